@@ -1,0 +1,46 @@
+// A CBLAS library opened at run time (RTLD_LOCAL), held as a table of functions, never linked.
+// One library per process for OpenBLAS core types to take effect: OPENBLAS_CORETYPE is read when the
+// library is opened, so workers are started with it set.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rooflane::cblas {
+
+// CBLAS's own constants.
+enum Order : int { row_major = 101 };
+enum Transpose : int { no_trans = 111, trans = 112 };
+
+struct Library {
+  void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
+  void (*sgemv)(int order, int trans, int m, int n, float alpha, const float* a, int lda,
+                const float* x, int incx, float beta, float* y, int incy);
+  float (*sdot)(int n, const float* x, int incx, const float* y, int incy);
+  float (*sasum)(int n, const float* x, int incx);
+  void (*sscal)(int n, float alpha, float* x, int incx);
+  void (*saxpy)(int n, float alpha, const float* x, int incx, float* y, int incy);
+  void (*scopy)(int n, const float* x, int incx, float* y, int incy);
+  void (*set_num_threads)(int threads);  // never null; does nothing when the library has none
+  std::string path;         // as opened
+  std::string description;  // "OpenBLAS 0.3.21 SkylakeX": name, version, core type in use
+};
+
+// Empty path: the default search. Symbols are looked up as `cblas_sgemm`, then
+// `scipy_cblas_sgemm`. Cached per path. Throws Error: a file that is no CBLAS (argument), no default
+// library on this machine (unavailable).
+std::shared_ptr<const Library> open(const std::string& path);
+
+// Why the default library cannot be opened; nothing when it can. Opens it.
+std::optional<std::string> absent_reason();
+
+// Environment with which a process must be started so that the library at `path` runs at its best:
+// for OpenBLAS the core type that was fastest when each one of the build was timed once in a child
+// process (cached on disk per CPU and library). Empty for other libraries.
+std::vector<std::pair<std::string, std::string>> best_environment(const std::string& path);
+
+}  // namespace rooflane::cblas

@@ -1,0 +1,32 @@
+// ISA targets of this build and CPU, and the choice of a function for one of them. The choice is
+// made per plan from a local table index: Highway's process-wide switches would race between plans.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hwy/targets.h"
+
+namespace rooflane {
+
+// Names of the Highway targets that this build generated and this CPU runs, best first.
+std::vector<std::string> isa_targets();
+// Every target this build generated, best first, whether or not this CPU runs it.
+std::vector<std::string> generated_isa_targets();
+// The target bit for a name; empty: the best. Throws Error: unknown name (argument, nearest name),
+// a target that the CPU lacks (unavailable).
+std::int64_t resolve_isa(std::string_view name);
+std::string isa_name(std::int64_t target);
+
+}  // namespace rooflane
+
+// The function of a HWY_EXPORTed table for a target bit from resolve_isa. Use in the HWY_ONCE part
+// of the file that exports it; constant time, no global state.
+#define ROOFLANE_HWY_FUNCTION(FUNCTION, target)            \
+  ([](std::int64_t rooflane_target) {                      \
+    hwy::ChosenTarget rooflane_chosen;                     \
+    rooflane_chosen.Update(rooflane_target);               \
+    return HWY_DISPATCH_TABLE(FUNCTION)[rooflane_chosen.GetIndex()]; \
+  }(target))

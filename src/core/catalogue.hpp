@@ -1,0 +1,54 @@
+// Everything that exists: kernels, variants, and what this build lacks. Built from the generated
+// list (kernels/meson.build); tests and plugins add to a copy of it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "variant.hpp"
+
+namespace rooflane {
+
+// A variant under the name that users see; `library` is set for --blas NAME=PATH (blas-NAME).
+struct CatalogueEntry {
+  std::string name;
+  const Variant* variant;
+  std::string library;
+};
+
+// A variant that this build lacks, and why.
+struct AbsentVariant {
+  std::string kernel;
+  std::string variant;
+  std::string reason;
+};
+
+class Catalogue {
+ public:
+  static Catalogue built_in();
+
+  void add(const Kernel& kernel);
+  void add(const CatalogueEntry& entry);  // replaces an entry of the same kernel and name
+  void add(const AbsentVariant& absent);
+
+  std::span<const Kernel* const> kernels() const { return kernels_; }
+  std::vector<const CatalogueEntry*> variants(const Kernel& kernel) const;
+  const std::vector<CatalogueEntry>& entries() const { return entries_; }
+  const std::vector<AbsentVariant>& absent() const { return absent_; }
+  std::vector<std::string> kernel_names() const;
+  std::vector<std::string> variant_names() const;  // present and absent, each once
+
+  // Throw Error with the nearest valid name; a known variant that this build lacks is
+  // ErrorKind::unavailable with the reason.
+  const Kernel& kernel(std::string_view name) const;
+  const CatalogueEntry& variant(const Kernel& kernel, std::string_view name) const;
+
+ private:
+  std::vector<const Kernel*> kernels_;
+  std::vector<CatalogueEntry> entries_;
+  std::vector<AbsentVariant> absent_;
+};
+
+}  // namespace rooflane

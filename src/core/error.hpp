@@ -1,0 +1,30 @@
+// The one exception type for what a user can cause. Everything else is an assertion.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace rooflane {
+
+// Who can mend it, hence the exit status of the program.
+enum class ErrorKind {
+  argument = 2,     // the text or content of an argument is wrong
+  unavailable = 3,  // valid, but this machine or build cannot serve it
+};
+
+// The message is one line that names the argument and what is allowed.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+inline Error argument_error(const std::string& message) { return {ErrorKind::argument, message}; }
+inline Error unavailable_error(const std::string& message) {
+  return {ErrorKind::unavailable, message};
+}
+
+}  // namespace rooflane

@@ -1,0 +1,25 @@
+// Status of a row, with the names of contract.md.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace rooflane {
+
+enum class Status {
+  passed,
+  failed,
+  skipped,        // the run chose not to
+  unsupported,    // the variant refuses the problem
+  timeout,
+  build_error,
+  runtime_error,
+  suspect,        // faster than the strict roof
+};
+
+std::string_view name_of(Status status);  // "PASSED"
+std::optional<Status> parse_status(std::string_view name);
+// True for what makes the program's exit status 1.
+bool is_bad(Status status);
+
+}  // namespace rooflane

@@ -1,0 +1,136 @@
+// A variant: one implementation of a kernel on one backend, as a constant record. A plan: a
+// variant made ready for one problem and tuning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernel.hpp"
+#include "parallel.hpp"
+#include "problem.hpp"
+#include "tensor.hpp"
+
+namespace rooflane {
+
+// Where and how a plan will run. Empty or zero: the variant's default.
+struct Environment {
+  int threads = 1;
+  std::string isa;            // Highway target name, e.g. AVX3; empty: the best of this CPU
+  std::string math = "fp32";  // strict float32
+  std::string library;        // path of a CBLAS library; empty: the default search
+  int device = 0;             // OpenCL device, numbered as `doctor` prints them
+  bool device_timer = false;  // record device events (profiling queue)
+  Pool* pool = nullptr;       // whose threads; null: default_pool()
+};
+
+// Values of a variant's tunables, in the order given. Text form: "mc=96,kc=384".
+class Tuning {
+ public:
+  Tuning() = default;
+  Tuning(std::initializer_list<std::pair<std::string, std::int64_t>> values) : values_(values) {}
+  std::optional<std::int64_t> find(std::string_view key) const;
+  std::int64_t get(std::string_view key, std::int64_t otherwise) const;
+  void set(std::string_view key, std::int64_t value);
+  const std::vector<std::pair<std::string, std::int64_t>>& values() const { return values_; }
+  std::string text() const;
+  friend bool operator==(const Tuning&, const Tuning&) = default;
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> values_;
+};
+
+struct Tunable {
+  const char* name;
+  const char* meaning;
+  std::int64_t least;
+  std::int64_t most;
+};
+
+// What a plan tells for its row. Empty: not applicable.
+struct PlanFacts {
+  std::string isa;      // the Highway target it resolved, `baseline` for scalar
+  std::string library;  // "OpenBLAS 0.3.21 SkylakeX"
+  std::string device;
+  std::string driver;
+  Tuning tuning;        // complete: every tunable with the value used
+  std::size_t workspace_bytes = 0;  // beyond inputs, outputs and their device copies
+  std::size_t packed_bytes = 0;     // constants packed by prepack=1
+};
+
+// Nanoseconds of the last upload, run and download by the device's own clock.
+struct DeviceTimes {
+  double h2d_ns = 0;
+  double kernel_ns = 0;
+  double d2h_ns = 0;
+};
+
+class Plan {
+ public:
+  explicit Plan(const Problem& problem) : problem_(problem) {}
+  virtual ~Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Binds caller-owned memory for every tensor; may be called again at any time. Throws Error for a
+  // missing tensor, a wrong dtype or shape, a last axis that is not contiguous, or an output that
+  // overlaps itself or another operand (softmax and layernorm accept y == x). Constants were
+  // given to `plan` and are ignored here.
+  void bind(const Operands& operands);
+  // Copies inputs to the device. Nothing on a CPU.
+  virtual void upload() {}
+  // Computes; blocks; allocates nothing; never writes an input. All work that depends on operand
+  // values happens here.
+  virtual void run() = 0;
+  // Copies outputs back from the device. Nothing on a CPU.
+  virtual void download() {}
+  // Memory a run touches beside workspace: operands, packed constants. For eviction.
+  virtual std::vector<std::span<const std::byte>> regions() const;
+  virtual PlanFacts facts() const = 0;
+  virtual std::optional<DeviceTimes> device_times() const { return std::nullopt; }
+
+  const Problem& problem() const { return problem_; }
+
+ protected:
+  // The operands passed all checks. Device plans remember them, CPU plans take pointers.
+  virtual void on_bind(const Operands& operands) = 0;
+  Operands bound_;  // what bind() was last given
+
+ private:
+  Problem problem_;
+};
+
+enum class Threads { one, many, device };
+
+struct Variant {
+  const char* name;     // "hwy"
+  const Kernel* kernel;
+  const char* backend;  // "scalar", "cblas", "highway", "opencl"
+  Threads threads;
+  std::span<const Tunable> tunables;
+  // Nothing when `plan` will work, else a printable reason. Null: everything is supported.
+  std::optional<std::string> (*unsupported)(const Problem&, const Environment&);
+  // The search space for this problem with the model's first guess at the front; never empty.
+  std::vector<Tuning> (*tunings)(const Problem&, const Environment&);
+  // `constants`: views of every tensor whose role is constant (gemm's b when prepack=1). Keys that
+  // `tuning` lacks take the value of the first guess. Throws Error.
+  std::unique_ptr<Plan> (*plan)(const Problem&, const Tuning&, const Environment&,
+                                const Operands& constants);
+};
+
+// Checks keys and ranges of a tuning; throws Error with the nearest valid key.
+Tuning parse_tuning(const Variant& variant, std::string_view text);
+// The first guess with `given` laid over it.
+Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
+                       const Tuning& given);
+
+// For variants without tunables.
+std::vector<Tuning> no_tunings(const Problem&, const Environment&);
+
+}  // namespace rooflane

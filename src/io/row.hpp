@@ -1,0 +1,45 @@
+// A row: one line of the CSV (contract.md, "CSV"). The table of columns is the only place that
+// knows names, order and types; header, writer, reader and JSON come from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace rooflane {
+
+// Empty string or nullopt: an empty cell, not applicable.
+struct Row {
+  std::int64_t schema_version = 1;
+  std::string run_id, test_time, build_commit, git_dirty, compiler, host, cpu, isa;
+  std::optional<std::int64_t> threads;
+  std::string affinity, backend, library, device, driver, kernel, variant, tuning, math, dtype,
+      shape, preset;
+  std::optional<std::int64_t> seed;
+  std::string cache, timer;
+  std::optional<std::int64_t> launch;
+  std::string status, reason, err_metric;
+  std::optional<double> err_value, err_threshold, max_abs_err;
+  std::optional<std::int64_t> n_samples, runs_per_sample;
+  std::optional<double> min_ns, p20_ns, p50_ns, p80_ns, p99_ns, mean_ns, stdev_ns, noise_pct;
+  std::optional<double> flops, exps, bytes, gflops, gb_s, ai, peak_gflops, peak_gb_s, roof_gflops,
+      roof_pct, roof_pct_lo, roof_pct_hi;
+  std::string roof_level, bound;
+  std::optional<double> plan_ns, h2d_ns, kernel_ns, d2h_ns, e2e_ns;
+  std::optional<std::int64_t> workspace_bytes, packed_bytes, peak_rss_bytes;
+};
+
+struct Column {
+  const char* name;
+  const char* meaning;  // with unit
+  std::variant<std::string Row::*, std::int64_t Row::*, std::optional<std::int64_t> Row::*,
+               std::optional<double> Row::*>
+      member;
+};
+std::span<const Column> columns();
+
+}  // namespace rooflane

@@ -1,0 +1,38 @@
+// A case: everything that identifies a measurement, as one line of text from which another process
+// rebuilds it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/catalogue.hpp"
+
+namespace rooflane {
+
+enum class CacheMode { warm, cold };
+enum class Timer { steady, event };
+
+struct Case {
+  Problem problem;
+  std::string variant;  // as users name it: hwy, blas, blas-mkl
+  Tuning tuning;        // as given, may be incomplete
+  std::string math = "fp32";
+  int threads = 1;
+  std::string isa;      // as given; empty: the variant's default
+  std::string library;  // path of the CBLAS library; empty: default search
+  int device = 0;
+  CacheMode cache = CacheMode::warm;
+  Timer timer = Timer::steady;
+  std::uint64_t seed = 1;
+
+  // "gemm:m=8,n=8,k=8 variant=hwy threads=2 seed=1"; fields at their default left out; spaces,
+  // '%' and control characters in values are percent-encoded.
+  std::string text() const;
+  Environment environment() const;
+};
+
+// Throws Error for anything that `text` does not print.
+Case parse_case(std::string_view text, const Catalogue& catalogue);
+
+}  // namespace rooflane

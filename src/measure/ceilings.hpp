@@ -1,0 +1,88 @@
+// Ceilings: what this machine can do at most, measured. FMA peaks per math, ISA target and thread
+// count, bandwidth curves over footprint per thread count, the same per OpenCL device.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/parallel.hpp"
+
+namespace rooflane {
+
+struct FmaCeiling {
+  std::string math;    // fp32
+  std::string isa;     // Highway target; empty on a device
+  int threads = 1;     // 0 on a device that is no CPU
+  std::string device;  // OpenCL device name; empty for the CPU itself
+  double gflops = 0;
+};
+
+struct BandwidthPoint {
+  double footprint_bytes = 0;  // all arrays of the loop together
+  double read_gb_s = 0;
+  double write_gb_s = 0;
+  double copy_gb_s = 0;        // read + written bytes
+  std::string read_method, write_method, copy_method;  // "nt,4 streams"
+};
+
+struct Plateau {
+  std::string label;           // L1, L2, L3, memory
+  double largest_footprint_bytes = 0;  // up to here
+};
+
+struct BandwidthCurve {
+  int threads = 1;
+  std::string device;
+  std::vector<BandwidthPoint> points;  // rising footprint
+  std::vector<Plateau> plateaus;       // rising; the last is memory
+};
+
+struct TransferCeiling {
+  std::string device;
+  double h2d_gb_s = 0;
+  double d2h_gb_s = 0;
+};
+
+struct Ceilings {
+  std::vector<FmaCeiling> fma;
+  std::vector<BandwidthCurve> bandwidth;
+  std::vector<TransferCeiling> transfer;
+};
+
+struct CeilingsRequest {
+  std::vector<int> threads = {1};
+  std::vector<std::string> isas;  // empty: every target of this CPU
+  std::vector<int> devices;       // OpenCL devices to measure, numbered as `doctor` prints them
+  double seconds = 20;            // budget for everything asked for
+  std::function<void(double done, const std::string& what)> progress;  // done in [0,1]; may be null
+};
+
+// Uses the calling thread and the default pool. One measurement at a time.
+Ceilings measure_ceilings(const CeilingsRequest& request);
+
+// FMA peak at these settings; nothing when it was not measured. Empty isa: the best of them.
+std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
+                                    std::string_view isa, int threads, std::string_view device);
+
+// Bandwidth in GB/s that a kernel reading (1-w) and writing w of its bytes can reach at most at
+// this footprint, with R, W, C the interpolated read, write and copy curves:
+//   min(R/(1-w), W/w, cap(w)), cap = max(C, line from R at w=0 over C at w=1/2 to W at w=1).
+struct MemoryPeak {
+  double gb_s = 0;
+  std::string level;  // the plateau's label
+};
+std::optional<MemoryPeak> find_memory_peak(const Ceilings& ceilings, double footprint_bytes,
+                                           double write_fraction, int threads,
+                                           std::string_view device);
+// Footprint beyond which bandwidth is memory's: the largest footprint of the last but one plateau.
+std::optional<double> find_knee(const Ceilings& ceilings, int threads);
+
+// A probe: a short fixed piece of work whose time follows the machine's momentary speed. One call
+// is one timing in nanoseconds (about 1 ms of work).
+double probe_fma_ns(int threads);
+double probe_copy_ns(double footprint_bytes, int threads);
+
+}  // namespace rooflane

@@ -1,0 +1,30 @@
+// Roofline arithmetic: cost and ceilings to intensity, roof and bound.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/kernel.hpp"
+#include "measure/ceilings.hpp"
+
+namespace rooflane {
+
+struct Roof {
+  double ai = 0;               // flops / bytes
+  double peak_gflops = 0;
+  double peak_gb_s = 0;
+  std::string level;           // plateau of peak_gb_s
+  double roof_gflops = 0;      // min(peak_gflops, ai × peak_gb_s)
+  std::string bound;           // compute or memory
+  double least_ns = 0;         // the strict roof: max(flops / peak, bytes / bandwidth)
+};
+
+// Nothing when the problem does no flops or a ceiling is missing.
+std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
+                            std::string_view isa, int threads, std::string_view device);
+
+// Share of the compulsory bytes that are written.
+double write_fraction(const Problem& problem);
+
+}  // namespace rooflane

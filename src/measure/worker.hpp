@@ -1,0 +1,87 @@
+// A worker runs cases: open, verify, sample, close. In this process (LocalWorker) or in another
+// over one versioned line protocol (ProcessWorker ↔ serve_worker); scripts in other languages speak
+// the same protocol.
+//
+// Protocol 1: one JSON object per line. The worker greets with
+//   {"rooflane_worker":1,"name":"rooflane","version":"..."}
+// and answers each request with {"ok":true,...} or
+// {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
+//   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2"} -> Opened's fields
+//   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
+//   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
+//   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
+//                                     "e2e_ns":[...]} (device lists empty on a CPU)
+//   {"op":"close"}                -> {"ok":true}
+// A request with end of input ends the worker.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.hpp"
+#include "measure/case.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+
+// Why a worker's answer is not what was asked for; becomes the row's status and reason.
+class WorkerError : public std::runtime_error {
+ public:
+  WorkerError(Status status, const std::string& reason)
+      : std::runtime_error(reason), status_(status) {}
+  Status status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+struct Opened {
+  PlanFacts facts;
+  double plan_ns = 0;  // with packing of constants
+};
+
+struct Calibration {
+  std::int64_t runs_per_sample = 1;  // so that a warm sample lasts >= 1 ms; 1 when cold
+  double run_ns = 0;
+};
+
+struct Samples {
+  std::vector<double> ns;  // mean of one run
+  std::vector<double> h2d_ns, kernel_ns, d2h_ns, e2e_ns;  // devices only
+};
+
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  virtual Opened open(const Case& c) = 0;
+  // `reference_path` empty: the worker computes the reference itself. The second call of an open
+  // case may compare bits with the output that the first one verified.
+  virtual Verification verify(const std::string& reference_path) = 0;
+  virtual Calibration calibrate() = 0;
+  // Untimed runs until two agree within 5 %, then n samples of `runs` back-to-back runs each.
+  virtual Samples sample(int n, std::int64_t runs) = 0;
+  virtual void close() = 0;
+  // Waits until the worker uses no CPU. Nothing for a local worker with one thread.
+  virtual void settle() = 0;
+  // CPU seconds used so far, peak resident memory.
+  virtual std::int64_t peak_rss_bytes() = 0;
+};
+
+std::unique_ptr<Worker> local_worker(const Catalogue& catalogue);
+
+// argv to start (e.g. {"/proc/self/exe","worker"}), extra environment, answer time limit.
+// Every call throws WorkerError: TIMEOUT after `timeout` (the process is killed), RUNTIME_ERROR with
+// signal or exit status when it dies, or with the offending line when it prints rubbish. After an
+// error the worker is dead; the next open() starts a new process.
+std::unique_ptr<Worker> process_worker(
+    std::vector<std::string> argv, std::vector<std::pair<std::string, std::string>> environment,
+    std::chrono::duration<double> timeout);
+
+// Serves the protocol until end of input. Standard output is kept for the protocol: whatever
+// libraries print there goes to standard error. Returns the exit status.
+int serve_worker(const Catalogue& catalogue);
+
+}  // namespace rooflane
