@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,10 +24,12 @@ std::string isa_name(std::int64_t target);
 }  // namespace rooflane
 
 // The function of a HWY_EXPORTed table for a target bit from resolve_isa. Use in the HWY_ONCE part
-// of the file that exports it; constant time, no global state.
-#define ROOFLANE_HWY_FUNCTION(FUNCTION, target)            \
-  ([](std::int64_t rooflane_target) {                      \
-    hwy::ChosenTarget rooflane_chosen;                     \
-    rooflane_chosen.Update(rooflane_target);               \
-    return HWY_DISPATCH_TABLE(FUNCTION)[rooflane_chosen.GetIndex()]; \
+// of the file that exports it; constant time, no global state. A build with a single target has a
+// table of one entry.
+#define ROOFLANE_HWY_FUNCTION(FUNCTION, target)                                            \
+  ([](std::int64_t rooflane_target) {                                                      \
+    hwy::ChosenTarget rooflane_chosen;                                                     \
+    rooflane_chosen.Update(rooflane_target);                                               \
+    constexpr bool rooflane_single = std::size(HWY_DISPATCH_TABLE(FUNCTION)) == 1;         \
+    return HWY_DISPATCH_TABLE(FUNCTION)[rooflane_single ? 0 : rooflane_chosen.GetIndex()]; \
   }(target))

@@ -1,0 +1,59 @@
+// Names and choice of Highway targets. Holds no kernel; the per-target code stands in the files
+// that use ROOFLANE_HWY_FUNCTION.
+#include "backends/highway.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace rooflane {
+namespace {
+
+// The single targets of a mask. Highway gives better targets lower bits, hence best first.
+std::vector<std::int64_t> targets_in(std::int64_t mask) {
+  std::vector<std::int64_t> targets;
+  for (; mask != 0; mask &= mask - 1) targets.push_back(mask & -mask);
+  return targets;
+}
+
+// HWY_TARGETS is the same in every file of this build: all are compiled with the same flags.
+std::vector<std::int64_t> generated() { return targets_in(HWY_TARGETS); }
+
+// The static target is what the compiler may use anywhere, so a CPU that runs this line runs it.
+std::vector<std::int64_t> runnable() {
+  return targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET));
+}
+
+std::vector<std::string> names_of(const std::vector<std::int64_t>& targets) {
+  std::vector<std::string> names;
+  names.reserve(targets.size());
+  for (std::int64_t target : targets) names.push_back(isa_name(target));
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> isa_targets() { return names_of(runnable()); }
+
+std::vector<std::string> generated_isa_targets() { return names_of(generated()); }
+
+std::int64_t resolve_isa(std::string_view name) {
+  const std::vector<std::int64_t> here = runnable();
+  if (name.empty()) return here.front();
+  for (std::int64_t target : here) {
+    if (isa_name(target) == name) return target;
+  }
+  const std::vector<std::string> known = generated_isa_targets();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw argument_error(unknown_name("ISA target", name, known));
+  }
+  throw unavailable_error(fmt::format("ISA target '{}': this CPU lacks it; it has {}", name,
+                                      join(names_of(here), ", ")));
+}
+
+std::string isa_name(std::int64_t target) { return hwy::TargetName(target); }
+
+}  // namespace rooflane
