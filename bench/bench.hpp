@@ -1,0 +1,110 @@
+// The benchmark: from what to measure to rows. One function, run_bench; it prints nothing. How a
+// group is measured stands in group_runner.hpp, how a row is put together in row_assembly.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/catalogue.hpp"
+#include "io/row.hpp"
+#include "measure/case.hpp"
+#include "measure/ceilings.hpp"
+
+namespace rooflane {
+
+// A problem to measure and the preset that it came from (empty: from --shape).
+struct BenchProblem {
+  Problem problem;
+  std::string preset;
+};
+
+// How far the run is. `seconds_left` is an estimate, negative while there is none.
+struct Progress {
+  std::string doing;  // "ceilings", or the group: "gemm:m=512,n=512,k=512 threads=2 warm"
+  double done = 0;    // in [0,1]
+  double seconds_left = -1;
+};
+
+struct BenchOptions {
+  const Catalogue* catalogue = nullptr;
+  std::vector<BenchProblem> problems;
+  std::vector<std::string> variants;  // names as users write them; empty: every variant
+  std::vector<int> threads = {1};     // one group each
+  std::vector<std::string> isas;      // for variants with ISA targets; empty: the CPU's best
+  std::string math = "fp32";
+  // Variant name and text, {"hwy", "mc=96,kc=384"}: for every measured kernel's variant of the
+  // name.
+  std::vector<std::pair<std::string, std::string>> tunings;
+  std::string library;  // --blas PATH: behind `blas`; empty: default search
+  int device = 0;       // OpenCL device
+  CacheMode cache = CacheMode::warm;
+  Timer timer = Timer::steady;
+  double min_time = 0.02;         // seconds of timed work per row, at least
+  double timeout = 60;            // seconds until a worker's answer is a TIMEOUT
+  double scalar_run_seconds = 2;  // a one-thread variant skips problems predicted to take longer
+  double budget_seconds = 0;      // whole run; fewer rounds rather than more time. 0: no limit
+  std::uint64_t seed = 1;
+  bool in_process = false;  // workers in this process: no crash or timeout is survived
+  // The program and its first arguments that speak the worker protocol.
+  std::vector<std::string> worker_command = {"/proc/self/exe", "worker"};
+  std::size_t worker_memory_bytes = 0;  // a worker that grows beyond is stopped; 0: what is free
+  // Google Benchmark's flags as given, each beginning with --benchmark_. Others are refused.
+  std::vector<std::string> google_benchmark_flags;
+  // Cells that the caller knows: run_id (empty: made here), build_commit, git_dirty, compiler.
+  Row stamp;
+  // Ceilings measured before in this run; null: measured here first.
+  const Ceilings* ceilings = nullptr;
+  double ceilings_seconds = 15;
+  std::function<void(const Progress&)> progress;  // may be null
+};
+
+// One measured time, as `FILE.samples.csv` holds it.
+struct SampleRecord {
+  std::int64_t row = 0;  // position of its row among all rows of this run, from 0
+  int launch = 1;
+  int round = 0;  // from 0
+  double ns = 0;
+  double probe_ns = 0;  // of the round
+};
+
+// Where rows go: CSV, samples file, terminal. Exceptions end the run.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  virtual void on_sample(const SampleRecord&) {}  // at once
+  virtual void on_row(const Row& row) = 0;        // rows of a group when it ends, in order
+};
+
+// Environment variables that a worker was started with.
+struct WorkerContext {
+  std::string variant;
+  int threads = 1;
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+struct BenchResult {
+  std::vector<Row> rows;
+  std::string run_id;
+  Ceilings ceilings;
+  std::vector<WorkerContext> workers;
+};
+
+// Everything that would be measured, in order, one case per row: names for Google Benchmark's
+// filter (`gemm/hwy/m=8,n=8,k=8/threads:2/warm`) and cases. Throws as run_bench does.
+struct PlannedCase {
+  std::string name;
+  Case measured;
+  std::string preset;
+};
+std::vector<PlannedCase> plan_bench(const BenchOptions& options);
+
+// Verifies and measures all cases and hands rows to the sinks. Throws Error for options that are
+// wrong (unknown variant, misspelt flag, a filter that matches nothing, a problem larger than
+// memory) before anything is measured. What happens to one variant becomes its row's status.
+BenchResult run_bench(const BenchOptions& options, const std::vector<RowSink*>& sinks);
+
+}  // namespace rooflane
