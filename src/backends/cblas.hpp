@@ -1,6 +1,6 @@
 // A CBLAS library opened at run time (RTLD_LOCAL), held as a table of functions, never linked.
-// One library per process for OpenBLAS core types to take effect: OPENBLAS_CORETYPE is read when the
-// library is opened, so workers are started with it set.
+// One library per process for OpenBLAS core types to take effect: OPENBLAS_CORETYPE is read when
+// the library is opened, so workers are started with it set.
 #pragma once
 
 #include <memory>
@@ -26,13 +26,13 @@ struct Library {
   void (*saxpy)(int n, float alpha, const float* x, int incx, float* y, int incy);
   void (*scopy)(int n, const float* x, int incx, float* y, int incy);
   void (*set_num_threads)(int threads);  // never null; does nothing when the library has none
-  std::string path;         // as opened
+  std::string path;                      // as opened
   std::string description;  // "OpenBLAS 0.3.21 SkylakeX": name, version, core type in use
 };
 
 // Empty path: the default search. Symbols are looked up as `cblas_sgemm`, then
-// `scipy_cblas_sgemm`. Cached per path. Throws Error: a file that is no CBLAS (argument), no default
-// library on this machine (unavailable).
+// `scipy_cblas_sgemm`. Cached per path. Throws Error: a file that is no CBLAS (argument), no
+// default library on this machine (unavailable).
 std::shared_ptr<const Library> open(const std::string& path);
 
 // Why the default library cannot be opened; nothing when it can. Opens it.

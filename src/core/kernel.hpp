@@ -30,8 +30,8 @@ struct TensorSpec {
   std::string name;
   Role role;
   std::vector<Axis> axes;
-  double seed_scale = 1;   // inputs from a seed are multiplied by this
-  const char* like = "";   // outputs: the input whose array rank and leading axes `run` copies
+  double seed_scale = 1;  // inputs from a seed are multiplied by this
+  const char* like = "";  // outputs: the input whose array rank and leading axes `run` copies
 };
 
 // Counts per contract; bytes are compulsory traffic, each operand once.
@@ -61,6 +61,8 @@ struct Kernel {
   // rows[i], cols[j]. Inputs may be strided. Infinite or NaN values are what NumPy would give.
   void (*reference)(const Problem&, const Operands& inputs, const Region&, double* value,
                     double* bound);
+  // The input that the output may be, element for element (softmax and layernorm: x). Else "".
+  std::string_view in_place_input = "";
   // True when chosen columns cost less than whole rows (gemm).
   bool columns_are_cheap = false;
   // A check of the whole output that costs far less than the reference (gemm: Freivalds product;

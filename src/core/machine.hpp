@@ -10,19 +10,19 @@
 namespace rooflane {
 
 struct Machine {
-  std::string cpu;             // model name as the CPU gives it
-  std::string host;            // node name
-  std::string os;              // "Linux 6.1.0 x86_64"
-  int logical_cpus = 1;        // usable by this process
-  int physical_cores = 1;      // usable by this process
-  std::vector<int> placement;  // logical CPUs, one of each physical core first
-  std::size_t l1d_bytes = 0;   // per core
-  std::size_t l2_bytes = 0;    // per core
-  std::size_t l3_bytes = 0;    // per package as reported
+  std::string cpu;               // model name as the CPU gives it
+  std::string host;              // node name
+  std::string os;                // "Linux 6.1.0 x86_64"
+  int logical_cpus = 1;          // usable by this process
+  int physical_cores = 1;        // usable by this process
+  std::vector<int> placement;    // logical CPUs, one of each physical core first
+  std::size_t l1d_bytes = 0;     // per core
+  std::size_t l2_bytes = 0;      // per core
+  std::size_t l3_bytes = 0;      // per package as reported
   std::size_t memory_bytes = 0;  // physical, or the control group's limit when lower
 };
 
-const Machine& machine();               // read once
-std::size_t available_memory_bytes();   // now, before swapping
+const Machine& machine();              // read once
+std::size_t available_memory_bytes();  // now, before swapping
 
 }  // namespace rooflane

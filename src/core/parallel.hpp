@@ -56,8 +56,8 @@ class Pool {
   virtual void run(int threads, FunctionRef<void(int thread, int threads)> body) = 0;
 };
 
-Pool& default_pool();                  // OpenMP unless replaced
-void set_default_pool(Pool* pool);     // null: OpenMP again. Not while a plan runs.
+Pool& default_pool();               // OpenMP unless replaced
+void set_default_pool(Pool* pool);  // null: OpenMP again. Not while a plan runs.
 
 // body(const Team&) on each thread. With one thread it is called directly.
 void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> body);

@@ -9,12 +9,12 @@ namespace rooflane {
 enum class Status {
   passed,
   failed,
-  skipped,        // the run chose not to
-  unsupported,    // the variant refuses the problem
+  skipped,      // the run chose not to
+  unsupported,  // the variant refuses the problem
   timeout,
   build_error,
   runtime_error,
-  suspect,        // faster than the strict roof
+  suspect,  // faster than the strict roof
 };
 
 std::string_view name_of(Status status);  // "PASSED"

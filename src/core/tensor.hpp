@@ -37,8 +37,7 @@ struct View {
 };
 
 // A row-major view without gaps. Throws Error for a rank outside 1 to 4.
-View contiguous_view(void* data, std::span<const std::int64_t> shape,
-                     DType dtype = DType::float32);
+View contiguous_view(void* data, std::span<const std::int64_t> shape, DType dtype = DType::float32);
 
 // True when the two views may share an element. Exact for views with equal leading strides (two
 // column blocks of one matrix are disjoint), otherwise decided by their byte ranges.

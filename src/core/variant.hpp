@@ -59,7 +59,7 @@ struct PlanFacts {
   std::string library;  // "OpenBLAS 0.3.21 SkylakeX"
   std::string device;
   std::string driver;
-  Tuning tuning;        // complete: every tunable with the value used
+  Tuning tuning;                    // complete: every tunable with the value used
   std::size_t workspace_bytes = 0;  // beyond inputs, outputs and their device copies
   std::size_t packed_bytes = 0;     // constants packed by prepack=1
 };
@@ -109,7 +109,7 @@ class Plan {
 enum class Threads { one, many, device };
 
 struct Variant {
-  const char* name;     // "hwy"
+  const char* name;  // "hwy"
   const Kernel* kernel;
   const char* backend;  // "scalar", "cblas", "highway", "opencl"
   Threads threads;

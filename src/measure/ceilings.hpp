@@ -24,12 +24,12 @@ struct BandwidthPoint {
   double footprint_bytes = 0;  // all arrays of the loop together
   double read_gb_s = 0;
   double write_gb_s = 0;
-  double copy_gb_s = 0;        // read + written bytes
+  double copy_gb_s = 0;                                // read + written bytes
   std::string read_method, write_method, copy_method;  // "nt,4 streams"
 };
 
 struct Plateau {
-  std::string label;           // L1, L2, L3, memory
+  std::string label;                   // L1, L2, L3, memory
   double largest_footprint_bytes = 0;  // up to here
 };
 

@@ -11,13 +11,13 @@
 namespace rooflane {
 
 struct Roof {
-  double ai = 0;               // flops / bytes
+  double ai = 0;  // flops / bytes
   double peak_gflops = 0;
   double peak_gb_s = 0;
-  std::string level;           // plateau of peak_gb_s
-  double roof_gflops = 0;      // min(peak_gflops, ai × peak_gb_s)
-  std::string bound;           // compute or memory
-  double least_ns = 0;         // the strict roof: max(flops / peak, bytes / bandwidth)
+  std::string level;       // plateau of peak_gb_s
+  double roof_gflops = 0;  // min(peak_gflops, ai × peak_gb_s)
+  std::string bound;       // compute or memory
+  double least_ns = 0;     // the strict roof: max(flops / peak, bytes / bandwidth)
 };
 
 // Nothing when the problem does no flops or a ceiling is missing.

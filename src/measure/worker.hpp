@@ -49,7 +49,7 @@ struct Calibration {
 };
 
 struct Samples {
-  std::vector<double> ns;  // mean of one run
+  std::vector<double> ns;                                 // mean of one run
   std::vector<double> h2d_ns, kernel_ns, d2h_ns, e2e_ns;  // devices only
 };
 
@@ -73,12 +73,12 @@ class Worker {
 std::unique_ptr<Worker> local_worker(const Catalogue& catalogue);
 
 // argv to start (e.g. {"/proc/self/exe","worker"}), extra environment, answer time limit.
-// Every call throws WorkerError: TIMEOUT after `timeout` (the process is killed), RUNTIME_ERROR with
-// signal or exit status when it dies, or with the offending line when it prints rubbish. After an
-// error the worker is dead; the next open() starts a new process.
-std::unique_ptr<Worker> process_worker(
-    std::vector<std::string> argv, std::vector<std::pair<std::string, std::string>> environment,
-    std::chrono::duration<double> timeout);
+// Every call throws WorkerError: TIMEOUT after `timeout` (the process is killed), RUNTIME_ERROR
+// with signal or exit status when it dies, or with the offending line when it prints rubbish. After
+// an error the worker is dead; the next open() starts a new process.
+std::unique_ptr<Worker> process_worker(std::vector<std::string> argv,
+                                       std::vector<std::pair<std::string, std::string>> environment,
+                                       std::chrono::duration<double> timeout);
 
 // Serves the protocol until end of input. Standard output is kept for the protocol: whatever
 // libraries print there goes to standard error. Returns the exit status.

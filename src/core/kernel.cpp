@@ -1,0 +1,164 @@
+// What follows from a kernel's record: array shapes, sizes from arrays. See kernel.hpp.
+#include "kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "error.hpp"
+#include "text.hpp"
+
+namespace rooflane {
+
+Shape tensor_shape(const Problem& problem, const TensorSpec& tensor) {
+  Shape shape;
+  for (const Axis& axis : tensor.axes) shape.push_back(problem.size(axis.param));
+  return shape;
+}
+
+double operand_bytes(const Problem& problem) {
+  double bytes = 0;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    double elements = 1;
+    for (const Axis& axis : tensor.axes) elements *= problem.value(axis.param);
+    bytes += elements * static_cast<double>(size_of(DType::float32));
+  }
+  return bytes;
+}
+
+const TensorSpec& output_of(const std::vector<TensorSpec>& tensors) {
+  return *std::find_if(tensors.begin(), tensors.end(),
+                       [](const TensorSpec& tensor) { return tensor.role == Role::output; });
+}
+
+namespace {
+
+// Where a size came from, for messages about a disagreement.
+struct Origin {
+  std::string param;
+  std::string where;  // "axis 1 of a [3,4]" or "--params"
+  std::int64_t size;
+};
+
+class SizeTable {
+ public:
+  void add(Origin origin) {
+    for (const Origin& known : origins_) {
+      if (known.param != origin.param || known.size == origin.size) continue;
+      throw argument_error(fmt::format("{} is {} by {} but {} by {}", origin.param, known.size,
+                                       known.where, origin.size, origin.where));
+    }
+    origins_.push_back(std::move(origin));
+  }
+  const std::vector<Origin>& all() const { return origins_; }
+
+ private:
+  std::vector<Origin> origins_;
+};
+
+std::string axes_text(const TensorSpec& tensor) {
+  std::vector<std::string> parts;
+  for (const Axis& axis : tensor.axes) {
+    parts.push_back(axis.form == Axis::Form::leading ? "..." : axis.param);
+  }
+  return "[" + join(parts, ",") + "]";
+}
+
+void match_axes(const TensorSpec& tensor, const NamedShape& array, SizeTable& sizes) {
+  const auto form = tensor.axes.front().form;
+  const std::size_t plain = tensor.axes.size() - (form == Axis::Form::plain ? 0 : 1);
+  const std::size_t rank = array.shape.size();
+  const bool fits = form == Axis::Form::leading     ? rank >= plain
+                    : form == Axis::Form::droppable ? rank == plain || rank == plain + 1
+                                                    : rank == plain;
+  if (!fits) {
+    const std::string rule = form == Axis::Form::leading ? fmt::format("{} or more", plain)
+                             : form == Axis::Form::droppable
+                                 ? fmt::format("{} or {}", plain, plain + 1)
+                                 : fmt::format("{}", plain);
+    throw argument_error(fmt::format("{} {} has {} axes, allowed are {}: {}", tensor.name,
+                                     print_shape(array.shape), rank, rule, axes_text(tensor)));
+  }
+  const std::size_t leading = rank - plain;
+  if (form != Axis::Form::plain) {
+    double product = 1;
+    for (std::size_t i = 0; i < leading; ++i) product *= static_cast<double>(array.shape[i]);
+    if (product > 0x1p52) {
+      throw argument_error(
+          fmt::format("{} {} is too large", tensor.name, print_shape(array.shape)));
+    }
+    sizes.add({tensor.axes.front().param,
+               leading == 0
+                   ? fmt::format("{} {} without that axis", tensor.name, print_shape(array.shape))
+                   : fmt::format("axis 0{} of {} {}",
+                                 leading > 1 ? fmt::format(" to {}", leading - 1) : "", tensor.name,
+                                 print_shape(array.shape)),
+               static_cast<std::int64_t>(product)});
+  }
+  for (std::size_t i = 0; i < plain; ++i) {
+    const Axis& axis = tensor.axes[tensor.axes.size() - plain + i];
+    sizes.add({axis.param,
+               fmt::format("axis {} of {} {}", leading + i, tensor.name, print_shape(array.shape)),
+               array.shape[leading + i]});
+  }
+}
+
+std::vector<TensorSpec> inputs_of(const Problem& problem) {
+  std::vector<TensorSpec> inputs = problem.kernel().tensors(problem);
+  std::erase_if(inputs, [](const TensorSpec& tensor) { return tensor.role == Role::output; });
+  return inputs;
+}
+
+}  // namespace
+
+Problem infer_problem(const Problem& known, const std::vector<NamedShape>& shapes) {
+  const Kernel& kernel = known.kernel();
+  const std::vector<TensorSpec> inputs = inputs_of(known);
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : inputs) names.push_back(tensor.name);
+  for (const NamedShape& array : shapes) {
+    if (std::find(names.begin(), names.end(), array.name) == names.end()) {
+      throw argument_error(unknown_name(
+          fmt::format("input of {} with these parameters", kernel.name), array.name, names));
+    }
+  }
+  SizeTable sizes;
+  for (const ParamSpec& param : kernel.params) {
+    if (param.kind == ParamKind::size && known.has(param.name)) {
+      sizes.add({param.name, "the given parameter", known.size(param.name)});
+    }
+  }
+  for (const TensorSpec& tensor : inputs) {
+    const auto array = std::find_if(shapes.begin(), shapes.end(), [&](const NamedShape& shape) {
+      return shape.name == tensor.name;
+    });
+    if (array == shapes.end()) {
+      throw argument_error(fmt::format("{} needs input {} {}: it is missing", kernel.name,
+                                       tensor.name, axes_text(tensor)));
+    }
+    match_axes(tensor, *array, sizes);
+  }
+  Problem problem = known;
+  for (const Origin& origin : sizes.all()) {
+    problem.set(origin.param, static_cast<double>(origin.size));
+  }
+  problem.check();
+  return problem;
+}
+
+Shape output_array_shape(const Problem& problem, const std::vector<NamedShape>& inputs) {
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  const TensorSpec& output = output_of(tensors);
+  Shape shape = tensor_shape(problem, output);
+  const auto like = std::find_if(inputs.begin(), inputs.end(), [&](const NamedShape& input) {
+    return input.name == output.like;
+  });
+  if (like == inputs.end() || output.axes.front().form == Axis::Form::plain) return shape;
+  // The one flexible leading axis becomes the leading axes of the array it is like.
+  const std::size_t plain = shape.size() - 1;
+  Shape result(like->shape.begin(), like->shape.end() - static_cast<std::ptrdiff_t>(plain));
+  result.insert(result.end(), shape.begin() + 1, shape.end());
+  return result;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,141 @@
+// Reads the machine through hwloc and /proc. See machine.hpp.
+#include "machine.hpp"
+
+#include <hwloc.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string_view>
+
+namespace rooflane {
+
+namespace {
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    // x86 says "model name", some ARM kernels "Model".
+    if (line.rfind("model name", 0) != 0 && line.rfind("Model", 0) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    if (begin != std::string::npos) return line.substr(begin);
+  }
+  return "unknown CPU";
+}
+
+// Version 2 control groups write "max" where there is no limit, version 1 a number beyond memory.
+std::size_t control_group_limit() {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    std::size_t bytes = 0;
+    if (file >> bytes) least = std::min(least, bytes);
+  }
+  return least;
+}
+
+std::size_t control_group_usage() {
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}) {
+    std::ifstream file(path);
+    std::size_t bytes = 0;
+    if (file >> bytes) return bytes;
+  }
+  return 0;
+}
+
+void read_topology(Machine& m) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return;
+  // Only what this process may use, so that a restricted container counts right.
+  if (hwloc_topology_load(topology) == 0) {
+    hwloc_bitmap_t usable = hwloc_bitmap_alloc();
+    if (hwloc_get_cpubind(topology, usable, HWLOC_CPUBIND_PROCESS) != 0) {
+      hwloc_bitmap_copy(usable, hwloc_topology_get_allowed_cpuset(topology));
+    }
+    hwloc_bitmap_and(usable, usable, hwloc_topology_get_allowed_cpuset(topology));
+    m.logical_cpus = std::max(1, hwloc_bitmap_weight(usable));
+    std::vector<int> siblings;
+    const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+    for (int i = 0; i < cores; ++i) {
+      hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, i);
+      bool first = true;
+      for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0;
+           cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
+        if (!hwloc_bitmap_isset(usable, cpu)) continue;
+        (first ? m.placement : siblings).push_back(cpu);
+        first = false;
+      }
+    }
+    m.physical_cores = std::max<int>(1, static_cast<int>(m.placement.size()));
+    m.placement.insert(m.placement.end(), siblings.begin(), siblings.end());
+    const auto cache_bytes = [&](hwloc_obj_type_t type) -> std::size_t {
+      hwloc_obj_t cache = hwloc_get_obj_by_type(topology, type, 0);
+      return cache != nullptr ? cache->attr->cache.size : 0;
+    };
+    m.l1d_bytes = cache_bytes(HWLOC_OBJ_L1CACHE);
+    m.l2_bytes = cache_bytes(HWLOC_OBJ_L2CACHE);
+    m.l3_bytes = cache_bytes(HWLOC_OBJ_L3CACHE);
+    hwloc_bitmap_free(usable);
+  }
+  hwloc_topology_destroy(topology);
+}
+
+Machine read_machine() {
+  Machine m;
+  m.cpu = cpu_model();
+  utsname names{};
+  if (uname(&names) == 0) {
+    m.host = names.nodename;
+    m.os = std::string(names.sysname) + " " + names.release + " " + names.machine;
+  }
+  m.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  m.physical_cores = m.logical_cpus;
+  read_topology(m);
+  if (m.placement.empty()) {
+    for (int cpu = 0; cpu < m.logical_cpus; ++cpu) m.placement.push_back(cpu);
+  }
+  const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
+  const auto page = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
+  m.memory_bytes = std::min(pages * page, control_group_limit());
+  // Where nothing is reported (some virtual machines): the smallest caches of x86-64 servers and
+  // desktops of the last ten years, so that blocks fit everywhere.
+  if (m.l1d_bytes == 0) m.l1d_bytes = 32u << 10;
+  if (m.l2_bytes == 0) m.l2_bytes = 256u << 10;
+  if (m.l3_bytes == 0) m.l3_bytes = m.l2_bytes;
+  return m;
+}
+
+}  // namespace
+
+const Machine& machine() {
+  static const Machine m = read_machine();
+  return m;
+}
+
+std::size_t available_memory_bytes() {
+  std::size_t available = machine().memory_bytes;
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0) {
+      std::istringstream words(line.substr(line.find(':') + 1));
+      std::size_t kibibytes = 0;
+      if (words >> kibibytes) available = std::min(available, kibibytes << 10);
+      break;
+    }
+  }
+  const std::size_t limit = control_group_limit();
+  const std::size_t used = control_group_usage();
+  if (limit <= machine().memory_bytes) {
+    available = std::min(available, limit > used ? limit - used : 0);
+  }
+  return available;
+}
+
+}  // namespace rooflane

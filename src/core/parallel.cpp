@@ -1,0 +1,126 @@
+// Thread pools and parallel loops. See parallel.hpp.
+#include "parallel.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <thread>
+#include <vector>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace rooflane {
+
+namespace {
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#endif
+}
+
+#ifdef _OPENMP
+
+class OpenMpPool final : public Pool {
+ public:
+  void run(int threads, FunctionRef<void(int, int)> body) override {
+#pragma omp parallel num_threads(threads)
+    body(omp_get_thread_num(), omp_get_num_threads());
+  }
+};
+using SystemPool = OpenMpPool;
+
+#else
+
+// Starts its threads anew in every region: slow, and understood by the thread sanitizer.
+class StdThreadPool final : public Pool {
+ public:
+  void run(int threads, FunctionRef<void(int, int)> body) override {
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back([=] { body(t, threads); });
+    body(0, threads);
+    for (std::thread& other : others) other.join();
+  }
+};
+using SystemPool = StdThreadPool;
+
+#endif
+
+std::atomic<Pool*> chosen_pool{nullptr};
+
+}  // namespace
+
+Pool& default_pool() {
+  static SystemPool system;
+  Pool* chosen = chosen_pool.load(std::memory_order_acquire);
+  return chosen != nullptr ? *chosen : system;
+}
+
+void set_default_pool(Pool* pool) { chosen_pool.store(pool, std::memory_order_release); }
+
+void Barrier::wait() {
+  const unsigned phase = phase_.load(std::memory_order_acquire);
+  if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    waiting_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  // A neighbour may have been descheduled on a shared machine: give the CPU away after a while.
+  for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
+    if (spins < 10000) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> body) {
+  if (threads <= 1) {
+    Barrier alone(1);
+    body(Team{0, 1, &alone});
+    return;
+  }
+  Pool& chosen = pool != nullptr ? *pool : default_pool();
+  // How many really run is known only inside; whoever comes first sets the barrier up.
+  struct Meeting {
+    std::atomic<int> state{0};  // 0 none, 1 being made, 2 ready
+    alignas(Barrier) std::byte storage[sizeof(Barrier)];
+    Barrier* get(int count) {
+      int expected = 0;
+      if (state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) {
+        new (storage) Barrier(count);
+        state.store(2, std::memory_order_release);
+      }
+      while (state.load(std::memory_order_acquire) != 2) relax();
+      return std::launder(reinterpret_cast<Barrier*>(storage));
+    }
+  } meeting;
+  chosen.run(threads, [&](int thread, int count) {
+    body(Team{thread, count, meeting.get(count)});
+  });
+}
+
+void parallel_for(Pool* pool, int threads, std::int64_t tasks,
+                  FunctionRef<void(std::int64_t, int)> body) {
+  threads = static_cast<int>(std::min<std::int64_t>(threads, tasks));
+  if (threads <= 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  alignas(64) std::atomic<std::int64_t> next{0};
+  Pool& chosen = pool != nullptr ? *pool : default_pool();
+  chosen.run(threads, [&](int thread, int) {
+    for (std::int64_t task = next.fetch_add(1, std::memory_order_relaxed); task < tasks;
+         task = next.fetch_add(1, std::memory_order_relaxed)) {
+      body(task, thread);
+    }
+  });
+}
+
+}  // namespace rooflane

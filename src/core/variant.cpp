@@ -1,0 +1,151 @@
+// Tunings as text, and the checks of bind() that every plan shares. See variant.hpp.
+#include "variant.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "error.hpp"
+#include "text.hpp"
+
+namespace rooflane {
+
+std::optional<std::int64_t> Tuning::find(std::string_view key) const {
+  for (const auto& [name, value] : values_) {
+    if (name == key) return value;
+  }
+  return std::nullopt;
+}
+
+std::int64_t Tuning::get(std::string_view key, std::int64_t otherwise) const {
+  return find(key).value_or(otherwise);
+}
+
+void Tuning::set(std::string_view key, std::int64_t value) {
+  for (auto& [name, held] : values_) {
+    if (name == key) {
+      held = value;
+      return;
+    }
+  }
+  values_.emplace_back(key, value);
+}
+
+std::string Tuning::text() const {
+  std::string text;
+  for (const auto& [name, value] : values_) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  }
+  return text;
+}
+
+Tuning parse_tuning(const Variant& variant, std::string_view text) {
+  Tuning tuning;
+  std::vector<std::string> names;
+  for (const Tunable& tunable : variant.tunables) names.emplace_back(tunable.name);
+  for (const auto& [key, value] : parse_key_values(text)) {
+    const auto tunable = std::find_if(variant.tunables.begin(), variant.tunables.end(),
+                                      [&](const Tunable& known) { return known.name == key; });
+    if (tunable == variant.tunables.end()) {
+      throw argument_error(unknown_name(
+          fmt::format("tunable of {} {}", variant.kernel->name, variant.name), key, names));
+    }
+    const auto number = parse_integer(value);
+    if (!number || *number < tunable->least || *number > tunable->most) {
+      throw argument_error(fmt::format("tunable {}={}: allowed is an integer from {} to {}", key,
+                                       value, tunable->least, tunable->most));
+    }
+    tuning.set(key, *number);
+  }
+  return tuning;
+}
+
+Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
+                       const Tuning& given) {
+  Tuning tuning = variant.tunings(problem, env).front();
+  for (const auto& [key, value] : given.values()) tuning.set(key, value);
+  return tuning;
+}
+
+std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
+
+namespace {
+
+void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) {
+  const std::span<const std::int64_t> given(view.shape.data(), view.rank);
+  if (!std::equal(given.begin(), given.end(), shape.begin(), shape.end())) {
+    throw argument_error(fmt::format("tensor {} has shape {}, expected {}", tensor.name,
+                                     print_shape(given), print_shape(shape)));
+  }
+  if (view.empty()) return;
+  if (view.data == nullptr) throw argument_error(fmt::format("tensor {} is null", tensor.name));
+  const int last = view.rank - 1;
+  if (view.shape[last] > 1 && view.strides[last] != 1) {
+    throw argument_error(
+        fmt::format("tensor {}: the last axis must be contiguous (stride 1, not {})", tensor.name,
+                    view.strides[last]));
+  }
+  for (int i = 0; i < last; ++i) {
+    if (view.strides[i] < 0) {
+      throw argument_error(fmt::format("tensor {}: stride {} of axis {} is negative", tensor.name,
+                                       view.strides[i], i));
+    }
+  }
+  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
+    throw argument_error(fmt::format("tensor {} is not aligned to its element", tensor.name));
+  }
+}
+
+// Axes sorted by stride must each step over all that the smaller ones span.
+bool overlaps_itself(const View& view) {
+  if (view.empty()) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, length
+  for (int i = 0; i < view.rank; ++i) {
+    if (view.shape[i] > 1) axes.emplace_back(view.strides[i], view.shape[i]);
+  }
+  std::sort(axes.begin(), axes.end());
+  std::int64_t span = 1;
+  for (const auto& [stride, length] : axes) {
+    if (stride < span) return true;
+    span += stride * (length - 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+void Plan::bind(const Operands& operands) {
+  const std::vector<TensorSpec> tensors = problem_.kernel().tensors(problem_);
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.role == Role::constant) continue;
+    check_view(tensor, tensor_shape(problem_, tensor), operands.at(tensor.name));
+  }
+  const TensorSpec& output = output_of(tensors);
+  const View& written = operands.at(output.name);
+  if (overlaps_itself(written)) {
+    throw argument_error(fmt::format("output {}: its elements overlap one another", output.name));
+  }
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.role != Role::input) continue;
+    const View& read = operands.at(tensor.name);
+    if (!overlap(read, written)) continue;
+    const bool in_place = problem_.kernel().in_place_input == tensor.name;
+    if (in_place && same_elements(read, written)) continue;
+    throw argument_error(fmt::format("output {} overlaps input {}: {}", output.name, tensor.name,
+                                     in_place ? "allowed is no overlap, or the very same elements"
+                                              : "they must not share memory"));
+  }
+  bound_ = operands;
+  on_bind(operands);
+}
+
+std::vector<std::span<const std::byte>> Plan::regions() const {
+  std::vector<std::span<const std::byte>> regions;
+  for (const auto& [name, view] : bound_.all()) {
+    const auto [begin, end] = view.extent();
+    if (begin != end) regions.emplace_back(begin, end);
+  }
+  return regions;
+}
+
+}  // namespace rooflane
