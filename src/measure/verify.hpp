@@ -48,8 +48,8 @@ class OwnedOperands {
 // the memory that is available. Call before anything is allocated.
 void require_memory(const Problem& problem, double copies);
 
-Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed,
-                            int threads);
+// Uses all physical cores.
+Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed);
 
 struct Verification {
   bool passed = false;
