@@ -32,7 +32,14 @@ struct Case {
   Environment environment() const;
 };
 
+std::string_view name_of(CacheMode mode);  // "warm", "cold"
+std::string_view name_of(Timer timer);     // "steady", "event"
+
 // Throws Error for anything that `text` does not print.
 Case parse_case(std::string_view text, const Catalogue& catalogue);
+
+// The variant of a case. `blas-mkl` with a library is found in a catalogue that knows only `blas`:
+// a worker is not told of --blas NAME=PATH. Throws Error as Catalogue::variant does.
+const Variant& variant_of(const Case& c, const Catalogue& catalogue);
 
 }  // namespace rooflane

@@ -34,6 +34,8 @@ class OwnedOperands {
   const Operands& all() const { return all_; }
   const View& output() const { return output_; }
   void poison_output();
+  // False when something wrote into the guard zones before and behind the output.
+  bool guards_intact() const;
   // A checksum of all inputs, to prove that a run left them alone.
   std::uint64_t input_hash() const;
 

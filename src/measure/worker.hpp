@@ -64,21 +64,28 @@ class Worker {
   // Untimed runs until two agree within 5 %, then n samples of `runs` back-to-back runs each.
   virtual Samples sample(int n, std::int64_t runs) = 0;
   virtual void close() = 0;
-  // Waits until the worker uses no CPU. Nothing for a local worker with one thread.
+  // Waits until the worker's CPU clock stands still (a runtime may spin for a while after a run).
   virtual void settle() = 0;
-  // CPU seconds used so far, peak resident memory.
+  // Peak resident memory of its process since open().
   virtual std::int64_t peak_rss_bytes() = 0;
 };
 
 std::unique_ptr<Worker> local_worker(const Catalogue& catalogue);
 
-// argv to start (e.g. {"/proc/self/exe","worker"}), extra environment, answer time limit.
+// How a worker process is started and when it is given up.
+struct ProcessSettings {
+  std::vector<std::string> argv;                                 // {"/proc/self/exe", "worker"}
+  std::vector<std::pair<std::string, std::string>> environment;  // laid over this process's own
+  std::vector<int> cpus;                      // it may use these only; empty: all
+  std::chrono::duration<double> timeout{60};  // for each answer
+  std::size_t memory_bytes = 0;               // resident at most; 0: what is available now
+};
+
 // Every call throws WorkerError: TIMEOUT after `timeout` (the process is killed), RUNTIME_ERROR
-// with signal or exit status when it dies, or with the offending line when it prints rubbish. After
-// an error the worker is dead; the next open() starts a new process.
-std::unique_ptr<Worker> process_worker(std::vector<std::string> argv,
-                                       std::vector<std::pair<std::string, std::string>> environment,
-                                       std::chrono::duration<double> timeout);
+// with signal or exit status when it dies, "out of memory" when it outgrows `memory_bytes`, or with
+// the offending line when it prints rubbish. After an error the worker is dead; the next open()
+// starts a new process. The process also ends when this one does.
+std::unique_ptr<Worker> process_worker(ProcessSettings settings);
 
 // Serves the protocol until end of input. Standard output is kept for the protocol: whatever
 // libraries print there goes to standard error. Returns the exit status.
