@@ -3,10 +3,11 @@
 // the library is opened, so workers are started with it set.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rooflane::cblas {
@@ -25,14 +26,17 @@ struct Library {
   void (*sscal)(int n, float alpha, float* x, int incx);
   void (*saxpy)(int n, float alpha, const float* x, int incx, float* y, int incy);
   void (*scopy)(int n, const float* x, int incx, float* y, int incy);
-  void (*set_num_threads)(int threads);  // never null; does nothing when the library has none
-  std::string path;                      // as opened
+  // Never empty; does nothing when the library has no threads of its own. Call it on the thread
+  // that will call the functions above: an OpenMP build keeps the count per calling thread.
+  std::function<void(int threads)> set_num_threads;
+  std::string path;         // as opened
   std::string description;  // "OpenBLAS 0.3.21 SkylakeX": name, version, core type in use
 };
 
-// Empty path: the default search. Symbols are looked up as `cblas_sgemm`, then
-// `scipy_cblas_sgemm`. Cached per path. Throws Error: a file that is no CBLAS (argument), no
-// default library on this machine (unavailable).
+// Empty path: OpenBLAS where Debian, Ubuntu and others install it, its OpenMP build first. Symbols
+// are looked up as `cblas_sgemm`, then `scipy_cblas_sgemm`; integers have 32 bits. Cached per path.
+// Throws Error: a file that is no such CBLAS (argument), no default library on this machine
+// (unavailable).
 std::shared_ptr<const Library> open(const std::string& path);
 
 // Why the default library cannot be opened; nothing when it can. Opens it.
@@ -40,7 +44,9 @@ std::optional<std::string> absent_reason();
 
 // Environment with which a process must be started so that the library at `path` runs at its best:
 // for OpenBLAS the core type that was fastest when each one of the build was timed once in a child
-// process (cached on disk per CPU and library). Empty for other libraries.
+// process (cached on disk per CPU and library), whatever OPENBLAS_CORETYPE the caller was started
+// with. Empty for other libraries. Throws Error when there is no such file; a file that is no CBLAS
+// gives an empty answer, and `open` says why. How the children work: cblas_environment.cpp.
 std::vector<std::pair<std::string, std::string>> best_environment(const std::string& path);
 
 }  // namespace rooflane::cblas

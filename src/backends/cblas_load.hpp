@@ -1,0 +1,19 @@
+// Steps of cblas::open that the children of cblas_environment.cpp need too: finding the file and
+// loading it, without the cache and its lock. Not for other callers; they use cblas.hpp.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/cblas.hpp"
+
+namespace rooflane::cblas {
+
+// The file that `path` means: the default library for an empty path. Throws Error as `open` does
+// for a path that is no regular file or a machine without a default library.
+std::string library_file(const std::string& path);
+
+// Loads `file` afresh unless the process already holds it; `name` stands for it in errors.
+std::shared_ptr<const Library> load(const std::string& file, const std::string& name);
+
+}  // namespace rooflane::cblas
