@@ -42,4 +42,9 @@ struct Column {
 };
 std::span<const Column> columns();
 
+// One cell as text, unquoted; numbers in shortest round-trip form; empty when not applicable.
+std::string cell_text(const Row& row, const Column& column);
+// The inverse. Throws Error naming the column when the text is no such number.
+void set_cell(Row& row, const Column& column, std::string_view text);
+
 }  // namespace rooflane

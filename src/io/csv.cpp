@@ -1,0 +1,214 @@
+// CSV writer and reader by the table of columns.
+#include "io/csv.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+
+namespace rooflane {
+namespace {
+
+constexpr std::int64_t newest_schema = 1;
+constexpr std::string_view samples_header = "row,launch,round,ns,probe_ns\n";
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string text = "\"";
+  for (const char c : cell) {
+    if (c == '"') text += '"';
+    text += c;
+  }
+  return text + '"';
+}
+
+struct Record {
+  std::int64_t line = 1;  // where it starts, from 1
+  std::vector<std::string> cells;
+};
+
+// RFC 4180: cells may be quoted, quotes inside are doubled, quoted cells may hold line ends.
+std::vector<Record> parse_records(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // spreadsheets add this mark
+  std::vector<Record> records;
+  std::int64_t line = 1;
+  std::size_t i = 0;
+  while (i < text.size()) {
+    Record record{line, {}};
+    bool more_cells = true;
+    while (more_cells) {
+      std::string cell;
+      if (i < text.size() && text[i] == '"') {
+        ++i;
+        while (true) {
+          if (i >= text.size()) {
+            throw argument_error(
+                fmt::format("{}: line {}: a quote is never closed", name, record.line));
+          }
+          if (text[i] == '"') {
+            if (i + 1 >= text.size() || text[i + 1] != '"') break;
+            ++i;
+          }
+          if (text[i] == '\n') ++line;
+          cell += text[i++];
+        }
+        ++i;
+      } else {
+        while (i < text.size() && text[i] != ',' && text[i] != '\n' && text[i] != '\r') {
+          cell += text[i++];
+        }
+      }
+      record.cells.push_back(std::move(cell));
+      more_cells = i < text.size() && text[i] == ',';
+      if (more_cells) ++i;
+    }
+    if (i < text.size() && text[i] == '\r') ++i;
+    if (i < text.size()) {
+      if (text[i] != '\n') {
+        throw argument_error(
+            fmt::format("{}: line {}: text after a closing quote", name, record.line));
+      }
+      ++i;
+      ++line;
+    }
+    const bool blank = record.cells.size() == 1 && record.cells[0].empty();
+    if (!blank) records.push_back(std::move(record));
+  }
+  return records;
+}
+
+void require_cells(const Record& record, std::size_t count, const std::string& name) {
+  if (record.cells.size() != count) {
+    throw argument_error(fmt::format("{}: line {} has {} cells, the header has {}", name,
+                                     record.line, record.cells.size(), count));
+  }
+}
+
+}  // namespace
+
+std::string csv_header() {
+  std::vector<std::string> names;
+  for (const Column& column : columns()) names.emplace_back(column.name);
+  return join(names, ",") + "\n";
+}
+
+std::string csv_line(const Row& row) {
+  std::vector<std::string> cells;
+  for (const Column& column : columns()) cells.push_back(quoted(cell_text(row, column)));
+  return join(cells, ",") + "\n";
+}
+
+LineFile::LineFile(const std::string& path)
+    : path_(path),
+      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) {
+    throw argument_error(fmt::format("'{}' cannot be written: {}", path, std::strerror(errno)));
+  }
+}
+
+LineFile::~LineFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+LineFile::LineFile(LineFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+LineFile& LineFile::operator=(LineFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void LineFile::append(std::string_view lines) { write_all(descriptor_, lines, path_); }
+
+CsvWriter::CsvWriter(const std::string& path) : file_(path) { file_.append(csv_header()); }
+
+void CsvWriter::append(const Row& row) { file_.append(csv_line(row)); }
+
+std::string samples_path(const std::string& csv_path) { return csv_path + ".samples.csv"; }
+
+SamplesWriter::SamplesWriter(const std::string& path) : file_(path) {
+  file_.append(samples_header);
+}
+
+void SamplesWriter::append(const Sample& sample) {
+  file_.append(fmt::format("{},{},{},{},{}\n", sample.row, sample.launch, sample.round,
+                           print_real(sample.ns),
+                           sample.probe_ns ? print_real(*sample.probe_ns) : std::string()));
+}
+
+std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
+  const std::vector<Record> records = parse_records(text, name);
+  if (records.empty()) throw argument_error(fmt::format("{}: the file is empty", name));
+  const Record& header = records.front();
+
+  std::vector<const Column*> found(header.cells.size(), nullptr);
+  for (const Column& column : columns()) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (header.cells[i] == column.name) found[i] = &column;
+    }
+  }
+  for (const std::string_view needed : {"schema_version", "kernel", "variant", "shape", "status"}) {
+    bool present = false;
+    for (const Column* column : found) present = present || (column && column->name == needed);
+    if (!present) {
+      throw argument_error(fmt::format(
+          "{}: no CSV of rows written by `rooflane bench`: column {} is missing", name, needed));
+    }
+  }
+
+  std::vector<Row> rows;
+  for (std::size_t r = 1; r < records.size(); ++r) {
+    require_cells(records[r], found.size(), name);
+    Row row;
+    try {
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        if (found[i]) set_cell(row, *found[i], records[r].cells[i]);
+      }
+    } catch (const Error& error) {
+      throw Error(error.kind(),
+                  fmt::format("{}: line {}: {}", name, records[r].line, error.what()));
+    }
+    if (row.schema_version < 1 || row.schema_version > newest_schema) {
+      throw argument_error(fmt::format("{}: line {}: schema_version {} is not known; allowed: 1",
+                                       name, records[r].line, row.schema_version));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<Row> read_csv(const std::string& path) { return parse_csv(read_text_file(path), path); }
+
+std::vector<Sample> read_samples(const std::string& path) {
+  const std::vector<Record> records = parse_records(read_text_file(path), path);
+  if (records.empty() || join(records.front().cells, ",") + "\n" != samples_header) {
+    throw argument_error(fmt::format("{}: no samples file: the header is not {}", path,
+                                     samples_header.substr(0, samples_header.size() - 1)));
+  }
+  std::vector<Sample> samples;
+  for (std::size_t r = 1; r < records.size(); ++r) {
+    const Record& record = records[r];
+    require_cells(record, 5, path);
+    const auto row = parse_integer(record.cells[0]);
+    const auto launch = parse_integer(record.cells[1]);
+    const auto round = parse_integer(record.cells[2]);
+    const auto ns = parse_real(record.cells[3]);
+    const auto probe = parse_real(record.cells[4]);
+    if (!row || !launch || !round || !ns || (!probe && !record.cells[4].empty())) {
+      throw argument_error(
+          fmt::format("{}: line {} holds a cell that is no number", path, record.line));
+    }
+    samples.push_back({*row, *launch, *round, *ns, probe});
+  }
+  return samples;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,77 @@
+// Rows as CSV: quoting per RFC 4180, lines ended by LF (the reader takes CRLF too), one header. And
+// the samples file beside it. JSON stands in io/json.hpp.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/row.hpp"
+
+namespace rooflane {
+
+std::string csv_header();              // with the line end
+std::string csv_line(const Row& row);  // with the line end
+
+// Appends whole lines to a file descriptor, each with one write, so that a killed run leaves whole
+// rows behind.
+class LineFile {
+ public:
+  LineFile() = default;
+  // Truncates the file. Throws Error(argument) when it cannot be written.
+  explicit LineFile(const std::string& path);
+  ~LineFile();
+  LineFile(LineFile&& other) noexcept;
+  LineFile& operator=(LineFile&& other) noexcept;
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  void append(std::string_view lines);  // throws Error when the disk is full
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+class CsvWriter {
+ public:
+  explicit CsvWriter(const std::string& path);  // truncates and writes the header
+  void append(const Row& row);
+
+ private:
+  LineFile file_;
+};
+
+// One measured time. `row` counts the rows of the CSV from 0; `ns` is the mean of one run;
+// `probe_ns` the probe of the round.
+struct Sample {
+  std::int64_t row = 0;
+  std::int64_t launch = 1;
+  std::int64_t round = 0;
+  double ns = 0;
+  std::optional<double> probe_ns;
+};
+
+std::string samples_path(const std::string& csv_path);  // FILE.samples.csv
+
+class SamplesWriter {
+ public:
+  explicit SamplesWriter(const std::string& path);  // truncates and writes the header
+  void append(const Sample& sample);
+
+ private:
+  LineFile file_;
+};
+
+// Rows of a file. Columns are found by name: unknown ones are ignored, absent ones stay empty.
+// Throws Error(argument) naming file and line: missing file, no Rooflane CSV, a newer schema, a bad
+// cell, a line with too few or too many cells.
+std::vector<Row> read_csv(const std::string& path);
+std::vector<Row> parse_csv(std::string_view text, const std::string& name);
+
+std::vector<Sample> read_samples(const std::string& path);
+
+}  // namespace rooflane

@@ -1,0 +1,58 @@
+// Rows, machine and documents as JSON.
+#include "io/json.hpp"
+
+#include "io/files.hpp"
+
+namespace rooflane {
+
+using nlohmann::ordered_json;
+
+ordered_json row_json(const Row& row) {
+  struct Converter {
+    const Row& row;
+    ordered_json operator()(std::string Row::*m) const {
+      return (row.*m).empty() ? ordered_json() : ordered_json(row.*m);
+    }
+    ordered_json operator()(std::int64_t Row::*m) const { return row.*m; }
+    ordered_json operator()(std::optional<std::int64_t> Row::*m) const {
+      return row.*m ? ordered_json(*(row.*m)) : ordered_json();
+    }
+    ordered_json operator()(std::optional<double> Row::*m) const {
+      return row.*m ? ordered_json(*(row.*m)) : ordered_json();
+    }
+  };
+  ordered_json object = ordered_json::object();
+  for (const Column& column : columns()) {
+    object[column.name] = std::visit(Converter{row}, column.member);
+  }
+  return object;
+}
+
+ordered_json machine_json(const Machine& machine) {
+  return {{"cpu", machine.cpu},
+          {"host", machine.host},
+          {"os", machine.os},
+          {"logical_cpus", machine.logical_cpus},
+          {"physical_cores", machine.physical_cores},
+          {"placement", machine.placement},
+          {"l1d_bytes", machine.l1d_bytes},
+          {"l2_bytes", machine.l2_bytes},
+          {"l3_bytes", machine.l3_bytes},
+          {"memory_bytes", machine.memory_bytes}};
+}
+
+ordered_json document_json(std::span<const Row> rows, const ordered_json& context) {
+  ordered_json list = ordered_json::array();
+  for (const Row& row : rows) list.push_back(row_json(row));
+  return {{"schema_version", 1}, {"context", context}, {"rows", list}};
+}
+
+void write_json(const std::string& path, const ordered_json& document) {
+  // Text from drivers may hold bytes that are no UTF-8: they become U+FFFD instead of an exception.
+  const std::string text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  ReplacedFile file(path);
+  file.write(text + "\n");
+  file.commit();
+}
+
+}  // namespace rooflane

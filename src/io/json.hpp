@@ -1,0 +1,23 @@
+// Rows and facts as JSON, by the same table of columns as the CSV; empty cells are null.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+
+#include "core/machine.hpp"
+#include "io/row.hpp"
+
+namespace rooflane {
+
+nlohmann::ordered_json row_json(const Row& row);
+nlohmann::ordered_json machine_json(const Machine& machine);
+
+// {"schema_version":1,"context":{...},"rows":[...]}
+nlohmann::ordered_json document_json(std::span<const Row> rows,
+                                     const nlohmann::ordered_json& context);
+
+// Replaces the file when complete; throws Error(argument) when it cannot be written.
+void write_json(const std::string& path, const nlohmann::ordered_json& document);
+
+}  // namespace rooflane

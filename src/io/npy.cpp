@@ -1,0 +1,399 @@
+// .npy reader and writer. The header is a Python dictionary literal; only what NumPy itself writes
+// is understood.
+#include "io/npy.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+
+namespace rooflane {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "elements are copied as they stand");
+
+constexpr std::string_view magic = "\x93NUMPY";
+// A float32 array of rank 64 needs less than 2 KiB; NumPy's own reader stops at 10 000 bytes.
+constexpr std::uint64_t largest_header = 1 << 16;
+constexpr std::size_t largest_rank = 64;
+constexpr std::uint64_t largest_elements = std::uint64_t{1} << 52;  // exact as a double
+constexpr std::size_t chunk_bytes = 1 << 20;
+
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (descriptor_ < 0) throw failure(std::strerror(errno));
+    struct stat facts {};
+    ::fstat(descriptor_, &facts);
+    const bool regular = S_ISREG(facts.st_mode);
+    size_ = static_cast<std::uint64_t>(facts.st_size);
+    if (!regular) {
+      ::close(descriptor_);
+      throw failure(S_ISDIR(facts.st_mode) ? "it is a folder" : "it is no regular file");
+    }
+  }
+  ~InputFile() { ::close(descriptor_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+
+  void read_at(std::uint64_t offset, void* to, std::size_t bytes) const {
+    auto* at = static_cast<char*>(to);
+    while (bytes > 0) {
+      const ssize_t count = ::pread(descriptor_, at, bytes, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) throw failure(std::strerror(errno));
+      if (count == 0) throw failure("it became shorter while it was read");
+      at += count;
+      offset += static_cast<std::uint64_t>(count);
+      bytes -= static_cast<std::size_t>(count);
+    }
+  }
+
+ private:
+  Error failure(std::string_view why) const {
+    return argument_error(fmt::format("'{}' cannot be read: {}", path_, why));
+  }
+
+  std::string path_;
+  int descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+Error bad(const std::string& path, std::string_view why) {
+  return argument_error(fmt::format("'{}': {}", path, why));
+}
+
+Error bad_header(const std::string& path, std::string_view why) {
+  return bad(path, fmt::format("the .npy header does not parse: {}", why));
+}
+
+// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } with keys in any order.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  void parse(std::string& descr, bool& fortran_order, Shape& shape) {
+    bool have_descr = false, have_order = false, have_shape = false;
+    expect('{');
+    while (!accept('}')) {
+      const std::string key = quoted();
+      expect(':');
+      if (key == "descr" && !have_descr) {
+        have_descr = true;
+        skip_space();
+        if (at_ < text_.size() && text_[at_] != '\'' && text_[at_] != '"') {
+          throw bad(path_, "structured dtype; allowed are little-endian float32, float64, float16");
+        }
+        descr = quoted();
+      } else if (key == "fortran_order" && !have_order) {
+        have_order = true;
+        fortran_order = boolean();
+      } else if (key == "shape" && !have_shape) {
+        have_shape = true;
+        shape = tuple();
+      } else {
+        throw bad_header(path_, fmt::format("key '{}' is unknown or given twice", printable(key)));
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_space();
+    if (at_ != text_.size()) throw bad_header(path_, "text after the dictionary");
+    if (!have_descr || !have_order || !have_shape) {
+      throw bad_header(path_, "it must hold descr, fortran_order and shape");
+    }
+  }
+
+  static std::string printable(std::string_view text) {
+    std::string result;
+    for (const char c : text.substr(0, 40)) result += c >= ' ' && c < 127 ? c : '?';
+    return result;
+  }
+
+ private:
+  void skip_space() {
+    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) && text_[at_]) ++at_;
+  }
+  bool accept(char c) {
+    skip_space();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) throw bad_header(path_, fmt::format("'{}' expected at byte {}", c, at_));
+  }
+  std::string quoted() {
+    skip_space();
+    if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) {
+      throw bad_header(path_, fmt::format("a quoted text expected at byte {}", at_));
+    }
+    const std::size_t end = text_.find(text_[at_], at_ + 1);
+    if (end == std::string_view::npos) throw bad_header(path_, "a quote is never closed");
+    const std::string result(text_.substr(at_ + 1, end - at_ - 1));
+    at_ = end + 1;
+    return result;
+  }
+  bool boolean() {
+    skip_space();
+    for (const auto& [word, value] : {std::pair{"True", true}, std::pair{"False", false}}) {
+      if (text_.substr(at_).starts_with(word)) {
+        at_ += std::strlen(word);
+        return value;
+      }
+    }
+    throw bad_header(path_, "fortran_order must be True or False");
+  }
+  Shape tuple() {
+    Shape shape;
+    expect('(');
+    while (!accept(')')) {
+      skip_space();
+      const std::size_t end = std::min(text_.find_first_not_of("-0123456789", at_), text_.size());
+      const auto size = parse_integer(text_.substr(at_, end - at_));
+      if (!size && end > at_) {
+        throw bad(path_, fmt::format("shape entry {} of the header is too large",
+                                     printable(text_.substr(at_, end - at_))));
+      }
+      if (!size) throw bad_header(path_, "shape must be a tuple of integers");
+      if (*size < 0) throw bad(path_, fmt::format("the header has a negative size {}", *size));
+      at_ = end;
+      if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers
+      shape.push_back(*size);
+      if (shape.size() > largest_rank) {
+        throw bad(path_, fmt::format("more than {} axes", largest_rank));
+      }
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return shape;
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  std::size_t at_ = 0;
+};
+
+// The names that users of NumPy know, for what is refused.
+std::string describe(const std::string& descr) {
+  const char order = descr.empty() ? '?' : descr[0];
+  const char kind = descr.size() > 1 ? descr[1] : '?';
+  const std::string size = descr.size() > 2 ? descr.substr(2) : "";
+  const auto bits = parse_integer(size);
+  const std::string width = bits && *bits <= 64 ? std::to_string(*bits * 8) : "";
+  std::string name = "unknown type";
+  if (kind == 'f') name = "float" + width;
+  if (kind == 'c') name = "complex" + width;
+  if (kind == 'i') name = "integer int" + width;
+  if (kind == 'u') name = "unsigned integer uint" + width;
+  if (kind == 'b') name = "boolean";
+  if (kind == 'O') name = "Python objects";
+  if (kind == 'S' || kind == 'U' || kind == 'a') name = "text";
+  if (kind == 'M' || kind == 'm') name = "dates";
+  if (kind == 'V') name = "raw records";
+  return (order == '>' ? "big-endian " : "") + name;
+}
+
+std::size_t size_of_dtype(const std::string& dtype) {
+  return dtype == "float64" ? 8 : dtype == "float32" ? 4 : 2;
+}
+
+// IEEE binary16 to binary32, exact.
+float from_half(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000u) << 16;
+  const std::uint32_t exponent = (half >> 10) & 0x1Fu;
+  const std::uint32_t fraction = half & 0x3FFu;
+  if (exponent == 0) {  // zero and subnormals: fraction × 2^-24
+    const float value = static_cast<float>(fraction) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  // Bias 15 becomes 127; infinities and NaN keep an exponent of all ones.
+  const std::uint32_t biased = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | biased << 23 | fraction << 13);
+}
+
+float element(const char* at, std::size_t width) {
+  if (width == 4) {
+    float value = 0;
+    std::memcpy(&value, at, 4);
+    return value;
+  }
+  if (width == 8) {
+    double value = 0;
+    std::memcpy(&value, at, 8);
+    return static_cast<float>(value);
+  }
+  std::uint16_t half = 0;
+  std::memcpy(&half, at, 2);
+  return from_half(half);
+}
+
+// Walks C-order offsets of elements that come in Fortran order (first axis fastest).
+class FortranWalk {
+ public:
+  explicit FortranWalk(const Shape& shape)
+      : shape_(shape), index_(shape.size(), 0), stride_(shape.size(), 1) {
+    for (std::size_t i = shape.size(); i-- > 1;) stride_[i - 1] = stride_[i] * shape[i];
+  }
+  std::int64_t next() {
+    const std::int64_t here = offset_;
+    for (std::size_t i = 0; i < shape_.size(); ++i) {
+      offset_ += stride_[i];
+      if (++index_[i] < shape_[i]) break;
+      offset_ -= stride_[i] * shape_[i];
+      index_[i] = 0;
+    }
+    return here;
+  }
+
+ private:
+  const Shape& shape_;
+  std::vector<std::int64_t> index_, stride_;
+  std::int64_t offset_ = 0;
+};
+
+std::string npy_header(std::string_view descr, std::span<const std::int64_t> shape) {
+  std::string sizes;
+  for (const std::int64_t size : shape) sizes += std::to_string(size) + ", ";
+  // A tuple of one keeps its comma, longer ones end without.
+  if (shape.size() == 1) sizes.pop_back();
+  if (shape.size() > 1) sizes.resize(sizes.size() - 2);
+  std::string dictionary =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, sizes);
+  // Magic, version and length take 10 bytes; elements start at a multiple of 64.
+  while ((10 + dictionary.size() + 1) % 64 != 0) dictionary += ' ';
+  dictionary += '\n';
+  std::string header(magic);
+  header += '\x01';
+  header += '\x00';
+  header += static_cast<char>(dictionary.size() & 0xFF);
+  header += static_cast<char>(dictionary.size() >> 8);
+  return header + dictionary;
+}
+
+template <class T>
+void write_elements(const std::string& path, std::string_view descr,
+                    std::span<const std::int64_t> shape, const T* data) {
+  std::size_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  ReplacedFile file(path);
+  file.write(npy_header(descr, shape));
+  file.write({reinterpret_cast<const char*>(data), count * sizeof(T)});
+  file.commit();
+}
+
+}  // namespace
+
+NpyHeader read_npy_header(const std::string& path) {
+  const InputFile file(path);
+  unsigned char start[12] = {};
+  if (file.size() < 10) throw bad(path, "no .npy file: shorter than its first 10 bytes");
+  file.read_at(0, start, 10);
+  if (std::memcmp(start, magic.data(), magic.size()) != 0) {
+    throw bad(path, "no .npy file: it does not begin with \\x93NUMPY");
+  }
+  const int major = start[6], minor = start[7];
+  if (major < 1 || major > 3 || minor != 0) {
+    throw bad(path, fmt::format(".npy version {}.{}; allowed are 1.0, 2.0 and 3.0", major, minor));
+  }
+  std::uint64_t length = start[8] | start[9] << 8;
+  std::uint64_t offset = 10;
+  if (major > 1) {
+    if (file.size() < 12) throw bad(path, "truncated: the file ends inside its header");
+    file.read_at(10, start + 10, 2);
+    length |= static_cast<std::uint64_t>(start[10]) << 16;
+    length |= static_cast<std::uint64_t>(start[11]) << 24;
+    offset = 12;
+  }
+  if (length > file.size() - offset) throw bad(path, "truncated: the file ends inside its header");
+  if (length > largest_header) {
+    throw bad(path, fmt::format("a header of {} bytes; allowed are {}", length, largest_header));
+  }
+  std::string text(length, ' ');
+  file.read_at(offset, text.data(), text.size());
+
+  NpyHeader header;
+  std::string descr;
+  HeaderParser(text, path).parse(descr, header.fortran_order, header.shape);
+  if (descr == "<f4") header.dtype = "float32";
+  if (descr == "<f8") header.dtype = "float64";
+  if (descr == "<f2") header.dtype = "float16";
+  if (header.dtype.empty()) {
+    throw bad(path,
+              fmt::format("dtype '{}' ({}); allowed are little-endian float32, float64 and float16",
+                          HeaderParser::printable(descr), describe(descr)));
+  }
+  header.data_offset = offset + length;
+
+  bool empty = false;
+  for (const std::int64_t size : header.shape) empty = empty || size == 0;
+  std::uint64_t elements = empty ? 0 : 1;
+  for (const std::int64_t size : header.shape) {
+    const auto n = static_cast<std::uint64_t>(size);
+    if (n > largest_elements || (n > 0 && elements > largest_elements / n)) {
+      throw bad(path, fmt::format("the header's shape {} is larger than any array can be",
+                                  print_shape(header.shape)));
+    }
+    elements *= n;
+  }
+  header.elements = elements;
+  const std::uint64_t needed = elements * size_of_dtype(header.dtype);
+  const std::uint64_t present = file.size() - header.data_offset;
+  if (needed != present) {
+    throw bad(path, fmt::format("{}: the header's shape {} of {} needs {} bytes, the file holds {}",
+                                needed > present ? "truncated" : "the header lies about its size",
+                                print_shape(header.shape), header.dtype, needed, present));
+  }
+  return header;
+}
+
+void read_npy(const std::string& path, const NpyHeader& header, float* to) {
+  const InputFile file(path);
+  const std::size_t width = size_of_dtype(header.dtype);
+  const bool in_order = !header.fortran_order || header.shape.size() < 2;
+  if (in_order && width == 4) {
+    file.read_at(header.data_offset, to, header.elements * 4);
+    return;
+  }
+  std::vector<char> chunk(std::min<std::uint64_t>(chunk_bytes, header.elements * width));
+  FortranWalk walk(header.shape);
+  std::uint64_t done = 0;
+  while (done < header.elements) {
+    const std::uint64_t count =
+        std::min<std::uint64_t>(chunk.size() / width, header.elements - done);
+    file.read_at(header.data_offset + done * width, chunk.data(), count * width);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const float value = element(chunk.data() + i * width, width);
+      to[in_order ? static_cast<std::int64_t>(done + i) : walk.next()] = value;
+    }
+    done += count;
+  }
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, const float* data) {
+  write_elements(path, "<f4", shape, data);
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, const double* data) {
+  write_elements(path, "<f8", shape, data);
+}
+
+}  // namespace rooflane
