@@ -1,0 +1,318 @@
+// Devices, contexts and programs of OpenCL. Nothing here knows a kernel of ours; plans stand in
+// opencl_plan.cpp.
+#include "backends/opencl.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.hpp"
+
+namespace rooflane::opencl {
+namespace {
+
+struct Found {
+  DeviceInfo info;
+  cl_device_id id;
+};
+
+template <class T>
+T number(cl_device_id id, cl_device_info what) {
+  T value{};
+  clGetDeviceInfo(id, what, sizeof value, &value, nullptr);
+  return value;
+}
+
+// Drivers pad names with blanks and zeros.
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\0')) text.pop_back();
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
+}
+
+std::string words(cl_device_id id, cl_device_info what) {
+  std::size_t bytes = 0;
+  if (clGetDeviceInfo(id, what, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  std::string text(bytes, '\0');
+  clGetDeviceInfo(id, what, bytes, text.data(), nullptr);
+  return trimmed(std::move(text));
+}
+
+std::string platform_name(cl_platform_id id) {
+  std::size_t bytes = 0;
+  if (clGetPlatformInfo(id, CL_PLATFORM_NAME, 0, nullptr, &bytes) != CL_SUCCESS) return {};
+  std::string text(bytes, '\0');
+  clGetPlatformInfo(id, CL_PLATFORM_NAME, bytes, text.data(), nullptr);
+  return trimmed(std::move(text));
+}
+
+bool splits_by_counts(cl_device_id id) {
+  std::size_t bytes = 0;
+  if (clGetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, 0, nullptr, &bytes) != CL_SUCCESS) {
+    return false;
+  }
+  std::vector<cl_device_partition_property> ways(bytes / sizeof(cl_device_partition_property));
+  clGetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, bytes, ways.data(), nullptr);
+  return std::find(ways.begin(), ways.end(), CL_DEVICE_PARTITION_BY_COUNTS) != ways.end();
+}
+
+DeviceInfo describe(cl_device_id id, const std::string& platform) {
+  DeviceInfo info;
+  info.platform = platform;
+  info.name = words(id, CL_DEVICE_NAME);
+  info.vendor = words(id, CL_DEVICE_VENDOR);
+  info.version = words(id, CL_DEVICE_VERSION);
+  info.driver = words(id, CL_DRIVER_VERSION);
+  const auto type = number<cl_device_type>(id, CL_DEVICE_TYPE);
+  info.kind = (type & CL_DEVICE_TYPE_GPU)   ? DeviceKind::gpu
+              : (type & CL_DEVICE_TYPE_CPU) ? DeviceKind::cpu
+                                            : DeviceKind::accelerator;
+  info.compute_units = static_cast<int>(number<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS));
+  info.vector_floats =
+      std::max<int>(1, number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
+  info.global_bytes = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  info.max_buffer_bytes = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  info.local_bytes = number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
+  info.max_work_group = number<std::size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  info.splits_by_counts = splits_by_counts(id);
+  return info;
+}
+
+std::vector<Found> find_devices() {
+  cl_uint platform_count = 0;
+  if (clGetPlatformIDs(0, nullptr, &platform_count) != CL_SUCCESS) return {};
+  std::vector<cl_platform_id> platforms(platform_count);
+  if (platform_count == 0 ||
+      clGetPlatformIDs(platform_count, platforms.data(), nullptr) != CL_SUCCESS) {
+    return {};
+  }
+  std::vector<Found> found;
+  for (cl_platform_id platform : platforms) {
+    cl_uint count = 0;
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS) continue;
+    std::vector<cl_device_id> ids(count);
+    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, ids.data(), nullptr);
+    for (cl_device_id id : ids) {
+      const bool usable = number<cl_bool>(id, CL_DEVICE_AVAILABLE) == CL_TRUE &&
+                          number<cl_bool>(id, CL_DEVICE_COMPILER_AVAILABLE) == CL_TRUE;
+      if (usable) found.push_back({describe(id, platform_name(platform)), id});
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Found& x, const Found& y) {
+    return std::tie(x.info.kind, x.info.platform, x.info.name) <
+           std::tie(y.info.kind, y.info.platform, y.info.name);
+  });
+  for (std::size_t i = 0; i < found.size(); ++i) found[i].info.index = static_cast<int>(i);
+  return found;
+}
+
+const std::vector<Found>& found_devices() {
+  static const std::vector<Found> found = find_devices();
+  return found;
+}
+
+struct StatusName {
+  cl_int status;
+  const char* name;
+};
+constexpr StatusName status_names[] = {
+    {CL_DEVICE_NOT_FOUND, "CL_DEVICE_NOT_FOUND"},
+    {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},
+    {CL_COMPILER_NOT_AVAILABLE, "CL_COMPILER_NOT_AVAILABLE"},
+    {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+    {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES"},
+    {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY"},
+    {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE"},
+    {CL_DEVICE_PARTITION_FAILED, "CL_DEVICE_PARTITION_FAILED"},
+    {CL_INVALID_VALUE, "CL_INVALID_VALUE"},
+    {CL_INVALID_DEVICE, "CL_INVALID_DEVICE"},
+    {CL_INVALID_CONTEXT, "CL_INVALID_CONTEXT"},
+    {CL_INVALID_COMMAND_QUEUE, "CL_INVALID_COMMAND_QUEUE"},
+    {CL_INVALID_MEM_OBJECT, "CL_INVALID_MEM_OBJECT"},
+    {CL_INVALID_BUILD_OPTIONS, "CL_INVALID_BUILD_OPTIONS"},
+    {CL_INVALID_PROGRAM_EXECUTABLE, "CL_INVALID_PROGRAM_EXECUTABLE"},
+    {CL_INVALID_KERNEL_NAME, "CL_INVALID_KERNEL_NAME"},
+    {CL_INVALID_ARG_INDEX, "CL_INVALID_ARG_INDEX"},
+    {CL_INVALID_ARG_SIZE, "CL_INVALID_ARG_SIZE"},
+    {CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS"},
+    {CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE"},
+    {CL_INVALID_WORK_ITEM_SIZE, "CL_INVALID_WORK_ITEM_SIZE"},
+    {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"},
+    {CL_INVALID_GLOBAL_WORK_SIZE, "CL_INVALID_GLOBAL_WORK_SIZE"},
+};
+
+const char* meaning_of(cl_int status) {
+  switch (status) {
+    case CL_MEM_OBJECT_ALLOCATION_FAILURE:
+      return "the device is out of memory";
+    case CL_OUT_OF_RESOURCES:
+      return "the device ran out of registers, local memory or memory, or a kernel faulted";
+    case CL_OUT_OF_HOST_MEMORY:
+      return "the host is out of memory";
+    case CL_INVALID_CONTEXT:
+    case CL_INVALID_COMMAND_QUEUE:
+      return "the context is lost: an earlier kernel faulted, or the device went away";
+    default:
+      return "the call was refused";
+  }
+}
+
+// After these the driver answers every further call on the context with an error.
+bool loses_context(cl_int status) {
+  return status == CL_OUT_OF_RESOURCES || status == CL_INVALID_CONTEXT ||
+         status == CL_INVALID_COMMAND_QUEUE || status == CL_DEVICE_NOT_AVAILABLE;
+}
+
+}  // namespace
+
+std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::gpu:
+      return "GPU";
+    case DeviceKind::accelerator:
+      return "accelerator";
+    case DeviceKind::cpu:
+      return "CPU";
+  }
+  return {};
+}
+
+const std::vector<DeviceInfo>& devices() {
+  static const std::vector<DeviceInfo> infos = [] {
+    std::vector<DeviceInfo> list;
+    for (const Found& found : found_devices()) list.push_back(found.info);
+    return list;
+  }();
+  return infos;
+}
+
+const DeviceInfo& device(int index) {
+  const std::vector<DeviceInfo>& all = devices();
+  if (index >= 0 && index < static_cast<int>(all.size())) return all[index];
+  if (all.empty()) {
+    throw unavailable_error(
+        fmt::format("--cl-device {}: no OpenCL device here (no driver is installed)", index));
+  }
+  throw unavailable_error(fmt::format("--cl-device {}: there {} {} OpenCL device{}; allowed: 0{}",
+                                      index, all.size() == 1 ? "is" : "are", all.size(),
+                                      all.size() == 1 ? "" : "s",
+                                      all.size() == 1 ? "" : fmt::format(" to {}", all.size() - 1)));
+}
+
+std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threads) {
+  if (info.kind != DeviceKind::cpu || threads <= 0 || threads == info.compute_units) {
+    return std::nullopt;
+  }
+  if (threads > info.compute_units) {
+    return fmt::format("{} has {} compute units, {} threads asked for", info.name,
+                       info.compute_units, threads);
+  }
+  if (!info.splits_by_counts) {
+    return fmt::format("{} cannot be partitioned: only all {} compute units can be used", info.name,
+                       info.compute_units);
+  }
+  return std::nullopt;
+}
+
+std::string print_status(cl_int status) {
+  for (const StatusName& known : status_names) {
+    if (known.status == status) return fmt::format("{} ({})", known.name, status);
+  }
+  return fmt::format("OpenCL error {}", status);
+}
+
+std::shared_ptr<Context> Context::open(int device, int threads) {
+  const DeviceInfo& info = opencl::device(device);
+  if (const auto reason = unsupported_threads(info, threads)) throw unavailable_error(*reason);
+  // Contexts live until the process ends: drivers are already unloading when static objects die.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& contexts = *new std::map<std::pair<int, int>, std::shared_ptr<Context>>;
+  const bool whole = info.kind != DeviceKind::cpu || threads <= 0 || threads == info.compute_units;
+  const int units = whole ? info.compute_units : threads;
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<Context>& context = contexts[{device, units}];
+  if (context == nullptr || context->lost_) context.reset(new Context(info, units));
+  return context;
+}
+
+Context::Context(const DeviceInfo& info, int threads) : info_(info), compute_units_(threads) {
+  device_ = found_devices()[static_cast<std::size_t>(info.index)].id;
+  if (threads < info.compute_units) {
+    const cl_device_partition_property by_counts[] = {
+        CL_DEVICE_PARTITION_BY_COUNTS, threads, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    cl_device_id part = nullptr;
+    check(clCreateSubDevices(device_, by_counts, 1, &part, nullptr), "clCreateSubDevices");
+    device_ = part;
+  }
+  cl_int status = CL_SUCCESS;
+  context_ = clCreateContext(nullptr, 1, &device_, nullptr, nullptr, &status);
+  check(status, "clCreateContext");
+}
+
+Context::~Context() {
+  programs_.clear();
+  clReleaseContext(context_);
+  clReleaseDevice(device_);  // counts for sub-devices only
+}
+
+Queue Context::queue(bool profiling) const {
+  cl_int status = CL_SUCCESS;
+  Queue made(clCreateCommandQueue(context_, device_, profiling ? CL_QUEUE_PROFILING_ENABLE : 0,
+                                  &status));
+  check(status, "clCreateCommandQueue");
+  return made;
+}
+
+cl_program Context::program(const char* source, const std::string& options) {
+  const std::scoped_lock lock(mutex_);
+  Program& slot = programs_[{source, options}];
+  if (slot) return slot.get();
+  cl_int status = CL_SUCCESS;
+  Program made(clCreateProgramWithSource(context_, 1, &source, nullptr, &status));
+  check(status, "clCreateProgramWithSource");
+  const std::string all_options = "-cl-std=CL1.2 " + options;
+  status = clBuildProgram(made.get(), 1, &device_, all_options.c_str(), nullptr, nullptr);
+  if (status != CL_SUCCESS) {
+    std::size_t bytes = 0;
+    clGetProgramBuildInfo(made.get(), device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+    std::string log(bytes, '\0');
+    clGetProgramBuildInfo(made.get(), device_, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
+    throw BuildError(fmt::format("{} on {} with {}\n{}", print_status(status), info_.name,
+                                 all_options, trimmed(std::move(log))));
+  }
+  slot = std::move(made);
+  return slot.get();
+}
+
+void Context::check(cl_int status, const char* call) const {
+  if (status == CL_SUCCESS) return;
+  if (loses_context(status)) lost_ = true;
+  throw DeviceError(fmt::format("{}: {} on {}: {}", call, print_status(status), info_.name,
+                                meaning_of(status)));
+}
+
+DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
+  const std::size_t held = std::max<std::size_t>(bytes, 4);
+  cl_int status = CL_SUCCESS;
+  cl_mem_flags flags = CL_MEM_READ_WRITE;
+  if (context.info().kind == DeviceKind::cpu) {
+    host_ = Buffer(held);
+    flags |= CL_MEM_USE_HOST_PTR;
+  }
+  memory_ = Owned<cl_mem, clReleaseMemObject>(
+      clCreateBuffer(context.handle(), flags, held, host_.data(), &status));
+  context.check(status, fmt::format("clCreateBuffer of {} bytes", held).c_str());
+}
+
+KernelCall::KernelCall(const Context& context, cl_program program, const char* name) {
+  cl_int status = CL_SUCCESS;
+  kernel_ = Owned<cl_kernel, clReleaseKernel>(clCreateKernel(program, name, &status));
+  context.check(status, "clCreateKernel");
+}
+
+void KernelCall::set_arg(const Context& context, cl_uint index, std::size_t bytes,
+                         const void* value) {
+  context.check(clSetKernelArg(kernel_.get(), index, bytes, value), "clSetKernelArg");
+}
+
+}  // namespace rooflane::opencl

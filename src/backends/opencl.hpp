@@ -1,0 +1,176 @@
+// OpenCL devices, contexts, programs, buffers and kernels over the OpenCL 1.2 C API. What a plan of
+// an opencl variant adds to it (copies of the operands, events) stands in opencl_plan.hpp.
+#pragma once
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include <CL/cl.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <utility>
+#include <vector>
+
+#include "core/buffer.hpp"
+
+namespace rooflane::opencl {
+
+enum class DeviceKind { gpu, accelerator, cpu };
+std::string_view name_of(DeviceKind kind);
+
+struct DeviceInfo {
+  int index = 0;  // what --cl-device takes
+  std::string platform;
+  std::string name;
+  std::string vendor;
+  std::string version;  // of OpenCL, as the device words it
+  std::string driver;
+  DeviceKind kind = DeviceKind::cpu;
+  int compute_units = 0;
+  int vector_floats = 1;  // native width of float vectors
+  std::size_t global_bytes = 0;
+  std::size_t max_buffer_bytes = 0;  // largest single buffer
+  std::size_t local_bytes = 0;       // per work-group
+  std::size_t max_work_group = 0;
+  bool splits_by_counts = false;  // can be partitioned into sub-devices of chosen size
+};
+
+// Every device of every platform: GPUs first, then accelerators, then CPUs; within a kind by
+// platform, device name, and the platform's own order. Read once; empty without a driver.
+const std::vector<DeviceInfo>& devices();
+
+// Throws Error(unavailable) that names the index and how many devices there are.
+const DeviceInfo& device(int index);
+
+// Why `threads` compute units of this device cannot be used; nothing when they can. threads <= 0
+// means the whole device, and only a CPU device takes another number than that.
+std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threads);
+
+// A program that the device's compiler refused; the message holds the build log.
+class BuildError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A call that failed: "clFinish: CL_OUT_OF_RESOURCES (-5) on DEVICE: what that means".
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// "CL_OUT_OF_RESOURCES (-5)".
+std::string print_status(cl_int status);
+
+// Owns one reference to an OpenCL object.
+template <class Handle, cl_int (*release)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  ~Owned() { reset(); }
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = std::exchange(other.handle_, nullptr);
+    }
+    return *this;
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+  void reset() {
+    if (handle_ != nullptr) release(std::exchange(handle_, nullptr));
+  }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using Queue = Owned<cl_command_queue, clReleaseCommandQueue>;
+using Program = Owned<cl_program, clReleaseProgram>;
+using Event = Owned<cl_event, clReleaseEvent>;
+
+// One device, or a sub-device of `threads` compute units, made ready. Shared by all plans of the
+// process; thread-safe.
+class Context {
+ public:
+  // Throws Error(unavailable) for a device or a number of threads that does not exist.
+  static std::shared_ptr<Context> open(int device, int threads);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const DeviceInfo& info() const { return info_; }
+  int compute_units() const { return compute_units_; }  // those of the sub-device
+  cl_context handle() const { return context_; }
+  cl_device_id device() const { return device_; }
+
+  Queue queue(bool profiling) const;
+  // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context.
+  // Throws BuildError with the log.
+  cl_program program(const char* source, const std::string& options);
+  // Throws DeviceError for any status but CL_SUCCESS. A status after which the context cannot be
+  // used any more makes the next open() start a fresh one.
+  void check(cl_int status, const char* call) const;
+
+ private:
+  Context(const DeviceInfo& info, int threads);
+
+  DeviceInfo info_;
+  int compute_units_ = 0;
+  cl_device_id device_ = nullptr;
+  cl_context context_ = nullptr;
+  mutable std::atomic<bool> lost_{false};
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Program> programs_;
+};
+
+// Device memory. On a CPU device it is host memory of ours (huge pages, visible for eviction) that
+// the device uses in place.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  // Holds at least 4 bytes, since OpenCL knows no empty buffer.
+  DeviceBuffer(const Context& context, std::size_t bytes);
+  cl_mem get() const { return memory_.get(); }
+  std::size_t bytes() const { return bytes_; }
+  const Buffer& host() const { return host_; }  // empty unless the device is a CPU
+
+ private:
+  std::size_t bytes_ = 0;
+  Buffer host_;  // outlives memory_, which uses it
+  Owned<cl_mem, clReleaseMemObject> memory_;
+};
+
+// One kernel with its arguments. Not shared between plans: OpenCL kernels hold their arguments.
+class KernelCall {
+ public:
+  KernelCall() = default;
+  KernelCall(const Context& context, cl_program program, const char* name);
+  cl_kernel get() const { return kernel_.get(); }
+
+  // Sets all arguments in order: cl_mem, cl_int, cl_uint, cl_long, cl_float.
+  template <class... Args>
+  void set_args(const Context& context, Args... args) {
+    cl_uint index = 0;
+    (set_arg(context, index++, sizeof args, &args), ...);
+  }
+
+ private:
+  void set_arg(const Context& context, cl_uint index, std::size_t bytes, const void* value);
+  Owned<cl_kernel, clReleaseKernel> kernel_;
+};
+
+}  // namespace rooflane::opencl

@@ -1,0 +1,266 @@
+// Device copies of operands: gaps in a host view are closed in staging memory, so that every
+// transfer is one contiguous copy and kernels see dense arrays only.
+#include "backends/opencl_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace rooflane::opencl {
+namespace {
+
+// Kernels of one run, tensors of one transfer: no room comes near. Reserved so that `run` allocates
+// nothing.
+constexpr std::size_t most_events = 16;
+
+bool is_dense(const View& view) {
+  std::int64_t dense_stride = 1;
+  for (int axis = view.rank - 1; axis >= 0; --axis) {
+    if (view.shape[axis] != 1 && view.strides[axis] != dense_stride) return false;
+    dense_stride *= view.shape[axis];
+  }
+  return true;
+}
+
+std::size_t dense_bytes(const View& view) {
+  return static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
+}
+
+// body(row of the view, row of the dense array) for every row of the last axis.
+template <class Body>
+void for_each_row(const View& view, std::byte* dense, Body body) {
+  if (view.empty()) return;
+  const std::size_t element = size_of(view.dtype);
+  const std::size_t row_bytes = static_cast<std::size_t>(view.shape[view.rank - 1]) * element;
+  std::array<std::int64_t, View::max_rank> index{};
+  for (;;) {
+    std::int64_t offset = 0;
+    for (int axis = 0; axis + 1 < view.rank; ++axis) offset += index[axis] * view.strides[axis];
+    body(static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(element), dense,
+         row_bytes);
+    dense += row_bytes;
+    int axis = view.rank - 2;
+    while (axis >= 0 && ++index[axis] == view.shape[axis]) index[axis--] = 0;
+    if (axis < 0) return;
+  }
+}
+
+void close_gaps(const View& view, std::byte* dense) {
+  for_each_row(view, dense, [](const std::byte* row, std::byte* to, std::size_t bytes) {
+    std::memcpy(to, row, bytes);
+  });
+}
+
+void open_gaps(const View& view, std::byte* dense) {
+  for_each_row(view, dense, [](std::byte* row, const std::byte* from, std::size_t bytes) {
+    std::memcpy(row, from, bytes);
+  });
+}
+
+double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
+  double bytes = sizeof(float);
+  for (const std::int64_t length : tensor_shape(problem, tensor)) {
+    bytes *= static_cast<double>(length);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env,
+                                                double workspace_bytes) {
+  if (env.math != "fp32") return fmt::format("math {} is not implemented; fp32 is", env.math);
+  const std::vector<DeviceInfo>& all = devices();
+  if (env.device < 0 || env.device >= static_cast<int>(all.size())) {
+    try {
+      device(env.device);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  const DeviceInfo& info = device(env.device);
+  if (auto reason = unsupported_threads(info, env.threads)) return reason;
+  double total = workspace_bytes;
+  double largest = workspace_bytes;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    const double bytes = tensor_bytes(problem, tensor);
+    total += bytes;
+    largest = std::max(largest, bytes);
+  }
+  if (largest > static_cast<double>(info.max_buffer_bytes)) {
+    return fmt::format("one buffer of {:.0f} bytes exceeds the {} bytes that {} allows", largest,
+                       info.max_buffer_bytes, info.name);
+  }
+  if (total > static_cast<double>(info.global_bytes)) {
+    return fmt::format("{:.0f} bytes of device memory exceed the {} bytes of {}", total,
+                       info.global_bytes, info.name);
+  }
+  return std::nullopt;
+}
+
+DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+    : Plan(problem),
+      context_(Context::open(env.device, env.threads)),
+      tuning_(tuning),
+      device_timer_(env.device_timer),
+      queue_(context_->queue(env.device_timer)) {
+  events_.reserve(most_events);
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (tensor.role == Role::constant) continue;
+    const auto bytes = static_cast<std::size_t>(tensor_bytes(problem, tensor));
+    copies_.push_back(
+        {tensor.name, tensor.role == Role::output, DeviceBuffer(*context_, bytes), Buffer()});
+  }
+}
+
+KernelCall DevicePlan::kernel(const char* source, const std::string& options, const char* name) {
+  return KernelCall(*context_, context_->program(source, options), name);
+}
+
+cl_mem DevicePlan::copy_of(std::string_view tensor) const {
+  for (const Copy& copy : copies_) {
+    if (copy.tensor == tensor) return copy.memory.get();
+  }
+  return nullptr;
+}
+
+cl_mem DevicePlan::workspace(std::size_t bytes) {
+  return workspace_.emplace_back(*context_, bytes).get();
+}
+
+cl_mem DevicePlan::packed(std::size_t bytes) {
+  return packed_.emplace_back(*context_, bytes).get();
+}
+
+void DevicePlan::write_now(cl_mem target, const View& view) {
+  const std::size_t bytes = dense_bytes(view);
+  if (bytes == 0) return;
+  Buffer staging;
+  const void* from = view.data;
+  if (!is_dense(view)) {
+    staging = Buffer(bytes);
+    close_gaps(view, static_cast<std::byte*>(staging.data()));
+    from = staging.data();
+  }
+  context_->check(
+      clEnqueueWriteBuffer(queue_.get(), target, CL_TRUE, 0, bytes, from, 0, nullptr, nullptr),
+      "clEnqueueWriteBuffer");
+}
+
+void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
+  if (size.groups == 0) return;
+  const std::size_t global = size.groups * size.group_items;
+  context_->check(clEnqueueNDRangeKernel(queue_.get(), kernel.get(), 1, nullptr, &global,
+                                         &size.group_items, 0, nullptr, next_event()),
+                  "clEnqueueNDRangeKernel");
+}
+
+void DevicePlan::wait_now() {
+  context_->check(clFinish(queue_.get()), "clFinish");
+  drain_events();
+}
+
+void DevicePlan::on_bind(const Operands& operands) {
+  for (Copy& copy : copies_) {
+    const View& view = operands.at(copy.tensor);
+    copy.staging = is_dense(view) ? Buffer() : Buffer(dense_bytes(view));
+  }
+}
+
+void DevicePlan::upload() {
+  for (Copy& copy : copies_) {
+    if (copy.is_output || copy.memory.bytes() == 0) continue;
+    const View& view = bound_.at(copy.tensor);
+    const void* from = view.data;
+    if (copy.staging.data() != nullptr) {
+      close_gaps(view, static_cast<std::byte*>(copy.staging.data()));
+      from = copy.staging.data();
+    }
+    context_->check(clEnqueueWriteBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0,
+                                         copy.memory.bytes(), from, 0, nullptr, next_event()),
+                    "clEnqueueWriteBuffer");
+  }
+  context_->check(clFinish(queue_.get()), "clFinish");
+  times_.h2d_ns = drain_events();
+}
+
+void DevicePlan::run() {
+  const bool is_empty = std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) {
+    return !copy.is_output || copy.memory.bytes() == 0;
+  });
+  if (is_empty) return;
+  enqueue();
+  context_->check(clFinish(queue_.get()), "clFinish");
+  times_.kernel_ns = drain_events();
+}
+
+void DevicePlan::download() {
+  for (Copy& copy : copies_) {
+    if (!copy.is_output || copy.memory.bytes() == 0) continue;
+    const View& view = bound_.at(copy.tensor);
+    const bool is_staged = copy.staging.data() != nullptr;
+    void* to = is_staged ? copy.staging.data() : view.data;
+    context_->check(clEnqueueReadBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0,
+                                        copy.memory.bytes(), to, 0, nullptr, next_event()),
+                    "clEnqueueReadBuffer");
+    context_->check(clFinish(queue_.get()), "clFinish");
+    if (is_staged) open_gaps(view, static_cast<std::byte*>(to));
+  }
+  times_.d2h_ns = drain_events();
+}
+
+std::vector<std::span<const std::byte>> DevicePlan::regions() const {
+  std::vector<std::span<const std::byte>> all;
+  const auto add = [&](const DeviceBuffer& memory) {
+    if (memory.host().data() == nullptr || memory.bytes() == 0) return;
+    all.emplace_back(static_cast<const std::byte*>(memory.host().data()), memory.bytes());
+  };
+  for (const Copy& copy : copies_) add(copy.memory);
+  for (const DeviceBuffer& memory : packed_) add(memory);
+  return all;
+}
+
+PlanFacts DevicePlan::facts() const {
+  PlanFacts facts;
+  facts.device = context_->info().name;
+  facts.driver = context_->info().driver;
+  facts.tuning = tuning_;
+  for (const DeviceBuffer& memory : workspace_) facts.workspace_bytes += memory.bytes();
+  for (const Copy& copy : copies_) facts.workspace_bytes += copy.staging.bytes();
+  for (const DeviceBuffer& memory : packed_) facts.packed_bytes += memory.bytes();
+  return facts;
+}
+
+std::optional<DeviceTimes> DevicePlan::device_times() const {
+  return device_timer_ ? std::optional(times_) : std::nullopt;
+}
+
+cl_event* DevicePlan::next_event() {
+  if (!device_timer_) return nullptr;
+  return &events_.emplace_back(nullptr);
+}
+
+double DevicePlan::drain_events() {
+  cl_ulong first = ~cl_ulong{0};
+  cl_ulong last = 0;
+  cl_int status = CL_SUCCESS;
+  for (cl_event event : events_) {
+    cl_ulong start = 0;
+    cl_ulong end = 0;
+    status = std::min(status, clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START,
+                                                      sizeof start, &start, nullptr));
+    status = std::min(status, clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end,
+                                                      &end, nullptr));
+    clReleaseEvent(event);
+    first = std::min(first, start);
+    last = std::max(last, end);
+  }
+  events_.clear();
+  context_->check(status, "clGetEventProfilingInfo");
+  return last > first ? static_cast<double>(last - first) : 0;
+}
+
+}  // namespace rooflane::opencl

@@ -1,0 +1,90 @@
+// The plan that every opencl variant derives from: device copies of the operands, upload, launches
+// with events, download. A room adds its kernels, their arguments and sizes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/opencl.hpp"
+#include "core/variant.hpp"
+
+namespace rooflane::opencl {
+
+// Why no plan for this problem can work on env's device: no such device, a number of threads it
+// cannot give, a math that these kernels lack, or operands plus `workspace_bytes` larger than its
+// memory (in bytes). Rooms call it first in `unsupported`.
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env,
+                                                double workspace_bytes);
+
+// Work-items: total and per group in one dimension. Rooms flatten their grids, since some drivers
+// take no more than 65535 groups in the second and third dimension.
+struct Launch {
+  std::size_t groups;
+  std::size_t group_items;
+};
+
+class DevicePlan : public Plan {
+ public:
+  // Copies every input that is no constant; waits for the last one.
+  void upload() final;
+  // Launches the room's kernels and waits. Reads and writes the device copies.
+  void run() final;
+  void download() final;
+  // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
+  std::vector<std::span<const std::byte>> regions() const final;
+  PlanFacts facts() const final;
+  std::optional<DeviceTimes> device_times() const final;
+
+ protected:
+  // Makes a device copy for every tensor but constants. Throws Error, DeviceError.
+  DevicePlan(const Problem& problem, const Tuning& tuning, const Environment& env);
+
+  Context& context() { return *context_; }
+  const Tuning& tuning() const { return tuning_; }
+  KernelCall kernel(const char* source, const std::string& options, const char* name);
+  // The device copy of a tensor that is no constant.
+  cl_mem copy_of(std::string_view tensor) const;
+  // Device memory beside the copies; counted in workspace_bytes.
+  cl_mem workspace(std::size_t bytes);
+  // A constant packed while planning; counted in packed_bytes and evicted with the operands.
+  cl_mem packed(std::size_t bytes);
+  // Writes a view of host memory without gaps into device memory; waits. For constants.
+  void write_now(cl_mem target, const View& view);
+  // Enqueues one kernel; does nothing for zero groups. `wait_now` is for packing while planning.
+  void launch(const KernelCall& kernel, const Launch& size);
+  void wait_now();
+
+  // Enqueues every kernel of one run with `launch`. Not called when the output is empty.
+  virtual void enqueue() = 0;
+  void on_bind(const Operands& operands) override;
+
+ private:
+  struct Copy {
+    std::string tensor;
+    bool is_output;
+    DeviceBuffer memory;
+    Buffer staging;  // only while the bound view has gaps
+  };
+  // First start to last end of the phase's events, nanoseconds; drops the events.
+  double drain_events();
+  cl_event* next_event();
+
+  std::shared_ptr<Context> context_;
+  Tuning tuning_;
+  bool device_timer_;
+  Queue queue_;
+  std::vector<Copy> copies_;
+  std::vector<DeviceBuffer> workspace_;
+  std::vector<DeviceBuffer> packed_;
+  std::vector<cl_event> events_;
+  DeviceTimes times_;
+};
+
+}  // namespace rooflane::opencl
