@@ -68,8 +68,7 @@ DeviceInfo describe(cl_device_id id, const std::string& platform) {
               : (type & CL_DEVICE_TYPE_CPU) ? DeviceKind::cpu
                                             : DeviceKind::accelerator;
   info.compute_units = static_cast<int>(number<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS));
-  info.vector_floats =
-      std::max<int>(1, number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
+  info.vector_floats = std::max<int>(1, number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   info.global_bytes = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   info.max_buffer_bytes = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   info.local_bytes = number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE);
@@ -193,10 +192,10 @@ const DeviceInfo& device(int index) {
     throw unavailable_error(
         fmt::format("--cl-device {}: no OpenCL device here (no driver is installed)", index));
   }
-  throw unavailable_error(fmt::format("--cl-device {}: there {} {} OpenCL device{}; allowed: 0{}",
-                                      index, all.size() == 1 ? "is" : "are", all.size(),
-                                      all.size() == 1 ? "" : "s",
-                                      all.size() == 1 ? "" : fmt::format(" to {}", all.size() - 1)));
+  throw unavailable_error(
+      fmt::format("--cl-device {}: there {} {} OpenCL device{}; allowed: 0{}", index,
+                  all.size() == 1 ? "is" : "are", all.size(), all.size() == 1 ? "" : "s",
+                  all.size() == 1 ? "" : fmt::format(" to {}", all.size() - 1)));
 }
 
 std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threads) {
@@ -238,8 +237,8 @@ std::shared_ptr<Context> Context::open(int device, int threads) {
 Context::Context(const DeviceInfo& info, int threads) : info_(info), compute_units_(threads) {
   device_ = found_devices()[static_cast<std::size_t>(info.index)].id;
   if (threads < info.compute_units) {
-    const cl_device_partition_property by_counts[] = {
-        CL_DEVICE_PARTITION_BY_COUNTS, threads, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    const cl_device_partition_property by_counts[] = {CL_DEVICE_PARTITION_BY_COUNTS, threads,
+                                                      CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
     cl_device_id part = nullptr;
     check(clCreateSubDevices(device_, by_counts, 1, &part, nullptr), "clCreateSubDevices");
     device_ = part;
@@ -257,8 +256,8 @@ Context::~Context() {
 
 Queue Context::queue(bool profiling) const {
   cl_int status = CL_SUCCESS;
-  Queue made(clCreateCommandQueue(context_, device_, profiling ? CL_QUEUE_PROFILING_ENABLE : 0,
-                                  &status));
+  Queue made(
+      clCreateCommandQueue(context_, device_, profiling ? CL_QUEUE_PROFILING_ENABLE : 0, &status));
   check(status, "clCreateCommandQueue");
   return made;
 }
@@ -287,8 +286,8 @@ cl_program Context::program(const char* source, const std::string& options) {
 void Context::check(cl_int status, const char* call) const {
   if (status == CL_SUCCESS) return;
   if (loses_context(status)) lost_ = true;
-  throw DeviceError(fmt::format("{}: {} on {}: {}", call, print_status(status), info_.name,
-                                meaning_of(status)));
+  throw DeviceError(
+      fmt::format("{}: {} on {}: {}", call, print_status(status), info_.name, meaning_of(status)));
 }
 
 DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
