@@ -1,0 +1,281 @@
+// Every variant on every ISA target of this machine over the edge shapes: right within the kernel's
+// bound, inputs untouched, nothing written outside the output, for dense and for strided misaligned
+// memory, 1 to 4 threads, repeated runs and re-binding, and two plans at once.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "core/seeds.hpp"
+#include "measure/verify.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+constexpr std::uint64_t seed = 20240229;
+constexpr std::int64_t guard = 37;        // elements before and after each tensor
+constexpr float guard_value = -12345.5F;  // outputs of these problems stay far below
+
+struct Layout {
+  const char* name;
+  std::int64_t offset;   // elements by which the data is off 64-byte alignment
+  std::int64_t padding;  // elements between rows
+};
+constexpr Layout layouts[] = {{"dense", 0, 0}, {"strided and misaligned", 3, 5}};
+
+// A tensor in guarded memory.
+class GuardedTensor {
+ public:
+  GuardedTensor(const Shape& shape, const Layout& layout) {
+    view_ = contiguous_view(nullptr, shape);
+    const std::int64_t cols = shape.back();
+    std::int64_t stride = cols + layout.padding;
+    for (int axis = view_.rank - 2; axis >= 0; --axis) {
+      view_.strides[axis] = stride;
+      stride *= shape[axis];
+    }
+    lead_ = guard + layout.offset + 11 - (guard + layout.offset) % 16 * (layout.offset == 0);
+    storage_.assign(static_cast<std::size_t>(lead_ + stride + guard), guard_value);
+    view_.data = storage_.data() + lead_;
+  }
+  const View& view() const { return view_; }
+  std::vector<float>& storage() { return storage_; }
+
+  // Every element outside the view still holds the guard value.
+  bool guards_hold() const {
+    std::vector<bool> inside(storage_.size());
+    for_each_row([&](std::int64_t offset) {
+      for (std::int64_t col = 0; col < view_.shape[view_.rank - 1]; ++col) {
+        inside[static_cast<std::size_t>(lead_ + offset + col)] = true;
+      }
+    });
+    for (std::size_t i = 0; i < storage_.size(); ++i) {
+      if (!inside[i] && storage_[i] != guard_value) return false;
+    }
+    return true;
+  }
+  void fill(float value) {
+    for_each_row([&](std::int64_t offset) {
+      std::fill_n(storage_.begin() + lead_ + offset, view_.shape[view_.rank - 1], value);
+    });
+  }
+  std::vector<float> dense() const {
+    std::vector<float> values;
+    for_each_row([&](std::int64_t offset) {
+      const auto begin = storage_.begin() + lead_ + offset;
+      values.insert(values.end(), begin, begin + view_.shape[view_.rank - 1]);
+    });
+    return values;
+  }
+
+ private:
+  template <class F>
+  void for_each_row(F&& body) const {
+    const std::int64_t cols = view_.shape[view_.rank - 1];
+    if (view_.empty()) return;
+    for (std::int64_t row = 0; row < view_.elements() / cols; ++row) {
+      std::int64_t offset = 0, rest = row;
+      for (int axis = view_.rank - 2; axis >= 0; --axis) {
+        offset += rest % view_.shape[axis] * view_.strides[axis];
+        rest /= view_.shape[axis];
+      }
+      body(offset);
+    }
+  }
+
+  std::vector<float> storage_;
+  std::int64_t lead_ = 0;
+  View view_;
+};
+
+// All tensors of a problem in one layout.
+class GuardedOperands {
+ public:
+  GuardedOperands(const Problem& problem, const Layout& layout, std::uint64_t input_seed) {
+    const std::vector<TensorSpec> specs = problem.kernel().tensors(problem);
+    tensors_.reserve(specs.size());
+    for (const TensorSpec& spec : specs) {
+      tensors_.emplace_back(tensor_shape(problem, spec), layout);
+      const View& view = tensors_.back().view();
+      views_.set(spec.name, view);
+      if (spec.role == Role::output) {
+        output_ = tensors_.size() - 1;
+      } else {
+        fill_from_seed(input_seed, problem, spec, view, 1);
+      }
+    }
+    clear();
+    for (GuardedTensor& tensor : tensors_) before_.push_back(tensor.storage());
+  }
+  void clear() { output().fill(std::numeric_limits<float>::quiet_NaN()); }
+  GuardedTensor& output() { return tensors_[output_]; }
+  const Operands& views() const { return views_; }
+  bool inputs_untouched() {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (i == output_) continue;
+      const std::vector<float>& now = tensors_[i].storage();
+      if (std::memcmp(now.data(), before_[i].data(), now.size() * sizeof(float)) != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<GuardedTensor> tensors_;
+  std::vector<std::vector<float>> before_;
+  Operands views_;
+  std::size_t output_ = 0;
+};
+
+std::vector<Problem> edge_problems(const Catalogue& catalogue, const Kernel& kernel) {
+  std::ifstream file(SHAPES_DIR "/edge.txt");
+  REQUIRE(file.good());
+  std::vector<Problem> problems;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    for (Problem& problem : parse_shapes(line, catalogue.kernels())) {
+      if (&problem.kernel() == &kernel) problems.push_back(std::move(problem));
+    }
+  }
+  REQUIRE(problems.size() > 10);
+  return problems;
+}
+
+std::vector<std::string> targets_of(const Variant& variant) {
+  return variant.backend == std::string("highway") ? isa_targets() : std::vector<std::string>{""};
+}
+
+void run_whole(Plan& plan) {
+  plan.upload();
+  plan.run();
+  plan.download();
+}
+
+// One case: bind, run twice (same bits), bind other memory with other values, run, bind back.
+void check_case(const CatalogueEntry& entry, const Problem& problem, const Environment& env,
+                const Layout& layout) {
+  INFO(problem.text(), " variant=", entry.name, " threads=", env.threads, " isa=", env.isa, " ",
+       layout.name);
+  GuardedOperands first(problem, layout, seed), second(problem, layout, seed + 1);
+  const Variant& variant = *entry.variant;
+  const bool has_constants = [&] {
+    for (const TensorSpec& spec : problem.kernel().tensors(problem)) {
+      if (spec.role == Role::constant) return true;
+    }
+    return false;
+  }();
+  const auto plan = variant.plan(problem, {}, env, first.views());
+  const auto check = [&](GuardedOperands& operands, const char* when) {
+    INFO(when);
+    const Reference reference = compute_reference(problem, operands.views(), seed);
+    const Verification result =
+        verify_output(problem, operands.views(), operands.output().view(), reference, seed);
+    CHECK_MESSAGE(result.passed, result.reason);
+    CHECK_MESSAGE(operands.inputs_untouched(), "an input was changed");
+    CHECK_MESSAGE(operands.output().guards_hold(), "written outside the output");
+  };
+  plan->bind(first.views());
+  run_whole(*plan);
+  check(first, "first run");
+  const std::vector<float> bits = first.output().dense();
+  first.clear();
+  run_whole(*plan);
+  const std::vector<float> again = first.output().dense();
+  CHECK_MESSAGE(std::memcmp(bits.data(), again.data(), bits.size() * sizeof(float)) == 0,
+                "a second run gave other bits");
+  // Constants were packed from the first operands; other ones belong to another plan.
+  if (has_constants) return;
+  plan->bind(second.views());
+  run_whole(*plan);
+  check(second, "after binding other memory");
+}
+
+void check_kernel(const char* name) {
+  const Catalogue catalogue = Catalogue::built_in();
+  const Kernel& kernel = catalogue.kernel(name);
+  const std::vector<Problem> problems = edge_problems(catalogue, kernel);
+  for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    for (const std::string& isa : targets_of(*entry->variant)) {
+      int checked = 0;
+      for (std::size_t i = 0; i < problems.size(); ++i) {
+        for (const Layout& layout : layouts) {
+          Environment env;
+          env.isa = isa;
+          // Each problem meets each thread count over the ISA targets and layouts.
+          env.threads = entry->variant->threads == Threads::many
+                            ? 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4)
+                            : 1;
+          if (entry->variant->unsupported != nullptr &&
+              entry->variant->unsupported(problems[i], env)) {
+            continue;
+          }
+          check_case(*entry, problems[i], env, layout);
+          ++checked;
+        }
+      }
+      INFO(name, " ", entry->name, " ", isa);
+      // No variant may slip through by refusing its problems.
+      CHECK(checked == static_cast<int>(2 * problems.size()));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gemm: every variant and ISA target is right on every edge shape") {
+  check_kernel("gemm");
+}
+TEST_CASE("softmax: every variant and ISA target is right on every edge shape") {
+  check_kernel("softmax");
+}
+TEST_CASE("layernorm: every variant and ISA target is right on every edge shape") {
+  check_kernel("layernorm");
+}
+TEST_CASE("attention: every variant and ISA target is right on every edge shape") {
+  check_kernel("attention");
+}
+
+TEST_CASE("plans of different ISA targets run at once without disturbing each other") {
+  const Catalogue catalogue = Catalogue::built_in();
+  const std::vector<std::string> targets = isa_targets();
+  for (const char* text :
+       {"gemm:m=65,n=67,k=130", "softmax:rows=33,cols=500", "layernorm:rows=33,cols=500",
+        "attention:batch=1,heads=2,q_len=40,kv_len=70,head_dim=48,causal=1"}) {
+    const Problem problem = parse_problem(text, catalogue.kernels());
+    const CatalogueEntry& entry = catalogue.variant(problem.kernel(), "hwy");
+    std::atomic<int> wrong{0};
+    std::atomic<int> other_target{0};
+    std::vector<std::thread> users;
+    for (const std::string& target : {targets.front(), targets.back()}) {
+      users.emplace_back([&, target] {
+        Environment env;
+        env.isa = target;
+        env.threads = 2;
+        GuardedOperands operands(problem, layouts[0], seed);
+        const Reference reference = compute_reference(problem, operands.views(), seed);
+        for (int i = 0; i < 20; ++i) {
+          const auto plan = entry.variant->plan(problem, {}, env, operands.views());
+          if (plan->facts().isa != target) ++other_target;
+          operands.clear();
+          plan->bind(operands.views());
+          plan->run();
+          if (!verify_output(problem, operands.views(), operands.output().view(), reference, seed)
+                   .passed) {
+            ++wrong;
+          }
+        }
+      });
+    }
+    for (std::thread& user : users) user.join();
+    INFO(text);
+    CHECK(wrong == 0);
+    CHECK(other_target == 0);
+  }
+}
