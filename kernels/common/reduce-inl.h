@@ -1,0 +1,90 @@
+// Horizontal and long reductions of float32 vectors, and loads and stores of a row's last, partial
+// vector. The maximum here may drop a NaN: softmax and attention need none, because the NaN comes
+// back through exp(x - max) into the sum and from there into every element.
+
+// Highway's per-target include guard: this file is compiled once for every target.
+#if defined(ROOFLANE_KERNELS_COMMON_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_COMMON_REDUCE_INL_H_
+#undef ROOFLANE_KERNELS_COMMON_REDUCE_INL_H_
+#else
+#define ROOFLANE_KERNELS_COMMON_REDUCE_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::common {
+namespace HWY_NAMESPACE {
+
+// The sum and the maximum of a vector's lanes, by halving: log2(lanes) roundings.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE float SumLanes(D d, V v) {
+  return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::SumOfLanes(d, v));
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE float MaxLanes(D d, V v) {
+  return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));
+}
+
+// The first n < Lanes(d) elements at p, and `rest` in the other lanes. Touches only those n.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V LoadPart(D d, const float* p, std::size_t n, V rest) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const auto mask = hn::FirstN(d, n);
+#if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
+  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), rest);
+#else  // SSE has no masked load, and Highway's stand-in reads the whole vector
+  HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
+  for (std::size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return hn::IfThenElse(mask, hn::Load(d, lanes), rest);
+#endif
+}
+
+// The first n < Lanes(d) lanes of v to p. Touches only those n.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void StorePart(V v, D d, float* p, std::size_t n) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
+  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#else
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  for (std::size_t i = 0; i < n; ++i) p[i] = lanes[i];
+#endif
+}
+
+// A sum whose error does not grow with its length: |error| <= (2u + O(n·u²))·Σ|v|, because each
+// lane takes what the last addition rounded off into the next one (Kahan 1965). Four dependent
+// operations an addition, so add sums of a few vectors.
+template <class D>
+class LongSum {
+ public:
+  using V = hwy::HWY_NAMESPACE::Vec<D>;
+  HWY_INLINE explicit LongSum(D d)
+      : sum_(hwy::HWY_NAMESPACE::Zero(d)), excess_(hwy::HWY_NAMESPACE::Zero(d)) {}
+
+  HWY_INLINE void Add(V v) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const V corrected = hn::Sub(v, excess_);
+    const V sum = hn::Add(sum_, corrected);
+    excess_ = hn::Sub(hn::Sub(sum, sum_), corrected);
+    sum_ = sum;
+  }
+
+  // NaN when an infinity or a NaN was added.
+  HWY_INLINE double Total(D d) const {
+    return static_cast<double>(SumLanes(d, sum_)) - static_cast<double>(SumLanes(d, excess_));
+  }
+
+ private:
+  V sum_;
+  V excess_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::common
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,208 @@
+// Accuracy of the vector exp on every ISA target of this CPU: the greatest error over a dense sweep
+// of floats is printed and asserted. The reference is the C library's exp in double.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/exp_test.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/common/exp-inl.h"
+#include "kernels/common/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+// y = exp(x) for any n; the last, partial vector through LoadPart and StorePart.
+template <class Function>
+void Apply(const float* x, float* y, std::size_t n, Function exp) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(exp(d, hn::LoadU(d, x + i)), d, y + i);
+  if (i < n) hc::StorePart(exp(d, hc::LoadPart(d, x + i, n - i, hn::Zero(d))), d, y + i, n - i);
+}
+
+void ApplyExp(const float* x, float* y, std::size_t n) {
+  Apply(x, y, n, [](auto d, auto v) HWY_ATTR { return hc::Exp(d, v); });
+}
+void ApplyExpNonPositive(const float* x, float* y, std::size_t n) {
+  Apply(x, y, n, [](auto d, auto v) HWY_ATTR { return hc::ExpNonPositive(d, v); });
+}
+double SumLong(const float* x, std::size_t n) {
+  const hn::ScalableTag<float> d;
+  hc::LongSum<decltype(d)> sum(d);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) sum.Add(hn::LoadU(d, x + i));
+  return sum.Total(d);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <doctest/doctest.h>
+
+#include "backends/highway.hpp"
+
+namespace rooflane {
+HWY_EXPORT(ApplyExp);
+HWY_EXPORT(ApplyExpNonPositive);
+HWY_EXPORT(SumLong);
+namespace {
+
+using Apply = void (*)(const float*, float*, std::size_t);
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr double least_normal = std::numeric_limits<float>::min();
+
+float from_bits(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+std::uint32_t to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// |got - expected| in units of the last place of expected; 2^128 stands for inf.
+double ulp_error(float got, double expected) {
+  const double result = std::isinf(got) ? std::ldexp(1.0, 128) : static_cast<double>(got);
+  expected = std::min(expected, std::ldexp(1.0, 128));
+  const int exponent = std::clamp(std::ilogb(expected), -126, 127);
+  return std::abs(result - expected) / std::ldexp(1.0, exponent - 23);
+}
+
+// Every float whose bits are a multiple of 101 (a prime), and all of those near a place where the
+// method changes: both signs of 0, under- and overflow, the ends of the range reduction.
+const std::vector<float>& sweep() {
+  static const std::vector<float> floats = [] {
+    std::vector<float> values;
+    for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 101) {
+      const float x = from_bits(static_cast<std::uint32_t>(bits));
+      if (!std::isnan(x)) values.push_back(x);
+    }
+    for (float near : {0.0f, -0.0f, 88.72284f, 89.0f, 88.0f, -87.33654f, -88.02969f, -103.972f,
+                       -104.0f, 0.34657359f, -0.34657359f, 1.03972077f, -1.03972077f}) {
+      for (int i = -20000; i <= 20000; ++i) {
+        const float x = from_bits(to_bits(near) + i);
+        if (!std::isnan(x)) values.push_back(x);
+      }
+    }
+    return values;
+  }();
+  return floats;
+}
+
+const std::vector<double>& expected_of_sweep() {
+  static const std::vector<double> expected = [] {
+    std::vector<double> values;
+    for (float x : sweep()) values.push_back(std::exp(static_cast<double>(x)));
+    return values;
+  }();
+  return expected;
+}
+
+std::vector<float> apply(Apply function, const std::vector<float>& x) {
+  std::vector<float> y(x.size(), nan);
+  function(x.data(), y.data(), x.size());
+  return y;
+}
+
+TEST_CASE("Exp stays within 3 ULP over all floats on every ISA target") {
+  for (const std::string& isa : isa_targets()) {
+    const std::vector<float> y = apply(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), sweep());
+    double worst = 0;
+    float where = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double error = std::isnan(y[i]) ? infinity : ulp_error(y[i], expected_of_sweep()[i]);
+      if (error > worst) {
+        worst = error;
+        where = sweep()[i];
+      }
+    }
+    MESSAGE("Exp, " << isa << ": greatest error " << worst << " ULP, at x = " << where);
+    CHECK(worst <= 3);
+  }
+}
+
+TEST_CASE("ExpNonPositive stays within 3 ULP where exp is normal, and within 2^-126 below") {
+  for (const std::string& isa : isa_targets()) {
+    const std::vector<float> y =
+        apply(ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(isa)), sweep());
+    double worst = 0;
+    float where = 0;
+    double worst_below = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if (sweep()[i] > 88) continue;
+      const double expected = expected_of_sweep()[i];
+      if (expected < least_normal) {
+        worst_below = std::max(worst_below, std::isnan(y[i]) ? infinity : y[i] - expected);
+        worst_below = std::max(worst_below, expected - y[i]);
+        continue;
+      }
+      const double error = std::isnan(y[i]) ? infinity : ulp_error(y[i], expected);
+      if (error > worst) {
+        worst = error;
+        where = sweep()[i];
+      }
+    }
+    MESSAGE("ExpNonPositive, " << isa << ": greatest error " << worst << " ULP, at x = " << where);
+    CHECK(worst <= 3);
+    CHECK(worst_below < least_normal);
+  }
+}
+
+TEST_CASE("exp of zero is exactly one, of -inf zero, of any NaN NaN, in every lane and tail") {
+  std::vector<float> x;
+  for (int i = 0; i < 37; ++i) {
+    for (float special : {0.0f, -0.0f, -infinity, nan, from_bits(0x7f800001), from_bits(0xffc12345),
+                          from_bits(0x7fffffff)}) {
+      x.push_back(special);
+    }
+  }
+  for (const std::string& isa : isa_targets()) {
+    for (Apply function : {ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)),
+                           ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(isa))}) {
+      for (std::size_t n = 0; n <= x.size(); ++n) {
+        const std::vector<float> y = apply(function, {x.begin(), x.begin() + n});
+        for (std::size_t i = 0; i < n; ++i) {
+          CAPTURE(isa);
+          CAPTURE(i);
+          if (std::isnan(x[i])) {
+            REQUIRE(std::isnan(y[i]));
+          } else {
+            REQUIRE(y[i] == (x[i] == 0 ? 1.0f : 0.0f));
+          }
+        }
+      }
+    }
+    const std::vector<float> large =
+        apply(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), {infinity, 88.73f, 1e4f, 3e38f});
+    for (float y : large) CHECK(y == infinity);
+  }
+}
+
+TEST_CASE("LongSum keeps what a float32 sum rounds off") {
+  // 2^20 additions of 0.1 to each lane: a plain float32 sum is off by more than 1 %.
+  std::vector<float> x(16 << 20, 0.1f);
+  const double expected = static_cast<double>(0.1f) * static_cast<double>(x.size());
+  for (const std::string& isa : isa_targets()) {
+    const double got = ROOFLANE_HWY_FUNCTION(SumLong, resolve_isa(isa))(x.data(), x.size());
+    CAPTURE(isa);
+    CHECK(got == doctest::Approx(expected).epsilon(2e-7));
+  }
+}
+
+}  // namespace
+}  // namespace rooflane
+#endif  // HWY_ONCE
