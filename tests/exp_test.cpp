@@ -1,9 +1,11 @@
 // Accuracy of the vector exp on every ISA target of this CPU: the greatest error over a dense sweep
 // of floats is printed and asserted. The reference is the C library's exp in double.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
