@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# From a bare machine to the roofline summary: installs, builds, benchmarks, prints. Arguments are
+# handed to `rooflane bench`, e.g. `scripts/bench.sh -k gemm --threads 1`. Rows are kept in
+# results/MACHINE/RUN_ID.csv and .json.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/build.sh
+machine=$(build/rooflane doctor --slug)
+# The row's column run_id and the file's name are the same.
+ROOFLANE_RUN_ID=$(date -u +%Y%m%dT%H%M%SZ)-$(od -An -N2 -tx1 /dev/urandom | tr -d ' \n')
+export ROOFLANE_RUN_ID
+results=results/$machine
+mkdir -p "$results"
+
+status=0
+build/rooflane bench --csv "$results/$ROOFLANE_RUN_ID.csv" --json "$results/$ROOFLANE_RUN_ID.json" \
+  "$@" || status=$?
+echo "rows: $results/$ROOFLANE_RUN_ID.csv" >&2
+exit "$status"

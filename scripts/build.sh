@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# A release build in build/, from whatever state: missing packages first (setup.sh), then Meson, then
+# Ninja. Quiet unless something fails. Used by bench.sh and test.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+loud() {  # runs a command; prints what it said only when it fails
+  "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
+    exit 1
+  }
+}
+if [[ ! -f build/build.ninja ]]; then
+  loud meson setup build --buildtype=release
+fi
+echo "build: ninja -C build" >&2
+loud ninja -C build -j "$(nproc)"

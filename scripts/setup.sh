@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs what the build needs with apt (Debian 12 and 13, Ubuntu 24.04), and only what is missing:
+# when everything is there it does nothing and returns at once. Building comes next: build.sh.
+set -euo pipefail
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_module() { has_command pkg-config && pkg-config --exists "$1"; }
+has_header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
+has_file() {  # one of some globs
+  local glob
+  for glob in "$@"; do
+    if compgen -G "$glob" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+
+missing=()
+want() {  # PACKAGE CHECK...: the package is wanted unless the check succeeds
+  local package=$1
+  shift
+  "$@" || missing+=("$package")
+}
+
+compiler=${CXX:-g++}
+want g++ has_command "${compiler%% *}"
+want meson has_command meson
+want ninja-build has_command ninja
+want pkg-config has_command pkg-config
+want python3 has_command python3
+want libhwy-dev has_module libhwy
+want libbenchmark-dev has_module benchmark
+want libfmt-dev has_module fmt
+want libhwloc-dev has_module hwloc
+want libcli11-dev has_module CLI11
+want nlohmann-json3-dev has_module nlohmann_json
+want doctest-dev has_header doctest/doctest.h
+want ocl-icd-opencl-dev has_module OpenCL
+want opencl-headers has_header CL/cl.h
+want opencl-clhpp-headers has_header CL/opencl.hpp
+# Opened at run time: the OpenMP build of OpenBLAS, and an OpenCL that runs on any CPU.
+want libopenblas-openmp-dev has_file '/usr/lib/*/openblas-openmp/libopenblas.so.0' \
+  '/usr/lib64/libopenblaso.so.0'
+want pocl-opencl-icd has_file '/etc/OpenCL/vendors/pocl*.icd'
+
+if ((${#missing[@]} == 0)); then
+  exit 0
+fi
+echo "setup: installing ${missing[*]}" >&2
+if ! has_command apt-get; then
+  echo "setup: this system has no apt-get; install what these Debian packages hold, then run again:" \
+    "${missing[*]}" >&2
+  exit 1
+fi
+as_root=()
+if ((EUID != 0)); then
+  if ! has_command sudo; then
+    echo "setup: neither root nor sudo; as root run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+  [[ -t 0 ]] || as_root=(sudo -n)  # nobody is there to type a password
+fi
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+  install "${missing[@]}" >&2
