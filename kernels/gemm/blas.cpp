@@ -1,0 +1,231 @@
+// GEMM, variant `blas`: one sgemm (or sgemv, where a matrix has one row or column) per batch of a
+// CBLAS library opened at run time. What is not BLAS: copying c0 into c, and the cases without a
+// product. Next: hwy.cpp for our own.
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "backends/cblas.hpp"
+#include "core/buffer.hpp"
+#include "core/error.hpp"
+#include "fmt/format.h"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+// True when the library lets what c held survive beta = 0 as NaN (0·NaN) on one of its paths: small
+// and blocked sgemm, and sgemv both ways. BLAS forbids it; a plan clears c first if it happens.
+bool keeps_nan(const cblas::Library& library) {
+  constexpr int sizes[] = {1, 3, 17, 96};
+  for (const int size : sizes) {
+    const std::vector<float> ones(static_cast<std::size_t>(size) * size, 1.0f);
+    std::vector<float> c(ones.size());
+    const auto spoil = [&] {
+      std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
+    };
+    const auto spoiled = [&](std::size_t count) {
+      return std::any_of(c.begin(), c.begin() + static_cast<std::ptrdiff_t>(count),
+                         [](float x) { return std::isnan(x); });
+    };
+    for (const int trans : {cblas::no_trans, cblas::trans}) {
+      spoil();
+      library.sgemm(cblas::row_major, cblas::no_trans, trans, size, size, size, 1, ones.data(),
+                    size, ones.data(), size, 0, c.data(), size);
+      if (spoiled(c.size())) return true;
+      spoil();
+      library.sgemv(cblas::row_major, trans, size, size, 1, ones.data(), size, ones.data(), 1, 0,
+                    c.data(), 1);
+      if (spoiled(static_cast<std::size_t>(size))) return true;
+    }
+  }
+  return false;
+}
+
+// One operand as BLAS takes it: `rows` × `cols` as stored, and a leading dimension it accepts.
+struct Stored {
+  const float* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t rows = 0, cols = 0;
+  int64_t ld = 1;
+  Buffer gathered;  // used only when the view's rows overlap, which BLAS cannot express
+
+  void set(const View& view) {
+    data = view.f32();
+    batch_stride = view.strides[0];
+    rows = view.shape[1];
+    cols = view.shape[2];
+    ld = view.strides[1];
+  }
+  bool rows_overlap() const { return rows > 1 && ld < cols; }
+  // A single row has no stride of its own: any ld >= cols is the truth.
+  int valid_ld() const {
+    return static_cast<int>(rows > 1 ? std::max(ld, int64_t{1}) : std::max(cols, int64_t{1}));
+  }
+};
+
+class BlasPlan final : public Plan {
+ public:
+  BlasPlan(const Problem& problem, const Environment& env, const Operands& constants)
+      : Plan(problem), g_(problem), library_(cblas::open(env.library)), threads_(env.threads) {
+    clear_first_ = !g_.reads_c0() && g_.reads_ab() && keeps_nan(*library_);
+    if (!g_.prepack) return;
+    // CBLAS has no portable way to keep a packed b, so prepack=1 here is one copy of b, aligned and
+    // without gaps, in the order the caller stores it.
+    const View& b = constants.at("b");
+    packed_ = Buffer(static_cast<std::size_t>(b.elements()) * sizeof(float));
+    copy_rows(b, packed_.f32());
+    View copy = b;
+    copy.data = packed_.data();
+    copy.strides[1] = b.shape[2];
+    copy.strides[0] = b.shape[1] * b.shape[2];
+    b_.set(copy);
+  }
+
+  void run() override {
+    if (!g_.reads_ab()) {
+      scale_only(g_, c0_, c_);
+      return;
+    }
+    if (g_.empty()) return;
+    gather(a_, a_view_);
+    gather(b_, b_view_);
+    library_->set_num_threads(threads_);
+    for (int64_t batch = 0; batch < g_.batch; ++batch) {
+      if (g_.reads_c0()) {
+        for (int64_t i = 0; i < g_.m; ++i) {
+          std::copy_n(c0_.row(batch, i), g_.n, c_.row(batch, i));
+        }
+      } else if (clear_first_) {
+        for (int64_t i = 0; i < g_.m; ++i) std::fill_n(c_.row(batch, i), g_.n, 0.0f);
+      }
+      multiply(a_.data + batch * a_.batch_stride, b_.data + batch * b_.batch_stride,
+               c_.row(batch, 0));
+    }
+  }
+
+  std::vector<std::span<const std::byte>> regions() const override {
+    auto list = Plan::regions();
+    if (packed_.bytes() > 0) {
+      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
+    }
+    return list;
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.library = library_->description;
+    facts.workspace_bytes = a_.gathered.bytes() + b_.gathered.bytes();
+    facts.packed_bytes = packed_.bytes();
+    return facts;
+  }
+
+ private:
+  void on_bind(const Operands& operands) override {
+    bind_input(operands.at("a"), a_, a_view_);
+    if (!g_.prepack) bind_input(operands.at("b"), b_, b_view_);
+    if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
+    c_ = matrix(operands.at("c"));
+    const int64_t largest =
+        std::max({a_.rows > 1 ? a_.ld : 0, b_.rows > 1 ? b_.ld : 0, g_.m > 1 ? c_.ld : 0});
+    if (largest > INT_MAX) {
+      throw unavailable_error(
+          fmt::format("gemm: a row stride of {} exceeds CBLAS's 32-bit integers", largest));
+    }
+  }
+
+  void bind_input(const View& view, Stored& stored, View& remembered) {
+    stored.set(view);
+    remembered = view;
+    if (view.empty() || !stored.rows_overlap()) {
+      stored.gathered = Buffer();
+      return;
+    }
+    stored.gathered = Buffer(static_cast<std::size_t>(view.elements()) * sizeof(float));
+    stored.data = stored.gathered.f32();
+    stored.ld = stored.cols;
+    stored.batch_stride = stored.rows * stored.cols;
+  }
+
+  static void gather(const Stored& stored, const View& view) {
+    if (stored.gathered.bytes() > 0) copy_rows(view, stored.gathered.f32());
+  }
+
+  static void copy_rows(const View& view, float* to) {
+    for (int64_t batch = 0; batch < view.shape[0]; ++batch) {
+      for (int64_t i = 0; i < view.shape[1]; ++i) {
+        const float* row = view.f32() + batch * view.strides[0] + i * view.strides[1];
+        to = std::copy_n(row, view.shape[2], to);
+      }
+    }
+  }
+
+  // c = alpha·op(a)·op(b) + beta·c for one batch, m, n, k > 0.
+  void multiply(const float* a, const float* b, float* c) const {
+    const auto transpose = [](bool flag) { return flag ? cblas::trans : cblas::no_trans; };
+    const int lda = a_.valid_ld();
+    const int ldb = b_.valid_ld();
+    const int ldc = static_cast<int>(g_.m > 1 ? c_.ld : g_.n);
+    if (g_.n == 1) {
+      // A column of c: op(a) times the one column of op(b).
+      library_->sgemv(cblas::row_major, transpose(g_.trans_a), static_cast<int>(a_.rows),
+                      static_cast<int>(a_.cols), g_.alpha, a, lda, b, g_.trans_b ? 1 : ldb, g_.beta,
+                      c, ldc);
+      return;
+    }
+    if (g_.m == 1) {
+      // A row of c: op(b)ᵀ times the one row of op(a).
+      library_->sgemv(cblas::row_major, transpose(!g_.trans_b), static_cast<int>(b_.rows),
+                      static_cast<int>(b_.cols), g_.alpha, b, ldb, a, g_.trans_a ? lda : 1, g_.beta,
+                      c, 1);
+      return;
+    }
+    library_->sgemm(cblas::row_major, transpose(g_.trans_a), transpose(g_.trans_b),
+                    static_cast<int>(g_.m), static_cast<int>(g_.n), static_cast<int>(g_.k),
+                    g_.alpha, a, lda, b, ldb, g_.beta, c, ldc);
+  }
+
+  const Gemm g_;
+  const std::shared_ptr<const cblas::Library> library_;
+  const int threads_;
+  bool clear_first_ = false;
+  Buffer packed_;
+  Stored a_, b_;
+  View a_view_, b_view_;
+  Matrix<const float> c0_;
+  Matrix<float> c_;
+};
+
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (env.math != "fp32") return fmt::format("math {} (blas computes fp32)", env.math);
+  for (const char* name : {"m", "n", "k"}) {
+    if (problem.size(name) > INT_MAX) {
+      return fmt::format("{}={} exceeds CBLAS's 32-bit integers", name, problem.size(name));
+    }
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
+                           const Operands& constants) {
+  return std::make_unique<BlasPlan>(problem, env, constants);
+}
+
+}  // namespace
+
+const Variant blas = {.name = "blas",
+                      .kernel = &kernel,
+                      .backend = "cblas",
+                      .threads = Threads::many,
+                      .tunables = {},
+                      .unsupported = unsupported,
+                      .tunings = no_tunings,
+                      .plan = plan};
+
+}  // namespace rooflane::gemm

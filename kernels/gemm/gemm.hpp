@@ -1,0 +1,94 @@
+// GEMM: the problem, its maths, tensors, cost and error bound. No code of any variant stands here.
+// Next: reference.cpp (double precision), then scalar.cpp, blas.cpp, hwy.cpp, opencl.cpp.
+//
+//   c = alpha · op(a) · op(b) + beta · c0        for each of `batch` matrices
+//
+// Tensors (row-major float32, last axis contiguous, leading axes with any stride):
+//   a   [batch,m,k], with trans_a=1 [batch,k,m]; op(a) is [m,k]
+//   b   [batch,k,n], with trans_b=1 [batch,n,k]; op(b) is [k,n]; constant when prepack=1
+//   c0  [batch,m,n], only when beta is not 0
+//   c   [batch,m,n], the output; overlaps no input
+// Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
+// … and what c held before has no influence. Any size may be 0; an empty c is a success. Cost:
+// 2·batch·m·n·k flops whatever alpha and beta; 4·batch·(mk + kn + mn) bytes, and 4·batch·mn more
+// when c0 is read. Bound, per element, u = 2^-24: |err| <= (8 + sqrt(k)) · u · (|alpha| |A||B| +
+// |beta| |c0|). Sums of k float32 products of random sign err like sqrt(k) roundings (Higham &
+// Mary, "A new approach to probabilistic rounding error analysis", 2019); 8 covers short sums and
+// the epilogue.
+#pragma once
+
+#include <cstdint>
+
+#include "core/problem.hpp"
+#include "core/tensor.hpp"
+#include "core/variant.hpp"
+
+namespace rooflane::gemm {
+
+// A complete problem with its types. alpha and beta are rounded to float32, as every variant uses
+// them.
+struct Gemm {
+  std::int64_t m, n, k, batch;
+  bool trans_a, trans_b;
+  float alpha, beta;
+  bool prepack;
+
+  explicit Gemm(const Problem& problem)
+      : m(problem.size("m")),
+        n(problem.size("n")),
+        k(problem.size("k")),
+        batch(problem.size("batch")),
+        trans_a(problem.flag("trans_a")),
+        trans_b(problem.flag("trans_b")),
+        alpha(static_cast<float>(problem.value("alpha"))),
+        beta(static_cast<float>(problem.value("beta"))),
+        prepack(problem.flag("prepack")) {}
+
+  bool empty() const { return batch == 0 || m == 0 || n == 0; }
+  // Whether a product is formed at all. Otherwise a and b are not read.
+  bool reads_ab() const { return alpha != 0 && k > 0; }
+  bool reads_c0() const { return beta != 0; }
+};
+
+// One operand by element: op(x)(i,p) stands at data + batch·batch_stride + i·outer + p·inner, where
+// p runs along k. Exactly one of outer and inner is 1 by layout, whichever axis is the last.
+struct Side {
+  const float* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t outer = 0;  // along m of a, along n of b
+  std::int64_t inner = 0;  // along k
+};
+
+inline Side side_a(const Gemm& g, const View& a) {
+  return {a.f32(), a.strides[0], g.trans_a ? 1 : a.strides[1], g.trans_a ? a.strides[1] : 1};
+}
+inline Side side_b(const Gemm& g, const View& b) {
+  return {b.f32(), b.strides[0], g.trans_b ? b.strides[1] : 1, g.trans_b ? 1 : b.strides[1]};
+}
+
+// c or c0.
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t ld = 0;
+  T* row(std::int64_t batch, std::int64_t i) const { return data + batch * batch_stride + i * ld; }
+};
+
+inline Matrix<float> matrix(const View& v) { return {v.f32(), v.strides[0], v.strides[1]}; }
+inline Matrix<const float> const_matrix(const View& v) {
+  return {v.f32(), v.strides[0], v.strides[1]};
+}
+
+// What remains when no product is formed: c = beta · c0, or zeros.
+inline void scale_only(const Gemm& g, Matrix<const float> c0, Matrix<float> c) {
+  for (std::int64_t b = 0; b < g.batch; ++b) {
+    for (std::int64_t i = 0; i < g.m; ++i) {
+      float* to = c.row(b, i);
+      const float* from = g.reads_c0() ? c0.row(b, i) : nullptr;
+      for (std::int64_t j = 0; j < g.n; ++j) to[j] = from != nullptr ? g.beta * from[j] : 0.0f;
+    }
+  }
+}
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,266 @@
+// The gemm record and its double-precision reference: plain sums in double, and a Freivalds product
+// over a whole output. Not a variant and never timed. Next: scalar.cpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/kernel.hpp"
+#include "core/machine.hpp"
+#include "core/parallel.hpp"
+#include "core/seeds.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+constexpr double u = 0x1p-24;  // unit roundoff of float32
+
+constexpr ParamSpec params[] = {
+    {.name = "m", .kind = ParamKind::size, .required = true},
+    {.name = "n", .kind = ParamKind::size, .required = true},
+    {.name = "k", .kind = ParamKind::size, .required = true},
+    {.name = "batch", .kind = ParamKind::size, .default_value = 1},
+    {.name = "trans_a", .kind = ParamKind::flag},
+    {.name = "trans_b", .kind = ParamKind::flag},
+    {.name = "alpha", .kind = ParamKind::real, .default_value = 1},
+    {.name = "beta", .kind = ParamKind::real},
+    {.name = "prepack", .kind = ParamKind::flag},
+};
+
+std::vector<TensorSpec> tensors(const Problem& problem) {
+  const Axis batch{"batch", Axis::Form::droppable};
+  const auto matrix_axes = [&](bool swapped, const char* rows, const char* cols) {
+    return swapped ? std::vector<Axis>{batch, {cols}, {rows}}
+                   : std::vector<Axis>{batch, {rows}, {cols}};
+  };
+  std::vector<TensorSpec> list;
+  list.push_back(
+      {.name = "a", .role = Role::input, .axes = matrix_axes(problem.flag("trans_a"), "m", "k")});
+  list.push_back({.name = "b",
+                  .role = problem.flag("prepack") ? Role::constant : Role::input,
+                  .axes = matrix_axes(problem.flag("trans_b"), "k", "n")});
+  if (problem.value("beta") != 0) {
+    list.push_back({.name = "c0", .role = Role::input, .axes = matrix_axes(false, "m", "n")});
+  }
+  list.push_back(
+      {.name = "c", .role = Role::output, .axes = matrix_axes(false, "m", "n"), .like = "a"});
+  return list;
+}
+
+Cost cost(const Problem& problem) {
+  const double m = static_cast<double>(problem.size("m"));
+  const double n = static_cast<double>(problem.size("n"));
+  const double k = static_cast<double>(problem.size("k"));
+  const double batch = static_cast<double>(problem.size("batch"));
+  const double outputs = problem.value("beta") != 0 ? 2 : 1;
+  return {.flops = 2 * batch * m * n * k,
+          .exps = 0,
+          .bytes = 4 * batch * (m * k + k * n + outputs * m * n)};
+}
+
+// Sums for up to 4 rows of op(a) against 64 gathered columns: two rows of accumulators in L1 each.
+constexpr int64_t col_block = 64;
+constexpr int64_t row_block = 4;
+
+// One task: rows[r0,r1) (all of one batch) × cols[j0,j1).
+void reference_block(const Gemm& g, const Side& a, const Side& b, const Region& region, int64_t r0,
+                     int64_t r1, int64_t j0, int64_t j1, double* value, double* bound) {
+  const int64_t batch = region.rows[r0] / g.m;
+  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
+  const int64_t width = j1 - j0;
+  // The chosen columns of op(b), [k,width], gathered once for all rows of the task.
+  std::vector<double> columns(static_cast<std::size_t>(g.k * width));
+  const float* from = b.data + batch * b.batch_stride;
+  for (int64_t p = 0; p < g.k; ++p) {
+    for (int64_t j = 0; j < width; ++j) {
+      columns[p * width + j] = from[p * b.inner + region.cols[j0 + j] * b.outer];
+    }
+  }
+  double sum[row_block][col_block];
+  double magnitude[row_block][col_block];
+  for (int64_t r = r0; r < r1; r += row_block) {
+    const int64_t rows = std::min(row_block, r1 - r);
+    for (int64_t i = 0; i < rows; ++i) {
+      std::fill_n(sum[i], width, 0.0);
+      std::fill_n(magnitude[i], width, 0.0);
+    }
+    for (int64_t p = 0; p < g.k; ++p) {
+      const double* column = &columns[p * width];
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t row = region.rows[r + i] % g.m;
+        const double x = a.data[batch * a.batch_stride + row * a.outer + p * a.inner];
+        for (int64_t j = 0; j < width; ++j) {
+          const double product = x * column[j];
+          sum[i][j] += product;
+          magnitude[i][j] += std::fabs(product);
+        }
+      }
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        const int64_t at = (r + i) * total_cols + j0 + j;
+        value[at] += g.alpha * sum[i][j];
+        bound[at] += std::fabs(g.alpha) * magnitude[i][j];
+      }
+    }
+  }
+}
+
+// value = alpha·op(a)·op(b) + beta·c0 and its bound, in double, for region.rows × region.cols;
+// rows count over batch·m. Memory: 64 gathered columns per thread.
+void reference(const Problem& problem, const Operands& inputs, const Region& region, double* value,
+               double* bound) {
+  const Gemm g(problem);
+  const int64_t rows = static_cast<int64_t>(region.rows.size());
+  const int64_t cols = static_cast<int64_t>(region.cols.size());
+  if (rows == 0 || cols == 0) return;
+
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* c0 = nullptr;
+    if (g.reads_c0()) {
+      c0 = const_matrix(inputs.at("c0")).row(region.rows[r] / g.m, region.rows[r] % g.m);
+    }
+    for (int64_t j = 0; j < cols; ++j) {
+      const double start = c0 != nullptr ? double{g.beta} * c0[region.cols[j]] : 0.0;
+      value[r * cols + j] = start;
+      bound[r * cols + j] = std::fabs(start);
+    }
+  }
+
+  if (g.reads_ab()) {
+    const Side a = side_a(g, inputs.at("a"));
+    const Side b = side_b(g, inputs.at("b"));
+    // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
+    struct Run {
+      int64_t first, last;
+    };
+    std::vector<Run> runs;
+    for (int64_t r = 0; r < rows; ++r) {
+      const bool joins = !runs.empty() && r - runs.back().first < 512 &&
+                         region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
+      if (joins) {
+        runs.back().last = r + 1;
+      } else {
+        runs.push_back({r, r + 1});
+      }
+    }
+    const int64_t col_tasks = (cols + col_block - 1) / col_block;
+    parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
+                 [&](int64_t task, int) {
+                   const Run run = runs[task / col_tasks];
+                   const int64_t j0 = task % col_tasks * col_block;
+                   reference_block(g, a, b, region, run.first, run.last, j0,
+                                   std::min(cols, j0 + col_block), value, bound);
+                 });
+  }
+  const double factor = (8 + std::sqrt(static_cast<double>(g.k))) * u;
+  for (int64_t i = 0; i < rows * cols; ++i) bound[i] *= factor;
+}
+
+// Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
+// in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
+// random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
+// its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
+//   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖);
+// a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
+// the element-wise comparison and its scan judge those.
+double whole_check(const Problem& problem, const Operands& inputs, const View& output,
+                   std::uint64_t seed) {
+  const Gemm g(problem);
+  if (g.empty()) return 0;
+  const Matrix<const float> c = const_matrix(output);
+  const double factor = 6 * (8 + std::sqrt(static_cast<double>(g.k))) * u;
+  std::vector<double> x(static_cast<std::size_t>(g.n));
+  std::vector<double> y(static_cast<std::size_t>(g.k));
+  std::vector<double> worst_of_chunk;
+  double worst = 0;
+  for (int64_t batch = 0; batch < g.batch; ++batch) {
+    for (int64_t j = 0; j < g.n; ++j) {
+      const auto index = static_cast<std::uint64_t>(batch * g.n + j);
+      x[j] = seeded_value(seed, "gemm", "freivalds", index) < 0 ? -1 : 1;
+    }
+    double norm_b = 0;
+    if (g.reads_ab()) {
+      const Side b = side_b(g, inputs.at("b"));
+      const float* from = b.data + batch * b.batch_stride;
+      std::fill(y.begin(), y.end(), 0.0);
+      // Along memory: rows of b are its k axis or, transposed, its n axis.
+      const auto visit = [&](int64_t p, int64_t j) {
+        const double value = from[p * b.inner + j * b.outer];
+        y[p] += value * x[j];
+        norm_b += value * value;
+      };
+      if (g.trans_b) {
+        for (int64_t j = 0; j < g.n; ++j)
+          for (int64_t p = 0; p < g.k; ++p) visit(p, j);
+      } else {
+        for (int64_t p = 0; p < g.k; ++p)
+          for (int64_t j = 0; j < g.n; ++j) visit(p, j);
+      }
+      norm_b = std::sqrt(norm_b);
+    }
+    constexpr int64_t chunk = 64;
+    const int64_t chunks = (g.m + chunk - 1) / chunk;
+    worst_of_chunk.assign(static_cast<std::size_t>(chunks), 0.0);
+    parallel_for(nullptr, machine().physical_cores, chunks, [&](int64_t task, int) {
+      for (int64_t i = task * chunk; i < std::min(g.m, (task + 1) * chunk); ++i) {
+        double expected = 0;
+        double scale = 0;
+        if (g.reads_ab()) {
+          const Side a = side_a(g, inputs.at("a"));
+          const float* from = a.data + batch * a.batch_stride + i * a.outer;
+          double product = 0;
+          double norm_a = 0;
+          for (int64_t p = 0; p < g.k; ++p) {
+            const double value = from[p * a.inner];
+            product += value * y[p];
+            norm_a += value * value;
+          }
+          expected = g.alpha * product;
+          scale = std::fabs(g.alpha) * std::sqrt(norm_a) * norm_b;
+        }
+        if (g.reads_c0()) {
+          const float* c0 = const_matrix(inputs.at("c0")).row(batch, i);
+          double sum = 0;
+          double norm = 0;
+          for (int64_t j = 0; j < g.n; ++j) {
+            sum += c0[j] * x[j];
+            norm += double{c0[j]} * c0[j];
+          }
+          expected += g.beta * sum;
+          scale += std::fabs(g.beta) * std::sqrt(norm);
+        }
+        if (!std::isfinite(expected)) continue;
+        double got = 0;
+        for (int64_t j = 0; j < g.n; ++j) got += c.row(batch, i)[j] * x[j];
+        const double error = std::fabs(got - expected);
+        // Zero against zero is right; anything against a zero scale, NaN included, is not.
+        const double ratio = error == 0 ? 0 : error / (factor * scale);
+        double& slot = worst_of_chunk[task];
+        slot = ratio <= slot       ? slot
+               : std::isnan(ratio) ? std::numeric_limits<double>::infinity()
+                                   : ratio;
+      }
+    });
+    worst = std::max(worst, *std::max_element(worst_of_chunk.begin(), worst_of_chunk.end()));
+  }
+  return worst;
+}
+
+}  // namespace
+
+const Kernel kernel = {.name = "gemm",
+                       .summary = "c = alpha·op(a)·op(b) + beta·c0",
+                       .params = params,
+                       .tensors = tensors,
+                       .cost = cost,
+                       .check = nullptr,
+                       .reference = reference,
+                       .columns_are_cheap = true,
+                       .whole_check = whole_check};
+
+}  // namespace rooflane::gemm
