@@ -1,0 +1,15 @@
+// All of the library's public interface in one include: the catalogue of kernels and variants,
+// problems, plans, views, buffers, threads, errors. Measuring is not here: that is the program
+// `rooflane`. A complete use stands in examples/link/main.cpp.
+#pragma once
+
+#include "core/buffer.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "core/kernel.hpp"
+#include "core/machine.hpp"
+#include "core/parallel.hpp"
+#include "core/problem.hpp"
+#include "core/seeds.hpp"
+#include "core/tensor.hpp"
+#include "core/variant.hpp"
