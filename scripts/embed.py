@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Writes a text file as a C++ string constant: embed.py INPUT OUTPUT NAME."""
+"""Writes text files, one after the other, as a C++ string constant: embed.py INPUT... OUTPUT NAME."""
+import os
 import sys
 
-source, output, name = sys.argv[1:]
-with open(source, encoding="utf-8") as file:
-    lines = file.read().splitlines()
+*sources, output, name = sys.argv[1:]
+lines = []
+for source in sources:
+    # Build logs then name the file and line that one edits.
+    lines.append(f'#line 1 "{os.path.basename(source)}"')
+    with open(source, encoding="utf-8") as file:
+        lines += file.read().splitlines()
 # One literal per line: compilers join them, and no raw-string delimiter can clash.
 literals = "\n".join(
     '    "' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"' for line in lines)

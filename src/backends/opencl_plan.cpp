@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -99,6 +100,17 @@ std::optional<std::string> unsupported_anywhere(const Problem& problem, const En
                        info.global_bytes, info.name);
   }
   return std::nullopt;
+}
+
+std::string defines(const Tuning& tuning) {
+  std::string text;
+  for (const auto& [key, value] : tuning.values()) {
+    std::string name = key;
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    text += fmt::format(" -D{}={}", name, value);
+  }
+  return text;
 }
 
 DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Environment& env)

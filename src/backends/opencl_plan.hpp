@@ -30,6 +30,9 @@ struct Launch {
   std::size_t group_items;
 };
 
+// " -DTM=8 -DTV=3": every tunable as a macro in capitals.
+std::string defines(const Tuning& tuning);
+
 class DevicePlan : public Plan {
  public:
   // Copies every input that is no constant; waits for the last one.

@@ -1,0 +1,197 @@
+// GEMM, variant `opencl`: tiles in local memory, any device. The kernels stand in gemm.cl; here the
+// tile is chosen, b is packed when it is constant, and the grid is laid out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/opencl_plan.hpp"
+#include "core/error.hpp"
+#include "gemm_cl.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using opencl::DeviceInfo;
+using opencl::DeviceKind;
+using std::int64_t;
+
+constexpr Tunable tunables[] = {
+    {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
+    {"tm", "rows of a micro-tile", 1, 16},
+    {"tv", "vectors across a micro-tile", 1, 8},
+    {"mt", "micro-tiles per work-item along m", 1, 32},
+    {"nt", "micro-tiles per work-item along n", 1, 32},
+    {"wx", "work-items of a group along n", 1, 64},
+    {"wy", "work-items of a group along m", 1, 64},
+    {"bk", "step along k held in local memory", 1, 1024},
+    {"pad", "unused floats after each row of a tile in local memory", 0, 16},
+    {"resident", "1: all accumulators of a work-item in registers; 0: one micro-tile at a time", 0,
+     1},
+};
+
+struct Tile {
+  int64_t bm, bn, bk, items;
+  explicit Tile(const Tuning& t)
+      : bm(t.get("mt", 1) * t.get("wy", 1) * t.get("tm", 1)),
+        bn(t.get("nt", 1) * t.get("wx", 1) * t.get("tv", 1) * t.get("v", 1)),
+        bk(t.get("bk", 1)),
+        items(t.get("wx", 1) * t.get("wy", 1)) {}
+  std::size_t local_bytes(const Tuning& t) const {
+    return static_cast<std::size_t>(bk * (bm + bn + 2 * t.get("pad", 0))) * sizeof(float);
+  }
+};
+
+int64_t tiles(int64_t length, int64_t tile) { return (length + tile - 1) / tile; }
+
+bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+// Whether gemm.cl can be built with this tile for this device.
+bool fits(const Tuning& t, const DeviceInfo& info) {
+  const Tile tile(t);
+  return is_power_of_two(t.get("v", 1)) && is_power_of_two(tile.items) &&
+         is_power_of_two(t.get("bk", 1)) && t.get("pad", 0) % t.get("v", 1) == 0 &&
+         static_cast<std::size_t>(tile.items) <= info.max_work_group &&
+         tile.local_bytes(t) <= info.local_bytes;
+}
+
+Tuning make_tuning(int64_t v, int64_t tm, int64_t tv, int64_t mt, int64_t nt, int64_t wx,
+                   int64_t wy, int64_t bk, int64_t pad, int64_t resident) {
+  return {{"v", v},   {"tm", tm}, {"tv", tv}, {"mt", mt},   {"nt", nt},
+          {"wx", wx}, {"wy", wy}, {"bk", bk}, {"pad", pad}, {"resident", resident}};
+}
+
+// A CPU device runs one item per group: the loops over items that barriers force would put the
+// accumulators in memory. The micro-tile fills the registers (24 of AVX-512's 32 with 8×3, 12 of
+// AVX2's 16 with 6×2); bk=128 keeps a micro-tile's strip of b (24 KB) in the L1 cache.
+std::vector<Tuning> cpu_tunings(const Gemm& g, const DeviceInfo& info) {
+  const int64_t v = std::min(info.vector_floats, 16);
+  const int64_t full_tm = v == 16 ? 8 : 6;
+  const int64_t full_tv = v == 16 ? 3 : 2;
+  const int64_t tm = g.m == 1 ? 1 : g.m <= 4 ? 4 : full_tm;
+  const int64_t tv = g.n <= v ? 1 : full_tv;
+  const int64_t mt = g.m <= tm ? 1 : 8;
+  const int64_t nt = g.n <= tv * v ? 1 : 4;
+  std::vector<Tuning> list;
+  for (const int64_t bk : {128, 256, 64}) {
+    list.push_back(make_tuning(v, tm, tv, mt, nt, 1, 1, bk, 0, 0));
+    list.push_back(make_tuning(v, tm, tv, std::min<int64_t>(mt, 4), nt, 1, 1, bk, 0, 0));
+    list.push_back(make_tuning(v, tm, tv, mt, std::min<int64_t>(nt, 2), 1, 1, bk, 0, 0));
+  }
+  return list;
+}
+
+// Elsewhere 8×8 results per item in four quadrants, 16×16 items: each value from local memory is
+// used eight times. Fewer results per item when the grid would not give every unit two groups.
+std::vector<Tuning> gpu_tunings(const Gemm& g, const DeviceInfo& info) {
+  const int64_t groups = g.batch * tiles(g.m, 128) * tiles(g.n, 128);
+  const bool is_large = groups >= 2 * info.compute_units;
+  const int64_t side = info.max_work_group >= 256 ? 16 : info.max_work_group >= 64 ? 8 : 4;
+  std::vector<Tuning> list;
+  for (const int64_t micro : {is_large ? 2 : 1, is_large ? 1 : 2}) {
+    for (const int64_t bk : {16, 8, 32}) {
+      for (const int64_t width : {side, side / 2}) {
+        list.push_back(make_tuning(4, 4, 1, micro, micro, width, width, bk, 4, 1));
+      }
+    }
+  }
+  return list;
+}
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
+  std::vector<Tuning> list =
+      info.kind == DeviceKind::cpu ? cpu_tunings(g, info) : gpu_tunings(g, info);
+  std::erase_if(list, [&](const Tuning& t) { return !fits(t, info); });
+  // Fits every device that OpenCL allows: 16 items, 5 KB of local memory.
+  if (list.empty()) list.push_back(make_tuning(4, 4, 1, 1, 1, 4, 4, 16, 4, 1));
+  return list;
+}
+
+class OpenclPlan final : public opencl::DevicePlan {
+ public:
+  OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
+             const Operands& constants)
+      : DevicePlan(problem, tuning, env), g_(problem), tile_(tuning) {
+    if (g_.empty()) return;
+    const std::string options =
+        fmt::format("{} -DTRANS_A={:d} -DTRANS_B={:d} -DPACKED={:d}", opencl::defines(tuning),
+                    g_.trans_a, g_.trans_b, g_.prepack);
+    const int64_t row_tiles = tiles(g_.m, tile_.bm);
+    const int64_t column_tiles = tiles(g_.n, tile_.bn);
+    const int64_t k = g_.reads_ab() ? g_.k : 0;
+    cl_mem c = copy_of("c");
+    // Arguments that the kernel does not read still want a buffer.
+    cl_mem b = k == 0 ? c : g_.prepack ? pack(options, constants.at("b")) : copy_of("b");
+    cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
+    gemm_ = kernel(gemm_cl, options, "gemm");
+    gemm_.set_args(context(), k == 0 ? c : copy_of("a"), b, c0, c, cl_long{g_.m}, cl_long{g_.n},
+                   cl_long{k}, cl_long{row_tiles}, cl_long{column_tiles}, cl_float{g_.alpha},
+                   cl_float{g_.beta});
+    size_ = {static_cast<std::size_t>(g_.batch * row_tiles * column_tiles),
+             static_cast<std::size_t>(tile_.items)};
+  }
+
+ private:
+  void enqueue() override { launch(gemm_, size_); }
+
+  cl_mem pack(const std::string& options, const View& b) {
+    const int64_t panels = tiles(g_.n, tile_.bn);
+    const opencl::DeviceBuffer plain(context(),
+                                     static_cast<std::size_t>(b.elements()) * sizeof(float));
+    write_now(plain.get(), b);
+    cl_mem panel_memory =
+        packed(static_cast<std::size_t>(g_.batch * panels * g_.k * tile_.bn) * sizeof(float));
+    opencl::KernelCall pack_b = kernel(gemm_cl, options, "pack_b");
+    pack_b.set_args(context(), plain.get(), panel_memory, cl_long{g_.n}, cl_long{g_.k},
+                    cl_long{panels});
+    launch(pack_b, {static_cast<std::size_t>(g_.batch * panels * tiles(g_.k, tile_.bk)),
+                    static_cast<std::size_t>(tile_.items)});
+    wait_now();
+    return panel_memory;
+  }
+
+  const Gemm g_;
+  const Tile tile_;
+  opencl::KernelCall gemm_;
+  opencl::Launch size_{};
+};
+
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  const Gemm g(problem);
+  // Packed panels are at most one tile wider than b.
+  const double packed_bytes = g.prepack
+                                  ? 4.0 * static_cast<double>(g.batch) * static_cast<double>(g.k) *
+                                        (static_cast<double>(g.n) + 256)
+                                  : 0;
+  return opencl::unsupported_anywhere(problem, env, packed_bytes);
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands& constants) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
+  if (!fits(complete, info)) {
+    throw argument_error(fmt::format(
+        "--tuning opencl:{}: v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at "
+        "most {} and the tiles at most {} bytes on {}",
+        complete.text(), info.max_work_group, info.local_bytes, info.name));
+  }
+  return std::make_unique<OpenclPlan>(problem, complete, env, constants);
+}
+
+}  // namespace
+
+const Variant opencl = {.name = "opencl",
+                        .kernel = &kernel,
+                        .backend = "opencl",
+                        .threads = Threads::device,
+                        .tunables = tunables,
+                        .unsupported = unsupported,
+                        .tunings = tunings,
+                        .plan = plan};
+
+}  // namespace rooflane::gemm
