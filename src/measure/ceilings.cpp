@@ -1,0 +1,188 @@
+// Measures all ceilings of a request and answers questions about them. The loops stand in
+// fma_peak.cpp and stream_loops.cpp, the levels of a curve in plateaus.cpp, devices in
+// ceilings_opencl.cpp.
+#include "measure/ceilings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/highway.hpp"
+#include "core/error.hpp"
+#include "measure/bandwidth.hpp"
+#include "measure/fma_peak.hpp"
+
+#if defined(ROOFLANE_HAS_OPENCL) && __has_include("measure/ceilings_opencl.hpp")
+#define DEVICES 1
+#include "backends/opencl.hpp"
+#include "measure/ceilings_opencl.hpp"
+#endif
+
+namespace rooflane {
+namespace {
+
+// What a measurement is worth of the budget, in seconds that suffice on a busy machine: an FMA peak
+// settles within 0.15 s, a curve (24 points × 15 loops) within 5 s, a device's peak and curve
+// within 5 s. More time than that is not used.
+constexpr double fma_seconds = 0.15;
+constexpr double curve_seconds = 5;
+constexpr double device_seconds = 5;
+
+// One step of the plan: what progress shows, its seconds, and the work.
+struct Step {
+  std::string what;
+  double seconds;
+  std::function<void(double seconds, const std::function<void(double)>& progress)> run;
+};
+
+std::string print_threads(int threads) {
+  return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
+}
+
+void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out,
+                   std::vector<Step>& steps) {
+  const std::vector<std::string> isas = request.isas.empty() ? isa_targets() : request.isas;
+  for (const std::string& isa : isas) {
+    const std::int64_t target = resolve_isa(isa);
+    steps.push_back({fmt::format("FMA peak at {}, {}", isa, print_threads(threads)), fma_seconds,
+                     [=, &out](double seconds, const auto&) {
+                       out.fma.push_back({"fp32", isa, threads, "",
+                                          measure_fma_gflops(target, threads, seconds)});
+                     }});
+  }
+  steps.push_back({fmt::format("bandwidth, {}", print_threads(threads)), curve_seconds,
+                   [=, &out](double seconds, const auto& progress) {
+                     out.bandwidth.push_back(measure_bandwidth(
+                         threads, largest_bandwidth_footprint(), seconds, progress));
+                   }});
+}
+
+#ifdef DEVICES
+
+void add_device_steps(const CeilingsRequest& request, int device, Ceilings& out,
+                      std::vector<Step>& steps) {
+  const opencl::DeviceInfo& info = opencl::device(device);
+  const bool is_cpu = info.kind == opencl::DeviceKind::cpu;
+  for (int threads : is_cpu ? request.threads : std::vector<int>{0}) {
+    // A row at a number of threads that the device cannot serve is UNSUPPORTED and needs no roof.
+    if (opencl::unsupported_threads(info, threads)) continue;
+    steps.push_back({is_cpu ? fmt::format("{}, {}", info.name, print_threads(threads)) : info.name,
+                     device_seconds, [=, &out](double seconds, const auto&) {
+                       measure_device_ceilings(device, threads, seconds, out);
+                     }});
+  }
+}
+
+#else
+
+void add_device_steps(const CeilingsRequest&, int device, Ceilings&, std::vector<Step>&) {
+  throw unavailable_error(fmt::format("OpenCL device {}: this build has no OpenCL", device));
+}
+
+#endif
+
+// A curve's read, write and copy at one footprint: straight lines over the logarithm of the
+// footprint, the end points beyond the ends.
+struct Rates {
+  double read, write, copy;
+};
+Rates rates_at(const std::vector<BandwidthPoint>& points, double footprint) {
+  const auto rates_of = [](const BandwidthPoint& p) {
+    return Rates{p.read_gb_s, p.write_gb_s, p.copy_gb_s};
+  };
+  if (footprint <= points.front().footprint_bytes) return rates_of(points.front());
+  if (footprint >= points.back().footprint_bytes) return rates_of(points.back());
+  const auto right = std::upper_bound(
+      points.begin(), points.end(), footprint,
+      [](double bytes, const BandwidthPoint& p) { return bytes < p.footprint_bytes; });
+  const auto left = right - 1;
+  const double share = std::log(footprint / left->footprint_bytes) /
+                       std::log(right->footprint_bytes / left->footprint_bytes);
+  const auto between = [share](double a, double b) { return a + share * (b - a); };
+  return {between(left->read_gb_s, right->read_gb_s), between(left->write_gb_s, right->write_gb_s),
+          between(left->copy_gb_s, right->copy_gb_s)};
+}
+
+// The formula of find_memory_peak. R and W are raised to C/2 where need be: copying reads C/2 and
+// writes C/2 at once, so either alone can do as much; the formula then gives C at w = 1/2.
+double memory_peak(Rates rates, double w) {
+  const double c = rates.copy;
+  const double r = std::max(rates.read, c / 2);
+  const double wr = std::max(rates.write, c / 2);
+  const double line = w <= 0.5 ? r + (c - r) * 2 * w : c + (wr - c) * (2 * w - 1);
+  double peak = std::max(c, line);
+  if (w < 1) peak = std::min(peak, r / (1 - w));
+  if (w > 0) peak = std::min(peak, wr / w);
+  return peak;
+}
+
+const BandwidthCurve* find_curve(const Ceilings& ceilings, int threads, std::string_view device) {
+  for (const BandwidthCurve& curve : ceilings.bandwidth) {
+    if (curve.device != device || curve.points.empty()) continue;
+    if (curve.threads == threads || (curve.threads == 0 && !device.empty())) return &curve;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(const CeilingsRequest& request) {
+  Ceilings out;
+  std::vector<Step> steps;
+  for (int threads : request.threads) {
+    if (threads < 1) throw argument_error(fmt::format("threads {}: at least 1", threads));
+    add_cpu_steps(request, threads, out, steps);
+  }
+  for (int device : request.devices) add_device_steps(request, device, out, steps);
+
+  double wanted = 0;
+  for (const Step& step : steps) wanted += step.seconds;
+  const double scale = wanted > 0 ? std::clamp(request.seconds / wanted, 0.0, 1.0) : 1;
+  double before = 0;
+  for (const Step& step : steps) {
+    const auto progress = [&](double done) {
+      if (request.progress) request.progress((before + done * step.seconds) / wanted, step.what);
+    };
+    progress(0);
+    step.run(step.seconds * scale, progress);
+    before += step.seconds;
+  }
+  if (request.progress) request.progress(1, "ceilings");
+  return out;
+}
+
+std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
+                                    std::string_view isa, int threads, std::string_view device) {
+  std::optional<double> best;
+  for (const FmaCeiling& fma : ceilings.fma) {
+    if (fma.math != math || fma.device != device) continue;
+    if (fma.threads != threads && (fma.threads != 0 || device.empty())) continue;
+    if (!isa.empty() && fma.isa != isa) continue;
+    best = std::max(best.value_or(0), fma.gflops);
+  }
+  return best;
+}
+
+std::optional<MemoryPeak> find_memory_peak(const Ceilings& ceilings, double footprint_bytes,
+                                           double write_fraction, int threads,
+                                           std::string_view device) {
+  const BandwidthCurve* curve = find_curve(ceilings, threads, device);
+  if (curve == nullptr) return std::nullopt;
+  MemoryPeak peak;
+  peak.gb_s =
+      memory_peak(rates_at(curve->points, footprint_bytes), std::clamp(write_fraction, 0.0, 1.0));
+  for (const Plateau& plateau : curve->plateaus) {
+    peak.level = plateau.label;
+    if (footprint_bytes <= plateau.largest_footprint_bytes) break;
+  }
+  return peak;
+}
+
+std::optional<double> find_knee(const Ceilings& ceilings, int threads) {
+  const BandwidthCurve* curve = find_curve(ceilings, threads, "");
+  if (curve == nullptr || curve->plateaus.size() < 2) return std::nullopt;
+  return curve->plateaus[curve->plateaus.size() - 2].largest_footprint_bytes;
+}
+
+}  // namespace rooflane

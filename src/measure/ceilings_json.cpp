@@ -1,0 +1,25 @@
+// Ceilings to JSON and back, field by field.
+#include "measure/ceilings_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace rooflane {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FmaCeiling, math, isa, threads, device, gflops)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthPoint, footprint_bytes, read_gb_s, write_gb_s,
+                                   copy_gb_s, read_method, write_method, copy_method)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plateau, label, largest_footprint_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthCurve, threads, device, points, plateaus)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCeiling, device, h2d_gb_s, d2h_gb_s)
+
+void to_json(nlohmann::json& j, const Ceilings& ceilings) {
+  j = {{"fma", ceilings.fma}, {"bandwidth", ceilings.bandwidth}, {"transfer", ceilings.transfer}};
+}
+
+void from_json(const nlohmann::json& j, Ceilings& ceilings) {
+  j.at("fma").get_to(ceilings.fma);
+  j.at("bandwidth").get_to(ceilings.bandwidth);
+  j.at("transfer").get_to(ceilings.transfer);
+}
+
+}  // namespace rooflane

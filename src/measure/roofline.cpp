@@ -1,0 +1,48 @@
+// Roofline arithmetic. Where the ceilings come from: ceilings.hpp.
+#include "measure/roofline.hpp"
+
+#include <algorithm>
+
+namespace rooflane {
+
+double write_fraction(const Problem& problem) {
+  const double all = operand_bytes(problem);
+  if (all <= 0) return 0;
+  double written = 0;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (tensor.role != Role::output) continue;
+    double elements = 1;
+    for (std::int64_t length : tensor_shape(problem, tensor)) {
+      elements *= static_cast<double>(length);
+    }
+    written += elements * static_cast<double>(size_of(DType::float32));
+  }
+  return written / all;
+}
+
+std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
+                            std::string_view isa, int threads, std::string_view device) {
+  const Cost cost = problem.kernel().cost(problem);
+  if (cost.flops <= 0 || cost.bytes <= 0) return std::nullopt;
+  // `baseline` is the scalar variant's name for what it runs at; it is held against the best
+  // target.
+  if (isa == "baseline") isa = {};
+  const std::optional<double> fma = find_fma_peak(ceilings, math, isa, threads, device);
+  const std::optional<MemoryPeak> memory =
+      find_memory_peak(ceilings, operand_bytes(problem), write_fraction(problem), threads, device);
+  if (!fma || !memory || *fma <= 0 || memory->gb_s <= 0) return std::nullopt;
+
+  Roof roof;
+  roof.ai = cost.flops / cost.bytes;
+  roof.peak_gflops = *fma;
+  roof.peak_gb_s = memory->gb_s;
+  roof.level = memory->level;
+  const double memory_gflops = roof.ai * roof.peak_gb_s;
+  roof.roof_gflops = std::min(roof.peak_gflops, memory_gflops);
+  roof.bound = memory_gflops < roof.peak_gflops ? "memory" : "compute";
+  // Flops per GFLOP/s and bytes per GB/s are nanoseconds both.
+  roof.least_ns = std::max(cost.flops / roof.peak_gflops, cost.bytes / roof.peak_gb_s);
+  return roof;
+}
+
+}  // namespace rooflane
