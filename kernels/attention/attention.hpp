@@ -1,0 +1,77 @@
+// The attention room: sizes, operands and cost of o = softmax(scale·q·kᵀ)·v per head, as typed C++.
+// The record and the double reference are in reference.cpp; scalar.cpp is the plainest code.
+//
+// Maths, for query i of head h, which reads kv head g = h / (heads / kv_heads) and sees the keys
+// j < visible(i):
+//   s_j = scale · Σ_d q[h,i,d]·k[g,j,d],  m = max_j s_j,  w_j = exp(s_j - m),
+//   o[h,i,:] = Σ_j w_j·v[g,j,:] / Σ_j w_j.
+// Online softmax (Milakov & Gimelshein, arXiv 1805.02867) computes m and the sums in one pass over
+// blocks of keys: when a block raises the maximum from m to m', all sums so far are multiplied by
+// exp(m - m'). FlashAttention (Dao et al., arXiv 2205.14135; version 2: arXiv 2307.08691) tiles
+// that, so that scores live only in cache, and divides by Σ w once, at the end.
+//
+// Values: a query with no visible key gives zeros; one whose visible scores are all -inf gives NaN;
+// a key that a query may not see has no influence on it, whatever k and v hold there. So masking
+// selects, and a product 0·v of an invisible key is never formed (0·inf is NaN).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/problem.hpp"
+#include "core/tensor.hpp"
+
+namespace rooflane::attention {
+
+// A complete problem's parameters.
+struct Sizes {
+  std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
+  bool causal;
+  double scale;
+
+  explicit Sizes(const Problem& problem)
+      : batch(problem.size("batch")),
+        heads(problem.size("heads")),
+        kv_heads(problem.size("kv_heads")),
+        q_len(problem.size("q_len")),
+        kv_len(problem.size("kv_len")),
+        head_dim(problem.size("head_dim")),
+        causal(problem.flag("causal")),
+        scale(problem.value("scale")) {}
+
+  // Query heads that share one kv head.
+  std::int64_t group() const { return heads / kv_heads; }
+  // How many keys query i sees; they are the first ones. Causal masking is aligned to the end: the
+  // last query sees every key.
+  std::int64_t visible(std::int64_t i) const {
+    return causal ? std::clamp<std::int64_t>(i + 1 + kv_len - q_len, 0, kv_len) : kv_len;
+  }
+};
+
+// q, k, v or o: one matrix [len,head_dim] per batch and head, rows `row_stride` elements apart.
+struct Heads {
+  float* data = nullptr;
+  std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  Heads() = default;
+  explicit Heads(const View& view)
+      : data(view.f32()),
+        batch_stride(view.strides[0]),
+        head_stride(view.strides[1]),
+        row_stride(view.strides[2]) {}
+
+  float* matrix(std::int64_t batch, std::int64_t head) const {
+    return data + batch * batch_stride + head * head_stride;
+  }
+};
+
+struct Bound {
+  Heads q, k, v, o;
+
+  Bound() = default;
+  explicit Bound(const Operands& operands)
+      : q(operands.at("q")), k(operands.at("k")), v(operands.at("v")), o(operands.at("o")) {}
+};
+
+}  // namespace rooflane::attention

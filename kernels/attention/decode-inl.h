@@ -1,0 +1,311 @@
+// Attention for few rows (decoding: one new query per head): vectors along head_dim, all rows of a
+// kv head together, so that K and V come from memory once; that reading is the limit. Many rows:
+// prefill-inl.h. Also here: joining the chunks into which a task's keys were split.
+
+// Highway's per-target include guard: this file is compiled once for every target.
+#if defined(ROOFLANE_KERNELS_ATTENTION_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_ATTENTION_DECODE_INL_H_
+#undef ROOFLANE_KERNELS_ATTENTION_DECODE_INL_H_
+#else
+#define ROOFLANE_KERNELS_ATTENTION_DECODE_INL_H_
+#endif
+
+#include <algorithm>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/attention/hwy.hpp"
+#include "kernels/attention/prefill-inl.h"
+#include "kernels/common/exp-inl.h"
+#include "kernels/common/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::attention {
+namespace HWY_NAMESPACE {
+
+// Up to half a vector of rows: from there on vectors along the rows do less work per key (no
+// reductions), and below head_dim = lanes the vectors here would not fill.
+inline bool FewRows(const Sizes& s) {
+  return s.group() * s.q_len * 2 <= LaneCount() && s.head_dim >= LaneCount();
+}
+
+// Rows of Q and columns of V that stand in registers together.
+inline constexpr int kScoreRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+inline constexpr int kScoreKeys = 4;
+inline constexpr int kValueRows = 2;
+inline constexpr int kValueVectors = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+
+// head_dim as whole vectors. The last one is moved back to end where the row ends, so nothing is
+// read beyond; the lanes it repeats are held at zero in Q and K.
+struct Columns {
+  explicit Columns(std::int64_t head_dim)
+      : vectors(hwy::DivCeil(head_dim, LaneCount())),
+        padded(vectors * LaneCount()),
+        last(head_dim - LaneCount()),
+        repeated(padded - head_dim) {}
+  std::int64_t vectors, padded;
+  std::int64_t last;      // where the last vector begins
+  std::int64_t repeated;  // its lanes that the vector before holds already
+};
+
+struct FewScratch {
+  float *q, *o;          // [rows,padded]
+  float* s;              // [rows,stride]
+  std::int64_t stride;   // kv_block in whole vectors
+  float *m, *l, *alpha;  // [rows]
+};
+
+inline std::int64_t DecodeScratch(const Job& job) {
+  const std::int64_t padded = Columns(job.s.head_dim).padded;
+  const std::int64_t stride = hwy::RoundUpTo(job.kv_block, LaneCount());
+  return job.q_block * (2 * padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
+}
+
+// s[r,u] = q[r]·k[u] for kRows rows and kKeys keys.
+template <int kRows, int kKeys>
+HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
+                     const float* HWY_RESTRICT k, std::int64_t k_stride, float* HWY_RESTRICT s,
+                     std::int64_t s_stride) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  V acc[kRows][kKeys];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::Zero(d);
+  }
+  const std::int64_t whole = columns.vectors - (columns.repeated != 0);
+  for (std::int64_t i = 0; i < whole; ++i) {
+    V key[kKeys];
+#pragma GCC unroll 4
+    for (int u = 0; u < kKeys; ++u) key[u] = hn::LoadU(d, k + u * k_stride + i * lanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const V query = hn::Load(d, q + r * columns.padded + i * lanes);
+#pragma GCC unroll 4
+      for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::MulAdd(query, key[u], acc[r][u]);
+    }
+  }
+  if (columns.repeated != 0) {
+    const auto done = hn::FirstN(d, static_cast<std::size_t>(columns.repeated));
+#pragma GCC unroll 4
+    for (int u = 0; u < kKeys; ++u) {
+      const V key = hn::IfThenZeroElse(done, hn::LoadU(d, k + u * k_stride + columns.last));
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const V query = hn::Load(d, q + r * columns.padded + whole * lanes);
+        acc[r][u] = hn::MulAdd(query, key, acc[r][u]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int u = 0; u < kKeys; ++u) {
+      s[r * s_stride + u] = common::HWY_NAMESPACE::SumLanes(d, acc[r][u]);
+    }
+  }
+}
+
+template <int kRows>
+HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* k,
+                           std::int64_t k_stride, std::int64_t keys, float* s,
+                           std::int64_t s_stride) {
+  std::int64_t j = 0;
+  for (; j + kScoreKeys <= keys; j += kScoreKeys) {
+    Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, k_stride, s + j, s_stride);
+  }
+  for (; j < keys; ++j) Dots<kRows, 1>(columns, q, k + j * k_stride, k_stride, s + j, s_stride);
+}
+
+// o[r,c..] = alpha[r]·o + Σ_j s[r,j]·V[j,c..] for kRows rows and kVectors vectors of columns, which
+// begin at `at` in a row of V.
+template <int kRows, int kVectors>
+HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std::int64_t s_stride,
+                       const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t keys,
+                       const float* HWY_RESTRICT alpha, float* HWY_RESTRICT o) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  V acc[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int n = 0; n < kVectors; ++n) {
+      acc[r][n] =
+          hn::Mul(hn::Set(d, alpha[r]), hn::Load(d, o + r * columns.padded + n * lanes));
+    }
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    V weight[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, s[r * s_stride + j]);
+#pragma GCC unroll 8
+    for (int n = 0; n < kVectors; ++n) {
+      const V value = hn::LoadU(d, v + n * lanes);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) acc[r][n] = hn::MulAdd(weight[r], value, acc[r][n]);
+    }
+    v += v_stride;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int n = 0; n < kVectors; ++n) {
+      hn::Store(acc[r][n], d, o + r * columns.padded + n * lanes);
+    }
+  }
+}
+
+template <int kRows>
+HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
+                             const float* v, std::int64_t v_stride, std::int64_t keys) {
+  const std::int64_t lanes = LaneCount();
+  const std::int64_t whole = columns.vectors - (columns.repeated != 0);
+  const float* s = t.s + row * t.stride;
+  const float* alpha = t.alpha + row;
+  float* o = t.o + row * columns.padded;
+  std::int64_t n = 0;
+  for (; n + kValueVectors <= whole; n += kValueVectors) {
+    Values<kRows, kValueVectors>(columns, s, t.stride, v + n * lanes, v_stride, keys, alpha,
+                                 o + n * lanes);
+  }
+  for (; n < whole; ++n) {
+    Values<kRows, 1>(columns, s, t.stride, v + n * lanes, v_stride, keys, alpha, o + n * lanes);
+  }
+  if (columns.repeated != 0) {
+    Values<kRows, 1>(columns, s, t.stride, v + columns.last, v_stride, keys, alpha, o + n * lanes);
+  }
+}
+
+// Scores [keys] of one row, of which it sees the first `seen`, become weights; m, l and alpha as in
+// prefill-inl.h.
+inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float& l, float& alpha) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  std::fill_n(s + seen, hwy::RoundUpTo(seen, lanes) - seen, kMinusInf);
+  V most = hn::Set(d, m);
+  for (std::int64_t j = 0; j < seen; j += lanes) most = hn::Max(most, hn::Load(d, s + j));
+  const float top = common::HWY_NAMESPACE::MaxLanes(d, most);
+  const V base = hn::Set(d, top == kMinusInf ? 0 : top);
+  alpha = hn::GetLane(common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Set(d, m), base)));
+  V sum = hn::Zero(d);
+  for (std::int64_t j = 0; j < seen; j += lanes) {
+    const V weight =
+        common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Load(d, s + j), base));
+    sum = hn::Add(sum, weight);
+    hn::Store(weight, d, s + j);
+  }
+  m = top;
+  l = l * alpha + common::HWY_NAMESPACE::SumLanes(d, sum);
+}
+
+// One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
+inline void Decode(const Job& job, const Task& task, float* scratch) {
+  const std::int64_t rows = task.rows, head_dim = job.s.head_dim, lanes = LaneCount();
+  const Columns columns(head_dim);
+  FewScratch t;
+  t.stride = hwy::RoundUpTo(job.kv_block, lanes);
+  t.q = scratch;
+  t.o = t.q + rows * columns.padded;
+  t.s = t.o + rows * columns.padded;
+  t.m = t.s + rows * t.stride;
+  t.l = t.m + rows;
+  t.alpha = t.l + rows;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* from = job.row_of(job.in.q, task.batch, task.kv_head, task.first_row + r);
+    float* q = t.q + r * columns.padded;
+    const std::int64_t whole = columns.repeated != 0 ? columns.padded - lanes : columns.padded;
+    for (std::int64_t c = 0; c < whole; ++c) q[c] = job.scale * from[c];
+    std::fill_n(q + whole, columns.repeated, 0.0F);
+    for (std::int64_t c = whole; c < head_dim; ++c) q[c + columns.repeated] = job.scale * from[c];
+  }
+  std::fill_n(t.o, rows * columns.padded, 0.0F);
+  std::fill_n(t.m, rows, kMinusInf);
+  std::fill_n(t.l, rows, 0.0F);
+
+  for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
+    const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
+    const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * job.in.k.row_stride;
+    const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * job.in.v.row_stride;
+    const auto seen_by = [&](std::int64_t r) {
+      return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
+    };
+    std::int64_t r = 0;
+    for (; r + kScoreRows <= rows; r += kScoreRows) {
+      DotsOfRows<kScoreRows>(columns, t.q + r * columns.padded, k, job.in.k.row_stride, keys,
+                             t.s + r * t.stride, t.stride);
+    }
+    for (; r < rows; ++r) {
+      DotsOfRows<1>(columns, t.q + r * columns.padded, k, job.in.k.row_stride, keys,
+                    t.s + r * t.stride, t.stride);
+    }
+    for (r = 0; r < rows; ++r) {
+      SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
+    }
+    // Rows that see different keys do not share a pass: an unseen v must not be multiplied by 0.
+    for (r = 0; r < rows;) {
+      const std::int64_t seen = seen_by(r);
+      if (r + kValueRows <= rows && seen == seen_by(r + kValueRows - 1)) {
+        ValuesOfRows<kValueRows>(columns, t, r, v, job.in.v.row_stride, seen);
+        r += kValueRows;
+      } else {
+        ValuesOfRows<1>(columns, t, r, v, job.in.v.row_stride, seen);
+        ++r;
+      }
+    }
+  }
+
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t row = task.first_row + r;
+    const float* o = t.o + r * columns.padded;
+    float* to = task.partial != nullptr ? task.partial_sums(job) + r * head_dim
+                                        : job.row_of(job.in.o, task.batch, task.kv_head, row);
+    const std::int64_t whole = columns.repeated != 0 ? columns.padded - lanes : columns.padded;
+    const float factor = task.partial != nullptr ? 1 : 1 / t.l[r];
+    for (std::int64_t c = 0; c < whole; ++c) to[c] = o[c] * factor;
+    for (std::int64_t c = whole; c < head_dim; ++c) to[c] = o[c + columns.repeated] * factor;
+    if (task.partial != nullptr) {
+      task.partial_max()[r] = t.m[r];
+      task.partial_weight(job)[r] = t.l[r];
+    } else if (job.visible(row) == 0) {
+      std::fill_n(to, head_dim, 0.0F);
+    }
+  }
+}
+
+// Joins the chunks of one block of rows: with M the largest of their maxima m_c,
+//   o = Σ_c exp(m_c - M)·sums_c / Σ_c exp(m_c - M)·l_c.
+inline void MergeBlock(const Job& job, const Task& first) {
+  const D d;
+  const std::int64_t head_dim = job.s.head_dim, step = job.partial_floats();
+  for (std::int64_t r = 0; r < first.rows; ++r) {
+    const std::int64_t row = first.first_row + r;
+    float* o = job.row_of(job.in.o, first.batch, first.kv_head, row);
+    std::fill_n(o, head_dim, 0.0F);
+    if (job.visible(row) == 0) continue;
+    float top = kMinusInf;
+    for (std::int64_t c = 0; c < job.chunks; ++c) {
+      top = std::max(top, first.partial_max()[c * step + r]);
+    }
+    const V base = hn::Set(d, top == kMinusInf ? 0 : top);
+    float weights = 0;
+    for (std::int64_t c = 0; c < job.chunks; ++c) {
+      // A chunk beyond what the row sees has nothing to add.
+      if (c * job.chunk_len >= job.visible(row)) break;
+      const V most = hn::Set(d, first.partial_max()[c * step + r]);
+      const float factor =
+          hn::GetLane(common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(most, base)));
+      weights += factor * first.partial_weight(job)[c * step + r];
+      const float* sums = first.partial_sums(job) + c * step + r * head_dim;
+      for (std::int64_t i = 0; i < head_dim; ++i) o[i] += factor * sums[i];
+    }
+    const float inverse = 1 / weights;
+    for (std::int64_t i = 0; i < head_dim; ++i) o[i] *= inverse;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::attention
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

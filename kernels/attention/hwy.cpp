@@ -1,0 +1,192 @@
+// attention/hwy: Highway with run-time dispatch; tiled online softmax that never holds more scores
+// than [kv_block] × one panel of rows per thread. Here: the plan and its first guesses. The loops:
+// prefill-inl.h (many rows), decode-inl.h (few rows).
+#include "kernels/attention/hwy.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/hwy.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/attention/decode-inl.h"
+#include "kernels/attention/prefill-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::attention {
+namespace HWY_NAMESPACE {
+
+std::int64_t Lanes() { return LaneCount(); }
+bool IsDecode(const Sizes& s) { return FewRows(s); }
+std::int64_t ScratchFloats(const Job& job) {
+  return FewRows(job.s) ? DecodeScratch(job) : PrefillScratch(job);
+}
+void RunTask(const Job& job, std::int64_t index, int thread) {
+  const Task task(job, index);
+  float* scratch = job.scratch + thread * job.scratch_floats;
+  if (FewRows(job.s)) {
+    Decode(job, task, scratch);
+  } else {
+    Prefill(job, task, scratch);
+  }
+}
+void MergeTask(const Job& job, std::int64_t index) {
+  MergeBlock(job, Task(job, index * job.chunks));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::attention
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "core/machine.hpp"
+#include "core/parallel.hpp"
+#include "generated_catalogue.hpp"
+
+namespace rooflane::attention {
+
+HWY_EXPORT(Lanes);
+HWY_EXPORT(IsDecode);
+HWY_EXPORT(ScratchFloats);
+HWY_EXPORT(RunTask);
+HWY_EXPORT(MergeTask);
+
+namespace {
+
+constexpr Tunable tunables[] = {
+    {"q_block", "rows (queries × heads that share a kv head) per task", 1, 4096},
+    {"kv_block", "keys per score tile", 1, 4096},
+};
+// A task's keys are split among threads only into chunks of this many tiles or more, so that
+// joining them stays below a few per cent of the work.
+constexpr std::int64_t least_tiles_per_chunk = 4;
+// Tasks per thread that even out a shared machine's jitter.
+constexpr std::int64_t tasks_per_thread = 4;
+
+std::int64_t divide_up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
+
+class HwyPlan final : public Plan {
+ public:
+  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : Plan(problem),
+        tuning_(tuning),
+        target_(resolve_isa(env.isa)),
+        threads_(env.threads),
+        pool_(env.pool),
+        run_task_(ROOFLANE_HWY_FUNCTION(RunTask, target_)),
+        merge_task_(ROOFLANE_HWY_FUNCTION(MergeTask, target_)),
+        job_(Sizes(problem)) {
+    const Sizes& s = job_.s;
+    const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target_)(s);
+    const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
+    job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
+    job_.kv_block = tuning.get("kv_block", 1);
+    job_.row_blocks = divide_up(job_.rows(), job_.q_block);
+    job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
+    const std::int64_t wanted = tasks_per_thread * threads_;
+    if (threads_ > 1 && job_.merge_tasks() > 0 && job_.merge_tasks() < wanted) {
+      const std::int64_t tiles = divide_up(s.kv_len, job_.kv_block);
+      const std::int64_t chunks = std::clamp<std::int64_t>(
+          std::min(divide_up(wanted, job_.merge_tasks()), tiles / least_tiles_per_chunk), 1, tiles);
+      if (chunks > 1) {
+        job_.chunk_len = divide_up(tiles, chunks) * job_.kv_block;
+        job_.chunks = divide_up(s.kv_len, job_.chunk_len);
+      }
+    }
+    job_.scratch_floats = ROOFLANE_HWY_FUNCTION(ScratchFloats, target_)(job_);
+    job_.scratch_floats = divide_up(job_.scratch_floats, 16) * 16;  // threads on their own lines
+    scratch_ = Buffer(static_cast<std::size_t>(job_.scratch_floats * threads_) * sizeof(float));
+    job_.scratch = scratch_.f32();
+    if (job_.chunks > 1) {
+      partial_ = Buffer(static_cast<std::size_t>(job_.tasks() * job_.partial_floats()) *
+                        sizeof(float));
+      job_.partial = partial_.f32();
+    }
+  }
+
+  void run() override {
+    parallel_for(pool_, threads_, job_.tasks(),
+                 [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
+    if (job_.chunks > 1) {
+      parallel_for(pool_, threads_, job_.merge_tasks(),
+                   [this](std::int64_t task, int) { merge_task_(job_, task); });
+    }
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_;
+    facts.workspace_bytes = scratch_.bytes() + partial_.bytes();
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override { job_.in = Bound(operands); }
+
+ private:
+  Tuning tuning_;
+  std::int64_t target_;
+  int threads_;
+  Pool* pool_;
+  void (*run_task_)(const Job&, std::int64_t, int);
+  void (*merge_task_)(const Job&, std::int64_t);
+  Job job_;
+  Buffer scratch_;  // [threads][scratch_floats]
+  Buffer partial_;  // [tasks][partial_floats] when keys are split
+};
+
+// Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
+// the streams of K and V. Decode: K's tile takes half of L1, so that later rows find it there.
+std::int64_t guess_kv_block(const Sizes& s, bool decode, std::int64_t lanes) {
+  const auto l1 = static_cast<std::int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
+  const std::int64_t key_floats = decode ? s.head_dim : 3 * lanes;
+  return std::clamp<std::int64_t>(l1 / 2 / (key_floats * sizeof(float)) / 16 * 16, 16, 512);
+}
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  const std::int64_t target = resolve_isa(env.isa);
+  const Sizes s(problem);
+  const std::int64_t lanes = ROOFLANE_HWY_FUNCTION(Lanes, target)();
+  const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target)(s);
+  const std::int64_t panel = 3 * lanes;
+  const std::int64_t kv_guess = guess_kv_block(s, decode, lanes);
+  std::vector<Tuning> space;
+  const auto add = [&space](std::int64_t q_block, std::int64_t kv_block) {
+    const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}};
+    if (std::find(space.begin(), space.end(), tuning) == space.end()) space.push_back(tuning);
+  };
+  if (decode) {
+    const std::int64_t rows = std::max<std::int64_t>(s.group() * s.q_len, 1);
+    add(rows, kv_guess);
+    for (std::int64_t kv_block : {16, 32, 64, 128, 256}) add(rows, kv_block);
+    return space;
+  }
+  // Two panels per task halve what is read of K and V where they come from beyond L2.
+  add(2 * panel, kv_guess);
+  for (std::int64_t panels : {1, 2, 4}) {
+    for (std::int64_t kv_block : {64, 128, 192, 256}) add(panels * panel, kv_block);
+  }
+  return space;
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands&) {
+  return std::make_unique<HwyPlan>(problem, complete_tuning(hwy, problem, env, tuning), env);
+}
+
+}  // namespace
+
+const Variant hwy = {
+    .name = "hwy",
+    .kernel = &kernel,
+    .backend = "highway",
+    .threads = Threads::many,
+    .tunables = tunables,
+    .unsupported = nullptr,
+    .tunings = tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::attention
+#endif  // HWY_ONCE

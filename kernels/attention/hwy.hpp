@@ -1,0 +1,75 @@
+// attention/hwy: what a plan hands to the per-target code, free of vector types. The two ways to
+// work through a task are in prefill-inl.h (many rows) and decode-inl.h (few); the plan in hwy.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention.hpp"
+
+namespace rooflane::attention {
+
+// Queries of all heads of a group read the same keys, so they are worked on together, as the rows
+// of one kv head: row r is query r / group of head r % group in the group. Neighbouring rows see
+// nearly the same keys, which keeps causal blocks dense.
+//
+// A task is one block of rows of one kv head against one chunk of its keys. With one chunk it
+// writes o; with several it leaves unnormalised sums, which a merge task joins afterwards.
+struct Job {
+  explicit Job(const Sizes& sizes) : s(sizes), scale(static_cast<float>(sizes.scale)) {}
+
+  Sizes s;
+  float scale;
+  Bound in;
+  std::int64_t q_block = 0;   // rows per task
+  std::int64_t kv_block = 0;  // keys per score tile
+  std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
+  float* scratch = nullptr;   // scratch_floats per thread
+  std::int64_t scratch_floats = 0;
+  float* partial = nullptr;   // partial_floats per task when chunks > 1
+
+  std::int64_t rows() const { return s.group() * s.q_len; }
+  std::int64_t visible(std::int64_t row) const { return s.visible(row / s.group()); }
+  // Per row: its sums over v [head_dim], its maximum, its sum of weights.
+  std::int64_t partial_floats() const { return q_block * (s.head_dim + 2); }
+  std::int64_t merge_tasks() const { return s.batch * s.kv_heads * row_blocks; }
+  std::int64_t tasks() const { return merge_tasks() * chunks; }
+  float* row_of(const Heads& heads, std::int64_t batch, std::int64_t kv_head,
+                std::int64_t row) const {
+    return heads.matrix(batch, kv_head * s.group() + row % s.group()) +
+           row / s.group() * heads.row_stride;
+  }
+};
+
+// One task, spelt out.
+struct Task {
+  Task(const Job& job, std::int64_t index) {
+    const std::int64_t chunk = index % job.chunks;
+    index /= job.chunks;
+    // Causal blocks get longer towards the end: the longest first leaves the short ones to fill up
+    // the threads' last moments.
+    const std::int64_t block = job.row_blocks - 1 - index % job.row_blocks;
+    index /= job.row_blocks;
+    kv_head = index % job.s.kv_heads;
+    batch = index / job.s.kv_heads;
+    first_row = block * job.q_block;
+    rows = std::min(job.q_block, job.rows() - first_row);
+    first_key = chunk * job.chunk_len;
+    last_key = std::min(first_key + job.chunk_len, job.visible(first_row + rows - 1));
+    if (job.chunks > 1) {
+      const std::int64_t blocks = job.row_blocks;
+      partial = job.partial + (((batch * job.s.kv_heads + kv_head) * blocks + block) * job.chunks +
+                               chunk) * job.partial_floats();
+    }
+  }
+
+  std::int64_t batch, kv_head, first_row, rows;
+  std::int64_t first_key, last_key;  // keys [first_key,last_key) that some row of the block sees
+  float* partial = nullptr;
+
+  float* partial_sums(const Job& job) const { return partial + 2 * job.q_block; }
+  float* partial_max() const { return partial; }
+  float* partial_weight(const Job& job) const { return partial + job.q_block; }
+};
+
+}  // namespace rooflane::attention
