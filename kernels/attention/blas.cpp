@@ -133,9 +133,8 @@ class BlasPlan final : public Plan {
     const auto scale = static_cast<float>(s_.scale);
     const float alpha = scale == 0 ? 1 : scale, after = scale == 0 ? 0 : 1;
     if (seen > 0) {
-      library_->sgemm(cblas::row_major, cblas::no_trans, cblas::trans, rows,
-                      static_cast<int>(seen), head_dim, alpha, q.data + first * q.ld, q.ld, k.data,
-                      k.ld, 0, scores, ld_s);
+      library_->sgemm(cblas::row_major, cblas::no_trans, cblas::trans, rows, static_cast<int>(seen),
+                      head_dim, alpha, q.data + first * q.ld, q.ld, k.data, k.ld, 0, scores, ld_s);
     }
     parallel_for(pool_, threads_, count, [&](std::int64_t i, int) {
       soften(scores + i * s_.kv_len, s_.visible(first + i), seen, after);

@@ -131,8 +131,7 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int n = 0; n < kVectors; ++n) {
-      acc[r][n] =
-          hn::Mul(hn::Set(d, alpha[r]), hn::Load(d, o + r * columns.padded + n * lanes));
+      acc[r][n] = hn::Mul(hn::Set(d, alpha[r]), hn::Load(d, o + r * columns.padded + n * lanes));
     }
   }
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -190,8 +189,7 @@ inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float&
   alpha = hn::GetLane(common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Set(d, m), base)));
   V sum = hn::Zero(d);
   for (std::int64_t j = 0; j < seen; j += lanes) {
-    const V weight =
-        common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Load(d, s + j), base));
+    const V weight = common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Load(d, s + j), base));
     sum = hn::Add(sum, weight);
     hn::Store(weight, d, s + j);
   }

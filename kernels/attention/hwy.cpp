@@ -98,8 +98,8 @@ class HwyPlan final : public Plan {
     scratch_ = Buffer(static_cast<std::size_t>(job_.scratch_floats * threads_) * sizeof(float));
     job_.scratch = scratch_.f32();
     if (job_.chunks > 1) {
-      partial_ = Buffer(static_cast<std::size_t>(job_.tasks() * job_.partial_floats()) *
-                        sizeof(float));
+      partial_ =
+          Buffer(static_cast<std::size_t>(job_.tasks() * job_.partial_floats()) * sizeof(float));
       job_.partial = partial_.f32();
     }
   }

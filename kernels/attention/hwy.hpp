@@ -24,9 +24,9 @@ struct Job {
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
-  float* scratch = nullptr;   // scratch_floats per thread
+  float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;
-  float* partial = nullptr;   // partial_floats per task when chunks > 1
+  float* partial = nullptr;  // partial_floats per task when chunks > 1
 
   std::int64_t rows() const { return s.group() * s.q_len; }
   std::int64_t visible(std::int64_t row) const { return s.visible(row / s.group()); }
@@ -58,8 +58,9 @@ struct Task {
     last_key = std::min(first_key + job.chunk_len, job.visible(first_row + rows - 1));
     if (job.chunks > 1) {
       const std::int64_t blocks = job.row_blocks;
-      partial = job.partial + (((batch * job.s.kv_heads + kv_head) * blocks + block) * job.chunks +
-                               chunk) * job.partial_floats();
+      partial = job.partial +
+                (((batch * job.s.kv_heads + kv_head) * blocks + block) * job.chunks + chunk) *
+                    job.partial_floats();
     }
   }
 

@@ -171,8 +171,8 @@ HWY_INLINE void ValueTile(const float* HWY_RESTRICT p, const float* HWY_RESTRICT
   }
 }
 
-// Rows that are transposed together, in 4×4 blocks in registers: loads and stores of single elements
-// would cost as much as 3 % of the products at head_dim 64.
+// Rows that are transposed together, in 4×4 blocks in registers: loads and stores of single
+// elements would cost as much as 3 % of the products at head_dim 64.
 inline constexpr std::int64_t kTransposed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
 
 // to[c·width + r] = factor·from[r][c] for `count` rows, a multiple of kTransposed.
@@ -198,15 +198,16 @@ HWY_INLINE void TransposeIn(const float* const* from, std::int64_t count, std::i
     }
 #endif
     for (; c < cols; ++c) {
-      for (std::int64_t i = 0; i < kTransposed; ++i) to[c * width + r + i] = factor * from[r + i][c];
+      for (std::int64_t i = 0; i < kTransposed; ++i)
+        to[c * width + r + i] = factor * from[r + i][c];
     }
   }
 }
 
 // to[r][c] = factor[r]·from[c·width + r] for `count` rows, a multiple of kTransposed.
-HWY_INLINE void TransposeOut(const float* HWY_RESTRICT from, std::int64_t width,
-                             std::int64_t count, std::int64_t cols,
-                             const float* HWY_RESTRICT factor, float* const* to) {
+HWY_INLINE void TransposeOut(const float* HWY_RESTRICT from, std::int64_t width, std::int64_t count,
+                             std::int64_t cols, const float* HWY_RESTRICT factor,
+                             float* const* to) {
   for (std::int64_t r = 0; r < count; r += kTransposed) {
     std::int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -227,7 +228,8 @@ HWY_INLINE void TransposeOut(const float* HWY_RESTRICT from, std::int64_t width,
     }
 #endif
     for (; c < cols; ++c) {
-      for (std::int64_t i = 0; i < kTransposed; ++i) to[r + i][c] = factor[r + i] * from[c * width + r + i];
+      for (std::int64_t i = 0; i < kTransposed; ++i)
+        to[r + i][c] = factor[r + i] * from[c * width + r + i];
     }
   }
 }
@@ -245,9 +247,9 @@ struct Panel {
 
 // What all panels of a thread share.
 struct TileScratch {
-  float *s;                     // [kv_block,width]
-  float *top, *alpha, *limit;   // [width]
-  float* spare;                 // [head_dim]: output of lanes beyond the last row
+  float* s;                    // [kv_block,width]
+  float *top, *alpha, *limit;  // [width]
+  float* spare;                // [head_dim]: output of lanes beyond the last row
 };
 
 inline constexpr std::int64_t kMostLanes = 64;  // 2048-bit vectors, the longest that exist
@@ -366,7 +368,8 @@ inline void FinishPanel(const Job& job, const Task& task, const Panel& panel,
   }
 }
 
-// One task with vectors along the rows. `scratch` holds PrefillScratch(job) floats, 64-byte aligned.
+// One task with vectors along the rows. `scratch` holds PrefillScratch(job) floats, 64-byte
+// aligned.
 inline void Prefill(const Job& job, const Task& task, float* scratch) {
   const std::int64_t lanes = LaneCount(), full = kPanelVectors * lanes;
   const auto take = [&scratch](std::int64_t floats) {

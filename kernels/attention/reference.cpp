@@ -69,7 +69,8 @@ Cost cost(const Problem& problem) {
 
 // One row of o. `weight` has room for kv_len values.
 // Bound: a float32 sum of n products errs by about √n·u of the sum of magnitudes, so
-//   |err| <= ((8+√kv_len)·u + 2δ)·Σ_j w_j|v_j|,  δ = 4u + (8+√head_dim)·u·max_j scale·Σ_d|q_d||k_jd|
+//   |err| <= ((8+√kv_len)·u + 2δ)·Σ_j w_j|v_j|,  δ = 4u + (8+√head_dim)·u·max_j
+//   scale·Σ_d|q_d||k_jd|
 // with δ the relative error of a weight: 4u for exp itself, the rest for the error of its argument.
 // Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be flushed to zero.
 void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
@@ -115,8 +116,7 @@ void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
     sum += weight[j];
   }
 
-  const double delta =
-      4 * u + (8 + std::sqrt(static_cast<double>(s.head_dim))) * u * magnitude;
+  const double delta = 4 * u + (8 + std::sqrt(static_cast<double>(s.head_dim))) * u * magnitude;
   const double relative = (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta;
   for (std::size_t c = 0; c < cols.size(); ++c) {
     double total = 0, absolute = 0, values = 0;
