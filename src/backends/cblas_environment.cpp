@@ -112,7 +112,8 @@ std::string copy_in_memory(const std::string& file) {
 double time_sgemm(const Library& library) {
   constexpr int n = 640;   // 0.5 GFLOP: some 10 ms at 50 GFLOPS, far above the cost of a call
   constexpr int runs = 6;  // the first pays page faults and warms the clock; the least counts
-  std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f), c(n * n);
+  constexpr std::size_t elements = std::size_t{n} * n;
+  std::vector<float> a(elements, 0.5f), b(elements, 0.25f), c(elements);
   library.set_num_threads(1);
   double least = std::numeric_limits<double>::infinity();
   for (int run = 0; run < runs; ++run) {

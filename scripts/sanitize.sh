@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Runs the tests under sanitizers; clean means exit status 0.
+#   scripts/sanitize.sh                 both
+#   scripts/sanitize.sh address [TEST…] address + undefined behaviour + leaks, in build-asan/
+#   scripts/sanitize.sh thread [TEST…]  data races, in build-tsan/
+# The thread sanitizer does not understand OpenMP's runtime, so that build takes its threads from the
+# std::thread pool, and leaves OpenCL out: a driver's own threads are not ours to prove.
+# What is suppressed, and why, stands in scripts/sanitizers/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$PWD/scripts/sanitizers
+
+scripts/setup.sh
+
+# Address space is reserved in terabytes; give the tests, which run 2 to 15 times slower, the time.
+run() {  # BUILD_DIR SANITIZER MESON_OPTION... -- TEST...
+  local build=$1 sanitizer=$2
+  shift 2
+  local options=()
+  while [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  if [[ ! -f $build/build.ninja ]]; then
+    meson setup "$build" --buildtype=debugoptimized "-Db_sanitize=$sanitizer" -Db_lundef=false \
+      -Db_ndebug=false "${options[@]}"
+  fi
+  ninja -C "$build" -j "$(nproc)"
+  meson test -C "$build" --no-rebuild --print-errorlogs -t 10 "$@"
+}
+
+address() {
+  ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:abort_on_error=0:exitcode=99 \
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=99 \
+    LSAN_OPTIONS=suppressions=$here/leaks.txt:print_suppressions=0 \
+    run build-asan address,undefined -- "$@"
+}
+
+thread() {
+  TSAN_OPTIONS=suppressions=$here/threads.txt:halt_on_error=1:exitcode=99:print_suppressions=0 \
+    run build-tsan thread -Dopenmp=disabled -Dopencl=disabled -- "$@"
+}
+
+case ${1:-both} in
+  address | thread) "$@" ;;
+  both)
+    address
+    thread
+    ;;
+  *)
+    echo "sanitize: '$1' is unknown; allowed: address, thread, both" >&2
+    exit 2
+    ;;
+esac
