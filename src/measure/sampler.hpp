@@ -1,0 +1,35 @@
+// The sampler: how one turn is timed. It owns the loop around a run and knows nothing of plans,
+// workers or rounds. The clock is a parameter, so that tests need not depend on real time.
+#pragma once
+
+#include <cstdint>
+
+#include "core/parallel.hpp"
+
+namespace rooflane {
+
+using RunCall = FunctionRef<void()>;
+using Clock = FunctionRef<double()>;  // nanoseconds, never falling
+
+double steady_clock_ns();
+
+// A warm sample lasts at least this long: the clock's own cost (about 25 ns) and a single timer
+// interrupt (a few microseconds) stay below 1 %.
+inline constexpr double least_sample_ns = 1e6;
+
+// Runs untimed until two successive runs agree within 5 %. Bounded: at most 20 runs, and none is
+// begun when 20 ms have passed (a longer run has warmed caches and clock up by itself). Returns
+// the last run's time in ns.
+double warm_up(RunCall run, Clock now);
+
+// Mean time in ns of one of `runs` back-to-back runs.
+double time_runs(RunCall run, std::int64_t runs, Clock now);
+
+// How many back-to-back runs make a warm sample of at least least_sample_ns. At least 1.
+std::int64_t runs_for_sample(double run_ns);
+
+// Waits until a CPU clock stands still: advances less than 5 % of real time over 1 ms. Gives up
+// after `seconds`; returns whether it stood still. `cpu_now` is in ns.
+bool wait_until_still(Clock cpu_now, double seconds);
+
+}  // namespace rooflane
