@@ -20,6 +20,10 @@ namespace {
 
 // Seeded rows and columns beside the edges, where the comparison is not complete.
 constexpr std::int64_t sampled_lines = 64;
+// Guard zones before and behind an output: a page each, so that a whole row tile that is written
+// too far is seen and the output stays aligned.
+constexpr std::size_t guard_bytes = 4096;
+constexpr int guard_pattern = 0xa5;
 constexpr char reference_magic[8] = {'R', 'L', 'R', 'E', 'F', '0', '0', '1'};
 
 struct Extent2d {
@@ -80,11 +84,16 @@ OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int thr
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     const Shape shape = tensor_shape(problem, tensor);
     View view = contiguous_view(nullptr, shape);
-    buffers_.emplace_back(static_cast<std::size_t>(view.elements()) * size_of(view.dtype));
-    view.data = buffers_.back().data();
+    const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
+    const std::size_t guard = tensor.role == Role::output ? guard_bytes : 0;
+    buffers_.emplace_back(bytes + 2 * guard);
+    auto* const memory = static_cast<std::byte*>(buffers_.back().data());
+    view.data = memory + guard;
     all_.set(tensor.name, view);
     if (tensor.role == Role::output) {
       output_ = view;
+      guards_ = {{memory, guard}, {memory + guard + bytes, guard}};
+      for (const auto& zone : guards_) std::memset(zone.data(), guard_pattern, zone.size());
     } else {
       fill_from_seed(seed, problem, tensor, view, threads);
       inputs_.push_back(view);
@@ -95,6 +104,15 @@ OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int thr
 
 void OwnedOperands::poison_output() {
   std::fill_n(output_.f32(), output_.elements(), std::numeric_limits<float>::quiet_NaN());
+}
+
+bool OwnedOperands::guards_intact() const {
+  for (const auto& zone : guards_) {
+    for (const std::byte byte : zone) {
+      if (byte != std::byte{guard_pattern}) return false;
+    }
+  }
+  return true;
 }
 
 std::uint64_t OwnedOperands::input_hash() const {

@@ -3,8 +3,10 @@
 // whole-output check, and a scan for non-finite values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,7 @@ class OwnedOperands {
   Operands all_;
   View output_;
   std::vector<View> inputs_;
+  std::vector<std::span<std::byte>> guards_;
 };
 
 // Throws Error(unavailable) naming the bytes when the problem's operands (times `copies`) exceed
