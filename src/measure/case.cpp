@@ -41,8 +41,8 @@ std::string decode(std::string_view field, std::string_view text) {
     const std::size_t high = i + 2 < text.size() ? digits.find(text[i + 1]) : digits.npos;
     const std::size_t low = i + 2 < text.size() ? digits.find(text[i + 2]) : digits.npos;
     if (high == digits.npos || low == digits.npos) {
-      throw argument_error(fmt::format(
-          "case: {}={}: allowed after % are two digits of 0-9 and A-F", field, text));
+      throw argument_error(
+          fmt::format("case: {}={}: allowed after % are two digits of 0-9 and A-F", field, text));
     }
     value += static_cast<char>(high << 4 | low);
     i += 2;
@@ -54,8 +54,8 @@ std::int64_t integer_field(std::string_view field, std::string_view text, std::i
                            std::int64_t most) {
   const auto value = parse_integer(text);
   if (!value || *value < least || *value > most) {
-    throw argument_error(fmt::format("case: {}={}: allowed is an integer from {} to {}", field,
-                                     text, least, most));
+    throw argument_error(
+        fmt::format("case: {}={}: allowed is an integer from {} to {}", field, text, least, most));
   }
   return *value;
 }
@@ -126,7 +126,7 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
     } else if (field == "math") {
       c.math = value;
     } else if (field == "threads") {
-      c.threads = static_cast<int>(integer_field(field, value, 1, 1 << 16));
+      c.threads = static_cast<int>(integer_field(field, value, 0, 1 << 16));
     } else if (field == "isa") {
       c.isa = value;
     } else if (field == "library") {

@@ -18,7 +18,7 @@ struct Case {
   std::string variant;  // as users name it: hwy, blas, blas-mkl
   Tuning tuning;        // as given, may be incomplete
   std::string math = "fp32";
-  int threads = 1;
+  int threads = 1;      // 0: a whole OpenCL device
   std::string isa;      // as given; empty: the variant's default
   std::string library;  // path of the CBLAS library; empty: default search
   int device = 0;

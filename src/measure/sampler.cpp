@@ -8,7 +8,7 @@
 
 namespace rooflane {
 
-double steady_clock_ns() {
+double SteadyClock::operator()() const {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  std::chrono::steady_clock::now().time_since_epoch())
                                  .count());

@@ -11,7 +11,10 @@ namespace rooflane {
 using RunCall = FunctionRef<void()>;
 using Clock = FunctionRef<double()>;  // nanoseconds, never falling
 
-double steady_clock_ns();
+struct SteadyClock {
+  double operator()() const;
+};
+inline constexpr SteadyClock steady_clock_ns;
 
 // A warm sample lasts at least this long: the clock's own cost (about 25 ns) and a single timer
 // interrupt (a few microseconds) stay below 1 %.

@@ -1,0 +1,244 @@
+// A worker in this process: plans, verifies and samples one case at a time. It survives what
+// throws; what crashes or hangs takes the process along (process_worker.cpp puts it behind a wall).
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.hpp"
+#include "measure/cache_control.hpp"
+#include "measure/process_usage.hpp"
+#include "measure/sampler.hpp"
+#include "measure/worker.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+
+namespace {
+
+// What the current exception means for a row.
+[[noreturn]] void throw_worker_error() {
+  try {
+    throw;
+  } catch (const WorkerError&) {
+    throw;
+  } catch (const Error& error) {
+    throw WorkerError(
+        error.kind() == ErrorKind::unavailable ? Status::unsupported : Status::runtime_error,
+        error.what());
+#ifdef ROOFLANE_HAS_OPENCL
+  } catch (const opencl::BuildError& error) {
+    throw WorkerError(Status::build_error, error.what());
+#endif
+  } catch (const std::bad_alloc&) {
+    throw WorkerError(Status::runtime_error, "out of memory");
+  } catch (const std::exception& error) {
+    throw WorkerError(Status::runtime_error, error.what());
+  }
+}
+
+std::uint64_t hash_of(const View& output) {
+  const auto* words = static_cast<const std::uint32_t*>(output.data);
+  const std::int64_t count = output.elements();
+  std::uint64_t hash = 0;
+  for (std::int64_t i = 0; i < count; ++i) hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15;
+  return hash;
+}
+
+// A case with its memory and plan.
+struct OpenCase {
+  OpenCase(const Case& opened, const Variant& chosen)
+      : c(opened),
+        variant(chosen),
+        operands(c.problem, c.seed, std::max(1, c.threads)),
+        input_hash(operands.input_hash()) {}
+
+  Case c;
+  const Variant& variant;
+  OwnedOperands operands;
+  std::uint64_t input_hash;
+  std::unique_ptr<Plan> plan;
+  std::optional<Verification> verified;  // the first verification, when it passed
+  std::uint64_t verified_hash = 0;       // of the output it saw
+};
+
+class LocalWorker final : public Worker {
+ public:
+  explicit LocalWorker(const Catalogue& catalogue) : catalogue_(catalogue) {}
+
+  Opened open(const Case& c) override {
+    close();
+    try {
+      return open_case(c);
+    } catch (...) {
+      close();
+      throw_worker_error();
+    }
+  }
+
+  Verification verify(const std::string& reference_path) override {
+    try {
+      return verify_open(reference_path);
+    } catch (...) {
+      throw_worker_error();
+    }
+  }
+
+  Calibration calibrate() override {
+    try {
+      return calibrate_open();
+    } catch (...) {
+      throw_worker_error();
+    }
+  }
+
+  Samples sample(int n, std::int64_t runs) override {
+    try {
+      Samples samples;
+      OpenCase& open = opened();
+      warm_up([&] { open.plan->run(); }, steady_clock_ns);
+      for (int i = 0; i < n; ++i) take_sample(open, runs, samples);
+      return samples;
+    } catch (...) {
+      throw_worker_error();
+    }
+  }
+
+  void close() override { open_.reset(); }
+
+  void settle() override {
+    constexpr double patience_seconds = 1;
+    wait_until_still([] { return cpu_time_ns(getpid()); }, patience_seconds);
+  }
+
+  std::int64_t peak_rss_bytes() override { return peak_resident_bytes(getpid()); }
+
+ private:
+  OpenCase& opened() {
+    if (!open_) throw WorkerError(Status::runtime_error, "no case is open");
+    return *open_;
+  }
+
+  Opened open_case(const Case& c) {
+    const Variant& variant = variant_of(c, catalogue_);
+    const Environment env = c.environment();
+    if (variant.unsupported != nullptr) {
+      if (const auto reason = variant.unsupported(c.problem, env)) {
+        throw WorkerError(Status::unsupported, *reason);
+      }
+    }
+    require_memory(c.problem, 1);
+    reset_peak_resident();
+    OpenCase& open = open_.emplace(c, variant);
+    Operands constants;
+    for (const TensorSpec& tensor : c.problem.kernel().tensors(c.problem)) {
+      if (tensor.role == Role::constant) {
+        constants.set(tensor.name, open.operands.all().at(tensor.name));
+      }
+    }
+    const double start = steady_clock_ns();
+    open.plan = variant.plan(c.problem, c.tuning, env, constants);
+    Opened answer;
+    answer.plan_ns = steady_clock_ns() - start;
+    open.plan->bind(open.operands.all());
+    open.plan->upload();
+    answer.facts = open.plan->facts();
+    return answer;
+  }
+
+  Verification verify_open(const std::string& reference_path) {
+    OpenCase& open = opened();
+    const Problem& problem = open.c.problem;
+    const Operands& all = open.operands.all();
+    open.operands.poison_output();
+    // The device's copy of the output is whatever was there: uploading takes the poison along.
+    open.plan->upload();
+    open.plan->run();
+    open.plan->download();
+    Verification result;
+    if (open.operands.input_hash() != open.input_hash) {
+      result.reason = "the run changed its inputs";
+      return result;
+    }
+    if (!open.operands.guards_intact()) {
+      result.reason = "the run wrote outside the output";
+      return result;
+    }
+    const View& output = open.operands.output();
+    const std::uint64_t hash = hash_of(output);
+    if (open.verified && hash == open.verified_hash) return *open.verified;
+    const Reference reference = reference_path.empty()
+                                    ? compute_reference(problem, all, open.c.seed)
+                                    : read_reference(reference_path);
+    result = verify_output(problem, all, output, reference, open.c.seed);
+    if (result.passed && !open.verified) {
+      open.verified = result;
+      open.verified_hash = hash;
+    }
+    return result;
+  }
+
+  Calibration calibrate_open() {
+    OpenCase& open = opened();
+    const auto run = [&] { open.plan->run(); };
+    Calibration calibration;
+    calibration.run_ns = warm_up(run, steady_clock_ns);
+    if (open.c.cache == CacheMode::cold) {
+      evict(open.plan->regions());
+      calibration.run_ns = time_runs(run, 1, steady_clock_ns);
+      return calibration;
+    }
+    // The clock's cost and grain disturb a single short run: time as many as a quarter sample.
+    const std::int64_t runs = (runs_for_sample(calibration.run_ns) + 3) / 4;
+    calibration.run_ns = time_runs(run, runs, steady_clock_ns);
+    calibration.runs_per_sample = runs_for_sample(calibration.run_ns);
+    return calibration;
+  }
+
+  void take_sample(OpenCase& open, std::int64_t runs, Samples& samples) {
+    if (open.c.cache == CacheMode::cold) evict(open.plan->regions());
+    if (open.c.timer == Timer::steady) {
+      samples.ns.push_back(time_runs([&] { open.plan->run(); }, runs, steady_clock_ns));
+    } else {
+      samples.ns.push_back(time_device_runs(*open.plan, runs));
+    }
+    if (open.variant.threads != Threads::device) return;
+    const double start = steady_clock_ns();
+    open.plan->upload();
+    open.plan->run();
+    open.plan->download();
+    samples.e2e_ns.push_back(steady_clock_ns() - start);
+    if (const auto times = open.plan->device_times()) {
+      samples.h2d_ns.push_back(times->h2d_ns);
+      samples.kernel_ns.push_back(times->kernel_ns);
+      samples.d2h_ns.push_back(times->d2h_ns);
+    }
+  }
+
+  // Mean of the device's own time of one run.
+  static double time_device_runs(Plan& plan, std::int64_t runs) {
+    double total = 0;
+    for (std::int64_t i = 0; i < runs; ++i) {
+      plan.run();
+      const auto times = plan.device_times();
+      if (!times) {
+        throw WorkerError(Status::unsupported, "timer event: only device variants have one");
+      }
+      total += times->kernel_ns;
+    }
+    return total / static_cast<double>(runs);
+  }
+
+  const Catalogue& catalogue_;
+  std::optional<OpenCase> open_;
+};
+
+}  // namespace
+
+std::unique_ptr<Worker> local_worker(const Catalogue& catalogue) {
+  return std::make_unique<LocalWorker>(catalogue);
+}
+
+}  // namespace rooflane

@@ -1,0 +1,20 @@
+// What a process uses: CPU time and resident memory, as the kernel counts them. Linux only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace rooflane {
+
+// CPU time of all threads of a process so far, in ns; 0 when the process is gone.
+double cpu_time_ns(pid_t process);
+
+// Resident memory now and at its peak, in bytes; 0 when the process is gone.
+std::int64_t resident_bytes(pid_t process);
+std::int64_t peak_resident_bytes(pid_t process);
+
+// Starts counting this process's peak anew.
+void reset_peak_resident();
+
+}  // namespace rooflane

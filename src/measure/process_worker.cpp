@@ -1,0 +1,328 @@
+// A worker in a process of its own, spoken to over protocol 1. Whatever happens to it (a crash, a
+// hang, memory without end, rubbish on its output) ends as a WorkerError here.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "core/machine.hpp"
+#include "measure/process_usage.hpp"
+#include "measure/sampler.hpp"
+#include "measure/worker_protocol.hpp"
+
+extern char** environ;
+
+namespace rooflane {
+
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+class File {
+ public:
+  File() = default;
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() { reset(); }
+  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  int get() const { return descriptor_; }
+  void reset() {
+    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
+// This process's environment with `changes` laid over it, as execve wants it.
+std::vector<std::string> merged_environment(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool changed = std::any_of(changes.begin(), changes.end(),
+                                     [&](const auto& change) { return change.first == name; });
+    if (!changed) merged.emplace_back(text);
+  }
+  for (const auto& [name, value] : changes) merged.push_back(name + "=" + value);
+  return merged;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::string signal_name(int signal) {
+  const char* const abbreviation = sigabbrev_np(signal);
+  return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation)
+                                 : fmt::format("signal {}", signal);
+}
+
+// The first bytes of a line that is no answer, fit for a reason.
+std::string excerpt(std::string_view line) {
+  constexpr std::size_t most = 60;
+  std::string text;
+  for (const char c : line.substr(0, most)) text += c >= ' ' && c < 0x7f ? c : '?';
+  return line.size() > most ? text + "..." : text;
+}
+
+class ProcessWorker final : public Worker {
+ public:
+  explicit ProcessWorker(ProcessSettings settings) : settings_(std::move(settings)) {}
+  ~ProcessWorker() override { end_gently(); }
+
+  Opened open(const Case& c) override {
+    if (process_ < 0) start();
+    return answer_as(protocol::opened_from, {{"op", "open"}, {"case", c.text()}});
+  }
+  Verification verify(const std::string& reference_path) override {
+    return answer_as(protocol::verification_from,
+                     {{"op", "verify"}, {"reference", reference_path}});
+  }
+  Calibration calibrate() override {
+    return answer_as(protocol::calibration_from, {{"op", "calibrate"}});
+  }
+  Samples sample(int n, std::int64_t runs) override {
+    return answer_as(protocol::samples_from, {{"op", "sample"}, {"n", n}, {"runs", runs}});
+  }
+  void close() override {
+    if (process_ >= 0) ask({{"op", "close"}});
+  }
+  void settle() override {
+    constexpr double patience_seconds = 1;
+    if (process_ >= 0) wait_until_still([&] { return cpu_time_ns(process_); }, patience_seconds);
+  }
+  std::int64_t peak_rss_bytes() override {
+    return process_ >= 0 ? peak_resident_bytes(process_) : 0;
+  }
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  void start() {
+    // A socket for its input, so that writing to a dead worker is an error and no signal.
+    int input[2], output[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input) != 0) fail_to_start("socketpair");
+    File in_ours(input[0]), in_theirs(input[1]);
+    if (pipe2(output, O_CLOEXEC) != 0) fail_to_start("pipe2");
+    File out_ours(output[0]), out_theirs(output[1]);
+
+    // Everything that allocates happens before fork: other threads may hold the heap's lock.
+    std::vector<std::string> environment = merged_environment(settings_.environment);
+    const std::vector<char*> argv = pointers_to(settings_.argv);
+    const std::vector<char*> envp = pointers_to(environment);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (const int cpu : settings_.cpus) CPU_SET(cpu, &cpus);
+    // A tenth of what is free is left to this process and the rest of the system.
+    memory_limit_ =
+        settings_.memory_bytes != 0 ? settings_.memory_bytes : available_memory_bytes() / 10 * 9;
+    const pid_t parent = getpid();
+    const pid_t child = fork();
+    if (child < 0) fail_to_start("fork");
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(127);
+      setpgid(0, 0);  // so that what it starts can be ended with it
+      if (!settings_.cpus.empty()) sched_setaffinity(0, sizeof cpus, &cpus);
+      dup2(in_theirs.get(), STDIN_FILENO);
+      dup2(out_theirs.get(), STDOUT_FILENO);
+      execve(argv[0], argv.data(), envp.data());
+      _exit(127);
+    }
+    setpgid(child, child);
+    process_ = child;
+    input_ = std::move(in_ours);
+    output_ = std::move(out_ours);
+    pending_.clear();
+    in_theirs.reset();
+    out_theirs.reset();
+
+    const TimePoint deadline = deadline_from_now();
+    const json greeting = read_answer(deadline);
+    const auto version = greeting.find("rooflane_worker");
+    if (version == greeting.end() || *version != protocol::version) {
+      give_up(Status::runtime_error,
+              fmt::format("no worker of protocol {}: '{}'", protocol::version,
+                          excerpt(protocol::line_of(greeting))));
+    }
+  }
+
+  [[noreturn]] void fail_to_start(const char* call) {
+    throw WorkerError(Status::runtime_error, fmt::format("the worker cannot be started: {}: {}",
+                                                         call, std::strerror(errno)));
+  }
+
+  TimePoint deadline_from_now() const {
+    return std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(settings_.timeout);
+  }
+
+  // Sends a request and returns the answer whose "ok" is true.
+  json ask(const json& request) {
+    if (process_ < 0) throw WorkerError(Status::runtime_error, "the worker has ended");
+    const TimePoint deadline = deadline_from_now();
+    const std::string line = protocol::line_of(request) + "\n";
+    for (std::size_t sent = 0; sent < line.size();) {
+      const ssize_t count =
+          send(input_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+      if (count <= 0) end_of_output();
+      sent += static_cast<std::size_t>(count);
+    }
+    json answer = read_answer(deadline);
+    const auto ok = answer.find("ok");
+    if (ok == answer.end() || !ok->is_boolean()) rubbish(protocol::line_of(answer));
+    if (ok->get<bool>()) return answer;
+    Status status = Status::runtime_error;
+    std::string reason;
+    try {
+      status = parse_status(answer.at("status").get<std::string>()).value();
+      reason = answer.at("reason");
+    } catch (const std::exception&) {
+      rubbish(protocol::line_of(answer));
+    }
+    throw WorkerError(status, reason);
+  }
+
+  template <class Answer>
+  Answer answer_as(Answer (*read)(const json&), const json& request) {
+    const json answer = ask(request);
+    try {
+      return read(answer);
+    } catch (const json::exception&) {
+      rubbish(protocol::line_of(answer));
+    }
+  }
+
+  json read_answer(TimePoint deadline) {
+    const std::string line = read_line(deadline);
+    const json answer = json::parse(line, nullptr, false);
+    if (!answer.is_object()) rubbish(line);
+    return answer;
+  }
+
+  std::string read_line(TimePoint deadline) {
+    constexpr auto memory_check_interval = 20ms;
+    while (true) {
+      if (const std::size_t end = pending_.find('\n'); end != std::string::npos) {
+        std::string line = pending_.substr(0, end);
+        pending_.erase(0, end + 1);
+        return line;
+      }
+      if (pending_.size() > protocol::longest_line) rubbish(pending_);
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= 0s) {
+        give_up(Status::timeout, fmt::format("no answer within {:g} s", settings_.timeout.count()));
+      }
+      pollfd waited{output_.get(), POLLIN, 0};
+      const auto pause = std::min<std::chrono::nanoseconds>(left, memory_check_interval);
+      if (poll(&waited, 1, 1 + static_cast<int>(pause / 1ms)) <= 0) {
+        check_memory();
+        continue;
+      }
+      char chunk[65536];
+      const ssize_t count = read(output_.get(), chunk, sizeof chunk);
+      if (count == 0) end_of_output();
+      if (count > 0) pending_.append(chunk, static_cast<std::size_t>(count));
+    }
+  }
+
+  // A worker that grows without end is stopped before the system has to choose a victim.
+  void check_memory() {
+    const auto resident = static_cast<std::size_t>(resident_bytes(process_));
+    if (resident <= memory_limit_) return;
+    give_up(Status::runtime_error,
+            fmt::format("out of memory: the worker held {:.1f} MiB, allowed were {:.1f}",
+                        resident / 0x1p20, memory_limit_ / 0x1p20));
+  }
+
+  // Its output ended: it is dead or dying. Says how.
+  [[noreturn]] void end_of_output() {
+    int status = 0;
+    const TimePoint patience = std::chrono::steady_clock::now() + 2s;
+    while (waitpid(process_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > patience) {
+        give_up(Status::runtime_error, "the worker closed its output");
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    kill(-process_, SIGKILL);  // what it may have started
+    forget();
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      throw WorkerError(Status::runtime_error,
+                        fmt::format("the worker was ended by {}{}", signal_name(signal),
+                                    signal == SIGKILL ? " (out of memory?)" : ""));
+    }
+    throw WorkerError(Status::runtime_error,
+                      WEXITSTATUS(status) == 127
+                          ? fmt::format("the worker '{}' cannot be executed", settings_.argv[0])
+                          : fmt::format("the worker exited with status {}", WEXITSTATUS(status)));
+  }
+
+  [[noreturn]] void rubbish(std::string_view line) {
+    give_up(Status::runtime_error,
+            fmt::format("the worker's answer is no protocol line: '{}'", excerpt(line)));
+  }
+
+  [[noreturn]] void give_up(Status status, const std::string& reason) {
+    kill(-process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+    forget();
+    throw WorkerError(status, reason);
+  }
+
+  void forget() {
+    process_ = -1;
+    input_.reset();
+    output_.reset();
+  }
+
+  // End of input ends a worker; one that does not hear it is killed.
+  void end_gently() {
+    if (process_ < 0) return;
+    input_.reset();
+    const TimePoint patience = std::chrono::steady_clock::now() + 2s;
+    while (waitpid(process_, nullptr, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > patience) {
+        kill(-process_, SIGKILL);
+        waitpid(process_, nullptr, 0);
+        break;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    forget();
+  }
+
+  ProcessSettings settings_;
+  pid_t process_ = -1;
+  std::size_t memory_limit_ = 0;
+  File input_, output_;
+  std::string pending_;  // read, not yet a whole line
+};
+
+}  // namespace
+
+std::unique_ptr<Worker> process_worker(ProcessSettings settings) {
+  return std::make_unique<ProcessWorker>(std::move(settings));
+}
+
+}  // namespace rooflane

@@ -1,0 +1,73 @@
+// The answering end of the worker protocol (worker.hpp): `rooflane worker`. All the work is done by
+// a local worker.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+
+#include "core/error.hpp"
+#include "measure/worker_protocol.hpp"
+
+namespace rooflane {
+
+namespace {
+
+using nlohmann::json;
+
+bool write_line(int file, const json& message) {
+  const std::string line = protocol::line_of(message) + "\n";
+  for (std::size_t written = 0; written < line.size();) {
+    const ssize_t count = write(file, line.data() + written, line.size() - written);
+    if (count <= 0) return false;
+    written += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
+  const std::string op = request.at("op");
+  if (op == "open") {
+    return protocol::to_json(
+        worker.open(parse_case(request.at("case").get<std::string>(), catalogue)));
+  }
+  if (op == "verify") return protocol::to_json(worker.verify(request.at("reference")));
+  if (op == "calibrate") return protocol::to_json(worker.calibrate());
+  if (op == "sample") return protocol::to_json(worker.sample(request.at("n"), request.at("runs")));
+  if (op == "close") {
+    worker.close();
+    return {{"ok", true}};
+  }
+  return protocol::failure(Status::runtime_error, "unknown op '" + op + "'");
+}
+
+}  // namespace
+
+int serve_worker(const Catalogue& catalogue) {
+  // Whatever libraries print on standard output must not reach the protocol.
+  const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
+  const std::unique_ptr<Worker> worker = local_worker(catalogue);
+  if (!write_line(out, {{"rooflane_worker", protocol::version},
+                        {"name", "rooflane"},
+                        {"version", ROOFLANE_VERSION}})) {
+    return 1;
+  }
+  for (std::string line; std::getline(std::cin, line);) {
+    json reply;
+    try {
+      reply = answer(*worker, catalogue, json::parse(line));
+    } catch (const WorkerError& error) {
+      reply = protocol::failure(error.status(), error.what());
+    } catch (const Error& error) {
+      const bool absent = error.kind() == ErrorKind::unavailable;
+      reply = protocol::failure(absent ? Status::unsupported : Status::runtime_error, error.what());
+    } catch (const std::exception& error) {
+      reply = protocol::failure(Status::runtime_error, error.what());
+    }
+    if (!write_line(out, reply)) return 1;
+  }
+  return 0;
+}
+
+}  // namespace rooflane

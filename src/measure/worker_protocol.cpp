@@ -1,0 +1,116 @@
+// Answers of protocol 1 to JSON and back. See worker_protocol.hpp.
+#include "measure/worker_protocol.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace rooflane::protocol {
+
+namespace {
+
+using nlohmann::json;
+
+json number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+double number_from(const json& value) {
+  if (!value.is_string()) return value.get<double>();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+std::string line_of(const json& message) {
+  return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json to_json(const Opened& opened) {
+  const PlanFacts& facts = opened.facts;
+  json tuning = json::array();
+  for (const auto& [name, value] : facts.tuning.values()) tuning.push_back({name, value});
+  return {{"ok", true},
+          {"isa", facts.isa},
+          {"library", facts.library},
+          {"device", facts.device},
+          {"driver", facts.driver},
+          {"tuning", tuning},
+          {"workspace_bytes", facts.workspace_bytes},
+          {"packed_bytes", facts.packed_bytes},
+          {"plan_ns", number(opened.plan_ns)}};
+}
+
+json to_json(const Verification& verification) {
+  return {{"ok", true},
+          {"passed", verification.passed},
+          {"metric", verification.metric},
+          {"value", number(verification.value)},
+          {"threshold", number(verification.threshold)},
+          {"max_abs_error", number(verification.max_abs_error)},
+          {"reason", verification.reason}};
+}
+
+json to_json(const Calibration& calibration) {
+  return {{"ok", true},
+          {"runs_per_sample", calibration.runs_per_sample},
+          {"run_ns", number(calibration.run_ns)}};
+}
+
+json to_json(const Samples& samples) {
+  return {{"ok", true},
+          {"ns", samples.ns},
+          {"h2d_ns", samples.h2d_ns},
+          {"kernel_ns", samples.kernel_ns},
+          {"d2h_ns", samples.d2h_ns},
+          {"e2e_ns", samples.e2e_ns}};
+}
+
+json failure(Status status, const std::string& reason) {
+  return {{"ok", false}, {"status", name_of(status)}, {"reason", reason}};
+}
+
+Opened opened_from(const json& message) {
+  Opened opened;
+  PlanFacts& facts = opened.facts;
+  facts.isa = message.at("isa");
+  facts.library = message.at("library");
+  facts.device = message.at("device");
+  facts.driver = message.at("driver");
+  for (const json& value : message.at("tuning")) {
+    facts.tuning.set(value.at(0).get<std::string>(), value.at(1).get<std::int64_t>());
+  }
+  facts.workspace_bytes = message.at("workspace_bytes");
+  facts.packed_bytes = message.at("packed_bytes");
+  opened.plan_ns = number_from(message.at("plan_ns"));
+  return opened;
+}
+
+Verification verification_from(const json& message) {
+  Verification verification;
+  verification.passed = message.at("passed");
+  verification.metric = message.at("metric");
+  verification.value = number_from(message.at("value"));
+  verification.threshold = number_from(message.at("threshold"));
+  verification.max_abs_error = number_from(message.at("max_abs_error"));
+  verification.reason = message.at("reason");
+  return verification;
+}
+
+Calibration calibration_from(const json& message) {
+  return {message.at("runs_per_sample").get<std::int64_t>(), number_from(message.at("run_ns"))};
+}
+
+Samples samples_from(const json& message) {
+  Samples samples;
+  samples.ns = message.at("ns").get<std::vector<double>>();
+  samples.h2d_ns = message.at("h2d_ns").get<std::vector<double>>();
+  samples.kernel_ns = message.at("kernel_ns").get<std::vector<double>>();
+  samples.d2h_ns = message.at("d2h_ns").get<std::vector<double>>();
+  samples.e2e_ns = message.at("e2e_ns").get<std::vector<double>>();
+  return samples;
+}
+
+}  // namespace rooflane::protocol
