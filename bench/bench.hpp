@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/catalogue.hpp"
+#include "io/csv.hpp"
 #include "io/row.hpp"
 #include "measure/case.hpp"
 #include "measure/ceilings.hpp"
@@ -45,7 +46,7 @@ struct BenchOptions {
   Timer timer = Timer::steady;
   double min_time = 0.02;         // seconds of timed work per row, at least
   double timeout = 60;            // seconds until a worker's answer is a TIMEOUT
-  double scalar_run_seconds = 2;  // a one-thread variant skips problems predicted to take longer
+  double scalar_run_seconds = 5;  // a one-thread variant skips problems predicted to take longer
   double budget_seconds = 0;      // whole run; fewer rounds rather than more time. 0: no limit
   std::uint64_t seed = 1;
   bool in_process = false;  // workers in this process: no crash or timeout is survived
@@ -62,21 +63,12 @@ struct BenchOptions {
   std::function<void(const Progress&)> progress;  // may be null
 };
 
-// One measured time, as `FILE.samples.csv` holds it.
-struct SampleRecord {
-  std::int64_t row = 0;  // position of its row among all rows of this run, from 0
-  int launch = 1;
-  int round = 0;  // from 0
-  double ns = 0;
-  double probe_ns = 0;  // of the round
-};
-
 // Where rows go: CSV, samples file, terminal. Exceptions end the run.
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  virtual void on_sample(const SampleRecord&) {}  // at once
-  virtual void on_row(const Row& row) = 0;        // rows of a group when it ends, in order
+  virtual void on_sample(const Sample&) {}  // at once
+  virtual void on_row(const Row& row) = 0;  // rows of a group when it ends, in order
 };
 
 // Environment variables that a worker was started with.

@@ -190,6 +190,7 @@ class LocalWorker final : public Worker {
       calibration.run_ns = time_runs(run, 1, steady_clock_ns);
       return calibration;
     }
+    if (calibration.run_ns >= least_sample_ns) return calibration;
     // The clock's cost and grain disturb a single short run: time as many as a quarter sample.
     const std::int64_t runs = (runs_for_sample(calibration.run_ns) + 3) / 4;
     calibration.run_ns = time_runs(run, runs, steady_clock_ns);

@@ -101,7 +101,14 @@ class ProcessWorker final : public Worker {
     return answer_as(protocol::calibration_from, {{"op", "calibrate"}});
   }
   Samples sample(int n, std::int64_t runs) override {
-    return answer_as(protocol::samples_from, {{"op", "sample"}, {"n", n}, {"runs", runs}});
+    Samples samples =
+        answer_as(protocol::samples_from, {{"op", "sample"}, {"n", n}, {"runs", runs}});
+    if (samples.ns.size() != static_cast<std::size_t>(n)) {
+      give_up(
+          Status::runtime_error,
+          fmt::format("the worker answered {} samples, asked for were {}", samples.ns.size(), n));
+    }
+    return samples;
   }
   void close() override {
     if (process_ >= 0) ask({{"op", "close"}});

@@ -1,0 +1,234 @@
+// A whole run: ceilings first, then group after group as Google Benchmark asks for its cases. See
+// bench.hpp.
+#include "bench/bench.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <limits>
+#include <random>
+
+#include "bench/google_benchmark.hpp"
+#include "bench/group_runner.hpp"
+#include "core/machine.hpp"
+#include "measure/sampler.hpp"
+#include "measure/verify.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+
+namespace {
+
+std::string utc_time(const char* format) {
+  return fmt::format(fmt::runtime(format), fmt::gmtime(std::time(nullptr)));
+}
+
+std::string new_run_id() {
+  return fmt::format("{}-{:04x}", utc_time("{:%Y%m%dT%H%M%SZ}"), std::random_device()() & 0xffff);
+}
+
+// A limit is what was reached once: the better of two measurements of the same thing.
+void keep_better(Ceilings& ceilings, const Ceilings& again) {
+  for (const FmaCeiling& fma : again.fma) {
+    for (FmaCeiling& known : ceilings.fma) {
+      if (known.math == fma.math && known.isa == fma.isa && known.threads == fma.threads &&
+          known.device == fma.device) {
+        known.gflops = std::max(known.gflops, fma.gflops);
+      }
+    }
+  }
+  for (const BandwidthCurve& curve : again.bandwidth) {
+    for (BandwidthCurve& known : ceilings.bandwidth) {
+      if (known.threads != curve.threads || known.device != curve.device) continue;
+      for (std::size_t i = 0; i < std::min(known.points.size(), curve.points.size()); ++i) {
+        BandwidthPoint& point = known.points[i];
+        const BandwidthPoint& other = curve.points[i];
+        if (point.footprint_bytes != other.footprint_bytes) continue;
+        point.read_gb_s = std::max(point.read_gb_s, other.read_gb_s);
+        point.write_gb_s = std::max(point.write_gb_s, other.write_gb_s);
+        point.copy_gb_s = std::max(point.copy_gb_s, other.copy_gb_s);
+      }
+    }
+  }
+}
+
+class BenchRun {
+ public:
+  BenchRun(const BenchOptions& options, const std::vector<RowSink*>& sinks)
+      : options_(options),
+        sinks_(sinks),
+        flags_(parse_google_benchmark_flags(options.google_benchmark_flags)),
+        groups_(make_groups(options)),
+        runner_(options_, result_.ceilings) {
+    if (flags_.min_time) options_.min_time = *flags_.min_time;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      // Every worker holds its operands, and this process computes the reference from its own.
+      require_memory(groups_[g].problem, static_cast<double>(groups_[g].cases.size() + 1));
+      for (const GroupCase& c : groups_[g].cases) {
+        names_.push_back(c.name);
+        group_of_.push_back(g);
+      }
+    }
+    stamp_ = options.stamp;
+    if (stamp_.run_id.empty()) stamp_.run_id = new_run_id();
+    stamp_.host = machine().host;
+    stamp_.cpu = machine().cpu;
+    result_.run_id = stamp_.run_id;
+  }
+
+  BenchResult run() {
+    begin_ns_ = steady_clock_ns();
+    if (!flags_.list) take_ceilings();
+    groups_begin_ns_ = steady_clock_ns();
+    run_google_benchmark(flags_, names_, [&](std::size_t i) -> const Row& {
+      if (i >= result_.rows.size()) run_group(group_of_[i]);
+      return result_.rows.at(i);
+    });
+    result_.workers = runner_.worker_contexts();
+    return std::move(result_);
+  }
+
+ private:
+  void report(const std::string& doing, double done, double seconds_left) const {
+    if (options_.progress) options_.progress({doing, done, seconds_left});
+  }
+
+  CeilingsRequest ceilings_request() const {
+    CeilingsRequest request;
+    request.threads.clear();
+    for (const Group& group : groups_) {
+      for (const GroupCase& c : group.cases) {
+        const int threads = std::max(1, c.measured.threads);
+        if (std::find(request.threads.begin(), request.threads.end(), threads) ==
+            request.threads.end()) {
+          request.threads.push_back(threads);
+        }
+        if (std::find(request.threads.begin(), request.threads.end(), group.threads) ==
+            request.threads.end()) {
+          request.threads.push_back(group.threads);
+        }
+        if (c.entry->variant->threads == Threads::device && has_device()) {
+          request.devices = {options_.device};
+        }
+      }
+    }
+    std::sort(request.threads.begin(), request.threads.end());
+    return request;
+  }
+
+  static bool has_device() {
+#ifdef ROOFLANE_HAS_OPENCL
+    return !opencl::devices().empty();
+#else
+    return false;
+#endif
+  }
+
+  void take_ceilings() {
+    if (options_.ceilings != nullptr) {
+      result_.ceilings = *options_.ceilings;
+      return;
+    }
+    CeilingsRequest request = ceilings_request();
+    request.seconds = options_.ceilings_seconds;
+    request.progress = [&](double done, const std::string& what) {
+      report("ceilings: " + what, 0, (1 - done) * options_.ceilings_seconds);
+    };
+    result_.ceilings = measure_ceilings(request);
+  }
+
+  // Seconds for the rounds of the next group: an equal share of what is left of the budget.
+  double seconds_for_group() const {
+    if (options_.budget_seconds <= 0) return std::numeric_limits<double>::infinity();
+    const double used = (steady_clock_ns() - begin_ns_) * 1e-9;
+    const auto groups_left = static_cast<double>(groups_.size() - groups_done_);
+    // A quarter of the time goes into opening and verifying.
+    return std::max(0.0, options_.budget_seconds - used) / groups_left * 0.75;
+  }
+
+  void report_group(const Group& group, double done_of_group) const {
+    const double done =
+        (static_cast<double>(groups_done_) + done_of_group) / static_cast<double>(groups_.size());
+    const double used = (steady_clock_ns() - groups_begin_ns_) * 1e-9;
+    report(group.title(), done, done > 0 ? used / done * (1 - done) : -1);
+  }
+
+  void run_group(std::size_t index) {
+    const Group& group = groups_[index];
+    report_group(group, 0);
+    GroupCallbacks callbacks;
+    callbacks.on_sample = [&](const Sample& sample) {
+      for (RowSink* sink : sinks_) sink->on_sample(sample);
+    };
+    callbacks.on_progress = [&](double done) { report_group(group, done); };
+    std::vector<Measured> measured = runner_.run(group, seconds_for_group(), callbacks);
+    find_suspects(measured);
+    stamp_.test_time = utc_time("{:%Y-%m-%dT%H:%M:%SZ}");
+    for (const Measured& m : measured) {
+      result_.rows.push_back(assemble_row(m, group, stamp_, result_.ceilings));
+      for (RowSink* sink : sinks_) sink->on_row(result_.rows.back());
+    }
+    ++groups_done_;
+    report_group(group, 0);
+  }
+
+  // Faster than the strict roof, and still so when the ceilings were measured again: SUSPECT.
+  void find_suspects(std::vector<Measured>& measured) {
+    const auto beats = [&](const Measured& m) { return beats_roof(m, result_.ceilings); };
+    if (std::none_of(measured.begin(), measured.end(), beats)) return;
+    constexpr double seconds_again = 5;
+    CeilingsRequest request;
+    request.threads.clear();
+    for (const Measured& m : measured) {
+      if (!beats(m)) continue;
+      const int threads = std::max(1, m.planned->measured.threads);
+      if (std::find(request.threads.begin(), request.threads.end(), threads) ==
+          request.threads.end()) {
+        request.threads.push_back(threads);
+      }
+      if (!m.opened->facts.device.empty()) request.devices = {options_.device};
+    }
+    request.seconds = std::min(options_.ceilings_seconds, seconds_again);
+    keep_better(result_.ceilings, measure_ceilings(request));
+    for (Measured& m : measured) {
+      if (!beats(m)) continue;
+      m.status = Status::suspect;
+      m.reason = "faster than the strict roof, also after the ceilings were measured again";
+    }
+  }
+
+  BenchOptions options_;
+  std::vector<RowSink*> sinks_;
+  GoogleBenchmarkFlags flags_;
+  std::vector<Group> groups_;
+  std::vector<std::string> names_;     // of all cases, in the order of rows
+  std::vector<std::size_t> group_of_;  // of each case
+  Row stamp_;
+  BenchResult result_;
+  GroupRunner runner_;
+  std::size_t groups_done_ = 0;
+  double begin_ns_ = 0;
+  double groups_begin_ns_ = 0;
+};
+
+}  // namespace
+
+std::vector<PlannedCase> plan_bench(const BenchOptions& options) {
+  std::vector<PlannedCase> planned;
+  for (const Group& group : make_groups(options)) {
+    for (const GroupCase& c : group.cases) planned.push_back({c.name, c.measured, group.preset});
+  }
+  return planned;
+}
+
+BenchResult run_bench(const BenchOptions& options, const std::vector<RowSink*>& sinks) {
+  return BenchRun(options, sinks).run();
+}
+
+}  // namespace rooflane

@@ -1,0 +1,43 @@
+// Google Benchmark as the front end: its flags, its list of cases, its reporters. It measures
+// nothing: each case asks for a row that our sampler made. Works with 1.7.1 and 1.9.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/row.hpp"
+
+namespace rooflane {
+
+// The flags that are passed on; what the others would do (repetitions, shuffling, time units) is
+// the sampler's business.
+struct GoogleBenchmarkFlags {
+  std::string filter;  // empty: everything
+  bool list = false;
+  std::optional<double> min_time;  // seconds; ours
+  std::string out;
+  std::string out_format;  // console, json, csv; empty: json
+  std::string format;      // empty: Google Benchmark prints nothing
+  bool counters_tabular = false;
+
+  // True when it writes to standard output: rows must then go elsewhere.
+  bool prints() const { return list || !format.empty() || counters_tabular; }
+};
+
+// Throws Error: an unknown or misspelt flag (with the nearest), a value that is not allowed, a file
+// that cannot be written.
+GoogleBenchmarkFlags parse_google_benchmark_flags(const std::vector<std::string>& flags);
+
+// True when `name` is chosen: a POSIX extended regular expression found anywhere in the name, or,
+// after a leading '-', found nowhere. Throws Error for an expression that does not parse.
+std::function<bool(const std::string&)> name_filter(const std::string& filter);
+
+// Runs one case per name, in order; `measure(i)` is called once for each unless cases are only
+// listed. An exception of `measure` ends the run and is thrown again here.
+void run_google_benchmark(const GoogleBenchmarkFlags& flags, const std::vector<std::string>& names,
+                          const std::function<const Row&(std::size_t)>& measure);
+
+}  // namespace rooflane

@@ -1,0 +1,184 @@
+// From options to groups of cases. See groups.hpp.
+#include "bench/groups.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/highway.hpp"
+#include "bench/google_benchmark.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "measure/verify.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+
+namespace {
+
+// More threads than CPUs are allowed (they share them); this bound only catches slips.
+constexpr int most_threads = 1024;
+
+void check_options(const BenchOptions& options) {
+  if (options.problems.empty()) throw argument_error("nothing to measure: no shape and no preset");
+  if (options.threads.empty()) throw argument_error("threads: at least one number is needed");
+  for (const int threads : options.threads) {
+    if (threads < 1 || threads > most_threads) {
+      throw argument_error(
+          fmt::format("threads={}: allowed is an integer from 1 to {}", threads, most_threads));
+    }
+  }
+  if (options.math != "fp32") throw argument_error(unknown_name("math", options.math, {"fp32"}));
+  for (const std::string& isa : options.isas) resolve_isa(isa);
+  if (!(options.min_time >= 0)) throw argument_error("min_time: allowed are seconds from 0 on");
+  if (!(options.timeout > 0)) throw argument_error("timeout: allowed are seconds above 0");
+}
+
+// Whether an OpenCL device honours a number of threads. Throws Error when it does not exist.
+bool device_takes_threads(int index) {
+#ifdef ROOFLANE_HAS_OPENCL
+  if (index == 0 && opencl::devices().empty()) return true;  // its rows will be UNSUPPORTED
+  return opencl::device(index).kind == opencl::DeviceKind::cpu;
+#else
+  return index >= 0;
+#endif
+}
+
+// The entries to measure for a kernel. A name that only other measured kernels have is left out.
+std::vector<const CatalogueEntry*> chosen_entries(const BenchOptions& options,
+                                                  const Kernel& kernel) {
+  const Catalogue& catalogue = *options.catalogue;
+  if (options.variants.empty()) return catalogue.variants(kernel);
+  std::vector<const CatalogueEntry*> entries;
+  for (const std::string& name : options.variants) {
+    const auto& all = catalogue.entries();
+    const bool elsewhere = std::any_of(all.begin(), all.end(), [&](const CatalogueEntry& entry) {
+      return entry.name == name && entry.variant->kernel != &kernel &&
+             std::any_of(options.problems.begin(), options.problems.end(), [&](const auto& p) {
+               return &p.problem.kernel() == entry.variant->kernel;
+             });
+    });
+    const auto here = catalogue.variants(kernel);
+    const bool known = std::any_of(
+        here.begin(), here.end(), [&](const CatalogueEntry* entry) { return entry->name == name; });
+    if (!known && elsewhere) continue;
+    const CatalogueEntry* const entry = &catalogue.variant(kernel, name);
+    if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
+  }
+  return entries;
+}
+
+Tuning tuning_of(const BenchOptions& options, const CatalogueEntry& entry) {
+  for (const auto& [variant, text] : options.tunings) {
+    if (variant == entry.name) return parse_tuning(*entry.variant, text);
+  }
+  return {};
+}
+
+// A tuning for a variant that is not measured would silently do nothing.
+void check_tunings(const BenchOptions& options, const std::vector<Group>& groups) {
+  std::vector<std::string> measured;
+  for (const Group& group : groups) {
+    for (const GroupCase& c : group.cases) measured.push_back(c.measured.variant);
+  }
+  std::sort(measured.begin(), measured.end());
+  measured.erase(std::unique(measured.begin(), measured.end()), measured.end());
+  for (const auto& [variant, text] : options.tunings) {
+    if (!std::binary_search(measured.begin(), measured.end(), variant)) {
+      throw argument_error(unknown_name("variant of the tuning", variant, measured));
+    }
+  }
+}
+
+std::string case_name(const Case& c) {
+  std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
+                                 c.problem.shape(), c.threads, name_of(c.cache));
+  if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
+  return name;
+}
+
+// The cases that an entry adds to a group.
+void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool takes_singles,
+               bool first, Group& group) {
+  const Variant& variant = *entry.variant;
+  Case c;
+  c.problem = group.problem;
+  c.variant = entry.name;
+  c.tuning = tuning_of(options, entry);
+  c.math = options.math;
+  c.threads = group.threads;
+  c.library = !entry.library.empty()                         ? entry.library
+              : std::string_view(variant.backend) == "cblas" ? options.library
+                                                             : "";
+  c.device = variant.threads == Threads::device ? options.device : 0;
+  c.cache = options.cache;
+  c.timer = variant.threads == Threads::device ? options.timer : Timer::steady;
+  c.seed = options.seed;
+  if (variant.threads == Threads::one) {
+    if (!takes_singles) return;
+    c.threads = 1;
+  }
+  if (variant.threads == Threads::device && !device_takes_threads(options.device)) {
+    if (!first) return;
+    c.threads = 0;
+  }
+  std::vector<std::string> isas = {""};
+  if (std::string_view(variant.backend) == "highway" && !options.isas.empty()) isas = options.isas;
+  for (const std::string& isa : isas) {
+    c.isa = isa;
+    group.cases.push_back({c, &entry, case_name(c), 0});
+  }
+}
+
+}  // namespace
+
+std::string Group::title() const {
+  return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
+}
+
+std::vector<Group> make_groups(const BenchOptions& options) {
+  check_options(options);
+  std::vector<int> counts;
+  for (const int threads : options.threads) {
+    if (std::find(counts.begin(), counts.end(), threads) == counts.end()) counts.push_back(threads);
+  }
+  const int with_singles =
+      std::find(counts.begin(), counts.end(), 1) != counts.end() ? 1 : counts.front();
+
+  std::vector<Group> groups;
+  std::vector<std::string> seen;
+  for (const BenchProblem& chosen : options.problems) {
+    const std::string text = chosen.problem.text();
+    if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+    seen.push_back(text);
+    const auto entries = chosen_entries(options, chosen.problem.kernel());
+    for (const int threads : counts) {
+      Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
+      for (const CatalogueEntry* entry : entries) {
+        add_cases(options, *entry, threads == with_singles, threads == counts.front(), group);
+      }
+      groups.push_back(std::move(group));
+    }
+  }
+  check_tunings(options, groups);
+
+  const GoogleBenchmarkFlags flags = parse_google_benchmark_flags(options.google_benchmark_flags);
+  const auto matches = name_filter(flags.filter);
+  std::int64_t rows = 0;
+  std::string some_name;
+  for (Group& group : groups) {
+    if (!group.cases.empty()) some_name = group.cases.front().name;
+    std::erase_if(group.cases, [&](const GroupCase& c) { return !matches(c.name); });
+    for (GroupCase& c : group.cases) c.row = rows++;
+  }
+  std::erase_if(groups, [](const Group& group) { return group.cases.empty(); });
+  if (groups.empty()) {
+    throw argument_error(fmt::format("--benchmark_filter={}: matches no case; names look like {}",
+                                     flags.filter, some_name));
+  }
+  return groups;
+}
+
+}  // namespace rooflane

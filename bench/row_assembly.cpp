@@ -1,0 +1,142 @@
+// Rows from measurements. See row_assembly.hpp.
+#include "bench/row_assembly.hpp"
+
+#include <algorithm>
+
+#include "measure/statistics.hpp"
+
+namespace rooflane {
+
+namespace {
+
+bool has_speed(const Measured& measured) {
+  return (measured.status == Status::passed || measured.status == Status::suspect) &&
+         !measured.ns.empty();
+}
+
+std::optional<double> median_of(const std::vector<double>& samples) {
+  if (samples.empty()) return std::nullopt;
+  return median(samples);
+}
+
+void join_verification(const Verification& verification, Row& row) {
+  row.err_metric = verification.metric;
+  row.err_value = verification.value;
+  row.err_threshold = verification.threshold;
+  row.max_abs_err = verification.max_abs_error;
+}
+
+void join_plan(const Opened& opened, Row& row) {
+  const PlanFacts& facts = opened.facts;
+  row.isa = facts.isa;
+  row.library = facts.library;
+  row.device = facts.device;
+  row.driver = facts.driver;
+  row.tuning = facts.tuning.text();
+  row.plan_ns = opened.plan_ns;
+  row.workspace_bytes = static_cast<std::int64_t>(facts.workspace_bytes);
+  row.packed_bytes = static_cast<std::int64_t>(facts.packed_bytes);
+}
+
+void join_samples(const Measured& measured, Row& row) {
+  const Summary summary = summarise(measured.ns);
+  row.n_samples = summary.count;
+  row.runs_per_sample = measured.calibration.runs_per_sample;
+  row.min_ns = summary.min;
+  row.p20_ns = summary.p20;
+  row.p50_ns = summary.p50;
+  row.p80_ns = summary.p80;
+  row.p99_ns = summary.p99;
+  row.mean_ns = summary.mean;
+  row.stdev_ns = summary.stdev;
+  row.noise_pct = summary.noise_pct;
+  row.h2d_ns = median_of(measured.device.h2d_ns);
+  row.kernel_ns = median_of(measured.device.kernel_ns);
+  row.d2h_ns = median_of(measured.device.d2h_ns);
+  row.e2e_ns = median_of(measured.device.e2e_ns);
+}
+
+void join_roof(const Measured& measured, const Roof& roof, Row& row) {
+  row.ai = roof.ai;
+  row.peak_gflops = roof.peak_gflops;
+  row.peak_gb_s = roof.peak_gb_s;
+  row.roof_gflops = roof.roof_gflops;
+  row.roof_level = roof.level;
+  row.bound = roof.bound;
+  if (!has_speed(measured)) return;
+  const std::vector<double> percentages = roof_percentages(measured, roof.least_ns);
+  const Interval interval = median_interval(percentages, measured.planned->measured.seed);
+  row.roof_pct = median(percentages);
+  row.roof_pct_lo = interval.low;
+  row.roof_pct_hi = interval.high;
+}
+
+}  // namespace
+
+std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) {
+  if (!measured.opened) return std::nullopt;
+  const Case& c = measured.planned->measured;
+  const PlanFacts& facts = measured.opened->facts;
+  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device);
+}
+
+bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
+  constexpr double least_margin = 0.03;
+  const std::optional<Roof> roof = roof_of(measured, ceilings);
+  if (!roof || !has_speed(measured)) return false;
+  const Summary summary = summarise(measured.ns);
+  return summary.p50 < roof->least_ns * (1 - std::max(least_margin, summary.noise_pct / 100));
+}
+
+std::vector<double> roof_percentages(const Measured& measured, double roof_ns) {
+  const double usual_probe = median(measured.probe_ns);
+  std::vector<double> percentages;
+  for (std::size_t i = 0; i < measured.ns.size(); ++i) {
+    const double slowness = usual_probe > 0 ? measured.probe_ns[i] / usual_probe : 1;
+    percentages.push_back(100 * roof_ns * slowness / measured.ns[i]);
+  }
+  return percentages;
+}
+
+Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
+                 const Ceilings& ceilings) {
+  const Case& c = measured.planned->measured;
+  const Variant& variant = *measured.planned->entry->variant;
+  Row row = stamp;
+  if (c.threads > 0) row.threads = c.threads;
+  row.affinity = measured.affinity;
+  row.backend = variant.backend;
+  row.kernel = c.problem.kernel().name;
+  row.variant = c.variant;
+  row.isa = c.isa;
+  row.tuning = c.tuning.text();
+  row.math = c.math;
+  row.dtype = "float32";
+  row.shape = c.problem.shape();
+  row.preset = group.preset;
+  row.seed = static_cast<std::int64_t>(c.seed);
+  row.cache = name_of(c.cache);
+  row.timer = name_of(c.timer);
+  row.launch = 1;
+  row.status = name_of(measured.status);
+  row.reason = measured.reason;
+
+  const Cost cost = c.problem.kernel().cost(c.problem);
+  row.flops = cost.flops;
+  row.exps = cost.exps;
+  row.bytes = cost.bytes;
+  if (measured.opened) join_plan(*measured.opened, row);
+  if (measured.verification) join_verification(*measured.verification, row);
+  if (measured.peak_rss_bytes > 0) row.peak_rss_bytes = measured.peak_rss_bytes;
+  if (const auto roof = roof_of(measured, ceilings)) join_roof(measured, *roof, row);
+  if (has_speed(measured)) {
+    join_samples(measured, row);
+    if (cost.flops > 0 && *row.p50_ns > 0) {
+      row.gflops = cost.flops / *row.p50_ns;
+      row.gb_s = cost.bytes / *row.p50_ns;
+    }
+  }
+  return row;
+}
+
+}  // namespace rooflane

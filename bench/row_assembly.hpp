@@ -1,0 +1,45 @@
+// From what was measured of a case to its row: statistics, cost, ceilings joined, the strict roof.
+// Pure; how it was measured stands in group_runner.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/groups.hpp"
+#include "measure/roofline.hpp"
+#include "measure/worker.hpp"
+
+namespace rooflane {
+
+// All that is known of one case when its group ends.
+struct Measured {
+  const GroupCase* planned = nullptr;
+  Status status = Status::passed;
+  std::string reason;
+  std::optional<Opened> opened;
+  std::optional<Verification> verification;
+  Calibration calibration;
+  std::vector<double> ns;        // one a round
+  std::vector<double> probe_ns;  // of the same rounds
+  Samples device;                // the lists beside ns
+  std::int64_t peak_rss_bytes = 0;
+  std::string affinity;
+};
+
+// The roof of a measured case at its own target, threads and device; nothing when it has none.
+std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings);
+
+// True when p50 beats the strict roof by more than max(3 %, noise).
+bool beats_roof(const Measured& measured, const Ceilings& ceilings);
+
+// Share of the roof in per cent, one value a round. A round in which the machine ran slow or fast,
+// as its probe tells, has its roof moved along: roof_ns × (probe / median probe) / ns.
+std::vector<double> roof_percentages(const Measured& measured, double roof_ns);
+
+// `stamp` holds the cells that are equal in every row.
+Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
+                 const Ceilings& ceilings);
+
+}  // namespace rooflane

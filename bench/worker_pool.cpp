@@ -1,0 +1,78 @@
+// Starting workers with the right environment. See worker_pool.hpp.
+#include "bench/worker_pool.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "backends/cblas.hpp"
+#include "core/error.hpp"
+#include "core/machine.hpp"
+
+namespace rooflane {
+
+std::vector<std::pair<std::string, std::string>> worker_environment(const Case& c,
+                                                                    const Variant& variant,
+                                                                    const std::vector<int>& cpus) {
+  const std::string threads = std::to_string(std::max(1, c.threads));
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"OMP_NUM_THREADS", threads},      {"OMP_DYNAMIC", "false"},
+      {"OPENBLAS_NUM_THREADS", threads}, {"BLIS_NUM_THREADS", threads},
+      {"MKL_NUM_THREADS", threads},      {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
+      {"NVIDIA_TF32_OVERRIDE", "0"},
+  };
+  const std::string_view backend = variant.backend;
+  // OpenMP binds the first thread when the program is loaded, and threads that others start later
+  // (an OpenCL driver, a BLAS library with a pool of its own) would inherit that one CPU. They get
+  // the same CPUs through the process's affinity alone.
+  if (backend != "cblas" && variant.threads != Threads::device) {
+    std::string places;
+    for (const int cpu : cpus) places += fmt::format("{}{{{}}}", places.empty() ? "" : ",", cpu);
+    if (!places.empty())
+      environment.insert(environment.end(), {{"OMP_PLACES", places}, {"OMP_PROC_BIND", "close"}});
+  }
+  if (backend == "cblas") {
+    try {
+      for (auto& setting : cblas::best_environment(c.library)) {
+        environment.push_back(std::move(setting));
+      }
+    } catch (const Error&) {
+      // No such library: the worker says so when it opens the case.
+    }
+  }
+  return environment;
+}
+
+std::vector<int> WorkerPool::cpus_for(const Case& c) const {
+  std::vector<int> cpus = machine().placement;
+  // A whole device that is no CPU leaves the host free.
+  if (c.threads > 0 && static_cast<std::size_t>(c.threads) < cpus.size()) cpus.resize(c.threads);
+  return cpus;
+}
+
+std::string WorkerPool::affinity_of(const Case& c) const {
+  return options_.in_process ? "" : fmt::format("{}", fmt::join(cpus_for(c), " "));
+}
+
+Worker& WorkerPool::worker_for(const Case& c) {
+  const std::string key = fmt::format("{} {} {}", c.variant, c.threads, c.library);
+  std::unique_ptr<Worker>& worker = workers_[key];
+  if (worker != nullptr) return *worker;
+  if (options_.in_process) {
+    worker = local_worker(*options_.catalogue);
+    contexts_.push_back({c.variant, c.threads, {}});
+    return *worker;
+  }
+  ProcessSettings settings;
+  settings.argv = options_.worker_command;
+  settings.cpus = cpus_for(c);
+  settings.environment = worker_environment(c, variant_of(c, *options_.catalogue), settings.cpus);
+  settings.timeout = std::chrono::duration<double>(options_.timeout);
+  settings.memory_bytes = options_.worker_memory_bytes;
+  contexts_.push_back({c.variant, c.threads, settings.environment});
+  worker = process_worker(std::move(settings));
+  return *worker;
+}
+
+}  // namespace rooflane

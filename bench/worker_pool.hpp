@@ -1,0 +1,39 @@
+// The workers of a run: one per variant, library and thread count, started with the environment it
+// needs and used again for every group.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/bench.hpp"
+#include "measure/worker.hpp"
+
+namespace rooflane {
+
+class WorkerPool {
+ public:
+  explicit WorkerPool(const BenchOptions& options) : options_(options) {}
+
+  // Starts nothing yet: a process starts when its first case is opened. Stays valid.
+  Worker& worker_for(const Case& c);
+  // CPUs that the case's worker is bound to, "0 1"; empty for workers in this process.
+  std::string affinity_of(const Case& c) const;
+  const std::vector<WorkerContext>& contexts() const { return contexts_; }
+
+ private:
+  std::vector<int> cpus_for(const Case& c) const;
+
+  const BenchOptions& options_;
+  std::map<std::string, std::unique_ptr<Worker>> workers_;
+  std::vector<WorkerContext> contexts_;
+};
+
+// Environment variables with which a worker for this case is started: threads, their places, the
+// best core type of a BLAS library, strict float32 for all.
+std::vector<std::pair<std::string, std::string>> worker_environment(const Case& c,
+                                                                    const Variant& variant,
+                                                                    const std::vector<int>& cpus);
+
+}  // namespace rooflane
