@@ -28,10 +28,11 @@ HWY_INLINE float MaxLanes(D d, V v) {
   return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));
 }
 
-// The first n < Lanes(d) elements at p, and `rest` in the other lanes. Touches only those n.
+// The first n <= Lanes(d) elements at p, and `rest` in the other lanes. Touches only those n.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadPart(D d, const float* p, std::size_t n, V rest) {
   namespace hn = hwy::HWY_NAMESPACE;
+  if (n == hn::Lanes(d)) return hn::LoadU(d, p);
   const auto mask = hn::FirstN(d, n);
 #if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), rest);
@@ -73,7 +74,10 @@ class LongSum {
     sum_ = sum;
   }
 
-  // NaN when an infinity or a NaN was added.
+  // Each lane's own sum.
+  HWY_INLINE V PerLane() const { return hwy::HWY_NAMESPACE::Sub(sum_, excess_); }
+
+  // All lanes together. NaN when an infinity or a NaN was added.
   HWY_INLINE double Total(D d) const {
     return static_cast<double>(SumLanes(d, sum_)) - static_cast<double>(SumLanes(d, excess_));
   }

@@ -1,0 +1,125 @@
+// Walks over one contiguous row of float32: writing every element once, plainly or past the caches,
+// and summing in groups of vectors. The row kernels say what a vector's value is.
+
+// Highway's per-target include guard: this file is compiled once for every target.
+#if defined(ROOFLANE_KERNELS_COMMON_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_COMMON_ROW_INL_H_
+#undef ROOFLANE_KERNELS_COMMON_ROW_INL_H_
+#else
+#define ROOFLANE_KERNELS_COMMON_ROW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::common {
+namespace HWY_NAMESPACE {
+
+// y[i] = value(i, count) for all i < n: a vector for elements i to i+count-1, where count is
+// Lanes(d) but at the ends of the row, and may be read from y[i…] itself. kStream: non-temporal
+// stores, which spare the read of y that an ordinary store to uncached memory costs; call
+// hwy::FlushStream() before others read y.
+template <bool kStream, class D, class Value>
+HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  // Whole vectors start at aligned addresses: streaming demands it, and stores that straddle cache
+  // lines cost more than the partial vector at the front once a row has 16 vectors.
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(float) % lanes;
+  if (past != 0 && (kStream || n >= 16 * lanes)) {
+    i = std::min(n, lanes - past);
+    StorePart(value(std::size_t{0}, i), d, y, i);
+  }
+  const auto store = [&](auto v, std::size_t at) HWY_ATTR {
+    if constexpr (kStream) {
+      hn::Stream(v, d, y + at);
+    } else {
+      hn::StoreU(v, d, y + at);
+    }
+  };
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto v0 = value(i, lanes);
+    const auto v1 = value(i + lanes, lanes);
+    const auto v2 = value(i + 2 * lanes, lanes);
+    const auto v3 = value(i + 3 * lanes, lanes);
+    store(v0, i);
+    store(v1, i + lanes);
+    store(v2, i + 2 * lanes);
+    store(v3, i + 3 * lanes);
+  }
+  for (; i + lanes <= n; i += lanes) store(value(i, lanes), i);
+  if (i < n) StorePart(value(i, n - i), d, y + i, n - i);
+}
+
+// Adds value(i, count) over all i < n into `sum`. Lanes of the last, partial vector beyond count
+// must be 0. Eight vectors are added as a tree first, so that LongSum's four operations are
+// shared by eight.
+template <class D, class Value>
+HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto four = [&](std::size_t at) HWY_ATTR {
+    const auto v0 = value(at, lanes);
+    const auto v1 = value(at + lanes, lanes);
+    const auto v2 = value(at + 2 * lanes, lanes);
+    const auto v3 = value(at + 3 * lanes, lanes);
+    return hn::Add(hn::Add(v0, v1), hn::Add(v2, v3));
+  };
+  std::size_t i = 0;
+  for (; i + 8 * lanes <= n; i += 8 * lanes) {
+    const auto low = four(i);
+    sum.Add(hn::Add(low, four(i + 4 * lanes)));
+  }
+  if (i + 4 * lanes <= n) {
+    sum.Add(four(i));
+    i += 4 * lanes;
+  }
+  for (; i + lanes <= n; i += lanes) sum.Add(value(i, lanes));
+  if (i < n) sum.Add(value(i, n - i));
+}
+
+// The same, and the squares of the values into `squares`.
+template <class D, class Value>
+HWY_INLINE void SumRow(D d, LongSum<D>& sum, LongSum<D>& squares, std::size_t n, Value value) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto v0 = value(i, lanes);
+    const auto v1 = value(i + lanes, lanes);
+    const auto v2 = value(i + 2 * lanes, lanes);
+    const auto v3 = value(i + 3 * lanes, lanes);
+    sum.Add(hn::Add(hn::Add(v0, v1), hn::Add(v2, v3)));
+    const auto square01 = hn::MulAdd(v0, v0, hn::Mul(v1, v1));
+    const auto square23 = hn::MulAdd(v2, v2, hn::Mul(v3, v3));
+    squares.Add(hn::Add(square01, square23));
+  }
+  for (; i < n; i += lanes) {
+    const auto v = value(i, std::min(lanes, n - i));
+    sum.Add(v);
+    squares.Add(hn::Mul(v, v));
+  }
+}
+
+// Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and
+// for lanes at or beyond `rows` the last row again. Offsets must fit 31 bits.
+template <class D>
+HWY_INLINE auto RowOffsets(D /*d*/, std::size_t rows, std::size_t stride) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const auto lane = hn::Min(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(rows - 1)));
+  return hn::Mul(lane, hn::Set(di, static_cast<std::int32_t>(stride)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::common
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,105 @@
+// How the rows of softmax and LayerNorm are shared among threads, and when their output goes past
+// the caches. Holds no arithmetic: that is in row-inl.h and in the rooms.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "core/variant.hpp"
+
+namespace rooflane::common {
+
+// Elements of a row that are worked on at a time: x and y of a block are 64 KiB together and stay
+// in L2, which every CPU of interest has with 256 KiB or more; x alone stays in a 48 KiB L1.
+inline constexpr std::int64_t row_block = 8192;
+
+// From how many bytes on an output written once is better streamed: what the last cache holds. A
+// virtual machine may report more than it gets; the tunable `stream` overrules this.
+inline std::size_t streaming_bytes() {
+  const Machine& m = machine();
+  return std::max(m.l3_bytes, m.l2_bytes);
+}
+
+// The row kernels compute strict float32 only.
+inline std::optional<std::string> other_math(const Problem&, const Environment& env) {
+  if (env.math == "fp32") return std::nullopt;
+  return "math " + env.math + " (this variant computes fp32)";
+}
+
+// One thread's least share: starting threads costs 2 to 6 µs, in which one core does about
+// 32 Ki elements of either kernel in cache.
+inline constexpr std::int64_t least_share = 16384;
+
+inline constexpr Tunable row_tunables[] = {
+    {"stream", "1: write y with non-temporal stores, past the caches", 0, 1},
+    {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
+};
+
+// Threads worth starting for so many elements.
+inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
+  const double shares = static_cast<double>(rows) * static_cast<double>(cols) / least_share;
+  return static_cast<int>(std::clamp(shares, 1.0, static_cast<double>(std::max(threads, 1))));
+}
+
+// The model's guess at the front, then the other three.
+inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env) {
+  const std::int64_t rows = problem.size("rows");
+  const std::int64_t cols = problem.size("cols");
+  const int threads = useful_threads(env.threads, rows, cols);
+  const bool stream = 8.0 * static_cast<double>(rows) * static_cast<double>(cols) >
+                      static_cast<double>(streaming_bytes());
+  // Whole rows leave threads idle when they do not divide evenly; sharing a row costs one meeting
+  // of the threads (below 1 µs) per row, so each thread's part of it must be worth that.
+  const bool uneven = rows % threads != 0 && rows < 4 * threads;
+  const bool split = threads > 1 && uneven && cols / threads >= least_share;
+  std::vector<Tuning> tunings;
+  for (int other = 0; other < 4; ++other) {
+    tunings.push_back({{"stream", stream != ((other & 1) != 0)}, {"split", split != (other > 1)}});
+  }
+  return tunings;
+}
+
+// Rows handed to a thread at a time: at least 4096 elements (some 0.3 µs, ten times what taking
+// the next task costs), at most an eighth of a thread's share, so that a slow thread is helped out.
+inline std::int64_t rows_per_task(int threads, std::int64_t rows, std::int64_t cols) {
+  return std::max<std::int64_t>({1, 4096 / cols, rows / (8 * threads)});
+}
+
+// Columns [begin,end) of part `part` of `parts`, cut at multiples of 16 elements (64 bytes).
+struct Slice {
+  std::int64_t begin;
+  std::int64_t end;
+  std::size_t count() const { return static_cast<std::size_t>(end - begin); }
+};
+inline Slice slice_of_row(std::int64_t cols, int part, int parts) {
+  const std::int64_t lines = (cols + 15) / 16;
+  return {std::min(cols, lines * part / parts * 16),
+          std::min(cols, lines * (part + 1) / parts * 16)};
+}
+
+// x and y of a row kernel: [rows,cols] with row strides in elements.
+struct RowOperands {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+
+  RowOperands() = default;
+  explicit RowOperands(const Operands& operands)
+      : x(operands.at("x").f32()),
+        x_stride(operands.at("x").strides[0]),
+        y(operands.at("y").f32()),
+        y_stride(operands.at("y").strides[0]) {}
+};
+
+// True when offsets of `lanes` rows fit the 32-bit indices of a gather.
+inline bool offsets_fit(const RowOperands& io, std::int64_t lanes) {
+  return std::max(io.x_stride, io.y_stride) < (std::int64_t{1} << 31) / lanes;
+}
+
+}  // namespace rooflane::common

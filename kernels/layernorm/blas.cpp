@@ -1,0 +1,108 @@
+// LayerNorm with what level-1 BLAS has: mean = cblas_sdot with ones, centring = cblas_scopy and
+// cblas_saxpy of ones, variance = cblas_sdot of the centred row with itself, scaling = cblas_sscal,
+// beta = cblas_saxpy. BLAS has no element-wise product: gamma is a plain loop. Rows are shared
+// among threads here, each calling a single-threaded BLAS.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backends/cblas.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/layernorm/layernorm.hpp"
+
+namespace rooflane::layernorm {
+namespace {
+
+// Elements per BLAS call: keeps float32 sums short (their total is in double), keeps the row in L1
+// from call to call, and fits int.
+constexpr std::int64_t chunk = 4096;
+
+class BlasPlan final : public Plan {
+ public:
+  BlasPlan(const Problem& problem, const Environment& env)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        eps_(problem.value("eps")),
+        threads_(static_cast<int>(
+            std::min<std::int64_t>(rows_, common::useful_threads(env.threads, rows_, cols_)))),
+        pool_(env.pool),
+        library_(cblas::open(env.library)),
+        ones_(static_cast<std::size_t>(std::min(chunk, cols_)), 1.0f) {}
+
+  void run() override {
+    parallel_region(pool_, threads_, [&](const Team& team) {
+      library_->set_num_threads(1);
+      const std::int64_t end = rows_ * (team.thread + 1) / team.threads;
+      for (std::int64_t row = rows_ * team.thread / team.threads; row < end; ++row) {
+        run_row(io_.x + row * io_.x_stride, io_.y + row * io_.y_stride);
+      }
+    });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.library = library_->description;
+    facts.workspace_bytes = ones_.size() * sizeof(float);
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override { io_ = LayerNormOperands(operands); }
+
+ private:
+  void run_row(const float* x, float* y) const {
+    const cblas::Library& blas = *library_;
+    double sum = 0;
+    for (std::int64_t j = 0; j < cols_; j += chunk) {
+      sum += blas.sdot(length(j), x + j, 1, ones_.data(), 1);
+    }
+    const auto mean = static_cast<float>(sum / static_cast<double>(cols_));
+    double squares = 0;
+    for (std::int64_t j = 0; j < cols_; j += chunk) {
+      const int n = length(j);
+      if (x != y) blas.scopy(n, x + j, 1, y + j, 1);
+      blas.saxpy(n, -mean, ones_.data(), 1, y + j, 1);
+      squares += blas.sdot(n, y + j, 1, y + j, 1);
+    }
+    const auto scale =
+        static_cast<float>(1 / std::sqrt(squares / static_cast<double>(cols_) + eps_));
+    for (std::int64_t j = 0; j < cols_; j += chunk) {
+      const int n = length(j);
+      blas.sscal(n, scale, y + j, 1);
+      for (std::int64_t i = j; i < j + n; ++i) y[i] *= io_.gamma[i];
+      blas.saxpy(n, 1, io_.beta + j, 1, y + j, 1);
+    }
+  }
+
+  int length(std::int64_t begin) const { return static_cast<int>(std::min(chunk, cols_ - begin)); }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  double eps_;
+  int threads_;
+  Pool* pool_;
+  std::shared_ptr<const cblas::Library> library_;
+  std::vector<float> ones_;
+  LayerNormOperands io_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
+                           const Operands&) {
+  return std::make_unique<BlasPlan>(problem, env);
+}
+
+}  // namespace
+
+const Variant blas = {
+    .name = "blas",
+    .kernel = &kernel,
+    .backend = "cblas",
+    .threads = Threads::many,
+    .tunables = {},
+    .unsupported = common::other_math,
+    .tunings = no_tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::layernorm

@@ -1,0 +1,284 @@
+// LayerNorm with Highway: memory is visited once where a row fits the cache (mean about a pivot,
+// squares, result, all on the cached row), twice where it does not (moments of blocks merged, then
+// the result). No division per element. Rows narrower than a vector run one row per lane. See
+// layernorm.hpp for the maths and the sources.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/layernorm/layernorm.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/layernorm/hwy.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::layernorm {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+
+// Moments of n > 0 elements that stay in L1. The mean is first taken about the pivot x[0], then
+// corrected by the mean distance from itself, which mends what an outlying pivot rounded off
+// (the corrected two-pass algorithm of Chan, Golub & LeVeque).
+Moments BlockMoments(const float* x, std::size_t n) {
+  const Tag d;
+  const auto count = static_cast<double>(n);
+  const Vector pivot = hn::Set(d, x[0]);
+  hc::LongSum<Tag> sum(d);
+  hc::SumRow(d, sum, n, [&](std::size_t i, std::size_t part) HWY_ATTR {
+    return hn::Sub(hc::LoadPart(d, x + i, part, pivot), pivot);
+  });
+  const auto near = static_cast<float>(x[0] + sum.Total(d) / count);  // the mean, nearly
+
+  const Vector centre = hn::Set(d, near);
+  hc::LongSum<Tag> rest(d);
+  hc::LongSum<Tag> squares(d);
+  hc::SumRow(d, rest, squares, n, [&](std::size_t i, std::size_t part) HWY_ATTR {
+    return hn::Sub(hc::LoadPart(d, x + i, part, centre), centre);
+  });
+  const double correction = rest.Total(d) / count;
+  return {static_cast<std::int64_t>(n), near + correction,
+          squares.Total(d) - correction * correction * count};
+}
+
+// Moments of any number of elements: each block is read from memory once, then from L1.
+Moments MomentsOf(const float* x, std::size_t n) {
+  Moments whole;
+  for (std::size_t i = 0; i < n; i += common::row_block) {
+    whole = merge(whole, BlockMoments(x + i, std::min<std::size_t>(common::row_block, n - i)));
+  }
+  return whole;
+}
+
+// y = (x - mean) · scale · gamma + beta. The mean is a sum of two floats: x - high is exact where
+// the mean dwarfs the deviations, and low is what high lacks.
+template <bool kStream>
+void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
+            double mean, float scale) {
+  const Tag d;
+  const auto mean_high = static_cast<float>(mean);
+  const Vector high = hn::Set(d, mean_high);
+  const Vector low = hn::Set(d, static_cast<float>(mean - mean_high));
+  const Vector factor = hn::Set(d, scale);
+  hc::WriteRow<kStream>(d, y, n, [&](std::size_t i, std::size_t part) HWY_ATTR {
+    const Vector centred = hn::Sub(hn::Sub(hc::LoadPart(d, x + i, part, high), high), low);
+    return hn::MulAdd(hn::Mul(centred, factor), hc::LoadPart(d, gamma + i, part, high),
+                      hc::LoadPart(d, beta + i, part, high));
+  });
+}
+
+void FinishSlice(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
+                 double mean, float scale, bool stream) {
+  if (stream) {
+    Finish<true>(x, gamma, beta, y, n, mean, scale);
+    hwy::FlushStream();
+  } else {
+    Finish<false>(x, gamma, beta, y, n, mean, scale);
+  }
+}
+
+// Rows narrower than a vector: lane r works on row r, so that no lane is idle and nothing is
+// reduced across lanes. `rows` is at most the number of lanes. The same steps as BlockMoments and
+// Finish.
+void NarrowRows(const LayerNormOperands& io, std::size_t rows, std::size_t cols, float eps) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto from = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.x_stride));
+  const auto to = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.y_stride));
+  HWY_ALIGN float x[hn::MaxLanes(Tag()) * hn::MaxLanes(Tag())];
+  const Vector count = hn::Set(d, static_cast<float>(cols));
+  const Vector pivot = hn::GatherIndex(d, io.x, from);
+  hc::LongSum<Tag> sum(d);
+  for (std::size_t j = 0; j < cols; ++j) {
+    const Vector element = hn::GatherIndex(d, io.x + j, from);
+    hn::Store(element, d, x + j * lanes);
+    sum.Add(hn::Sub(element, pivot));
+  }
+  const Vector high = hn::Add(pivot, hn::Div(sum.PerLane(), count));
+  hc::LongSum<Tag> rest(d);
+  hc::LongSum<Tag> squares(d);
+  for (std::size_t j = 0; j < cols; ++j) {
+    const Vector distance = hn::Sub(hn::Load(d, x + j * lanes), high);
+    rest.Add(distance);
+    squares.Add(hn::Mul(distance, distance));
+  }
+  const Vector low = hn::Div(rest.PerLane(), count);
+  const Vector variance = hn::NegMulAdd(low, low, hn::Div(squares.PerLane(), count));
+  const Vector scale = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
+  // Lanes beyond `rows` hold the last row once more and write the same bits to the same place.
+  for (std::size_t j = 0; j < cols; ++j) {
+    const Vector centred = hn::Sub(hn::Sub(hn::Load(d, x + j * lanes), high), low);
+    const Vector y =
+        hn::MulAdd(hn::Mul(centred, scale), hn::Set(d, io.gamma[j]), hn::Set(d, io.beta[j]));
+    hn::ScatterIndex(y, d, io.y + j, to);
+  }
+}
+
+// Whole rows from `begin` to `end`.
+template <bool kStream>
+void WholeRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+               double eps) {
+  const auto n = static_cast<std::size_t>(cols);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    const Moments moments = MomentsOf(x, n);
+    Finish<kStream>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, moments.mean,
+                    scale_of(moments, eps));
+  }
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool stream) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  if (cols < lanes && common::offsets_fit(io, lanes)) {
+    for (std::int64_t row = begin; row < end; row += lanes) {
+      LayerNormOperands group = io;
+      group.x += row * io.x_stride;
+      group.y += row * io.y_stride;
+      NarrowRows(group, static_cast<std::size_t>(std::min(lanes, end - row)),
+                 static_cast<std::size_t>(cols), static_cast<float>(eps));
+    }
+    return;
+  }
+  stream ? WholeRows<true>(io, begin, end, cols, eps) : WholeRows<false>(io, begin, end, cols, eps);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::layernorm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rooflane::layernorm {
+namespace {
+
+HWY_EXPORT(Rows);
+HWY_EXPORT(MomentsOf);
+HWY_EXPORT(FinishSlice);
+
+class HwyPlan final : public Plan {
+ public:
+  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        eps_(problem.value("eps")),
+        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        pool_(env.pool),
+        tuning_(tuning),
+        split_(tuning.get("split", 0) != 0),
+        target_(resolve_isa(env.isa)),
+        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
+        moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
+    if (split_) {
+      threads_ = std::max(env.threads, 1);
+      moments_.resize(2 * static_cast<std::size_t>(threads_));
+    }
+  }
+
+  void run() override {
+    if (split_) {
+      run_split();
+      return;
+    }
+    const std::int64_t step = common::rows_per_task(threads_, rows_, cols_);
+    parallel_for(pool_, threads_, (rows_ + step - 1) / step, [&](std::int64_t task, int) {
+      run_rows_(io_, task * step, std::min(rows_, (task + 1) * step), cols_, eps_, stream_);
+    });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_;
+    facts.workspace_bytes = moments_.size() * sizeof(moments_[0]);
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    io_ = LayerNormOperands(operands);
+    // In place the line is in cache already, and an ordinary store costs no further read.
+    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
+  }
+
+ private:
+  // Every row is cut into one part per thread planned; the parts' moments meet once a row. A thread
+  // may be one row ahead of another, hence two sets of them.
+  void run_split() {
+    const int parts = threads_;
+    parallel_region(pool_, threads_, [&](const Team& team) {
+      for (std::int64_t row = 0; row < rows_; ++row) {
+        const float* x = io_.x + row * io_.x_stride;
+        float* y = io_.y + row * io_.y_stride;
+        Shared* shared = moments_.data() + (row % 2) * parts;
+        for (int part = team.thread; part < parts; part += team.threads) {
+          const common::Slice slice = common::slice_of_row(cols_, part, parts);
+          shared[part].moments = moments_of_(x + slice.begin, slice.count());
+        }
+        team.barrier();
+        Moments whole;
+        for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].moments);
+        const float scale = scale_of(whole, eps_);
+        for (int part = team.thread; part < parts; part += team.threads) {
+          const common::Slice slice = common::slice_of_row(cols_, part, parts);
+          finish_slice_(x + slice.begin, io_.gamma + slice.begin, io_.beta + slice.begin,
+                        y + slice.begin, slice.count(), whole.mean, scale, stream_);
+        }
+      }
+    });
+  }
+
+  struct alignas(64) Shared {  // a cache line each: written by different threads
+    Moments moments;
+  };
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  double eps_;
+  int threads_;
+  Pool* pool_;
+  Tuning tuning_;
+  bool split_;
+  bool stream_ = false;
+  std::int64_t target_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
+  decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
+  std::vector<Shared> moments_;
+  LayerNormOperands io_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands&) {
+  return std::make_unique<HwyPlan>(problem, complete_tuning(hwy, problem, env, tuning), env);
+}
+
+}  // namespace
+
+const Variant hwy = {
+    .name = "hwy",
+    .kernel = &kernel,
+    .backend = "highway",
+    .threads = Threads::many,
+    .tunables = common::row_tunables,
+    .unsupported = common::other_math,
+    .tunings = common::row_tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::layernorm
+#endif  // HWY_ONCE

@@ -1,0 +1,70 @@
+// LayerNorm in three plain loops per row, one thread, auto-vectorisation off: the honest floor.
+// Sums are kept in double, because a float32 sum of n terms may err by n roundings.
+#include <cmath>
+
+#include "generated_catalogue.hpp"
+#include "kernels/layernorm/layernorm.hpp"
+
+namespace rooflane::layernorm {
+namespace {
+
+class ScalarPlan final : public Plan {
+ public:
+  explicit ScalarPlan(const Problem& problem)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        eps_(problem.value("eps")) {}
+
+  void run() override {
+    const auto count = static_cast<double>(cols_);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const float* x = io_.x + row * io_.x_stride;
+      float* y = io_.y + row * io_.y_stride;
+      double sum = 0;
+      for (std::int64_t j = 0; j < cols_; ++j) sum += x[j];
+      const double mean = sum / count;
+      double squares = 0;
+      for (std::int64_t j = 0; j < cols_; ++j) squares += (x[j] - mean) * (x[j] - mean);
+      const double scale = 1 / std::sqrt(squares / count + eps_);
+      for (std::int64_t j = 0; j < cols_; ++j) {
+        y[j] = static_cast<float>((x[j] - mean) * scale) * io_.gamma[j] + io_.beta[j];
+      }
+    }
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = "baseline";
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override { io_ = LayerNormOperands(operands); }
+
+ private:
+  std::int64_t rows_;
+  std::int64_t cols_;
+  double eps_;
+  LayerNormOperands io_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment&,
+                           const Operands&) {
+  return std::make_unique<ScalarPlan>(problem);
+}
+
+}  // namespace
+
+const Variant scalar = {
+    .name = "scalar",
+    .kernel = &kernel,
+    .backend = "scalar",
+    .threads = Threads::one,
+    .tunables = {},
+    .unsupported = common::other_math,
+    .tunings = no_tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::layernorm

@@ -1,0 +1,86 @@
+// Softmax with what BLAS has: the sum is cblas_sasum (every exp is positive), the scaling
+// cblas_sscal. What BLAS lacks is plain loops: the maximum, the subtraction and exp. Rows are
+// shared among threads here, each calling a single-threaded BLAS.
+#include <cmath>
+#include <limits>
+
+#include "backends/cblas.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/softmax/softmax.hpp"
+
+namespace rooflane::softmax {
+namespace {
+
+// Elements per BLAS call: keeps float32 sums short (their total is in double) and fits int.
+constexpr std::int64_t chunk = 4096;
+
+class BlasPlan final : public Plan {
+ public:
+  BlasPlan(const Problem& problem, const Environment& env)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        threads_(static_cast<int>(
+            std::min<std::int64_t>(rows_, common::useful_threads(env.threads, rows_, cols_)))),
+        pool_(env.pool),
+        library_(cblas::open(env.library)) {}
+
+  void run() override {
+    parallel_region(pool_, threads_, [&](const Team& team) {
+      library_->set_num_threads(1);
+      const std::int64_t end = rows_ * (team.thread + 1) / team.threads;
+      for (std::int64_t row = rows_ * team.thread / team.threads; row < end; ++row) {
+        run_row(io_.x + row * io_.x_stride, io_.y + row * io_.y_stride);
+      }
+    });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.library = library_->description;
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override { io_ = common::RowOperands(operands); }
+
+ private:
+  void run_row(const float* x, float* y) const {
+    float max = -std::numeric_limits<float>::infinity();
+    for (std::int64_t j = 0; j < cols_; ++j) max = x[j] > max ? x[j] : max;
+    for (std::int64_t j = 0; j < cols_; ++j) y[j] = std::exp(x[j] - max);
+    double sum = 0;
+    for (std::int64_t j = 0; j < cols_; j += chunk) sum += library_->sasum(length(j), y + j, 1);
+    const auto scale = static_cast<float>(1 / sum);
+    for (std::int64_t j = 0; j < cols_; j += chunk) library_->sscal(length(j), scale, y + j, 1);
+  }
+
+  int length(std::int64_t begin) const { return static_cast<int>(std::min(chunk, cols_ - begin)); }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  int threads_;
+  Pool* pool_;
+  std::shared_ptr<const cblas::Library> library_;
+  common::RowOperands io_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
+                           const Operands&) {
+  return std::make_unique<BlasPlan>(problem, env);
+}
+
+}  // namespace
+
+const Variant blas = {
+    .name = "blas",
+    .kernel = &kernel,
+    .backend = "cblas",
+    .threads = Threads::many,
+    .tunables = {},
+    .unsupported = common::other_math,
+    .tunings = no_tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::softmax

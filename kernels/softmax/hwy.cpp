@@ -1,0 +1,307 @@
+// Softmax with Highway: memory is visited once where a row fits the cache (maximum, exp and sum,
+// scale, all on the cached row), twice where it does not (blocks merged online, then exp again).
+// Rows narrower than a vector run one row per lane. See softmax.hpp for the maths and the sources.
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/softmax/softmax.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/softmax/hwy.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/common/exp-inl.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::softmax {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// At least -FLT_MAX; may drop a NaN.
+float MaxOf(const float* x, std::size_t n) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  Vector m0 = hn::Set(d, kLowest);
+  Vector m1 = m0, m2 = m0, m3 = m0;
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    m0 = hn::Max(m0, hn::LoadU(d, x + i));
+    m1 = hn::Max(m1, hn::LoadU(d, x + i + lanes));
+    m2 = hn::Max(m2, hn::LoadU(d, x + i + 2 * lanes));
+    m3 = hn::Max(m3, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
+  if (i < n) m0 = hn::Max(m0, hc::LoadPart(d, x + i, n - i, hn::Set(d, kLowest)));
+  const float max = hc::MaxLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
+  return max > kLowest ? max : kLowest;  // not NaN either
+}
+
+// The sum of exp(x - max); kKeep: the terms themselves to `terms`. Meanwhile fetches the n elements
+// at `ahead`, what memory will be asked for next, unless it is null.
+template <bool kKeep>
+double SumOfExp(const float* x, std::size_t n, float max, float* terms, const float* ahead) {
+  const Tag d;
+  const Vector shift = hn::Set(d, max);
+  hc::LongSum<Tag> sum(d);
+  hc::SumRow(d, sum, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const Vector rest = hn::Set(d, -kInfinity);
+    if (ahead != nullptr) hwy::Prefetch(ahead + i);
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(hc::LoadPart(d, x + i, count, rest), shift));
+    if constexpr (kKeep) {
+      if (count == hn::Lanes(d)) {
+        hn::StoreU(term, d, terms + i);
+      } else {
+        hc::StorePart(term, d, terms + i, count);
+      }
+    }
+    return term;
+  });
+  return sum.Total(d);
+}
+
+// Maximum and sum over any number of elements, block by block: each block is read from memory for
+// its maximum and from L1 for its sum.
+Partial PartialOf(const float* x, std::size_t n) {
+  Partial whole;
+  for (std::size_t i = 0; i < n; i += common::row_block) {
+    const std::size_t count = std::min<std::size_t>(common::row_block, n - i);
+    Partial block;
+    block.max = MaxOf(x + i, count);
+    block.sum = SumOfExp<false>(x + i, count, block.max, nullptr, nullptr);
+    whole = merge(whole, block);
+  }
+  return whole;
+}
+
+// y = exp(x - max) · scale.
+template <bool kStream>
+void Finish(const float* x, float* y, std::size_t n, float max, float scale) {
+  const Tag d;
+  const Vector shift = hn::Set(d, max);
+  const Vector factor = hn::Set(d, scale);
+  hc::WriteRow<kStream>(d, y, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
+    const Vector part = hn::Sub(hc::LoadPart(d, x + i, count, shift), shift);
+    return hn::Mul(hc::ExpNonPositive(d, part), factor);
+  });
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale, bool stream) {
+  stream ? Finish<true>(x, y, n, max, scale) : Finish<false>(x, y, n, max, scale);
+}
+
+// Rows of at most a vector's width: lane r works on row r, so that no lane is idle and nothing is
+// reduced across lanes. `rows` is at most the number of lanes.
+void NarrowRows(const common::RowOperands& io, std::size_t rows, std::size_t cols) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto from = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.x_stride));
+  const auto to = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.y_stride));
+  HWY_ALIGN float terms[hn::MaxLanes(Tag()) * hn::MaxLanes(Tag())];
+  Vector max = hn::Set(d, kLowest);
+  for (std::size_t j = 0; j < cols; ++j) {
+    const Vector x = hn::GatherIndex(d, io.x + j, from);
+    hn::Store(x, d, terms + j * lanes);
+    max = hn::IfThenElse(hn::Gt(x, max), x, max);  // never NaN
+  }
+  hc::LongSum<Tag> sum(d);
+  for (std::size_t j = 0; j < cols; ++j) {
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(hn::Load(d, terms + j * lanes), max));
+    hn::Store(term, d, terms + j * lanes);
+    sum.Add(term);
+  }
+  const Vector scale = hn::Div(hn::Set(d, 1.0f), sum.PerLane());
+  // Lanes beyond `rows` hold the last row once more and write the same bits to the same place.
+  for (std::size_t j = 0; j < cols; ++j) {
+    hn::ScatterIndex(hn::Mul(hn::Load(d, terms + j * lanes), scale), d, io.y + j, to);
+  }
+}
+
+// Whole rows from `begin` to `end`. `scratch` holds a row of at most row_block elements when
+// streaming, so that y is written once only.
+template <bool kStream>
+void WholeRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+               std::int64_t cols, float* scratch) {
+  const Tag d;
+  const auto n = static_cast<std::size_t>(cols);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    float* y = io.y + row * io.y_stride;
+    if (cols > common::row_block) {
+      const Partial partial = PartialOf(x, n);
+      Finish<kStream>(x, y, n, partial.max, static_cast<float>(1 / partial.sum));
+      continue;
+    }
+    const float max = MaxOf(x, n);
+    float* terms = kStream ? scratch : y;
+    const float* ahead = row + 1 < end ? x + io.x_stride : nullptr;
+    const double sum = SumOfExp<true>(x, n, max, terms, ahead);
+    const Vector scale = hn::Set(d, static_cast<float>(1 / sum));
+    hc::WriteRow<kStream>(d, y, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
+      return hn::Mul(hc::LoadPart(d, terms + i, count, scale), scale);
+    });
+  }
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          float* scratch, bool stream) {
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
+  if (cols < lanes && common::offsets_fit(io, lanes)) {
+    for (std::int64_t row = begin; row < end; row += lanes) {
+      common::RowOperands group = io;
+      group.x += row * io.x_stride;
+      group.y += row * io.y_stride;
+      NarrowRows(group, static_cast<std::size_t>(std::min(lanes, end - row)),
+                 static_cast<std::size_t>(cols));
+    }
+    return;
+  }
+  stream ? WholeRows<true>(io, begin, end, cols, scratch)
+         : WholeRows<false>(io, begin, end, cols, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::softmax
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rooflane::softmax {
+namespace {
+
+HWY_EXPORT(Rows);
+HWY_EXPORT(PartialOf);
+HWY_EXPORT(FinishSlice);
+
+class HwyPlan final : public Plan {
+ public:
+  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        pool_(env.pool),
+        tuning_(tuning),
+        split_(tuning.get("split", 0) != 0),
+        target_(resolve_isa(env.isa)),
+        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
+        partial_of_(ROOFLANE_HWY_FUNCTION(PartialOf, target_)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
+    if (split_) {
+      threads_ = std::max(env.threads, 1);
+      partials_.resize(2 * static_cast<std::size_t>(threads_));
+    } else if (tuning.get("stream", 0) != 0 && cols_ <= common::row_block) {
+      scratch_stride_ = (cols_ + 15) / 16 * 16;
+      scratch_ = Buffer(static_cast<std::size_t>(threads_ * scratch_stride_) * sizeof(float));
+    }
+  }
+
+  void run() override {
+    if (split_) {
+      run_split();
+      return;
+    }
+    const std::int64_t step = common::rows_per_task(threads_, rows_, cols_);
+    parallel_for(pool_, threads_, (rows_ + step - 1) / step, [&](std::int64_t task, int thread) {
+      run_rows_(io_, task * step, std::min(rows_, (task + 1) * step), cols_,
+                scratch_.f32() + thread * scratch_stride_, stream_);
+    });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_;
+    facts.workspace_bytes = scratch_.bytes() + partials_.size() * sizeof(partials_[0]);
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    io_ = common::RowOperands(operands);
+    // In place the line is in cache already, and an ordinary store costs no further read.
+    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
+  }
+
+ private:
+  // Every row is cut into one part per thread planned; the parts' maxima and sums meet once a row.
+  // A thread may be one row ahead of another, hence two sets of partial results.
+  void run_split() {
+    const int parts = threads_;
+    parallel_region(pool_, threads_, [&](const Team& team) {
+      for (std::int64_t row = 0; row < rows_; ++row) {
+        const float* x = io_.x + row * io_.x_stride;
+        float* y = io_.y + row * io_.y_stride;
+        Shared* shared = partials_.data() + (row % 2) * parts;
+        for (int part = team.thread; part < parts; part += team.threads) {
+          const common::Slice slice = common::slice_of_row(cols_, part, parts);
+          shared[part].partial = partial_of_(x + slice.begin, slice.count());
+        }
+        team.barrier();
+        Partial whole;
+        for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].partial);
+        const auto scale = static_cast<float>(1 / whole.sum);
+        for (int part = team.thread; part < parts; part += team.threads) {
+          const common::Slice slice = common::slice_of_row(cols_, part, parts);
+          finish_slice_(x + slice.begin, y + slice.begin, slice.count(), whole.max, scale, stream_);
+        }
+      }
+    });
+  }
+
+  struct alignas(64) Shared {  // a cache line each: written by different threads
+    Partial partial;
+  };
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  int threads_;
+  Pool* pool_;
+  Tuning tuning_;
+  bool split_;
+  bool stream_ = false;
+  std::int64_t target_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
+  decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
+  std::int64_t scratch_stride_ = 0;
+  Buffer scratch_;
+  std::vector<Shared> partials_;
+  common::RowOperands io_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands&) {
+  return std::make_unique<HwyPlan>(problem, complete_tuning(hwy, problem, env, tuning), env);
+}
+
+}  // namespace
+
+const Variant hwy = {
+    .name = "hwy",
+    .kernel = &kernel,
+    .backend = "highway",
+    .threads = Threads::many,
+    .tunables = common::row_tunables,
+    .unsupported = common::other_math,
+    .tunings = common::row_tunings,
+    .plan = plan,
+};
+
+}  // namespace rooflane::softmax
+#endif  // HWY_ONCE
