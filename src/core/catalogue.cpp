@@ -82,7 +82,12 @@ const CatalogueEntry& Catalogue::variant(const Kernel& kernel, std::string_view 
           fmt::format("variant '{}' of {} is absent: {}", name, kernel.name, absent.reason));
     }
   }
-  throw argument_error(unknown_name("variant", name, variant_names()));
+  std::vector<std::string> names;
+  for (const CatalogueEntry* entry : variants(kernel)) names.push_back(entry->name);
+  for (const AbsentVariant& absent : absent_) {
+    if (absent.kernel == kernel.name) names.push_back(absent.variant);
+  }
+  throw argument_error(unknown_name(fmt::format("variant of {}", kernel.name), name, names));
 }
 
 }  // namespace rooflane

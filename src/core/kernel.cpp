@@ -61,7 +61,7 @@ std::string axes_text(const TensorSpec& tensor) {
   for (const Axis& axis : tensor.axes) {
     parts.push_back(axis.form == Axis::Form::leading ? "..." : axis.param);
   }
-  return "[" + join(parts, ",") + "]";
+  return fmt::format("[{}]", join(parts, ","));
 }
 
 void match_axes(const TensorSpec& tensor, const NamedShape& array, SizeTable& sizes) {
