@@ -1,0 +1,420 @@
+// GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
+// the choice of path and blocks, memory, and the plan. The loops stand in hwy_paths-inl.h, the
+// register tiles in hwy_tiles-inl.h. The scheme is Goto & van de Geijn, "Anatomy of
+// high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n, so a
+// strip of b stays in L1 while rows of a stream from L2.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.
+#include "hwy/highway.h"
+#include "kernels/gemm/hwy_paths-inl.h"
+
+#if HWY_ONCE
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "core/error.hpp"
+#include "core/machine.hpp"
+#include "fmt/format.h"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+
+HWY_EXPORT(Run);
+HWY_EXPORT(Pack);
+HWY_EXPORT(Shape);
+
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t float_bytes = sizeof(float);
+constexpr int64_t workspace_limit = int64_t{64} << 20;
+
+// Fewer rows or columns than this: the other operand is read once and memory is the limit. Zen 5
+// turns compute-bound near 14.
+constexpr int64_t few_limit = 16;
+
+// A thread must have this many flops to be worth waking: about 4 µs of work at 270 GF/s, against 1
+// to 2 µs for a parallel region whose threads spin.
+constexpr double flops_per_thread = 1e6;
+
+struct Caches {
+  int64_t l1, l2, l3;
+};
+
+// Sizes that the machine does not report are taken as the smallest of the last ten years.
+Caches caches() {
+  const Machine& host = machine();
+  const auto or_else = [](std::size_t bytes, int64_t otherwise) {
+    return bytes > 0 ? static_cast<int64_t>(bytes) : otherwise;
+  };
+  return {or_else(host.l1d_bytes, 32 << 10), or_else(host.l2_bytes, 256 << 10),
+          or_else(host.l3_bytes, 4 << 20)};
+}
+
+int64_t div_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
+int64_t round_up(int64_t x, int64_t y) { return div_up(x, y) * y; }
+
+// Which paths can serve a problem at all, by how its operands lie.
+bool dot_from_a(const Gemm& g) { return !g.trans_a; }
+bool dot_from_b(const Gemm& g) { return g.trans_b && !g.prepack; }
+bool stream_from_a(const Gemm& g) { return g.trans_a; }
+bool stream_from_b(const Gemm& g) { return !g.trans_b && !g.prepack; }
+
+bool allowed(Path path, const Gemm& g) {
+  const bool product = g.reads_ab() && !g.empty();
+  switch (path) {
+    case Path::scale:
+      return !product;
+    case Path::dot:
+      return product && (dot_from_a(g) || dot_from_b(g));
+    case Path::stream:
+      return product && (stream_from_a(g) || stream_from_b(g));
+    case Path::direct:
+      return product && !g.trans_b && !g.prepack;
+    case Path::packed:
+      return product;
+  }
+  return false;
+}
+
+// THE table of paths, first match wins.
+Path choose(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  const bool few_rows = g.m <= few_limit;
+  const bool few_cols = g.n <= few_limit;
+  // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
+  const bool long_k = g.k >= 4 * tile.lanes;
+  const bool b_in_l2 = g.k * g.n * float_bytes <= cache.l2 / 2;
+  const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
+  // Up to about 160³ packing costs more than the strided reads that it saves.
+  const bool small = static_cast<double>(g.m) * g.n * g.k <= 160.0 * 160.0 * 160.0;
+  struct Rule {
+    bool applies;
+    Path path;
+  };
+  const Rule rules[] = {
+      {!g.reads_ab() || g.empty(), Path::scale},
+      {few_cols && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
+      {few_rows && dot_from_b(g) && long_k, Path::dot},
+      {few_rows && stream_from_b(g) && !b_in_l2, Path::stream},
+      {few_cols && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
+      {small && b_in_l2 && allowed(Path::direct, g), Path::direct},
+      {true, Path::packed},
+  };
+  return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
+      ->path;
+}
+
+// Where both sides would do, the shorter one is the few.
+bool flipped(Path path, const Gemm& g) {
+  if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
+  if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
+  return false;
+}
+
+int threads_for(const Gemm& g, const Environment& env) {
+  const double flops = 2.0 * g.batch * g.m * g.n * g.k;
+  return static_cast<int>(
+      std::clamp(flops / flops_per_thread, 1.0, static_cast<double>(std::max(1, env.threads))));
+}
+
+struct Blocks {
+  int64_t mc = 1, kc = 1, nc = 1;
+};
+
+// Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
+// workspace leaves beside the threads' blocks of a caps it on machines that report a huge L3.
+int64_t packed_b_limit(const Caches& cache) {
+  return std::clamp<int64_t>(cache.l3 / 2, 2 << 20, 24 << 20);
+}
+
+// The model's block sizes for one path.
+Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
+  Blocks blocks;
+  const int64_t few = flipped(path, g) ? g.n : g.m;
+  const int64_t many = flipped(path, g) ? g.m : g.n;
+  switch (path) {
+    case Path::scale:
+    case Path::direct:
+      break;
+    case Path::dot:
+      // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
+      blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
+      // At least 32 rows a task, so that packing the few side stays cheap.
+      blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, 8 * threads));
+      break;
+    case Path::stream:
+      // 8 rows of the wide side at a time: as many streams as hardware prefetchers follow.
+      blocks.kc = 8;
+      // few × nc sums take half of L1.
+      blocks.nc = std::max(cache.l1 / 2 / (float_bytes * few), tile.nr());
+      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, 4 * threads));
+      blocks.nc = round_up(blocks.nc, tile.nr());
+      break;
+    case Path::packed: {
+      // A strip of b, kc × nr, takes three quarters of L1; equal blocks of k.
+      const int64_t most =
+          std::clamp<int64_t>(cache.l1 * 3 / 4 / (float_bytes * tile.nr()), 64, 384);
+      blocks.kc = div_up(g.k, div_up(g.k, most));
+      // A block of a, mc × kc, takes half of L2, less where very many threads share the limit.
+      const int64_t a_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
+      blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
+      blocks.mc = std::min(blocks.mc, round_up(g.m, tile.mr));
+      // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.
+      blocks.nc = std::max<int64_t>(2048, packed_b_limit(cache) / float_bytes / g.k);
+      blocks.nc = std::min(round_up(blocks.nc, tile.nr()), round_up(g.n, tile.nr()));
+      break;
+    }
+  }
+  return blocks;
+}
+
+constexpr Tunable tunables[] = {
+    {"path", "0 scale, 1 dot, 2 stream, 3 direct, 4 packed", 0, 4},
+    {"mc", "packed: rows of a packed block of a", 1, 1 << 20},
+    {"kc", "depth of a block along k", 1, 1 << 20},
+    {"nc", "packed: columns of b packed at a time; stream, dot: columns or rows a task", 1,
+     int64_t{1} << 40},
+};
+
+Tuning tuning_of(Path path, const Blocks& blocks) {
+  return {{"path", static_cast<int64_t>(path)},
+          {"mc", blocks.mc},
+          {"kc", blocks.kc},
+          {"nc", blocks.nc}};
+}
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  const Gemm g(problem);
+  const TileShape tile = ROOFLANE_HWY_FUNCTION(Shape, resolve_isa(env.isa))();
+  const Caches cache = caches();
+  const int threads = threads_for(g, env);
+  const Path first = choose(g, tile, cache);
+  std::vector<Tuning> list;
+  list.push_back(tuning_of(first, model(first, g, tile, cache, threads)));
+  const auto add = [&](Path path, const Blocks& blocks) {
+    Tuning tuning = tuning_of(path, blocks);
+    if (std::find(list.begin(), list.end(), tuning) == list.end()) list.push_back(tuning);
+  };
+  for (const Path path : {Path::dot, Path::stream, Path::direct, Path::packed}) {
+    if (!allowed(path, g)) continue;
+    const Blocks guess = model(path, g, tile, cache, threads);
+    add(path, guess);
+    if (path != Path::packed) continue;
+    for (const int64_t kc : {128, 192, 256, 384}) {
+      for (const int64_t mc_bytes : {cache.l2 / 4, cache.l2 / 2}) {
+        for (const int64_t nc : {int64_t{1024}, int64_t{2048}, int64_t{4096}}) {
+          Blocks blocks;
+          blocks.kc = std::min(kc, g.k);
+          blocks.mc =
+              std::max(mc_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
+          blocks.mc = std::min(blocks.mc, round_up(g.m, tile.mr));
+          blocks.nc = std::min(round_up(nc, tile.nr()), round_up(g.n, tile.nr()));
+          add(path, blocks);
+        }
+      }
+    }
+  }
+  return list;
+}
+
+class HwyPlan final : public Plan {
+ public:
+  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
+          const Operands& constants)
+      : Plan(problem), target_(resolve_isa(env.isa)), job_(Gemm(problem)) {
+    const Gemm& g = job_.g;
+    run_ = ROOFLANE_HWY_FUNCTION(Run, target_);
+    tile_ = ROOFLANE_HWY_FUNCTION(Shape, target_)();
+    const Caches cache = caches();
+    job_.pool = env.pool;
+    job_.threads = threads_for(g, env);
+    job_.path =
+        static_cast<Path>(tuning.get("path", static_cast<int64_t>(choose(g, tile_, cache))));
+    if (!allowed(job_.path, g)) {
+      throw argument_error(fmt::format("tunable path={}: cannot serve {}; allowed: {}",
+                                       static_cast<int64_t>(job_.path), problem.text(),
+                                       allowed_paths(g)));
+    }
+    job_.flip = flipped(job_.path, g);
+    const Blocks guess = model(job_.path, g, tile_, cache, job_.threads);
+    job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
+    job_.kc = tuning.get("kc", guess.kc);
+    job_.nc = tuning.get("nc", guess.nc);
+    set_shares(cache);
+    allocate();
+    if (g.prepack) pack(constants.at("b"));
+  }
+
+  void run() override { run_(job_); }
+
+  std::vector<std::span<const std::byte>> regions() const override {
+    auto list = Plan::regions();
+    if (packed_.bytes() > 0) {
+      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
+    }
+    return list;
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_of(job_.path, {job_.mc, job_.kc, job_.nc});
+    facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
+    facts.packed_bytes = packed_bytes_;
+    return facts;
+  }
+
+ private:
+  static std::string allowed_paths(const Gemm& g) {
+    std::string text;
+    for (int64_t path = 0; path <= static_cast<int64_t>(Path::packed); ++path) {
+      if (allowed(static_cast<Path>(path), g)) {
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", path);
+      }
+    }
+    return text;
+  }
+
+  // How the output is cut into tasks, and how deep b is packed at a time.
+  void set_shares(const Caches& cache) {
+    const Gemm& g = job_.g;
+    if (job_.path != Path::direct && job_.path != Path::packed) return;
+    const bool blocked = job_.path == Path::packed;
+    if (blocked) {
+      job_.nc = round_up(job_.nc, tile_.nr());
+      if (g.prepack) {
+        job_.nc = std::max(job_.nc, g.n);
+        job_.kb = g.k;
+        job_.batch_group = g.batch;
+      } else {
+        const int64_t floats = packed_b_limit(cache) / float_bytes;
+        const int64_t width = std::min(job_.nc, g.n);
+        job_.kb = std::min(g.k, std::max<int64_t>(1, floats / width / job_.kc) * job_.kc);
+        const bool whole = width == g.n && job_.kb == g.k;
+        job_.batch_group = whole ? std::clamp<int64_t>(floats / (g.k * g.n), 1, g.batch) : 1;
+      }
+      // Packing a block of a costs about 0.3 cycles an element and a tile's pass over it 1/32 cycle
+      // a column: it pays when the block is read by several strips and would not stay in L1.
+      job_.pack_a = g.n >= 4 * tile_.nr() && g.m * g.k * float_bytes > cache.l1;
+    }
+    // Four tasks a thread let the quicker ones take more. Rows are shared first, down to 8 tiles a
+    // task: at 64 rows a strip of b is read from L2 or L3 once per 64 × 3 FMAs a row.
+    const int64_t tiles = div_up(g.m, tile_.mr);
+    const int64_t strips = div_up(blocked ? std::min(job_.nc, g.n) : g.n, tile_.nr());
+    const int64_t wanted = job_.threads == 1 ? 1 : 4 * job_.threads;
+    const int64_t batches = blocked ? std::min(job_.batch_group, g.batch) : g.batch;
+    const int64_t blocks = blocked ? div_up(g.m, job_.mc) : 1;
+    const int64_t finest = std::max(blocks, tiles / 8);
+    job_.row_parts = std::clamp(div_up(wanted, batches), blocks, finest);
+    job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
+                                         std::max(strips, int64_t{1}));
+    job_.row_parts = std::min(job_.row_parts, tiles);
+  }
+
+  void allocate() {
+    const Gemm& g = job_.g;
+    const int64_t few = job_.flip ? g.n : g.m;
+    int64_t shared = 0;
+    switch (job_.path) {
+      case Path::scale:
+      case Path::direct:
+        break;
+      case Path::dot: {
+        const bool gathers = job_.flip ? !g.trans_b && !g.prepack : g.trans_a;
+        job_.scratch_floats = gathers ? few * std::min(job_.kc, g.k) : 0;
+        break;
+      }
+      case Path::stream:
+        job_.scratch_floats = job_.flip ? few * job_.nc : 0;
+        break;
+      case Path::packed:
+        if (!g.prepack) {
+          // A tile loads whole vectors of b, also in the last strip.
+          shared = job_.batch_group * job_.kb * std::min(job_.nc, g.n) + tile_.lanes;
+        }
+        if (job_.pack_a) {
+          job_.scratch_floats = std::min(job_.mc, round_up(g.m, tile_.mr)) * std::min(job_.kc, g.k);
+        }
+        break;
+    }
+    job_.scratch_floats = round_up(job_.scratch_floats, 16);  // 64-byte lines of their own
+    shared = round_up(shared, 16);
+    const double bytes =
+        static_cast<double>(float_bytes) *
+        (static_cast<double>(shared) +
+         static_cast<double>(job_.threads) * static_cast<double>(job_.scratch_floats));
+    if (bytes > static_cast<double>(workspace_limit)) {
+      throw argument_error(
+          fmt::format("tuning mc={},kc={},nc={} needs {:.0f} MiB of workspace; allowed are 64 MiB",
+                      job_.mc, job_.kc, job_.nc, bytes / (1 << 20)));
+    }
+    workspace_ = Buffer(static_cast<std::size_t>(bytes));
+    job_.shared = workspace_.f32();
+    job_.scratch = job_.shared + shared;
+  }
+
+  void pack(const View& b) {
+    const Gemm& g = job_.g;
+    packed_bytes_ = static_cast<std::size_t>(g.batch * g.k * g.n * float_bytes);
+    if (packed_bytes_ == 0 || job_.path == Path::scale) {
+      packed_bytes_ = 0;
+      return;
+    }
+    // Whole vectors are loaded past the end here, too.
+    packed_ = Buffer(packed_bytes_ + static_cast<std::size_t>(tile_.lanes * float_bytes));
+    std::fill_n(packed_.f32() + packed_bytes_ / sizeof(float), tile_.lanes, 0.0f);
+    ROOFLANE_HWY_FUNCTION(Pack, target_)(job_, side_b(g, b), packed_.f32());
+    if (job_.flip) {
+      job_.b = {packed_.f32(), g.n * g.k, g.k, 1};
+    } else {
+      job_.prepacked = packed_.f32();
+    }
+  }
+
+  void on_bind(const Operands& operands) override {
+    const Gemm& g = job_.g;
+    job_.a = side_a(g, operands.at("a"));
+    if (!g.prepack) job_.b = side_b(g, operands.at("b"));
+    if (g.reads_c0()) job_.c0 = const_matrix(operands.at("c0"));
+    job_.c = matrix(operands.at("c"));
+  }
+
+  const int64_t target_;
+  TileShape tile_{};
+  RunFunction run_ = nullptr;
+  Job job_;
+  Buffer workspace_;
+  Buffer packed_;
+  std::size_t packed_bytes_ = 0;
+};
+
+std::optional<std::string> unsupported(const Problem&, const Environment& env) {
+  if (env.math != "fp32") return fmt::format("math {} (hwy computes fp32)", env.math);
+  return std::nullopt;
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands& constants) {
+  return std::make_unique<HwyPlan>(problem, tuning, env, constants);
+}
+
+}  // namespace
+
+const Variant hwy = {.name = "hwy",
+                     .kernel = &kernel,
+                     .backend = "highway",
+                     .threads = Threads::many,
+                     .tunables = tunables,
+                     .unsupported = unsupported,
+                     .tunings = tunings,
+                     .plan = plan};
+
+}  // namespace rooflane::gemm
+#endif  // HWY_ONCE
