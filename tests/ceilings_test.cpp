@@ -1,0 +1,230 @@
+// Measured ceilings are complete and well-formed, and survive JSON. No figure is judged: machines
+// that run tests are busy.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/error.hpp"
+#include "measure/bandwidth.hpp"
+#include "measure/ceilings_json.hpp"
+#include "measure/fma_peak.hpp"
+#include "measure/stream_loops.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+// A budget that buys the least number of repeats, and a short curve.
+const Ceilings& measured() {
+  static const Ceilings ceilings = [] {
+    CeilingsRequest request;
+    request.threads = {1, 2};
+    request.seconds = 0.1;
+    return measure_ceilings(request);
+  }();
+  return ceilings;
+}
+
+}  // namespace
+
+// Counts, so that a test can tell that probes allocate nothing.
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  const auto unit = static_cast<std::size_t>(alignment);
+  if (void* memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+TEST_CASE("every target of this CPU has a peak at every number of threads") {
+  std::set<std::string> seen;
+  for (const FmaCeiling& fma : measured().fma) {
+    CHECK(fma.math == "fp32");
+    CHECK(fma.device == "");
+    CHECK(fma.gflops > 0);
+    seen.insert(fma.isa + "/" + std::to_string(fma.threads));
+  }
+  CHECK(seen.size() == measured().fma.size());
+  CHECK(seen.size() == 2 * isa_targets().size());
+  for (const std::string& isa : isa_targets()) {
+    for (int threads : {1, 2}) {
+      CHECK(find_fma_peak(measured(), "fp32", isa, threads, "").has_value());
+    }
+  }
+}
+
+TEST_CASE("each thread count has one curve of positive rates over rising footprints") {
+  REQUIRE(measured().bandwidth.size() == 2);
+  for (const BandwidthCurve& curve : measured().bandwidth) {
+    CAPTURE(curve.threads);
+    CHECK(curve.device == "");
+    CHECK(curve.points.size() > bandwidth_points / 2);
+    CHECK(curve.points.size() <= bandwidth_points);
+    CHECK(curve.points.front().footprint_bytes == 16384.0 * curve.threads);
+    double previous = 0;
+    for (const BandwidthPoint& p : curve.points) {
+      CHECK(p.footprint_bytes > previous);
+      previous = p.footprint_bytes;
+      for (double rate : {p.read_gb_s, p.write_gb_s, p.copy_gb_s}) CHECK(rate > 0);
+      for (const std::string& method : {p.read_method, p.write_method, p.copy_method}) {
+        CHECK(method.find("stream") != std::string::npos);
+      }
+      CHECK(p.read_method.find("nt") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("plateaus rise, have the labels of levels in order, and end with memory") {
+  const std::vector<std::string> order = {"L1", "L2", "L3", "memory"};
+  for (const BandwidthCurve& curve : measured().bandwidth) {
+    REQUIRE(!curve.plateaus.empty());
+    double previous = 0;
+    std::size_t level = 0;
+    for (const Plateau& plateau : curve.plateaus) {
+      CHECK(plateau.largest_footprint_bytes > previous);
+      previous = plateau.largest_footprint_bytes;
+      while (level < order.size() && order[level] != plateau.label) ++level;
+      CHECK(level < order.size());
+    }
+    CHECK(curve.plateaus.back().label == "memory");
+    CHECK(previous == curve.points.back().footprint_bytes);
+  }
+}
+
+TEST_CASE("JSON gives back what was measured") {
+  Ceilings before = measured();
+  before.transfer.push_back({"Some GPU", 11.5, 12.25});
+  before.fma.push_back({"fp32", "", 0, "Some GPU", 1e4});
+  const nlohmann::json j = before;
+  const nlohmann::json again = nlohmann::json::parse(j.dump()).get<Ceilings>();
+  CHECK(again == j);
+  CHECK(again.at("bandwidth").at(0).at("points").at(0).at("read_gb_s") ==
+        before.bandwidth[0].points[0].read_gb_s);
+  CHECK(again.at("transfer").at(0).at("d2h_gb_s") == 12.25);
+}
+
+TEST_CASE("JSON that lacks a field is refused by the field's name") {
+  nlohmann::json j = measured();
+  j.at("fma").at(0).erase("gflops");
+  try {
+    static_cast<void>(j.get<Ceilings>());
+    FAIL("no error");
+  } catch (const nlohmann::json::exception& error) {
+    CHECK(std::string(error.what()).find("gflops") != std::string::npos);
+  }
+}
+
+TEST_CASE("progress rises from 0 to 1 and says what is measured") {
+  CeilingsRequest request;
+  request.isas = {isa_targets().front()};
+  request.seconds = 0.05;
+  std::vector<double> done;
+  std::string texts;
+  request.progress = [&](double share, const std::string& what) {
+    done.push_back(share);
+    texts += what + "\n";
+  };
+  const Ceilings ceilings = measure_ceilings(request);
+  CHECK(ceilings.fma.size() == 1);
+  REQUIRE(done.size() > 2);
+  CHECK(done.front() == 0);
+  CHECK(done.back() == 1);
+  for (std::size_t i = 1; i < done.size(); ++i) CHECK(done[i] >= done[i - 1]);
+  CHECK(texts.find(isa_targets().front()) != std::string::npos);
+  CHECK(texts.find("bandwidth") != std::string::npos);
+}
+
+TEST_CASE("a request for no thread, an unknown target or a device that is not there is refused") {
+  CeilingsRequest request;
+  request.threads = {0};
+  CHECK_THROWS_AS(measure_ceilings(request), Error);
+  request = {};
+  request.isas = {"AVX17"};
+  CHECK_THROWS_AS(measure_ceilings(request), Error);
+  request = {};
+  request.threads = {};
+  request.devices = {1000};
+  CHECK_THROWS_AS(measure_ceilings(request), Error);
+}
+
+TEST_CASE("every target's FMA loop computes a·x + y on all its vectors") {
+  for (const std::string& isa : isa_targets()) {
+    CAPTURE(isa);
+    const FmaLoop loop = fma_loop(resolve_isa(isa));
+    CHECK(loop.flops_per_step >= 2.0 * loop.vectors);
+    // Vector i starts at x + i; two steps with x = 2, y = 3: 2·(2·(2+i)+3)+3 = 17 + 4i; the result
+    // is their sum and y.
+    const int n = loop.vectors;
+    CHECK(loop.run(2, 2, 3) == static_cast<float>(17 * n + 4 * n * (n - 1) / 2 + 3));
+    CHECK(loop.run(0, 2, 3) == static_cast<float>(2 * n + n * (n - 1) / 2 + 3));
+  }
+}
+
+TEST_CASE("each copy loop copies what it says, and nothing beside it") {
+  alignas(64) static std::byte from[40960], to[40960];
+  for (std::size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (bool non_temporal : {false, true}) {
+    for (int streams : {1, 4, 8}) {
+      for (std::size_t bytes : {64u, 4096u, 16384u, 32768u, 40000u}) {
+        CAPTURE(streams);
+        CAPTURE(bytes);
+        std::fill(std::begin(to), std::end(to), std::byte{0xAA});
+        const std::size_t touched =
+            stream_loops().copy(from, to, bytes, {streams, non_temporal}, 2);
+        CHECK(touched <= bytes);
+        CHECK(touched + 1024 * static_cast<std::size_t>(streams) >= bytes);
+        CHECK(std::equal(to, to + touched, from));
+        CHECK(std::all_of(to + touched, std::end(to),
+                          [](std::byte b) { return b == std::byte{0xAA}; }));
+      }
+    }
+  }
+}
+
+TEST_CASE("write and read loops touch as much as they say") {
+  alignas(64) static std::byte memory[40960];
+  for (bool non_temporal : {false, true}) {
+    for (int streams : {1, 4, 8}) {
+      std::fill(std::begin(memory), std::end(memory), std::byte{0xAA});
+      const std::size_t touched = stream_loops().write(memory, 30000, {streams, non_temporal}, 1);
+      CHECK(touched > 20000);
+      CHECK(std::all_of(memory + touched, std::end(memory),
+                        [](std::byte b) { return b == std::byte{0xAA}; }));
+      CHECK(
+          std::none_of(memory, memory + touched, [](std::byte b) { return b == std::byte{0xAA}; }));
+      CHECK(stream_loops().read(memory, 30000, {streams, false}, 1) == touched);
+    }
+  }
+}
+
+TEST_CASE("probes give a positive time at any footprint, and allocate only the first time") {
+  for (int threads : {1, 2, 3}) {
+    for (double footprint : {0.0, 1.0, 1e4, 3e5, 1e7, 5e8, 1e13}) {
+      CAPTURE(threads);
+      CAPTURE(footprint);
+      CHECK(probe_copy_ns(footprint, threads) > 0);
+      CHECK(probe_fma_ns(threads) > 0);
+    }
+  }
+  const long before = allocations;
+  const double times[] = {probe_copy_ns(3e5, 2), probe_fma_ns(2), probe_copy_ns(1e7, 1)};
+  CHECK(allocations == before);
+  for (double ns : times) CHECK(ns > 0);
+}
