@@ -8,6 +8,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -30,8 +32,11 @@ constexpr std::size_t smallest_share = 16 * KiB;
 constexpr int base_points = bandwidth_points * 2 / 3;
 
 // Each thread moves at least this much per repeat: 60 µs in the fastest L1 (500 GB/s), where
-// meeting at the barrier costs well below 1 µs; beyond it one pass is a repeat.
+// meeting at the barrier costs well below 1 µs.
 constexpr std::size_t bytes_per_repeat = 32 * MiB;
+// Long arrays are walked in windows, 0.4 to 2 ms of memory's time each, timed one by one: a whole
+// pass would seldom go undisturbed on a shared machine.
+constexpr std::size_t window_bytes = 16 * MiB;
 
 enum Traffic : std::size_t { reading, writing, copying };
 constexpr std::array traffics = {reading, writing, copying};
@@ -41,9 +46,10 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return round_down(bytes + unit - 1, unit);
 }
 
-// The best of one loop at one footprint, per method.
+// One method of a loop at one footprint. A pass at its best is each window at its best.
 struct Trial {
   StreamMethod method;
+  std::vector<double> window_ns = {};  // least so far; empty before the first pass
   double gb_s = 0;
 };
 
@@ -51,12 +57,12 @@ std::vector<Trial> trials_of(Traffic traffic) {
   std::vector<Trial> trials;
   for (bool non_temporal : {false, true}) {
     if (non_temporal && traffic == reading) continue;
-    for (int streams : {1, 4, 8}) trials.push_back({{streams, non_temporal}, 0});
+    for (int streams : {1, 4, 8}) trials.push_back({.method = {streams, non_temporal}});
   }
   return trials;
 }
 
-// One footprint's figures: every loop's methods, the best first once settled.
+// One footprint's figures: every loop's methods.
 struct Point {
   std::size_t footprint = 0;
   std::array<std::vector<Trial>, 3> trials = {trials_of(reading), trials_of(writing),
@@ -79,31 +85,51 @@ class Bench {
     together_.run_ns([&](int thread) { std::memset(slab(thread), 1, slab_); });
   }
 
-  // GB/s of all threads together in one repeat; 0 when the footprint is too small for the method.
-  double repeat(Traffic traffic, std::size_t footprint, StreamMethod method) {
-    const StreamLoops& loops = stream_loops();
-    const auto threads = static_cast<std::size_t>(together_.threads());
-    const std::size_t share = footprint / threads;
-    const std::size_t passes = std::max<std::size_t>(1, bytes_per_repeat / share);
-    std::size_t touched = 0;  // per thread and pass; the same for all
-    const double ns = together_.run_ns([&](int thread) {
-      std::byte* x = slab(thread);
-      std::size_t moved = 0;
-      if (traffic == reading) {
-        moved = loops.read(x, share, method, passes);
-      } else if (traffic == writing) {
-        moved = loops.write(x, share, method, passes);
-      } else {
-        // Both arrays start at the same place of a page: a load and an older store then differ in
-        // their low 12 bits, which some CPUs compare first.
-        moved = 2 * loops.copy(x, x + round_up(share / 2, page_bytes), share / 2, method, passes);
-      }
-      if (thread == 0) touched = moved;
-    });
-    return static_cast<double>(touched * passes * threads) / ns;
+  // Starts on a footprint: one untimed pass, so that the caches hold what earlier passes of the
+  // same loop leave there.
+  void begin(Traffic traffic, std::size_t footprint) {
+    share_ = footprint / static_cast<std::size_t>(together_.threads());
+    array_ = traffic == copying ? share_ / 2 : share_;
+    // Equal windows that together are the whole array, but for less than a page each.
+    const std::size_t windows = array_ / window_bytes;
+    window_ = windows > 1 ? round_down(array_ / windows, page_bytes) : array_;
+    position_ = 0;
+    together_.run_ns([&](int thread) { walk(traffic, thread, array_, {}, 1); });
+  }
+
+  // Walks all arrays with the trial's method, short ones several times, and updates the trial.
+  void repeat(Traffic traffic, Trial& trial) {
+    const std::size_t windows = array_ / window_;
+    const std::size_t passes =
+        windows > 1 ? 1 : std::max<std::size_t>(1, bytes_per_repeat / share_);
+    trial.window_ns.resize(windows, std::numeric_limits<double>::infinity());
+    std::size_t moved = 0;  // per thread and window; the same for all
+    for (std::size_t w = 0; w < windows; ++w) {
+      position_ = w * window_;
+      const double ns = together_.run_ns([&](int thread) {
+        const std::size_t mine = walk(traffic, thread, window_, trial.method, passes);
+        if (thread == 0) moved = mine;
+      });
+      trial.window_ns[w] = std::min(trial.window_ns[w], ns);
+    }
+    const double ns = std::accumulate(trial.window_ns.begin(), trial.window_ns.end(), 0.0);
+    trial.gb_s = static_cast<double>(moved * windows) * together_.threads() / ns;
   }
 
  private:
+  // `passes` over `bytes` of each of the thread's arrays from `position_` on; bytes read and
+  // written.
+  std::size_t walk(Traffic traffic, int thread, std::size_t bytes, StreamMethod method,
+                   std::size_t passes) {
+    const StreamLoops& loops = stream_loops();
+    std::byte* x = slab(thread) + position_;
+    if (traffic == reading) return passes * loops.read(x, bytes, method, passes);
+    if (traffic == writing) return passes * loops.write(x, bytes, method, passes);
+    // Both arrays start at the same place of a page: a load and an older store then differ in their
+    // low 12 bits, which some CPUs compare first.
+    return 2 * passes * loops.copy(x, x + round_up(array_, page_bytes), bytes, method, passes);
+  }
+
   std::byte* slab(int thread) {
     return static_cast<std::byte*>(memory_.data()) + slab_ * static_cast<std::size_t>(thread);
   }
@@ -111,24 +137,28 @@ class Bench {
   Together together_;
   std::size_t slab_;
   Buffer memory_;
+  // Of the footprint in work, per thread: all arrays, one array, one window and where it begins.
+  std::size_t share_ = 0, array_ = 0, window_ = 0, position_ = 0;
 };
 
-// Tries every method once, then spends the rest of `seconds` on the two best in turn.
+// Tries every method once; of the remaining `seconds` the best gets half of the turns, the second
+// best and all in rotation a quarter each: a method that was disturbed at first gets its chance.
 void measure(Bench& bench, Point& point, Traffic traffic, double seconds) {
   const Stopwatch watch;
   std::vector<Trial>& trials = point.trials[traffic];
-  const auto repeat = [&](Trial& trial) {
-    trial.gb_s = std::max(trial.gb_s, bench.repeat(traffic, point.footprint, trial.method));
-  };
-  // An untimed repeat fills the caches; beyond a repeat's bytes there is nothing to fill.
-  if (point.footprint < bytes_per_repeat) {
-    bench.repeat(traffic, point.footprint, trials.front().method);
-  }
+  const auto repeat = [&](Trial& trial) { bench.repeat(traffic, trial); };
+  bench.begin(traffic, point.footprint);
   for (Trial& trial : trials) repeat(trial);
+  std::vector<Trial*> order;
+  for (Trial& trial : trials) order.push_back(&trial);
   for (std::size_t turn = 0; watch.seconds() < seconds; ++turn) {
-    std::nth_element(trials.begin(), trials.begin() + 1, trials.end(),
-                     [](const Trial& a, const Trial& b) { return a.gb_s > b.gb_s; });
-    repeat(trials[turn % 2]);
+    if (turn % 4 == 3) {
+      repeat(trials[turn / 4 % trials.size()]);
+      continue;
+    }
+    std::nth_element(order.begin(), order.begin() + 1, order.end(),
+                     [](const Trial* a, const Trial* b) { return a->gb_s > b->gb_s; });
+    repeat(*order[turn % 2]);
   }
 }
 
