@@ -137,6 +137,10 @@ TEST_CASE("a file that is no CBLAS is an argument error that names it") {
   check_refused(other_library(), "lacks cblas_sgemm");
 }
 
+TEST_CASE("a CBLAS with 64-bit integers is refused, whatever its names promise") {
+  check_refused(FIXTURES_DIR "/cblas_ilp64.so", "has 64-bit integers");
+}
+
 TEST_CASE("the best core type is a name that the library takes, and it is kept on disk") {
   const Folder cache;
   setenv("XDG_CACHE_HOME", (cache / "").c_str(), 1);

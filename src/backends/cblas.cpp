@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstdint>
@@ -92,15 +93,36 @@ struct Symbols {
   }
 };
 
+// Whether the library takes 64-bit integers under the names that promise 32 bits (ILP64 builds).
+// The stride 0xFFFFFFFF is -1 in 32 bits and runs backwards from x[1], and is 16 GiB ahead in 64
+// bits: there lies reserved memory full of zeros. False where so much address space is not granted.
+bool has_64_bit_integers(const Symbols& symbols) {
+  constexpr std::int64_t stride = 0xFFFFFFFF;
+  constexpr std::size_t before = 64;  // floats in front of x; a library may look there too
+  constexpr std::size_t bytes = (before + 2 + stride) * sizeof(float);
+  void* reserved = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return false;
+  float* x = static_cast<float*>(reserved) + before;
+  x[-1] = 5;
+  x[0] = 2;
+  x[1] = 3;
+  const std::array<float, 2> y = {1, 10};
+  const float dot =
+      symbols.find<float(std::int64_t, const float*, std::int64_t, const float*, std::int64_t)>(
+          "cblas_sdot")(2, x, stride, y.data(), 1);
+  munmap(reserved, bytes);
+  return dot == 1 * 2 + 10 * 0;  // 32 bits: 1·3 + 10·2
+}
+
 // Fills in what identifies OpenBLAS; false when it is another library.
-bool describe_openblas(const Symbols& symbols, const std::string& name, Library& library) {
+bool describe_openblas(const Symbols& symbols, Library& library) {
   auto* config = symbols.find<char*()>("openblas_get_config");
   auto* core = symbols.find<char*()>("openblas_get_corename");
   auto* threads = symbols.find<void(int)>("openblas_set_num_threads");
   if (config == nullptr || core == nullptr || threads == nullptr) return false;
   // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY USE_OPENMP SkylakeX MAX_THREADS=128"
   const std::string text = config();
-  if (text.find("USE64BITINT") != std::string::npos) throw no_cblas(name, "has 64-bit integers");
   const std::vector<std::string_view> words = split(text, ' ');
   const bool versioned = words.size() >= 2 && words[0] == "OpenBLAS";
   library.description =
@@ -127,11 +149,9 @@ bool describe_mkl(const Symbols& symbols, Library& library) {
   return true;
 }
 
-bool describe_blis(const Symbols& symbols, const std::string& name, Library& library) {
+bool describe_blis(const Symbols& symbols, Library& library) {
   auto* version = symbols.find<const char*()>("bli_info_get_version_str");
   if (version == nullptr) return false;
-  auto* integer_bits = symbols.find<std::int64_t()>("bli_info_get_blas_int_type_size");
-  if (integer_bits != nullptr && integer_bits() == 64) throw no_cblas(name, "has 64-bit integers");
   library.description = fmt::format("BLIS {}", version());
   auto* arch = symbols.find<int()>("bli_arch_query_id");
   auto* arch_name = symbols.find<const char*(int)>("bli_arch_string");
@@ -179,11 +199,12 @@ std::shared_ptr<const Library> load(const std::string& file, const std::string& 
   symbols.require(library->sscal, "cblas_sscal", name);
   symbols.require(library->saxpy, "cblas_saxpy", name);
   symbols.require(library->scopy, "cblas_scopy", name);
+  if (has_64_bit_integers(symbols)) throw no_cblas(name, "has 64-bit integers");
   library->set_num_threads = [](int) {};
   library->path = file;
   library->description = fmt::format("CBLAS {}", fs::path(name).filename().string());
-  if (!describe_openblas(symbols, name, *library) && !describe_mkl(symbols, *library)) {
-    describe_blis(symbols, name, *library);
+  if (!describe_openblas(symbols, *library) && !describe_mkl(symbols, *library)) {
+    describe_blis(symbols, *library);
   }
   return library;
 }
