@@ -67,6 +67,11 @@ class BlasPlan final : public Plan {
     }
     const auto scale =
         static_cast<float>(1 / std::sqrt(squares / static_cast<double>(cols_) + eps_));
+    if (std::isnan(scale)) {
+      // OpenBLAS 0.3.21 takes a factor of NaN for zero.
+      std::fill_n(y, cols_, scale);
+      return;
+    }
     for (std::int64_t j = 0; j < cols_; j += chunk) {
       const int n = length(j);
       blas.sscal(n, scale, y + j, 1);

@@ -1,6 +1,7 @@
 // Softmax with what BLAS has: the sum is cblas_sasum (every exp is positive), the scaling
 // cblas_sscal. What BLAS lacks is plain loops: the maximum, the subtraction and exp. Rows are
 // shared among threads here, each calling a single-threaded BLAS.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,8 +12,11 @@
 namespace rooflane::softmax {
 namespace {
 
-// Elements per BLAS call: keeps float32 sums short (their total is in double) and fits int.
-constexpr std::int64_t chunk = 4096;
+// Elements per cblas_sasum: a float32 sum of equal terms may drift one way at every addition, so
+// that sums stay short (16 additions in each of a library's 32 lanes) and their total is in double.
+constexpr std::int64_t sum_chunk = 512;
+// Elements per cblas_sscal: fits int.
+constexpr std::int64_t scale_chunk = std::int64_t{1} << 30;
 
 class BlasPlan final : public Plan {
  public:
@@ -50,12 +54,23 @@ class BlasPlan final : public Plan {
     for (std::int64_t j = 0; j < cols_; ++j) max = x[j] > max ? x[j] : max;
     for (std::int64_t j = 0; j < cols_; ++j) y[j] = std::exp(x[j] - max);
     double sum = 0;
-    for (std::int64_t j = 0; j < cols_; j += chunk) sum += library_->sasum(length(j), y + j, 1);
+    for (std::int64_t j = 0; j < cols_; j += sum_chunk) {
+      sum += library_->sasum(length(j, sum_chunk), y + j, 1);
+    }
     const auto scale = static_cast<float>(1 / sum);
-    for (std::int64_t j = 0; j < cols_; j += chunk) library_->sscal(length(j), scale, y + j, 1);
+    if (std::isnan(scale)) {
+      // OpenBLAS 0.3.21 takes a factor of NaN for zero.
+      std::fill_n(y, cols_, scale);
+      return;
+    }
+    for (std::int64_t j = 0; j < cols_; j += scale_chunk) {
+      library_->sscal(length(j, scale_chunk), scale, y + j, 1);
+    }
   }
 
-  int length(std::int64_t begin) const { return static_cast<int>(std::min(chunk, cols_ - begin)); }
+  int length(std::int64_t begin, std::int64_t chunk) const {
+    return static_cast<int>(std::min(chunk, cols_ - begin));
+  }
 
   std::int64_t rows_;
   std::int64_t cols_;

@@ -1,0 +1,236 @@
+// Softmax: special values, stability, in place, threads that share a row, cost. What every kernel
+// must do on every shape is in conformance_test.cpp.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "tests/row_kernels.hpp"
+
+using namespace rooflane;
+using namespace rooflane::test;
+
+namespace {
+
+struct Case {
+  Problem problem;
+  Matrix x;
+  Matrix y;
+  Operands operands;
+
+  Case(std::int64_t rows, std::int64_t cols, std::int64_t padding = 0, std::int64_t offset = 0)
+      : problem(
+            make_problem("softmax:rows=" + std::to_string(rows) + ",cols=" + std::to_string(cols))),
+        x(rows, cols, padding, offset),
+        y(rows, cols, padding, offset) {
+    operands.set("x", x.view());
+    operands.set("y", y.view());
+  }
+  void check_every_way() {
+    each_way(problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+      y.fill([](auto, auto) { return not_a_number; });
+      run(variant, problem, tuning, env, operands);
+      check_output(problem, operands, y);
+    });
+  }
+};
+
+float wave(std::int64_t r, std::int64_t j) {
+  return 8 * std::sin(static_cast<float>(1 + r) * 0.7f + static_cast<float>(j) * 1.3f);
+}
+
+}  // namespace
+
+TEST_CASE("softmax is right around vector widths and blocks, with every tuning and misalignment") {
+  for (const std::int64_t cols : edge_cols) {
+    for (const std::int64_t padding : {0, 3}) {
+      Case c(3, cols, padding, padding == 0 ? 0 : 5);
+      c.x.fill(wave);
+      c.check_every_way();
+    }
+  }
+}
+
+TEST_CASE("softmax of many narrow rows is right, also when the last group of rows is not full") {
+  for (const std::int64_t cols : {1, 2, 3, 7, 13}) {
+    for (const std::int64_t rows : {1, 4, 15, 16, 17, 100}) {
+      Case c(rows, cols, cols % 3);
+      c.x.fill(wave);
+      c.check_every_way();
+    }
+  }
+}
+
+TEST_CASE("softmax: NaN and +inf make their row NaN, -inf weighs zero, other rows are untouched") {
+  for (const std::int64_t cols : {1, 2, 5, 16, 19, 64, 131, 9001, 20000}) {
+    for (const std::int64_t place : {std::int64_t{0}, cols / 2, cols - 1}) {
+      // Rows: plain, one NaN, plain, one +inf, one -inf, all -inf, plain, NaN among -inf,
+      // +inf and -inf, -inf but for one place.
+      Case c(10, cols);
+      c.x.fill([&](std::int64_t r, std::int64_t j) {
+        if (r == 5) return -infinity;
+        if (r == 7) return j == place ? not_a_number : -infinity;
+        if (r == 9) return j == place ? -2.5f : -infinity;
+        if (j != place) return r == 8 ? -infinity : wave(r, j);
+        return r == 1             ? not_a_number
+               : r == 3 || r == 8 ? infinity
+               : r == 4           ? -infinity
+                                  : wave(r, j);
+      });
+      each_way(c.problem, [&](const Variant& variant, const Tuning& tuning,
+                              const Environment& env) {
+        run(variant, c.problem, tuning, env, c.operands);
+        INFO("place ", place);
+        for (const std::int64_t r : {1, 3, 5, 7, 8}) {
+          CHECK(std::all_of(c.y.row(r), c.y.row(r) + cols, [](float y) { return std::isnan(y); }));
+        }
+        if (cols > 1) CHECK(c.y.row(4)[place] == 0);
+        for (std::int64_t j = 0; j < cols; ++j) {
+          if (c.y.row(9)[j] != (j == place ? 1.0f : 0.0f)) FAIL_CHECK("one-hot row, element ", j);
+        }
+        check_output(c.problem, c.operands, c.y);
+      });
+    }
+  }
+}
+
+TEST_CASE("softmax of a row of one element is exactly one") {
+  Case c(37, 1);
+  c.x.fill([](std::int64_t r, auto) { return static_cast<float>(r * r - 300) * 1e30f; });
+  each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+    run(variant, c.problem, tuning, env, c.operands);
+    for (float y : c.y.dense()) CHECK(y == 1);
+  });
+}
+
+TEST_CASE("softmax of a power of two of equal elements is exact, at any magnitude") {
+  for (const std::int64_t cols : {1, 2, 4, 8, 64, 1024, 16384}) {
+    Case c(4, cols);
+    c.x.fill([](std::int64_t r, auto) {
+      return r == 0 ? 0.0f : r == 1 ? 1e4f : r == 2 ? -1e4f : 3e38f;
+    });
+    each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+      run(variant, c.problem, tuning, env, c.operands);
+      for (float y : c.y.dense()) {
+        if (y != 1.0f / static_cast<float>(cols)) FAIL_CHECK(y);
+      }
+    });
+  }
+}
+
+TEST_CASE("softmax neither overflows nor loses its sum at large |x|") {
+  for (const std::int64_t cols : {3, 17, 300, 10007}) {
+    Case c(6, cols);
+    c.x.fill([](std::int64_t r, std::int64_t j) {
+      const float sign = j % 2 == 0 ? 1.0f : -1.0f;
+      switch (r) {
+        case 0:
+          return 1e4f + wave(r, j);
+        case 1:
+          return -1e4f + wave(r, j);
+        case 2:
+          return sign * 1e4f;
+        case 3:
+          return sign * 3e38f;
+        case 4:
+          return static_cast<float>(j) * 1e30f;
+        default:
+          return 88.0f * sign;
+      }
+    });
+    c.check_every_way();
+  }
+}
+
+TEST_CASE("softmax of long ramps, steps and one-sided sums stays within the bound") {
+  // A sum kept badly drifts one way here: equal terms beside one of another size, and a maximum
+  // that rises from block to block.
+  for (const std::int64_t cols : {96, 4096, 50021}) {
+    Case c(7, cols);
+    c.x.fill([&](std::int64_t r, std::int64_t j) {
+      const float at = static_cast<float>(j) / static_cast<float>(cols);
+      switch (r) {
+        case 0:
+          return 40 * at;
+        case 1:
+          return -40 * at;
+        case 2:
+          return 0.01f * at;
+        case 3:
+          return j == 0 ? 0.0f : -0.35f;
+        case 4:
+          return j == cols - 1 ? 0.0f : -1.05f;
+        case 5:
+          return j == cols / 2 ? 5.0f : -2.1f;
+        default:
+          return std::floor(16 * at);
+      }
+    });
+    c.check_every_way();
+  }
+}
+
+TEST_CASE("softmax in place gives the same bits as out of place") {
+  for (const std::int64_t cols : {1, 3, 16, 33, 257, 9000}) {
+    Case c(5, cols, 2, 1);
+    Matrix both(5, cols, 2, 1);
+    Operands in_place;
+    in_place.set("x", both.view());
+    in_place.set("y", both.view());
+    each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+      c.x.fill(wave);
+      both.fill(wave);
+      run(variant, c.problem, tuning, env, c.operands);
+      run(variant, c.problem, tuning, env, in_place);
+      CHECK(c.y.dense() == both.dense());
+    });
+  }
+}
+
+TEST_CASE("softmax of no rows is a success") {
+  Case c(0, 5);
+  each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+    run(variant, c.problem, tuning, env, c.operands);
+  });
+}
+
+TEST_CASE("softmax without columns is refused") {
+  CHECK_THROWS_AS(make_problem("softmax:rows=3,cols=0"), Error);
+}
+
+TEST_CASE("softmax's cost is what a plain loop counts") {
+  const std::int64_t rows = 7, cols = 13;
+  std::int64_t flops = 0, exps = 0, bytes = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t j = 0; j < cols; ++j) bytes += 4, flops += 1;  // read x; max
+    for (std::int64_t j = 0; j < cols; ++j) {
+      flops += 1;             // x - max
+      exps += 1, flops += 1;  // exp
+      flops += 1;             // sum
+    }
+    for (std::int64_t j = 0; j < cols; ++j) flops += 1, bytes += 4;  // scale; write y
+  }
+  const Problem problem = make_problem("softmax:rows=7,cols=13");
+  const Cost cost = problem.kernel().cost(problem);
+  CHECK(cost.flops == flops);
+  CHECK(cost.exps == exps);
+  CHECK(cost.bytes == bytes);
+}
+
+TEST_CASE("the check of whole softmax outputs finds rows that were swapped or not scaled") {
+  Case c(4, 300);
+  c.x.fill(wave);
+  const Variant& variant = *Catalogue::built_in().variant(c.problem.kernel(), "scalar").variant;
+  const auto whole = [&] {
+    return c.problem.kernel().whole_check(c.problem, c.operands, c.y.view(), 1);
+  };
+  run(variant, c.problem, {}, {}, c.operands);
+  CHECK(whole() <= 1);
+  std::swap_ranges(c.y.row(1), c.y.row(1) + 300, c.y.row(2));
+  CHECK(whole() > 1);
+  run(variant, c.problem, {}, {}, c.operands);
+  for (std::int64_t j = 0; j < 300; ++j) c.y.row(3)[j] *= 1.00001f;
+  CHECK(whole() > 1);
+  run(variant, c.problem, {}, {}, c.operands);
+  c.x.row(2)[7] = not_a_number;
+  CHECK(whole() > 1);
+}
