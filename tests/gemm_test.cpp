@@ -1,0 +1,436 @@
+// What is particular to GEMM: its reference, cost and Freivalds check, the rules of alpha, beta and
+// NaN, exactness, memory limits, unusual strides, and every path of the hwy variant. Edge shapes in
+// general stand in conformance_test.cpp.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "core/seeds.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_job.hpp"
+#include "measure/verify.hpp"
+
+using namespace rooflane;
+using std::int64_t;
+
+namespace {
+
+constexpr std::uint64_t seed = 77;
+const float nan_value = std::numeric_limits<float>::quiet_NaN();
+
+Problem gemm_problem(const std::string& shape) {
+  const Kernel* const kernels[] = {&gemm::kernel};
+  return parse_problem("gemm:" + shape, kernels);
+}
+std::vector<Problem> gemm_problems(const std::string& shapes) {
+  const Kernel* const kernels[] = {&gemm::kernel};
+  return parse_shapes("gemm:" + shapes, kernels);
+}
+
+// Every variant at every ISA target it has, with one and with several threads.
+template <class F>
+void for_each_variant(const Problem& problem, F&& body) {
+  const Catalogue catalogue = Catalogue::built_in();
+  for (const CatalogueEntry* entry : catalogue.variants(gemm::kernel)) {
+    const Variant& variant = *entry->variant;
+    const bool highway = variant.backend == std::string("highway");
+    for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
+      for (const int threads : {1, 3}) {
+        if (threads > 1 && variant.threads != Threads::many) continue;
+        Environment env;
+        env.isa = isa;
+        env.threads = threads;
+        if (variant.unsupported != nullptr && variant.unsupported(problem, env)) continue;
+        INFO(problem.text(), " ", entry->name, " isa=", isa, " threads=", threads);
+        body(variant, env);
+      }
+    }
+  }
+}
+
+void run_plan(const Variant& variant, const Problem& problem, const Environment& env,
+              const Operands& operands, const Tuning& tuning = {}) {
+  const auto plan = variant.plan(problem, tuning, env, operands);
+  plan->bind(operands);
+  plan->upload();
+  plan->run();
+  plan->download();
+}
+
+void check_right(const Problem& problem, const Operands& operands, const View& output) {
+  const Reference reference = compute_reference(problem, operands, seed);
+  const Verification result = verify_output(problem, operands, output, reference, seed);
+  CHECK_MESSAGE(result.passed, result.reason);
+}
+
+float* data(const OwnedOperands& operands, const char* name) {
+  return operands.all().at(name).f32();
+}
+void fill(const OwnedOperands& operands, const char* name, float value) {
+  const View& view = operands.all().at(name);
+  std::fill_n(view.f32(), view.elements(), value);
+}
+
+Region whole_region(int64_t rows, int64_t cols) {
+  Region region;
+  for (int64_t i = 0; i < rows; ++i) region.rows.push_back(i);
+  for (int64_t j = 0; j < cols; ++j) region.cols.push_back(j);
+  return region;
+}
+
+}  // namespace
+
+TEST_CASE("the reference equals values computed by hand, for both transpositions") {
+  // op(a) = [1 2 3; 4 5 6], op(b) = [1 0; -1 2; 3 1], product [8 7; 17 16].
+  const float a[] = {1, 2, 3, 4, 5, 6}, at[] = {1, 4, 2, 5, 3, 6};
+  const float b[] = {1, 0, -1, 2, 3, 1}, bt[] = {1, -1, 3, 0, 2, 1};
+  const float c0[] = {10, 20, 30, 40};
+  const double expected[] = {2 * 8 - 5, 2 * 7 - 10, 2 * 17 - 15, 2 * 16 - 20};
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      Problem problem = gemm_problem("m=2,n=2,k=3,alpha=2,beta=-0.5");
+      problem.set("trans_a", trans_a ? 1.0 : 0.0);
+      problem.set("trans_b", trans_b ? 1.0 : 0.0);
+      Operands operands;
+      const Shape shape_a = trans_a ? Shape{1, 3, 2} : Shape{1, 2, 3};
+      const Shape shape_b = trans_b ? Shape{1, 2, 3} : Shape{1, 3, 2};
+      operands.set("a", contiguous_view(const_cast<float*>(trans_a ? at : a), shape_a));
+      operands.set("b", contiguous_view(const_cast<float*>(trans_b ? bt : b), shape_b));
+      operands.set("c0", contiguous_view(const_cast<float*>(c0), Shape{1, 2, 2}));
+      double value[4], bound[4];
+      gemm::kernel.reference(problem, operands, whole_region(2, 2), value, bound);
+      for (int i = 0; i < 4; ++i) CHECK(value[i] == expected[i]);
+      // |alpha||A||B| + |beta||c0| of element (0,0): 2·(1 + 2 + 9) + 5 = 29.
+      CHECK(bound[0] == doctest::Approx((8 + std::sqrt(3.0)) * 0x1p-24 * 29).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("chosen rows and columns of the reference equal the same elements of the whole") {
+  const Problem problem = gemm_problem("m=13,n=150,k=21,batch=3,trans_b=1,alpha=0.5,beta=2");
+  const OwnedOperands operands(problem, seed, 1);
+  std::vector<double> value(39 * 150), bound(39 * 150);
+  gemm::kernel.reference(problem, operands.all(), whole_region(39, 150), value.data(),
+                         bound.data());
+  const Region region = {{38, 0, 12, 13, 14}, {149, 3, 70}};
+  std::vector<double> some(15), some_bound(15);
+  gemm::kernel.reference(problem, operands.all(), region, some.data(), some_bound.data());
+  for (std::size_t i = 0; i < region.rows.size(); ++i) {
+    for (std::size_t j = 0; j < region.cols.size(); ++j) {
+      const auto at = static_cast<std::size_t>(region.rows[i] * 150 + region.cols[j]);
+      CHECK(some[i * 3 + j] == doctest::Approx(value[at]).epsilon(1e-14));
+      CHECK(some_bound[i * 3 + j] == doctest::Approx(bound[at]).epsilon(1e-14));
+    }
+  }
+}
+
+TEST_CASE("cost equals what plain loops count") {
+  for (const Problem& problem : gemm_problems("m=0..6+3,n=1..5+4,k=0..4+2,batch=0..2+1,beta=0")) {
+    for (const double beta : {0.0, 1.5}) {
+      Problem p = problem;
+      p.set("beta", beta);
+      const gemm::Gemm g(p);
+      double flops = 0, bytes = 0;
+      for (int64_t batch = 0; batch < g.batch; ++batch) {
+        for (int64_t i = 0; i < g.m; ++i) {
+          for (int64_t j = 0; j < g.n; ++j) {
+            flops += 2.0 * static_cast<double>(g.k);
+            bytes += beta != 0 ? 8 : 4;
+          }
+        }
+        for (int64_t i = 0; i < g.m; ++i) bytes += 4.0 * static_cast<double>(g.k);
+        for (int64_t j = 0; j < g.n; ++j) bytes += 4.0 * static_cast<double>(g.k);
+      }
+      const Cost cost = gemm::kernel.cost(p);
+      CHECK(cost.flops == flops);
+      CHECK(cost.bytes == bytes);
+      CHECK(cost.exps == 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "the Freivalds check passes right outputs and catches one wrong element or swapped rows") {
+  for (const Problem& problem : gemm_problems(
+           "m=150,n=130,k=200,batch=2,trans_a=0..1+1,trans_b=0..1+1,alpha=-1.5,beta=0.5")) {
+    INFO(problem.text());
+    OwnedOperands operands(problem, seed, 1);
+    run_plan(gemm::scalar, problem, {}, operands.all());
+    const auto check = [&] {
+      return gemm::kernel.whole_check(problem, operands.all(), operands.output(), seed);
+    };
+    CHECK(check() <= 1);
+    float* c = operands.output().f32();
+    const int64_t last = 2 * 150 * 130 - 1;
+    for (const int64_t at : {int64_t{0}, int64_t{64 * 130 + 7}, last}) {
+      for (const float wrong : {0.0f, nan_value, std::numeric_limits<float>::infinity()}) {
+        const float right = c[at];
+        c[at] = wrong;
+        CHECK(check() > 1);
+        c[at] = right;
+      }
+    }
+    std::swap_ranges(c + 3 * 130, c + 4 * 130, c + 77 * 130);
+    CHECK(check() > 1);
+  }
+}
+
+TEST_CASE("alpha = 0: a and b are not read; beta = 0: neither c0 nor the old c; k = 0: beta c0") {
+  for (const char* shape :
+       {"m=37,n=29,k=80,alpha=0", "m=37,n=29,k=80,alpha=0,beta=1.5", "m=5,n=7,k=0",
+        "m=5,n=7,k=0,beta=-2", "m=37,n=29,k=80,alpha=0,beta=1.5,prepack=1",
+        "m=5,n=7,k=0,beta=-2,prepack=1,batch=3"}) {
+    const Problem problem = gemm_problem(shape);
+    const gemm::Gemm g(problem);
+    OwnedOperands operands(problem, seed, 1);
+    fill(operands, "a", nan_value);
+    fill(operands, "b", nan_value);
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      fill(operands, "c", nan_value);
+      run_plan(variant, problem, env, operands.all());
+      int wrong = 0;
+      for (int64_t i = 0; i < operands.output().elements(); ++i) {
+        const float expected = g.reads_c0() ? g.beta * data(operands, "c0")[i] : 0.0f;
+        wrong += data(operands, "c")[i] != expected;
+      }
+      CHECK(wrong == 0);
+    });
+  }
+}
+
+TEST_CASE("what c held before has no influence, on every path") {
+  for (const char* shape : {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
+                            "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1",
+                            "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1"}) {
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      fill(operands, "c", nan_value);
+      run_plan(variant, problem, env, operands.all());
+      check_right(problem, operands.all(), operands.output());
+    });
+  }
+}
+
+TEST_CASE("NaN and infinity spread to exactly the elements that depend on them") {
+  for (const char* shape : {"m=40,n=50,k=70,beta=1", "m=3,n=300,k=500,beta=1,trans_b=1",
+                            "m=300,n=3,k=500,beta=1", "m=200,n=190,k=230,beta=1"}) {
+    const Problem problem = gemm_problem(shape);
+    const gemm::Gemm g(problem);
+    OwnedOperands operands(problem, seed, 1);
+    const int64_t bad_row = 1, bad_col = 2, last = g.m * g.n - 1;
+    data(operands, "a")[bad_row * g.k + 5] = nan_value;
+    data(operands, "b")[g.trans_b ? bad_col * g.k + 7 : 7 * g.n + bad_col] = nan_value;
+    data(operands, "c0")[last] = -std::numeric_limits<float>::infinity();
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      fill(operands, "c", 0);
+      run_plan(variant, problem, env, operands.all());
+      int wrong = 0;
+      for (int64_t i = 0; i < g.m; ++i) {
+        for (int64_t j = 0; j < g.n; ++j) {
+          const float v = data(operands, "c")[i * g.n + j];
+          const bool spreads = i == bad_row || j == bad_col;
+          if (spreads) {
+            wrong += !std::isnan(v);
+          } else if (i * g.n + j == last) {
+            wrong += !(std::isinf(v) && v < 0);
+          } else {
+            wrong += !std::isfinite(v);
+          }
+        }
+      }
+      CHECK(wrong == 0);
+    });
+  }
+}
+
+TEST_CASE("a times a permutation scaled by powers of two returns a's bits") {
+  for (const char* shape :
+       {"m=61,n=67,k=67", "m=61,n=67,k=67,trans_b=1", "m=67,n=61,k=61,trans_a=1", "m=1,n=131,k=131",
+        "m=7,n=401,k=401", "m=7,n=401,k=401,trans_b=1", "m=203,n=211,k=211,prepack=1",
+        "m=401,n=16,k=16", "m=190,n=450,k=450,trans_b=1"}) {
+    const Problem problem = gemm_problem(shape);
+    const gemm::Gemm g(problem);
+    REQUIRE(g.n == g.k);
+    OwnedOperands operands(problem, seed, 1);
+    // Column p of op(a) goes to column (p·step + 3) mod n, times 2^(p mod 9 - 4); step and n are
+    // coprime.
+    const int64_t step = g.n % 7 == 0 ? 5 : 7;
+    const auto column = [&](int64_t p) { return (p * step + 3) % g.n; };
+    const auto exponent = [](int64_t p) { return static_cast<int>(p % 9) - 4; };
+    fill(operands, "b", 0);
+    for (int64_t p = 0; p < g.k; ++p) {
+      const int64_t at = g.trans_b ? column(p) * g.k + p : p * g.n + column(p);
+      data(operands, "b")[at] = std::ldexp(1.0f, exponent(p));
+    }
+    // Full mantissas: the generator's steps of 2^-23 leave short ones near zero.
+    for (int64_t i = 0; i < g.m * g.k; ++i) {
+      float& x = data(operands, "a")[i];
+      std::uint32_t bits;
+      std::memcpy(&bits, &x, sizeof bits);
+      bits = (bits & 0xFF800000U) | (splitmix64(static_cast<std::uint64_t>(i)) & 0x7FFFFFU) | 1U;
+      std::memcpy(&x, &bits, sizeof bits);
+    }
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      fill(operands, "c", nan_value);
+      run_plan(variant, problem, env, operands.all());
+      int wrong = 0;
+      for (int64_t i = 0; i < g.m; ++i) {
+        for (int64_t p = 0; p < g.k; ++p) {
+          const float x = data(operands, "a")[g.trans_a ? p * g.m + i : i * g.k + p];
+          wrong += data(operands, "c")[i * g.n + column(p)] != std::ldexp(x, exponent(p));
+        }
+      }
+      CHECK(wrong == 0);
+    });
+  }
+}
+
+TEST_CASE("inputs may have rows that repeat or overlap, and one row may have any stride") {
+  struct Case {
+    const char* shape;
+    int64_t a_batch, a_row, b_batch, b_row;
+  };
+  // Rows of a all the same (stride 0), overlapping windows (stride 1), a batch sharing one b, and
+  // single rows whose stride is smaller than their length.
+  const Case cases[] = {{"m=30,n=20,k=50", 0, 0, 0, 20},
+                        {"m=30,n=20,k=50", 0, 1, 0, 7},
+                        {"m=30,n=20,k=50,trans_b=1", 0, 3, 0, 2},
+                        {"m=30,n=20,k=50,trans_a=1,batch=3", 1500, 30, 0, 20},
+                        {"m=1,n=20,k=50", 0, 0, 0, 25},
+                        {"m=40,n=1,k=50", 0, 50, 0, 0},
+                        {"m=40,n=30,k=1", 0, 0, 0, 1}};
+  for (const Case& one : cases) {
+    const Problem problem = gemm_problem(one.shape);
+    std::vector<float> a(6000), b(6000);
+    const gemm::Gemm g(problem);
+    std::vector<float> c(static_cast<std::size_t>(g.batch * g.m * g.n));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      a[i] = seeded_value(seed, "gemm", "a", i);
+      b[i] = seeded_value(seed, "gemm", "b", i);
+    }
+    Operands operands;
+    for (const TensorSpec& spec : gemm::kernel.tensors(problem)) {
+      View view = contiguous_view(spec.name == "a"   ? a.data()
+                                  : spec.name == "b" ? b.data()
+                                                     : c.data(),
+                                  tensor_shape(problem, spec));
+      if (spec.name == "a") view.strides[0] = one.a_batch, view.strides[1] = one.a_row;
+      if (spec.name == "b") view.strides[0] = one.b_batch, view.strides[1] = one.b_row;
+      operands.set(spec.name, view);
+    }
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      std::fill(c.begin(), c.end(), nan_value);
+      run_plan(variant, problem, env, operands);
+      check_right(problem, operands, operands.at("c"));
+    });
+  }
+}
+
+TEST_CASE("hwy: every path and tuning of the search space is right at the borders of the table") {
+  for (const Problem& problem : gemm_problems("m=15..17+1,n=48..49+1,k=63..65+1")) {
+    OwnedOperands operands(problem, seed, 1);
+    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+      run_plan(variant, problem, env, operands.all());
+      check_right(problem, operands.all(), operands.output());
+    });
+  }
+  for (const char* shape :
+       {"m=15,n=700,k=401", "m=700,n=16,k=401,trans_a=1", "m=17,n=500,k=130,trans_b=1",
+        "m=161,n=163,k=160", "m=97,n=300,k=193,trans_a=1,trans_b=1,alpha=2,beta=-1,batch=2",
+        "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1"}) {
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    for (const std::string& isa : isa_targets()) {
+      for (const int threads : {1, 2}) {
+        Environment env;
+        env.isa = isa;
+        env.threads = threads;
+        std::vector<Tuning> tunings = gemm::hwy.tunings(problem, env);
+        REQUIRE(!tunings.empty());
+        // Blocks smaller than a tile, and blocks that no size is a multiple of.
+        Tuning odd = tunings.back();
+        odd.set("mc", 1), odd.set("kc", 7), odd.set("nc", 1);
+        tunings.push_back(odd);
+        odd.set("mc", 50), odd.set("kc", 33), odd.set("nc", 100);
+        tunings.push_back(odd);
+        for (const Tuning& tuning : tunings) {
+          INFO(problem.text(), " ", isa, " threads=", threads, " ", tuning.text());
+          operands.poison_output();
+          run_plan(gemm::hwy, problem, env, operands.all(), tuning);
+          check_right(problem, operands.all(), operands.output());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("hwy: a path that cannot serve the problem is refused, naming those that can") {
+  const Problem problem = gemm_problem("m=20,n=20,k=20,trans_b=1");
+  OwnedOperands operands(problem, seed, 1);
+  CHECK_THROWS_WITH_AS((void)gemm::hwy.plan(problem, Tuning{{"path", 3}}, {}, operands.all()),
+                       "tunable path=3: cannot serve gemm:m=20,n=20,k=20,trans_b=1; allowed: 1, 4",
+                       Error);
+}
+
+TEST_CASE("hwy: workspace stays within 64 MiB whatever the size, without touching operands") {
+  for (const char* shape :
+       {"m=8192,n=8192,k=8192", "m=8192,n=8192,k=8192,trans_a=1,trans_b=1",
+        "m=16,n=1000000,k=1000000", "m=1000000,n=16,k=1000000,trans_a=1", "m=5,n=5,k=100000000",
+        "m=1000000,n=1,k=1000000", "m=100000,n=100000,k=1", "m=64,n=64,k=64,batch=1000000",
+        "m=30,n=1000,k=1000,batch=1000,trans_b=1"}) {
+    for (const std::string& isa : isa_targets()) {
+      for (const int threads : {1, 2, 64, 512}) {
+        Environment env;
+        env.isa = isa;
+        env.threads = threads;
+        INFO(shape, " ", isa, " threads=", threads);
+        const auto plan = gemm::hwy.plan(gemm_problem(shape), {}, env, {});
+        CHECK(plan->facts().workspace_bytes <= std::size_t{64} << 20);
+      }
+    }
+  }
+}
+
+TEST_CASE("hwy: a packed constant b takes at most 1.1 times b's own bytes") {
+  for (const Problem& problem :
+       gemm_problems("m=8..200*5,n=1..40+13,k=1..301+100,trans_b=0..1+1,prepack=1")) {
+    OwnedOperands operands(problem, seed, 1);
+    const double b_bytes = 4.0 * static_cast<double>(operands.all().at("b").elements());
+    for (const std::string& isa : isa_targets()) {
+      Environment env;
+      env.isa = isa;
+      INFO(problem.text(), " ", isa);
+      const auto plan = gemm::hwy.plan(problem, {}, env, operands.all());
+      CHECK(static_cast<double>(plan->facts().packed_bytes) <= 1.1 * b_bytes);
+    }
+  }
+}
+
+TEST_CASE("strips cover n without gaps, never wider than a tile, and never end in one vector") {
+  for (const gemm::TileShape tile : {gemm::TileShape{16, 8, 3}, {8, 6, 2}, {4, 4, 2}, {1, 4, 2}}) {
+    for (int64_t n = 0; n < 400; ++n) {
+      const gemm::Strips strips(n, tile);
+      int64_t covered = 0;
+      bool right = true;
+      for (int64_t s = 0; s < strips.count(); ++s) {
+        right = right && strips.begin(s) == covered && strips.width(s) > 0 &&
+                strips.width(s) <= tile.nr();
+        covered += strips.width(s);
+      }
+      right = right && covered == n;
+      if (tile.nv == 3 && strips.count() > 1) {
+        right = right && strips.width(strips.count() - 1) > tile.lanes;
+      }
+      CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes);
+    }
+  }
+}
