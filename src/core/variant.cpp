@@ -44,8 +44,9 @@ Tuning parse_tuning(const Variant& variant, std::string_view text) {
   std::vector<std::string> names;
   for (const Tunable& tunable : variant.tunables) names.emplace_back(tunable.name);
   for (const auto& [key, value] : parse_key_values(text)) {
-    const auto tunable = std::find_if(variant.tunables.begin(), variant.tunables.end(),
-                                      [&](const Tunable& known) { return known.name == key; });
+    const auto tunable =
+        std::find_if(variant.tunables.begin(), variant.tunables.end(),
+                     [&name = key](const Tunable& known) { return known.name == name; });
     if (tunable == variant.tunables.end()) {
       throw argument_error(unknown_name(
           fmt::format("tunable of {} {}", variant.kernel->name, variant.name), key, names));
