@@ -274,7 +274,7 @@ TEST_CASE("a worker that hangs is killed after the timeout") {
 
 TEST_CASE("a worker that takes memory without end is stopped") {
   ProcessSettings settings = fake_program();
-  settings.memory_bytes = std::size_t{768} << 20;
+  settings.memory_bytes = std::size_t{384} << 20;
   const Outcome hungry = in_other_process("fake-hungry", settings);
   CHECK(hungry.status == Status::runtime_error);
   CHECK(contains(hungry.reason, "out of memory"));

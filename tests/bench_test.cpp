@@ -1,0 +1,394 @@
+// The benchmark: groups, rounds, statuses, rows, SUSPECT, Google Benchmark's flags. Speeds are only
+// compared where they differ by 20 times.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "bench/bench.hpp"
+#include "bench/google_benchmark.hpp"
+#include "bench/groups.hpp"
+#include "bench/row_assembly.hpp"
+#include "bench/shapes.hpp"
+#include "bench/worker_pool.hpp"
+#include "core/error.hpp"
+#include "fakes.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+const Catalogue& catalogue() {
+  static const Catalogue all = fake_catalogue();
+  return all;
+}
+
+// Ceilings that no real machine reaches, so that nothing honest is suspect.
+const Ceilings& far_ceilings() {
+  static const Ceilings ceilings = [] {
+    Ceilings far;
+    for (const int threads : {1, 2}) {
+      far.fma.push_back({"fp32", "AVX2", threads, "", 1e5});
+      BandwidthCurve curve;
+      curve.threads = threads;
+      for (const double bytes : {1e4, 1e9}) {
+        BandwidthPoint point;
+        point.footprint_bytes = bytes;
+        point.read_gb_s = point.write_gb_s = point.copy_gb_s = 1e5;
+        curve.points.push_back(point);
+      }
+      curve.plateaus = {{"L1", 1e4}, {"memory", 1e9}};
+      far.bandwidth.push_back(curve);
+    }
+    return far;
+  }();
+  return ceilings;
+}
+
+BenchOptions options_for(const std::vector<std::string>& shapes,
+                         const std::vector<std::string>& variants) {
+  BenchOptions options;
+  options.catalogue = &catalogue();
+  for (const std::string& shape : shapes) {
+    for (const Problem& problem : parse_shapes(shape, catalogue().kernels())) {
+      options.problems.push_back({problem, ""});
+    }
+  }
+  options.variants = variants;
+  options.worker_command = {FAKE_PROGRAM, "worker"};
+  options.worker_memory_bytes = std::size_t{384} << 20;
+  options.ceilings = &far_ceilings();
+  options.min_time = 0;
+  return options;
+}
+
+struct Recorder final : RowSink {
+  void on_sample(const Sample& sample) override { samples.push_back(sample); }
+  void on_row(const Row& row) override {
+    samples_before_row.push_back(samples.size());
+    rows.push_back(row);
+  }
+  std::vector<Sample> samples;
+  std::vector<Row> rows;
+  std::vector<std::size_t> samples_before_row;
+};
+
+std::map<std::string, Row> by_variant(const std::vector<Row>& rows) {
+  std::map<std::string, Row> found;
+  for (const Row& row : rows) found[row.variant] = row;
+  return found;
+}
+
+std::string refusal(const BenchOptions& options) {
+  try {
+    plan_bench(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t reference_files() {
+  std::size_t count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+    count += entry.path().filename().string().starts_with("rooflane-") && !entry.is_directory();
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("each kind of failure becomes its row's status, and the others are measured") {
+  BenchOptions options = options_for(
+      {"gemm:m=24,n=24,k=24"},
+      {"scalar", "fake-crash", "fake-exit", "fake-hungry", "fake-zeros", "fake-stale",
+       "fake-input-changer", "fake-overrun", "fake-bad-alloc", "fake-unsupported", "fake-rubbish"});
+  options.timeout = 250;
+  Recorder recorder;
+  const std::size_t files = reference_files();
+  const BenchResult result = run_bench(options, {&recorder});
+  CHECK(reference_files() == files);
+  REQUIRE(result.rows.size() == 11);
+  CHECK(recorder.rows.size() == 11);
+  const auto rows = by_variant(result.rows);
+  const std::map<std::string, std::pair<std::string, std::string>> expected = {
+      {"scalar", {"PASSED", ""}},
+      {"fake-rubbish", {"PASSED", ""}},
+      {"fake-crash", {"RUNTIME_ERROR", "SIG"}},
+      {"fake-exit", {"RUNTIME_ERROR", "status 3"}},
+      {"fake-hungry", {"RUNTIME_ERROR", "out of memory"}},
+      {"fake-bad-alloc", {"RUNTIME_ERROR", "out of memory"}},
+      {"fake-zeros", {"FAILED", "expected"}},
+      {"fake-stale", {"FAILED", "after the measurement"}},
+      {"fake-input-changer", {"FAILED", "changed its inputs"}},
+      {"fake-overrun", {"FAILED", "outside the output"}},
+      {"fake-unsupported", {"UNSUPPORTED", "never in the mood"}}};
+  for (const auto& [variant, status] : expected) {
+    INFO(variant);
+    const Row& row = rows.at(variant);
+    CHECK(row.status == status.first);
+    CHECK(contains(row.reason, status.second));
+    const bool passed = status.first == "PASSED";
+    for (const auto& cell : {row.p50_ns, row.min_ns, row.gflops, row.gb_s, row.roof_pct}) {
+      CHECK(cell.has_value() == passed);
+    }
+    CHECK(row.n_samples.has_value() == passed);
+  }
+}
+
+TEST_CASE("a variant that hangs is a TIMEOUT, and the others are measured") {
+  BenchOptions options = options_for({"gemm:m=24,n=24,k=24"}, {"fake-hang", "scalar"});
+  options.timeout = 5;
+  const auto rows = by_variant(run_bench(options, {}).rows);
+  CHECK(rows.at("fake-hang").status == "TIMEOUT");
+  CHECK(contains(rows.at("fake-hang").reason, "5 s"));
+  CHECK_FALSE(rows.at("fake-hang").p50_ns);
+  CHECK(rows.at("scalar").status == "PASSED");
+}
+
+TEST_CASE("a row holds what the contract says, and samples come before their row") {
+  BenchOptions options = options_for({"gemm:m=16,n=24,k=8,alpha=0.5"}, {"scalar"});
+  options.stamp.build_commit = "abc";
+  options.seed = 7;
+  options.problems[0].preset = "mine";
+  Recorder recorder;
+  const BenchResult result = run_bench(options, {&recorder});
+  REQUIRE(result.rows.size() == 1);
+  const Row& row = result.rows[0];
+  CHECK(row.status == "PASSED");
+  CHECK(row.kernel == "gemm");
+  CHECK(row.shape == "m=16,n=24,k=8,alpha=0.5");
+  CHECK(row.preset == "mine");
+  CHECK(row.isa == "baseline");
+  CHECK(row.threads == 1);
+  CHECK(row.seed == 7);
+  CHECK(row.cache == "warm");
+  CHECK(row.timer == "steady");
+  CHECK(row.math == "fp32");
+  CHECK(row.dtype == "float32");
+  CHECK(row.backend == "scalar");
+  CHECK(row.build_commit == "abc");
+  CHECK(row.run_id == result.run_id);
+  CHECK(row.run_id.size() == std::string("YYYYMMDDTHHMMSSZ-xxxx").size());
+  CHECK_FALSE(row.affinity.empty());
+  CHECK(row.flops == 2.0 * 16 * 24 * 8);
+  CHECK(row.bytes == 4.0 * (16 * 8 + 8 * 24 + 16 * 24));
+  REQUIRE(row.p50_ns);
+  CHECK(*row.gflops == doctest::Approx(*row.flops / *row.p50_ns));
+  CHECK(*row.gb_s == doctest::Approx(*row.bytes / *row.p50_ns));
+  CHECK(*row.ai == doctest::Approx(*row.flops / *row.bytes));
+  CHECK(*row.roof_pct_lo <= *row.roof_pct);
+  CHECK(*row.roof_pct <= *row.roof_pct_hi);
+  CHECK(*row.n_samples >= 7);
+  CHECK(*row.runs_per_sample >= 1);
+  CHECK(*row.err_value <= *row.err_threshold);
+  CHECK(*row.plan_ns >= 0);
+  CHECK(*row.peak_rss_bytes > 0);
+  CHECK_FALSE(row.h2d_ns);
+  CHECK(static_cast<std::int64_t>(recorder.samples.size()) == *row.n_samples);
+  CHECK(recorder.samples_before_row.at(0) == recorder.samples.size());
+  for (std::size_t i = 0; i < recorder.samples.size(); ++i) {
+    CHECK(recorder.samples[i].row == 0);
+    CHECK(recorder.samples[i].round == static_cast<std::int64_t>(i));
+    CHECK(recorder.samples[i].ns > 0);
+    CHECK(recorder.samples[i].probe_ns > 0);
+  }
+}
+
+TEST_CASE("a variant that is 20 times slower is ranked slower, on equal numbers of rounds") {
+  const BenchResult result =
+      run_bench(options_for({"gemm:m=32,n=32,k=32"}, {"fake-slow", "scalar"}), {});
+  const auto rows = by_variant(result.rows);
+  CHECK(rows.at("fake-slow").status == "PASSED");
+  CHECK(*rows.at("fake-slow").p50_ns > 2 * *rows.at("scalar").p50_ns);
+  CHECK(rows.at("fake-slow").n_samples == rows.at("scalar").n_samples);
+}
+
+TEST_CASE("a variant that keeps its output beats the strict roof and becomes SUSPECT") {
+  BenchOptions options = options_for({"gemm:m=64,n=64,k=20000"}, {"fake-too-fast", "scalar"});
+  options.ceilings = nullptr;
+  options.ceilings_seconds = 1;
+  const BenchResult result = run_bench(options, {});
+  const auto rows = by_variant(result.rows);
+  CHECK(rows.at("scalar").status == "PASSED");
+  const Row& suspect = rows.at("fake-too-fast");
+  CHECK(suspect.status == "SUSPECT");
+  CHECK(contains(suspect.reason, "measured again"));
+  CHECK(suspect.p50_ns);  // keeps its figures
+  CHECK(*suspect.roof_pct > 103);
+  CHECK_FALSE(result.ceilings.fma.empty());
+}
+
+TEST_CASE("roof percentages follow the probe of their round") {
+  Measured measured;
+  measured.ns = {100, 200, 100};
+  measured.probe_ns = {10, 20, 10};
+  const std::vector<double> percentages = roof_percentages(measured, 50);
+  CHECK(percentages == std::vector<double>{50, 50, 50});
+}
+
+TEST_CASE("a one-thread variant whose predicted time exceeds the budget is SKIPPED unmeasured") {
+  BenchOptions options = options_for({"gemm:m=512,n=512,k=512"}, {"scalar"});
+  options.scalar_run_seconds = 1e-4;
+  const BenchResult result = run_bench(options, {});
+  CHECK(result.rows.at(0).status == "SKIPPED");
+  CHECK(contains(result.rows.at(0).reason, "allowed are 0.0001 s"));
+  CHECK_FALSE(result.rows.at(0).plan_ns);
+}
+
+TEST_CASE("one-thread variants stand in the group of one thread only, wherever it comes") {
+  BenchOptions options = options_for({"gemm:m=8,n=8,k=8"}, {"scalar", "blas"});
+  options.threads = {2, 1};
+  std::vector<std::string> names;
+  for (const Group& group : make_groups(options)) {
+    for (const GroupCase& c : group.cases) {
+      names.push_back(fmt::format("{} {}", group.threads, c.name));
+    }
+  }
+  CHECK(names == std::vector<std::string>{"2 gemm/blas/m=8,n=8,k=8/threads:2/warm",
+                                          "1 gemm/scalar/m=8,n=8,k=8/threads:1/warm",
+                                          "1 gemm/blas/m=8,n=8,k=8/threads:1/warm"});
+  options.threads = {2};
+  CHECK(make_groups(options).at(0).cases.size() == 2);
+  CHECK(make_groups(options).at(0).cases[0].measured.threads == 1);
+}
+
+TEST_CASE("workers in this process measure the same cases") {
+  BenchOptions options =
+      options_for({"softmax:rows=8,cols=16", "layernorm:rows=8,cols=16"}, {"scalar", "hwy"});
+  options.in_process = true;
+  options.threads = {1, 2};
+  const BenchResult result = run_bench(options, {});
+  REQUIRE(result.rows.size() == 6);
+  for (const Row& row : result.rows) {
+    CHECK(row.status == "PASSED");
+    CHECK(row.affinity.empty());
+  }
+}
+
+TEST_CASE("empty problems pass and have no speed") {
+  const BenchResult result = run_bench(options_for({"gemm:m=0,n=4,k=4"}, {"scalar"}), {});
+  CHECK(result.rows.at(0).status == "PASSED");
+  CHECK_FALSE(result.rows.at(0).gflops);
+  CHECK_FALSE(result.rows.at(0).roof_pct);
+  CHECK(result.rows.at(0).p50_ns);
+}
+
+TEST_CASE("cold samples are single runs") {
+  BenchOptions options = options_for({"layernorm:rows=8,cols=64"}, {"scalar"});
+  options.cache = CacheMode::cold;
+  const BenchResult result = run_bench(options, {});
+  CHECK(result.rows.at(0).status == "PASSED");
+  CHECK(result.rows.at(0).cache == "cold");
+  CHECK(result.rows.at(0).runs_per_sample == 1);
+}
+
+TEST_CASE("wrong options are refused before anything is measured, naming what is allowed") {
+  const BenchOptions good = options_for({"gemm:m=8,n=8,k=8"}, {"scalar"});
+  CHECK(refusal(good) == "accepted");
+  const auto with = [&](auto change) {
+    BenchOptions options = good;
+    change(options);
+    return refusal(options);
+  };
+  CHECK(contains(with([](auto& o) { o.variants = {"scalr"}; }), "scalar"));
+  CHECK(contains(with([](auto& o) { o.threads = {0}; }), "threads=0"));
+  CHECK(contains(with([](auto& o) { o.problems.clear(); }), "nothing to measure"));
+  CHECK(contains(with([](auto& o) { o.math = "fp23"; }), "fp32"));
+  CHECK(contains(with([](auto& o) { o.isas = {"AVX9"}; }), "AVX9"));
+  CHECK(contains(with([](auto& o) { o.tunings = {{"scalar", "mc=3"}}; }), "mc"));
+  CHECK(contains(with([](auto& o) { o.tunings = {{"hwy", "mc=3"}}; }), "scalar"));
+  CHECK(contains(with([](auto& o) { o.timeout = 0; }), "timeout"));
+  const auto flag = [&](const std::string& text) {
+    return with([&](auto& o) { o.google_benchmark_flags = {text}; });
+  };
+  CHECK(flag("--benchmark_filter=gemm/scalar") == "accepted");
+  CHECK(contains(flag("--benchmark_filter=softmax"), "matches no case"));
+  CHECK(contains(flag("--benchmark_filter=-gemm"), "matches no case"));
+  CHECK(contains(flag("--benchmark_filter=("), "regular expression"));
+  CHECK(contains(flag("--benchmark_filtre=x"), "--benchmark_filter"));
+  CHECK(contains(flag("--benchmark_repetitions=3"), "unknown"));
+  CHECK(contains(flag("--benchmark_format=xml"), "console, json or csv"));
+  CHECK(contains(flag("--benchmark_out=/no/such/folder/x"), "cannot be written"));
+  CHECK(contains(flag("--benchmark_min_time=soon"), "0.5s"));
+  CHECK(contains(flag("--benchmark_min_time=10x"), "0.5s"));
+  CHECK(contains(flag("--benchmark_list_tests=perhaps"), "true or false"));
+  CHECK(contains(flag("--benchmark_format"), "needs a value"));
+
+  BenchOptions huge = options_for({"gemm:m=4000000,n=4000000,k=8"}, {"scalar"});
+  CHECK_THROWS_AS(run_bench(huge, {}), Error);
+}
+
+TEST_CASE("min_time is taken with and without its suffix") {
+  CHECK(parse_google_benchmark_flags({"--benchmark_min_time=0.5"}).min_time == 0.5);
+  CHECK(parse_google_benchmark_flags({"--benchmark_min_time=0.5s"}).min_time == 0.5);
+  CHECK_FALSE(parse_google_benchmark_flags({}).prints());
+  CHECK(parse_google_benchmark_flags({"--benchmark_counters_tabular"}).prints());
+}
+
+TEST_CASE("Google Benchmark's filter chooses cases, and its CSV survives a row without speed") {
+  BenchOptions options = options_for({"gemm:m=8,n=8,k=8"}, {"fake-zeros", "scalar", "fake-slow"});
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("bench-test-{}.csv", getpid()))
+          .string();
+  options.google_benchmark_flags = {"--benchmark_filter=-slow", "--benchmark_out=" + path,
+                                    "--benchmark_out_format=csv"};
+  const BenchResult result = run_bench(options, {});
+  REQUIRE(result.rows.size() == 2);
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::filesystem::remove(path);
+  CHECK(contains(text, "gemm/fake-zeros/m=8,n=8,k=8/threads:1/warm"));
+  CHECK(contains(text, "FAILED"));
+  CHECK(contains(text, "gemm/scalar/m=8,n=8,k=8/threads:1/warm"));
+  CHECK(contains(text, "gflops"));
+  CHECK_FALSE(contains(text, "fake-slow"));
+}
+
+TEST_CASE("an exception of a sink ends the run and reaches the caller") {
+  struct Full final : RowSink {
+    void on_row(const Row&) override { throw argument_error("disk full"); }
+  } full;
+  CHECK_THROWS_WITH_AS(
+      run_bench(options_for({"gemm:m=8,n=8,k=8", "gemm:m=9,n=9,k=9"}, {"scalar"}), {&full}),
+      "disk full", Error);
+}
+
+TEST_CASE("presets parse, name their origin, and cover every kernel") {
+  for (const std::string& name : preset_names()) {
+    INFO(name);
+    std::set<std::string> kernels;
+    for (const BenchProblem& problem : preset_problems(name, catalogue().kernels())) {
+      CHECK(problem.preset == name);
+      kernels.insert(problem.problem.kernel().name);
+    }
+    CHECK(kernels.size() == 4);
+  }
+  CHECK_THROWS_AS(preset_problems("defualt", catalogue().kernels()), Error);
+  const Kernel* const gemm[] = {&catalogue().kernel("gemm")};
+  for (const BenchProblem& problem : preset_problems("default", gemm)) {
+    CHECK(std::string(problem.problem.kernel().name) == "gemm");
+  }
+}
+
+TEST_CASE("progress never falls, and ends at 1") {
+  BenchOptions options = options_for({"gemm:m=8..16*2,n=8,k=8"}, {"scalar"});
+  std::vector<Progress> seen;
+  options.progress = [&](const Progress& progress) { seen.push_back(progress); };
+  run_bench(options, {});
+  REQUIRE(seen.size() >= 3);
+  CHECK(std::is_sorted(seen.begin(), seen.end(),
+                       [](const Progress& x, const Progress& y) { return x.done < y.done; }));
+  CHECK(seen.back().done == 1);
+}
