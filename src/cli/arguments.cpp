@@ -1,0 +1,143 @@
+// Arguments of a verb on top of CLI11.
+#include "cli/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include "core/text.hpp"
+
+namespace rooflane {
+namespace {
+
+std::string long_name(const std::string& names) { return names.substr(names.rfind(',') + 1); }
+
+}  // namespace
+
+Arguments::Arguments(const std::string& verb, const std::string& summary)
+    : app_(summary, "rooflane " + verb), valid_flags_{"--help", "--version"} {
+  app_.allow_extras();
+  app_.set_help_flag("-h,--help", "print this help");
+  app_.set_version_flag("--version", "", "print the version");
+}
+
+void Arguments::declare(const std::string& names, const std::string& value, const std::string& help,
+                        bool many) {
+  Declared& entry = declared_[long_name(names)];
+  entry.many = many;
+  app_.add_option(names, entry.values, help)->allow_extra_args(false)->type_name(value);
+  for (const std::string_view name : split(names, ',')) valid_flags_.emplace_back(name);
+}
+
+void Arguments::option(const std::string& names, const std::string& value,
+                       const std::string& help) {
+  declare(names, value, help, false);
+}
+
+void Arguments::repeatable(const std::string& names, const std::string& value,
+                           const std::string& help) {
+  declare(names, value, help, true);
+}
+
+void Arguments::flag(const std::string& name, const std::string& help) {
+  app_.add_flag(name, flags_[name], help);
+  valid_flags_.push_back(name);
+}
+
+void Arguments::positional(const std::string& name, const std::string& help) {
+  app_.add_option(name, declared_[name].values, help)->expected(0, 1)->type_name("");
+}
+
+void Arguments::positionals(const std::string& name, const std::string& help) {
+  Declared& entry = declared_[name];
+  entry.many = true;
+  app_.add_option(name, entry.values, help)->type_name("");
+}
+
+void Arguments::pass_through(const std::string& prefix) { prefix_ = prefix; }
+
+void Arguments::examples(const std::vector<std::string>& commands) {
+  std::string text = "Examples:\n";
+  for (const std::string& command : commands) text += "  " + command + "\n";
+  app_.footer(text);
+}
+
+Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
+  words_ = words;
+  std::vector<std::string> own;
+  for (const std::string& word : words) {
+    const bool passed = !prefix_.empty() && word.starts_with(prefix_);
+    (passed ? passed_ : own).push_back(word);
+  }
+  try {
+    // CLI11 takes the words last to first.
+    app_.parse(std::vector<std::string>(own.rbegin(), own.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return Outcome::help;
+  } catch (const CLI::CallForVersion&) {
+    return Outcome::version;
+  } catch (const CLI::ArgumentMismatch& error) {
+    // CLI11 begins with the option: "--csv: 1 required FILE missing".
+    const std::string text = error.what();
+    throw argument_error(fmt::format("{} needs a value", text.substr(0, text.find(':'))));
+  } catch (const CLI::ParseError& error) {
+    throw argument_error(error.what());
+  }
+  for (const std::string& word : app_.remaining()) {
+    if (word.starts_with("-") && word.size() > 1) {
+      throw argument_error(unknown_name("flag", word.substr(0, word.find('=')), valid_flags_));
+    }
+    throw argument_error(fmt::format("argument '{}' is one too many", word));
+  }
+  for (const auto& [name, entry] : declared_) {
+    if (!entry.many && entry.values.size() > 1) {
+      throw argument_error(
+          fmt::format("{} is given {} times; allowed is once", name, entry.values.size()));
+    }
+    for (const std::string& value : entry.values) {
+      if (value.empty()) throw argument_error(fmt::format("{} is empty; it needs a value", name));
+    }
+  }
+  return Outcome::run;
+}
+
+std::string Arguments::help() const { return app_.help(); }
+
+bool Arguments::has(const std::string& name) const {
+  const auto flag = flags_.find(name);
+  if (flag != flags_.end()) return flag->second;
+  return !values(name).empty();
+}
+
+std::optional<std::string> Arguments::value(const std::string& name) const {
+  const std::vector<std::string>& all = values(name);
+  return all.empty() ? std::nullopt : std::optional(all.front());
+}
+
+const std::vector<std::string>& Arguments::values(const std::string& name) const {
+  return declared_.at(name).values;
+}
+
+std::vector<std::string> Arguments::list(const std::string& name) const {
+  std::vector<std::string> pieces;
+  for (const std::string& value : values(name)) {
+    for (const std::string_view piece : split(value, ',')) {
+      if (piece.empty()) {
+        throw argument_error(
+            fmt::format("{} '{}' has an empty piece; separate by one comma", name, value));
+      }
+      pieces.emplace_back(piece);
+    }
+  }
+  return pieces;
+}
+
+void Complaints::add(const Error& error) {
+  std::optional<Error>& slot = error.kind() == ErrorKind::argument ? argument_ : unavailable_;
+  if (!slot) slot = error;
+}
+
+void Complaints::raise() const {
+  if (argument_) throw *argument_;
+  if (unavailable_) throw *unavailable_;
+}
+
+}  // namespace rooflane

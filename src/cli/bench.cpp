@@ -1,0 +1,246 @@
+// `rooflane bench`: verifies, times, writes rows. Measuring stands in bench/; this is arguments in,
+// rows out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+#include "bench/google_benchmark.hpp"
+#include "cli/build_facts.hpp"
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+#include "cli/verbs.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+#include "io/csv.hpp"
+#include "io/files.hpp"
+#include "io/json.hpp"
+#include "io/summary_text.hpp"
+#include "measure/ceilings_json.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+namespace {
+
+// `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
+constexpr double default_budget_seconds = 165;
+
+// Opens (and so truncates) its files at the first sample or row: until then run_bench may still
+// refuse the request.
+class CsvFileSink : public RowSink {
+ public:
+  explicit CsvFileSink(std::string path) : path_(std::move(path)) {}
+  void on_sample(const Sample& sample) override {
+    open();
+    samples_->append(sample);
+  }
+  void on_row(const Row& row) override {
+    open();
+    rows_->append(row);
+  }
+
+ private:
+  void open() {
+    if (rows_) return;
+    rows_.emplace(path_);
+    samples_.emplace(samples_path(path_));
+  }
+
+  std::string path_;
+  std::optional<CsvWriter> rows_;
+  std::optional<SamplesWriter> samples_;
+};
+
+class StandardOutputSink : public RowSink {
+ public:
+  explicit StandardOutputSink(ProgressLine& progress) : progress_(progress) {}
+  void on_row(const Row& row) override {
+    progress_.wipe();
+    if (!std::exchange(header_written_, true)) std::cout << csv_header();
+    std::cout << csv_line(row) << std::flush;
+  }
+
+ private:
+  ProgressLine& progress_;
+  bool header_written_ = false;
+};
+
+// Keeps rows with their samples for the summary of this run.
+class MemorySink : public RowSink {
+ public:
+  void on_sample(const Sample& sample) override { samples_.push_back(sample); }
+  void on_row(const Row& row) override { rows_.push_back({row, {}}); }
+  std::vector<MeasuredRow> take() {
+    for (const Sample& sample : samples_) {
+      const auto position = static_cast<std::size_t>(sample.row);
+      if (position < rows_.size()) rows_[position].samples.push_back(sample);
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  std::vector<MeasuredRow> rows_;
+  std::vector<Sample> samples_;
+};
+
+std::string progress_text(const Progress& progress) {
+  std::string left;
+  if (progress.seconds_left >= 0) {
+    const auto seconds = static_cast<long>(std::lround(progress.seconds_left));
+    left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
+  }
+  return fmt::format("[{:3.0f} %{}] {}", 100 * progress.done, left, progress.doing);
+}
+
+// The context of the JSON: arguments, environment of each worker, machine, ceilings.
+nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions& options,
+                                  const BenchResult& result) {
+  auto workers = nlohmann::ordered_json::array();
+  for (const WorkerContext& worker : result.workers) {
+    auto environment = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : worker.environment) environment[name] = value;
+    workers.push_back(
+        {{"variant", worker.variant}, {"threads", worker.threads}, {"environment", environment}});
+  }
+  return {{"run_id", result.run_id},
+          {"version", build_version},
+          {"build_commit", build_commit},
+          {"compiler", build_compiler},
+          {"arguments", arguments.words()},
+          {"seed", options.seed},
+          {"machine", machine_json(machine())},
+          {"workers", workers},
+          {"ceilings", nlohmann::ordered_json(nlohmann::json(result.ceilings))}};
+}
+
+std::string read_choice(const Arguments& arguments, const std::string& option,
+                        const std::vector<std::string>& allowed) {
+  const std::string value = arguments.value(option).value_or(allowed.front());
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    throw argument_error(option + ": " + unknown_name("value", value, allowed));
+  }
+  return value;
+}
+
+// Checks that an output can be written; nothing is written yet.
+std::string read_output(const Arguments& arguments, const std::string& option, bool with_samples) {
+  const std::string path = arguments.value(option).value_or("");
+  if (path.empty()) return path;
+  try {
+    require_writable(path);
+    if (with_samples) require_writable(samples_path(path));
+  } catch (const Error& error) {
+    throw Error(error.kind(), option + ": " + error.what());
+  }
+  return path;
+}
+
+void declare(Arguments& arguments) {
+  declare_problems(arguments);
+  arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: default");
+  declare_common(arguments, Many::yes);
+  arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
+  arguments.option("--timer", "steady|event", "host clock, or the device's own");
+  arguments.option("--min-time", "SECONDS", "timed work per row, at least");
+  arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
+  arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--dry-run", "print the cases and measure nothing");
+  arguments.pass_through("--benchmark_");
+  arguments.examples(
+      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
+       "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
+       "0.001",
+       "rooflane bench --dry-run"});
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+  Complaints complaints;
+  const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
+  const std::vector<BenchProblem> problems =
+      read_problems(arguments, catalogue, "default", complaints);
+  const std::vector<Target> targets =
+      select_targets(catalogue, kernels_of(problems, catalogue), common.variants, complaints);
+  complaints.check([&] {
+    check_tunings(common.tunings, targets);
+    return true;
+  });
+  const std::string cache = complaints.check(
+      [&] {
+        return read_choice(arguments, "--cache", {"warm", "cold"});
+      },
+      "warm");
+  const std::string timer = complaints.check(
+      [&] {
+        return read_choice(arguments, "--timer", {"steady", "event"});
+      },
+      "steady");
+  const std::optional<double> min_time = complaints.check([&]() -> std::optional<double> {
+    const auto text = arguments.value("--min-time");
+    return text ? std::optional(parse_seconds("--min-time", *text)) : std::nullopt;
+  });
+  const std::string csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
+  const std::string json =
+      complaints.check([&] { return read_output(arguments, "--json", false); });
+  const GoogleBenchmarkFlags google =
+      complaints.check([&] { return parse_google_benchmark_flags(arguments.passed()); });
+  for (const BenchProblem& problem : problems) {
+    complaints.check([&] {
+      require_memory(problem.problem, 1);
+      return true;
+    });
+  }
+  complaints.raise();
+
+  BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
+  options.cache = cache == "cold" ? CacheMode::cold : CacheMode::warm;
+  options.timer = timer == "event" ? Timer::event : Timer::steady;
+  if (min_time) options.min_time = *min_time;
+  const bool selected = arguments.has("--kernel") || arguments.has("--shape") ||
+                        arguments.has("--preset") || min_time.has_value();
+  if (!selected) options.budget_seconds = default_budget_seconds;
+  options.google_benchmark_flags = arguments.passed();
+  options.stamp.build_commit = build_commit;
+  options.stamp.git_dirty = build_dirty;
+  options.stamp.compiler = build_compiler;
+
+  const std::vector<PlannedCase> planned = plan_bench(options);  // refuses what is wrong
+  if (arguments.has("--dry-run")) {
+    for (const PlannedCase& planned_case : planned) {
+      std::cout << planned_case.measured.text() << "\n";
+    }
+    return 0;
+  }
+
+  ProgressLine progress;
+  options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
+  MemorySink memory;
+  std::vector<RowSink*> sinks = {&memory};
+  std::optional<CsvFileSink> file;
+  std::optional<StandardOutputSink> standard_output;
+  if (!csv.empty() && !google.list) {
+    sinks.push_back(&file.emplace(csv));
+  } else if (!google.prints()) {
+    sinks.push_back(&standard_output.emplace(progress));
+  }
+  const BenchResult result = run_bench(options, sinks);
+  progress.wipe();
+
+  if (!json.empty()) {
+    write_json(json, document_json(result.rows, context_of(arguments, options, result)));
+  }
+  const std::vector<MeasuredRow> measured = memory.take();
+  if (file && !google.prints()) std::cout << terminal_summary(summarise_rows(measured));
+  StatusesByVariant seen;
+  for (const Row& row : result.rows) {
+    if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);
+  }
+  return exit_status_of(seen, google.list ? std::vector<std::string>() : common.variants);
+}
+
+}  // namespace
+
+const Verb bench_verb = {"bench", "verifies, times, writes rows", declare, run};
+
+}  // namespace rooflane

@@ -1,0 +1,140 @@
+// `rooflane ceilings`: measures and prints this machine's limits.
+#include "measure/ceilings.hpp"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+#include "cli/verbs.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+#include "io/json.hpp"
+#include "io/table.hpp"
+#include "measure/ceilings_json.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+namespace {
+
+std::string where(int threads, const std::string& device) {
+  const std::string count =
+      threads > 0 ? fmt::format("{} thread{}", threads, threads == 1 ? "" : "s") : "";
+  if (device.empty()) return count;
+  return count.empty() ? device : device + ", " + count;
+}
+
+std::string size_text(double bytes) {
+  if (bytes >= 1 << 30) return fmt::format("{:.4g} GiB", bytes / (1 << 30));
+  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", bytes / (1 << 20));
+  return fmt::format("{:.4g} KiB", bytes / (1 << 10));
+}
+
+std::string plateau_of(const BandwidthCurve& curve, double footprint) {
+  for (const Plateau& plateau : curve.plateaus) {
+    if (footprint <= plateau.largest_footprint_bytes) return plateau.label;
+  }
+  return curve.plateaus.empty() ? "" : curve.plateaus.back().label;
+}
+
+std::string rate(double gb_s) { return fmt::format("{:.1f}", gb_s); }
+
+std::string terminal_text(const Ceilings& ceilings) {
+  TextTable fma{{{"FMA peak"}, {"math"}, {"ISA"}, {"GFLOP/s", true}}, {}};
+  for (const FmaCeiling& peak : ceilings.fma) {
+    fma.rows.push_back({where(peak.threads, peak.device), peak.math,
+                        peak.isa.empty() ? "-" : peak.isa, rate(peak.gflops)});
+  }
+  std::string text = terminal_table(fma);
+  for (const BandwidthCurve& curve : ceilings.bandwidth) {
+    TextTable table{{{"footprint", true},
+                     {"read GB/s", true},
+                     {"write GB/s", true},
+                     {"copy GB/s", true},
+                     {"plateau"},
+                     {"best loops (read; write; copy)"}},
+                    {}};
+    for (const BandwidthPoint& point : curve.points) {
+      table.rows.push_back(
+          {size_text(point.footprint_bytes), rate(point.read_gb_s), rate(point.write_gb_s),
+           rate(point.copy_gb_s), plateau_of(curve, point.footprint_bytes),
+           fmt::format("{}; {}; {}", point.read_method, point.write_method, point.copy_method)});
+    }
+    text += fmt::format("\nbandwidth, {}\n{}", where(curve.threads, curve.device),
+                        terminal_table(table));
+  }
+  if (!ceilings.transfer.empty()) {
+    TextTable table{{{"transfer"}, {"to device GB/s", true}, {"from device GB/s", true}}, {}};
+    for (const TransferCeiling& transfer : ceilings.transfer) {
+      table.rows.push_back({transfer.device, rate(transfer.h2d_gb_s), rate(transfer.d2h_gb_s)});
+    }
+    text += "\n" + terminal_table(table);
+  }
+  return text;
+}
+
+std::vector<int> devices_to_measure(const Arguments& arguments) {
+  if (arguments.has("--cl-device")) return {read_device(arguments)};
+  std::vector<int> indices;
+#ifdef ROOFLANE_HAS_OPENCL
+  for (const opencl::DeviceInfo& info : opencl::devices()) indices.push_back(info.index);
+#endif
+  return indices;
+}
+
+void declare(Arguments& arguments) {
+  arguments.option("--json", "FILE", "write them as JSON too");
+  arguments.repeatable("--threads", "N,...", "thread counts; default: 1 and all physical cores");
+  declare_device(arguments);
+  arguments.option("--seconds", "S", "time for everything; default: 20");
+  arguments.examples({"rooflane ceilings --seconds 4 --threads 1 --json ceilings.json"});
+}
+
+int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+  Complaints complaints;
+  CeilingsRequest request;
+  const std::string json = arguments.value("--json").value_or("");
+  complaints.check([&] {
+    try {
+      if (!json.empty()) require_writable(json);
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string("--json: ") + error.what());
+    }
+    return true;
+  });
+  request.threads = complaints.check([&] {
+    const std::vector<std::string> pieces = arguments.list("--threads");
+    if (!pieces.empty()) return parse_threads(pieces);
+    const int cores = machine().physical_cores;
+    return cores == 1 ? std::vector<int>{1} : std::vector<int>{1, cores};
+  });
+  request.seconds = complaints.check(
+      [&] { return parse_seconds("--seconds", arguments.value("--seconds").value_or("20")); });
+  request.devices = complaints.check([&] { return devices_to_measure(arguments); });
+  complaints.raise();
+
+  ProgressLine progress;
+  request.progress = [&](double done, const std::string& what) {
+    progress.show(fmt::format("[{:3.0f} %] {}", 100 * done, what));
+  };
+  const Ceilings ceilings = measure_ceilings(request);
+  progress.wipe();
+  std::cout << terminal_text(ceilings);
+  if (!json.empty()) {
+    nlohmann::ordered_json document = {{"schema_version", 1}, {"machine", machine_json(machine())}};
+    document["ceilings"] = nlohmann::ordered_json(nlohmann::json(ceilings));
+    write_json(json, document);
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Verb ceilings_verb = {"ceilings", "measures this machine's limits", declare, run};
+
+}  // namespace rooflane

@@ -1,0 +1,128 @@
+// `rooflane doctor`: what this machine offers to each backend, and what slows it down.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <set>
+
+#include "backends/cblas.hpp"
+#include "backends/highway.hpp"
+#include "cli/build_facts.hpp"
+#include "cli/options.hpp"
+#include "cli/slowdowns.hpp"
+#include "cli/verbs.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+namespace {
+
+std::string size_text(std::size_t bytes) {
+  if (bytes == 0) return "unknown";
+  if (bytes >= std::size_t{1} << 30) {
+    return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+  }
+  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+void print_line(const std::string& label, const std::string& text) {
+  std::cout << fmt::format("{:<14}{}\n", label, text);
+}
+
+void print_machine() {
+  const Machine& m = machine();
+  print_line("rooflane", fmt::format("{} ({}, {})", build_version, build_commit, build_compiler));
+  print_line("system", m.os);
+  print_line("CPU", m.cpu);
+  print_line("cores", fmt::format("{} physical, {} logical CPUs for this process", m.physical_cores,
+                                  m.logical_cpus));
+  print_line("placement", fmt::format("{}", fmt::join(m.placement, " ")));
+  print_line("caches",
+             fmt::format("L1d {}, L2 {} per core; L3 {} as reported; `rooflane ceilings` "
+                         "measures them",
+                         size_text(m.l1d_bytes), size_text(m.l2_bytes), size_text(m.l3_bytes)));
+  print_line("memory", fmt::format("{}, {} available", size_text(m.memory_bytes),
+                                   size_text(available_memory_bytes())));
+  const std::vector<std::string> usable = isa_targets();
+  const std::set<std::string> here(usable.begin(), usable.end());
+  std::vector<std::string> targets;
+  for (const std::string& name : generated_isa_targets()) {
+    targets.push_back(here.contains(name) ? name : name + " (not on this CPU)");
+  }
+  print_line("ISA targets", join(targets, ", "));
+}
+
+void print_libraries(const Catalogue& catalogue) {
+  std::set<std::string> seen;
+  for (const CatalogueEntry& entry : catalogue.entries()) {
+    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.name).second) {
+      continue;
+    }
+    if (const auto reason = absent_reason(entry)) {
+      print_line(entry.name, "absent: " + *reason);
+      continue;
+    }
+    const auto library = cblas::open(entry.library);
+    std::string settings;
+    for (const auto& [name, value] : cblas::best_environment(entry.library)) {
+      settings += fmt::format("; workers run it with {}={}", name, value);
+    }
+    print_line(entry.name, fmt::format("{} ({}){}", library->description, library->path, settings));
+  }
+}
+
+// True when some device is there; prints them all.
+bool print_devices() {
+#ifdef ROOFLANE_HAS_OPENCL
+  for (const opencl::DeviceInfo& info : opencl::devices()) {
+    print_line(
+        fmt::format("OpenCL {}", info.index),
+        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
+                    opencl::name_of(info.kind), info.name, info.platform, info.driver,
+                    info.compute_units, size_text(info.global_bytes), size_text(info.local_bytes)));
+  }
+  if (opencl::devices().empty()) print_line("OpenCL", "no device");
+  return !opencl::devices().empty();
+#else
+  print_line("OpenCL", "this build has none: its headers or loader were not found");
+  return true;
+#endif
+}
+
+void declare(Arguments& arguments) {
+  declare_blas(arguments);
+  arguments.examples({"rooflane doctor"});
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  apply_blas(arguments.values("--blas"), catalogue);
+  print_machine();
+  print_libraries(catalogue);
+  std::vector<Slowdown> slowdowns;
+  if (!print_devices()) {
+    const bool nvidia = ::access("/dev/nvidiactl", F_OK) == 0;
+    slowdowns.push_back(
+        {"no OpenCL device is found: the opencl variants are absent",
+         nvidia ? "sudo mkdir -p /etc/OpenCL/vendors; echo libnvidia-opencl.so.1 | sudo tee "
+                  "/etc/OpenCL/vendors/nvidia.icd"
+                : "sudo apt-get install pocl-opencl-icd"});
+  }
+  for (Slowdown& slowdown : find_slowdowns("")) slowdowns.push_back(std::move(slowdown));
+  std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
+                                  : "\nWhat slows this machine down, and what mends it:\n");
+  for (const Slowdown& slowdown : slowdowns) {
+    std::cout << "- " << slowdown.what << "\n    " << slowdown.mend << "\n";
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Verb doctor_verb = {"doctor", "what this machine offers, and what slows it down", declare,
+                          run};
+
+}  // namespace rooflane

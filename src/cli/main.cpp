@@ -1,0 +1,7 @@
+// The program `rooflane`: the built-in catalogue handed to the command line (cli.hpp).
+#include "cli/cli.hpp"
+
+int main(int argc, char** argv) {
+  return rooflane::cli_main(argc, argv, rooflane::Catalogue::built_in(),
+                            {{"/proc/self/exe", "worker"}});
+}

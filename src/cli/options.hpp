@@ -1,0 +1,93 @@
+// Options that several verbs share: variants, threads, ISA targets, libraries, problems. Text to
+// values; what is wrong goes to Complaints.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/bench.hpp"
+#include "cli/arguments.hpp"
+#include "cli/cli.hpp"
+#include "core/catalogue.hpp"
+#include "core/status.hpp"
+
+namespace rooflane {
+
+// How many values --threads and --isa take: a list for verify and bench, one for run.
+enum class Many { no, yes };
+
+struct CommonOptions {
+  std::vector<std::string> variants;  // as named by -v; empty: all
+  std::vector<int> threads;           // default: 1 and all physical cores; run: all
+  std::vector<std::string> isas;      // empty: the best of this CPU
+  std::string math = "fp32";
+  std::vector<std::pair<std::string, std::string>> tunings;  // variant, "key=value,..."
+  std::string library;                                       // of --blas PATH
+  int device = 0;
+  std::optional<double> timeout;  // seconds
+  std::uint64_t seed = 1;
+};
+
+void declare_common(Arguments& arguments, Many many);
+// Adds the libraries of --blas to the catalogue.
+CommonOptions read_common(const Arguments& arguments, Catalogue& catalogue, Many many,
+                          Complaints& complaints);
+
+void declare_blas(Arguments& arguments);
+// --blas NAME=PATH adds blas-NAME, --blas PATH replaces the library behind blas, for every kernel
+// with a blas variant. Returns the latter's path. Throws Error for a file that is no CBLAS.
+std::string apply_blas(const std::vector<std::string>& values, Catalogue& catalogue);
+
+void declare_device(Arguments& arguments);
+int read_device(const Arguments& arguments);
+
+// A whole number in [least, most], or Error naming the option.
+std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least,
+                         std::int64_t most);
+// A positive, finite number of seconds.
+double parse_seconds(const std::string& option, const std::string& text);
+// "1,2": each at least 1 (argument), none above this machine's logical CPUs (unavailable).
+std::vector<int> parse_threads(const std::vector<std::string>& pieces);
+
+// Why this machine cannot run an entry; nothing when it can. Opens its library or lists devices.
+std::optional<std::string> absent_reason(const CatalogueEntry& entry);
+
+// One kernel by one variant.
+struct Target {
+  const Kernel* kernel;
+  const CatalogueEntry* entry;
+};
+// The variants that -v names (each must exist for one of the kernels at least), or all that this
+// machine can run; then the reasons for the others are printed as notes.
+std::vector<Target> select_targets(const Catalogue& catalogue,
+                                   const std::vector<const Kernel*>& kernels,
+                                   const std::vector<std::string>& names, Complaints& complaints);
+// Every --tuning must name a selected variant and be valid for it on each selected kernel.
+void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,
+                   const std::vector<Target>& targets);
+
+void declare_problems(Arguments& arguments);
+// What -k, --shape and --preset select: a shape selects its kernel; kernels without a shape or
+// preset of theirs, named by -k or, without any selection, all, take the default preset.
+std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalogue& catalogue,
+                                        const std::string& default_preset, Complaints& complaints);
+// The kernels of these problems, in the catalogue's order.
+std::vector<const Kernel*> kernels_of(const std::vector<BenchProblem>& problems,
+                                      const Catalogue& catalogue);
+
+// The options of a run with what all verbs share filled in.
+BenchOptions bench_options(const CommonOptions& common, const std::vector<BenchProblem>& problems,
+                           const std::vector<Target>& targets, const Catalogue& catalogue,
+                           const CliSettings& settings);
+
+// The program's status: a bad case is 1; a variant named by -v whose cases are all UNSUPPORTED, or
+// that has none, is 3.
+using StatusesByVariant = std::map<std::string, std::set<Status>>;
+int exit_status_of(const StatusesByVariant& seen, const std::vector<std::string>& named);
+
+}  // namespace rooflane

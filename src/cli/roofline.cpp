@@ -1,0 +1,35 @@
+// `rooflane roofline`: the summary of rows that `bench` wrote. Knows rows only.
+#include <iostream>
+
+#include "cli/verbs.hpp"
+#include "io/summary_text.hpp"
+
+namespace rooflane {
+namespace {
+
+void declare(Arguments& arguments) {
+  arguments.positionals("FILE", "CSV files of `rooflane bench --csv`");
+  arguments.flag("--markdown", "tables for a README");
+  arguments.examples(
+      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv "
+       "softmax.csv > summary.txt",
+       "rooflane roofline softmax.csv", "rooflane roofline --markdown softmax.csv"});
+}
+
+int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+  const std::vector<std::string>& files = arguments.values("FILE");
+  if (files.empty()) {
+    throw argument_error("FILE is missing: a CSV written by `rooflane bench --csv FILE`");
+  }
+  const std::vector<MeasuredRow> rows = read_measured_rows(files);
+  if (rows.empty()) throw argument_error("'" + files.front() + "' holds no row");
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  std::cout << (arguments.has("--markdown") ? markdown_summary(groups) : terminal_summary(groups));
+  return 0;
+}
+
+}  // namespace
+
+const Verb roofline_verb = {"roofline", "the roofline summary of measured rows", declare, run};
+
+}  // namespace rooflane

@@ -1,0 +1,261 @@
+// `rooflane run`: one kernel on the user's own arrays. Every check stands before the first
+// allocation; the output file is replaced only when it is complete.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+#include "cli/verbs.hpp"
+#include "core/buffer.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+#include "io/npy.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+namespace {
+
+struct NamedFile {
+  std::string name;
+  std::string path;
+};
+
+struct Input {
+  NamedFile file;
+  NpyHeader header;
+};
+
+NamedFile parse_named_file(const std::string& option, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw argument_error(fmt::format("{} '{}' does not parse: write NAME=FILE.npy", option, text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+// Ends the program when the variant is still running after `seconds`: a hung run cannot be stopped
+// otherwise.
+class Watchdog {
+ public:
+  Watchdog(double seconds, std::string what)
+      : thread_([this, seconds, what = std::move(what)] {
+          std::unique_lock lock(mutex_);
+          const auto limit = std::chrono::duration<double>(seconds);
+          if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
+          print_error(
+              fmt::format("TIMEOUT: {} took longer than --timeout {}", what, print_real(seconds)));
+          ::_exit(1);
+        }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+Problem read_params(const Arguments& arguments, const Kernel& kernel, Complaints& complaints) {
+  Problem known(kernel);
+  complaints.check([&] {
+    try {
+      const std::string text = arguments.value("--params").value_or("");
+      for (const auto& [key, value] : parse_key_values(text)) known.set(key, value);
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string("--params: ") + error.what());
+    }
+    return true;
+  });
+  return known;
+}
+
+std::vector<Input> read_headers(const Arguments& arguments, Complaints& complaints) {
+  std::vector<Input> inputs;
+  for (const std::string& text : arguments.values("--in")) {
+    complaints.check([&] {
+      Input input{parse_named_file("--in", text), {}};
+      for (const Input& known : inputs) {
+        if (known.file.name == input.file.name) {
+          throw argument_error(fmt::format("--in gives '{}' twice", input.file.name));
+        }
+      }
+      try {
+        input.header = read_npy_header(input.file.path);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("--in {}: {}", input.file.name, error.what()));
+      }
+      inputs.push_back(std::move(input));
+      return true;
+    });
+  }
+  return inputs;
+}
+
+NamedFile read_output(const Arguments& arguments, const Problem& known) {
+  const std::string name = output_of(known.kernel().tensors(known)).name;
+  const std::vector<std::string>& given = arguments.values("--out");
+  if (given.empty()) {
+    throw argument_error(fmt::format("--out is missing: write --out {}=FILE.npy", name));
+  }
+  std::vector<NamedFile> files;
+  for (const std::string& text : given) {
+    files.push_back(parse_named_file("--out", text));
+    if (files.back().name != name) {
+      throw argument_error("--out: " +
+                           unknown_name(fmt::format("output of {}", known.kernel().name),
+                                        files.back().name, {name}));
+    }
+  }
+  if (files.size() > 1) throw argument_error(fmt::format("--out gives '{}' twice", name));
+  try {
+    require_writable(files.front().path);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("--out {}: {}", name, error.what()));
+  }
+  return files.front();
+}
+
+// Arrays in memory, by tensor.
+class Arrays {
+ public:
+  View add(const Shape& shape) {
+    std::size_t bytes = size_of(DType::float32);
+    for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+    buffers_.emplace_back(bytes);
+    return contiguous_view(buffers_.back().data(), shape);
+  }
+
+ private:
+  std::vector<Buffer> buffers_;
+};
+
+void note_conversion(const Input& input) {
+  if (input.header.dtype != "float32") {
+    print_note(
+        fmt::format("--in {}: {} converted to float32", input.file.name, input.header.dtype));
+  }
+}
+
+// Reads inputs, plans, runs, writes.
+void compute(const Problem& problem, const Target& target, const Tuning& tuning,
+             const Environment& env, const std::vector<Input>& inputs, const NamedFile& output) {
+  Arrays arrays;
+  Operands operands, constants;
+  View result;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    const View view = arrays.add(tensor_shape(problem, tensor));
+    operands.set(tensor.name, view);
+    if (tensor.role == Role::constant) constants.set(tensor.name, view);
+    if (tensor.role == Role::output) result = view;
+    for (const Input& input : inputs) {
+      if (input.file.name != tensor.name) continue;
+      note_conversion(input);
+      read_npy(input.file.path, input.header, view.f32());
+    }
+  }
+  const auto plan = target.entry->variant->plan(problem, tuning, env, constants);
+  plan->bind(operands);
+  plan->upload();
+  plan->run();
+  plan->download();
+
+  std::vector<NamedShape> shapes;
+  for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
+  write_npy(output.path, output_array_shape(problem, shapes), result.f32());
+}
+
+void declare(Arguments& arguments) {
+  arguments.positional("KERNEL", "the kernel");
+  arguments.option("--params", "k=v,...",
+                   "parameters that the arrays do not tell: alpha=2,eps=1e-5");
+  arguments.repeatable("--in", "NAME=FILE", "an input array, .npy");
+  arguments.repeatable("--out", "NAME=FILE", "the output array, .npy");
+  declare_common(arguments, Many::no);
+  arguments.examples({"rooflane inputs softmax --shape softmax:rows=4,cols=8 --out softmax-problem",
+                      "rooflane run softmax -v hwy --in x=softmax-problem/x.npy --out y=y.npy"});
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  Complaints complaints;
+  const CommonOptions common = read_common(arguments, catalogue, Many::no, complaints);
+  const auto name = arguments.value("KERNEL");
+  if (!name) {
+    throw argument_error("KERNEL is missing; valid: " + join(catalogue.kernel_names(), ", "));
+  }
+  const Kernel& kernel = catalogue.kernel(*name);
+  if (common.variants.size() != 1) {
+    complaints.add(
+        argument_error("-v takes one variant; valid: " + join(catalogue.variant_names(), ", ")));
+  }
+  std::vector<Target> targets;
+  if (common.variants.size() == 1) {
+    targets = select_targets(catalogue, {&kernel}, common.variants, complaints);
+  }
+  complaints.check([&] {
+    if (!targets.empty()) check_tunings(common.tunings, targets);
+    return true;
+  });
+  const Problem known = read_params(arguments, kernel, complaints);
+  const std::vector<Input> inputs = read_headers(arguments, complaints);
+  const NamedFile output = complaints.check([&] { return read_output(arguments, known); });
+  // Sizes follow from arrays that could all be read, and are compared whatever else is wrong.
+  std::vector<NamedShape> shapes;
+  for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
+  Problem problem;
+  if (inputs.size() == arguments.values("--in").size()) {
+    complaints.check([&] {
+      problem = infer_problem(known, shapes);
+      return true;
+    });
+  }
+  complaints.check([&] {
+    // Device variants hold a second copy.
+    const bool device = !targets.empty() && targets[0].entry->variant->threads == Threads::device;
+    if (!problem.text().empty()) require_memory(problem, device ? 2 : 1);
+    return true;
+  });
+  complaints.raise();
+
+  const Target& target = targets.front();
+  const Variant& variant = *target.entry->variant;
+  Environment env;
+  env.threads = variant.threads == Threads::one ? 1 : common.threads.front();
+  if (!common.isas.empty()) env.isa = common.isas.front();
+  env.math = common.math;
+  env.library = target.entry->library;
+  env.device = common.device;
+  Tuning tuning;
+  for (const auto& [name_of_variant, text] : common.tunings) tuning = parse_tuning(variant, text);
+  if (variant.unsupported) {
+    if (const auto reason = variant.unsupported(problem, env)) {
+      throw unavailable_error(
+          fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
+    }
+  }
+  std::optional<Watchdog> watchdog;
+  if (common.timeout)
+    watchdog.emplace(*common.timeout, problem.text() + " by " + target.entry->name);
+  compute(problem, target, tuning, env, inputs, output);
+  return 0;
+}
+
+}  // namespace
+
+const Verb run_verb = {"run", "one kernel on your own .npy arrays", declare, run};
+
+}  // namespace rooflane

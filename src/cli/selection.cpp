@@ -1,0 +1,247 @@
+// Which problems and which variants the arguments select.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "bench/shapes.hpp"
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+
+namespace rooflane {
+namespace {
+
+Error with_prefix(const Error& error, const std::string& prefix) {
+  return {error.kind(), prefix + error.what()};
+}
+
+// One shape per line; '#' begins a comment.
+std::vector<BenchProblem> problems_of_file(const std::string& path,
+                                           std::span<const Kernel* const> kernels) {
+  std::vector<BenchProblem> problems;
+  const std::string text = read_text_file(path);
+  int number = 0;
+  for (std::string_view line : split(text, '\n')) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    const std::size_t begin = line.find_first_not_of(" \t\r");
+    if (begin == std::string_view::npos) continue;
+    line = line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin);
+    try {
+      for (Problem& problem : parse_shapes(line, kernels)) {
+        problems.push_back({std::move(problem), path});
+      }
+    } catch (const Error& error) {
+      throw with_prefix(error, fmt::format("{}: line {}: ", path, number));
+    }
+  }
+  if (problems.empty()) throw argument_error(fmt::format("'{}' holds no shape", path));
+  return problems;
+}
+
+// A name of a shipped preset, or a file.
+std::vector<BenchProblem> problems_of_preset(const std::string& preset,
+                                             std::span<const Kernel* const> kernels) {
+  const std::vector<std::string> names = preset_names();
+  const bool shipped = std::find(names.begin(), names.end(), preset) != names.end();
+  if (shipped) return preset_problems(preset, kernels);
+  if (preset.find('/') != std::string::npos || ::access(preset.c_str(), F_OK) == 0) {
+    return problems_of_file(preset, kernels);
+  }
+  throw argument_error(unknown_name("preset", preset, names) + "; or a file of shapes");
+}
+
+void add_all(std::vector<BenchProblem>& to, std::vector<BenchProblem> from) {
+  for (BenchProblem& problem : from) to.push_back(std::move(problem));
+}
+
+bool has_kernel(const std::vector<BenchProblem>& problems, const Kernel& kernel) {
+  return std::any_of(problems.begin(), problems.end(),
+                     [&](const BenchProblem& p) { return &p.problem.kernel() == &kernel; });
+}
+
+}  // namespace
+
+void declare_problems(Arguments& arguments) {
+  arguments.repeatable("-k,--kernel", "K,...", "kernels; default: all");
+  arguments.repeatable("--shape", "SHAPE",
+                       "KERNEL:key=value,...; ranges 256..4096*2, 1..16+1, ties m=n=k=...");
+}
+
+std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalogue& catalogue,
+                                        const std::string& default_preset, Complaints& complaints) {
+  std::vector<const Kernel*> named;
+  for (const std::string& name : complaints.check([&] { return arguments.list("--kernel"); })) {
+    complaints.check([&] {
+      named.push_back(&catalogue.kernel(name));
+      return true;
+    });
+  }
+  std::vector<BenchProblem> problems;
+  for (const std::string& shape : arguments.values("--shape")) {
+    complaints.check([&] {
+      try {
+        for (Problem& problem : parse_shapes(shape, catalogue.kernels())) {
+          problems.push_back({std::move(problem), ""});
+        }
+      } catch (const Error& error) {
+        throw with_prefix(error, "--shape: ");
+      }
+      return true;
+    });
+  }
+  const bool presets_given = arguments.has("--preset");
+  for (const std::string& preset : complaints.check([&] { return arguments.list("--preset"); })) {
+    complaints.check([&] {
+      std::vector<BenchProblem> all = problems_of_preset(preset, catalogue.kernels());
+      std::erase_if(all, [&](const BenchProblem& p) {
+        return !named.empty() &&
+               std::find(named.begin(), named.end(), &p.problem.kernel()) == named.end();
+      });
+      if (all.empty()) {
+        throw argument_error(
+            fmt::format("--preset {} has no shape of the kernels that -k names", preset));
+      }
+      add_all(problems, std::move(all));
+      return true;
+    });
+  }
+  const bool nothing_given = named.empty() && arguments.values("--shape").empty() && !presets_given;
+  for (const Kernel* kernel : catalogue.kernels()) {
+    const bool wanted =
+        nothing_given || std::find(named.begin(), named.end(), kernel) != named.end();
+    if (!wanted || has_kernel(problems, *kernel)) continue;
+    complaints.check([&] {
+      std::vector<BenchProblem> defaults = preset_problems(default_preset, catalogue.kernels());
+      std::erase_if(defaults, [&](const BenchProblem& p) { return &p.problem.kernel() != kernel; });
+      add_all(problems, std::move(defaults));
+      return true;
+    });
+  }
+  // The same problem from two sources is one.
+  std::set<std::string> seen;
+  std::erase_if(problems,
+                [&](const BenchProblem& p) { return !seen.insert(p.problem.text()).second; });
+  return problems;
+}
+
+std::vector<const Kernel*> kernels_of(const std::vector<BenchProblem>& problems,
+                                      const Catalogue& catalogue) {
+  std::vector<const Kernel*> kernels;
+  for (const Kernel* kernel : catalogue.kernels()) {
+    if (has_kernel(problems, *kernel)) kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+std::vector<Target> select_targets(const Catalogue& catalogue,
+                                   const std::vector<const Kernel*>& kernels,
+                                   const std::vector<std::string>& names, Complaints& complaints) {
+  std::vector<Target> targets;
+  std::set<std::string> noted;
+  if (names.empty()) {
+    for (const Kernel* kernel : kernels) {
+      for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
+        const auto reason = absent_reason(*entry);
+        if (!reason) targets.push_back({kernel, entry});
+        if (reason && noted.insert(entry->name).second) {
+          print_note(fmt::format("variant {} is absent: {}", entry->name, *reason));
+        }
+      }
+    }
+    return targets;
+  }
+  for (const std::string& name : names) {
+    Complaints each;
+    std::size_t found = 0;
+    for (const Kernel* kernel : kernels) {
+      each.check([&] {
+        const CatalogueEntry& entry = catalogue.variant(*kernel, name);
+        if (const auto reason = absent_reason(entry)) {
+          throw unavailable_error(
+              fmt::format("variant '{}' of {} is absent: {}", name, kernel->name, *reason));
+        }
+        targets.push_back({kernel, &entry});
+        ++found;
+        return true;
+      });
+    }
+    if (found == 0) {
+      complaints.check([&] {
+        each.raise();
+        return true;
+      });
+    }
+  }
+  return targets;
+}
+
+void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,
+                   const std::vector<Target>& targets) {
+  std::vector<std::string> names;
+  for (const Target& target : targets) {
+    if (std::find(names.begin(), names.end(), target.entry->name) == names.end()) {
+      names.push_back(target.entry->name);
+    }
+  }
+  for (const auto& [variant, text] : tunings) {
+    bool used = false;
+    for (const Target& target : targets) {
+      if (target.entry->name != variant) continue;
+      used = true;
+      try {
+        parse_tuning(*target.entry->variant, text);
+      } catch (const Error& error) {
+        throw with_prefix(error,
+                          fmt::format("--tuning {}:{}: {}: ", variant, text, target.kernel->name));
+      }
+    }
+    if (!used) {
+      throw argument_error("--tuning: " + unknown_name("selected variant", variant, names));
+    }
+  }
+}
+
+BenchOptions bench_options(const CommonOptions& common, const std::vector<BenchProblem>& problems,
+                           const std::vector<Target>& targets, const Catalogue& catalogue,
+                           const CliSettings& settings) {
+  BenchOptions options;
+  options.catalogue = &catalogue;
+  options.problems = problems;
+  for (const Target& target : targets) {
+    const std::string& name = target.entry->name;
+    if (std::find(options.variants.begin(), options.variants.end(), name) ==
+        options.variants.end()) {
+      options.variants.push_back(name);
+    }
+  }
+  options.threads = common.threads;
+  options.isas = common.isas;
+  options.math = common.math;
+  options.tunings = common.tunings;
+  options.library = common.library;
+  options.device = common.device;
+  if (common.timeout) options.timeout = *common.timeout;
+  options.seed = common.seed;
+  options.in_process = settings.worker_command.empty();
+  options.worker_command = settings.worker_command;
+  return options;
+}
+
+int exit_status_of(const StatusesByVariant& seen, const std::vector<std::string>& named) {
+  for (const auto& [variant, statuses] : seen) {
+    for (const Status status : statuses) {
+      if (is_bad(status)) return 1;
+    }
+  }
+  for (const std::string& variant : named) {
+    const auto found = seen.find(variant);
+    if (found == seen.end() || found->second == std::set{Status::unsupported}) return 3;
+  }
+  return 0;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,21 @@
+// The verbs: each declares its arguments, then runs. cli.cpp calls them.
+#pragma once
+
+#include "cli/arguments.hpp"
+#include "cli/cli.hpp"
+#include "core/catalogue.hpp"
+
+namespace rooflane {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  void (*declare)(Arguments& arguments);
+  // Returns the exit status; throws Error. `catalogue` may be added to (--blas).
+  int (*run)(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings);
+};
+
+extern const Verb list_verb, doctor_verb, run_verb, inputs_verb, verify_verb, ceilings_verb,
+    bench_verb, roofline_verb, worker_verb;
+
+}  // namespace rooflane

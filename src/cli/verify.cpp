@@ -1,0 +1,146 @@
+// `rooflane verify`: every selected case against the double-precision reference.
+#include <fmt/format.h>
+
+#include <unistd.h>
+#include <filesystem>
+#include <iostream>
+
+#include "bench/worker_pool.hpp"
+#include "cli/options.hpp"
+#include "cli/terminal.hpp"
+#include "cli/verbs.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+#include "io/files.hpp"
+#include "measure/worker.hpp"
+
+namespace rooflane {
+namespace {
+
+// A shell word: quoted when it holds more than harmless characters.
+std::string shell_word(const std::string& text) {
+  const bool harmless = text.find_first_not_of(
+                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                            "_-+=:,./@%") == std::string::npos;
+  if (harmless && !text.empty()) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command that repeats one case.
+std::string repro_command(const Case& c) {
+  std::string command = fmt::format("rooflane verify -v {} --shape {} --seed {}", c.variant,
+                                    c.problem.text(), c.seed);
+  if (c.threads > 0) command += fmt::format(" --threads {}", c.threads);
+  if (!c.isa.empty()) command += " --isa " + c.isa;
+  if (!c.tuning.values().empty()) {
+    command += fmt::format(" --tuning {}:{}", c.variant, c.tuning.text());
+  }
+  if (c.device != 0) command += fmt::format(" --cl-device {}", c.device);
+  if (!c.library.empty()) {
+    const bool named = c.variant.starts_with("blas-");
+    command += " --blas " + shell_word((named ? c.variant.substr(5) + "=" : "") + c.library);
+  }
+  return command;
+}
+
+// A reference shared by all cases of one problem, as a file in a folder of our own.
+class ReferenceFile {
+ public:
+  explicit ReferenceFile(const Case& c)
+      : problem_(c.problem.text()),
+        path_((std::filesystem::temp_directory_path() /
+               fmt::format("rooflane-verify-{}.reference", ::getpid()))
+                  .string()) {
+    const int threads = machine().physical_cores;
+    const OwnedOperands operands(c.problem, c.seed, threads);
+    write_reference(compute_reference(c.problem, operands.all(), c.seed), path_);
+  }
+  ~ReferenceFile() { ::unlink(path_.c_str()); }
+  ReferenceFile(const ReferenceFile&) = delete;
+  ReferenceFile& operator=(const ReferenceFile&) = delete;
+  bool serves(const Case& c) const { return c.problem.text() == problem_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string problem_;
+  std::string path_;
+};
+
+struct Outcome {
+  Status status = Status::passed;
+  std::string detail;
+};
+
+Outcome verify_case(Worker& worker, const Case& c, const std::string& reference) {
+  try {
+    worker.open(c);
+    const Verification verification = worker.verify(reference);
+    worker.close();
+    const std::string measure =
+        fmt::format("{}={}", verification.metric, fmt::format("{:.3g}", verification.value));
+    if (verification.passed) return {Status::passed, measure};
+    return {Status::failed, measure + "  " + verification.reason};
+  } catch (const WorkerError& error) {
+    return {error.status(), error.what()};
+  }
+}
+
+void declare(Arguments& arguments) {
+  declare_problems(arguments);
+  arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: edge");
+  declare_common(arguments, Many::yes);
+  arguments.examples({"rooflane verify -k softmax -v scalar,hwy --threads 1",
+                      "rooflane verify --shape gemm:m=1..17+8,n=33,k=64 -v hwy"});
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+  Complaints complaints;
+  const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
+  const std::vector<BenchProblem> problems =
+      read_problems(arguments, catalogue, "edge", complaints);
+  const std::vector<Target> targets =
+      select_targets(catalogue, kernels_of(problems, catalogue), common.variants, complaints);
+  complaints.check([&] {
+    check_tunings(common.tunings, targets);
+    return true;
+  });
+  for (const BenchProblem& problem : problems) {
+    complaints.check([&] {
+      require_memory(problem.problem, 2);
+      return true;
+    });
+  }
+  complaints.raise();
+
+  const BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
+  StatusesByVariant seen;
+  WorkerPool workers(options);
+  std::optional<ReferenceFile> reference;
+  ProgressLine progress;
+  const std::vector<PlannedCase> cases = plan_bench(options);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i].measured;
+    progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), c.text()));
+    if (!reference || !reference->serves(c)) {
+      reference.reset();
+      reference.emplace(c);
+    }
+    const Outcome outcome = verify_case(workers.worker_for(c), c, reference->path());
+    seen[c.variant].insert(outcome.status);
+    progress.wipe();
+    const std::string_view status = name_of(outcome.status);
+    std::cout << coloured_status(status)
+              << std::string(13 - std::min<std::size_t>(12, status.size()), ' ') << c.text() << "  "
+              << outcome.detail << std::endl;
+    if (is_bad(outcome.status)) std::cerr << "  repeat: " << repro_command(c) << "\n";
+  }
+  return exit_status_of(seen, common.variants);
+}
+
+}  // namespace
+
+const Verb verify_verb = {"verify", "compares variants with the reference", declare, run};
+
+}  // namespace rooflane
