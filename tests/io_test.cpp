@@ -1,0 +1,208 @@
+// Rows as CSV and JSON, samples, and files that are replaced only when complete.
+#include <doctest/doctest.h>
+
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "core/error.hpp"
+#include "io/csv.hpp"
+#include "io/files.hpp"
+#include "io/json.hpp"
+#include "io/table.hpp"
+#include "temporary_folder.hpp"
+
+namespace rooflane {
+namespace {
+
+// contract.md, "CSV".
+constexpr const char* contract_header =
+    "schema_version,run_id,test_time,build_commit,git_dirty,compiler,host,cpu,isa,threads,affinity,"
+    "backend,library,device,driver,kernel,variant,tuning,math,dtype,shape,preset,seed,cache,timer,"
+    "launch,status,reason,err_metric,err_value,err_threshold,max_abs_err,n_samples,runs_per_sample,"
+    "min_ns,p20_ns,p50_ns,p80_ns,p99_ns,mean_ns,stdev_ns,noise_pct,flops,exps,bytes,gflops,gb_s,ai,"
+    "peak_gflops,peak_gb_s,roof_gflops,roof_pct,roof_pct_lo,roof_pct_hi,roof_level,bound,plan_ns,"
+    "h2d_ns,kernel_ns,d2h_ns,e2e_ns,workspace_bytes,packed_bytes,peak_rss_bytes\n";
+
+// Every column holds something that a careless writer or reader would spoil.
+Row filled_row() {
+  Row row;
+  std::int64_t n = 1;
+  for (const Column& column : columns()) {
+    if (std::string_view(column.name) == "schema_version") continue;
+    if (std::holds_alternative<std::string Row::*>(column.member)) {
+      set_cell(row, column, std::string(column.name) + ", \"quoted\"\r\nnext line");
+    } else if (std::holds_alternative<std::optional<double> Row::*>(column.member)) {
+      set_cell(row, column, "0.1");
+      row.*std::get<std::optional<double> Row::*>(column.member) = 1.0 / 3 * static_cast<double>(n);
+    } else {
+      set_cell(row, column, std::to_string(9007199254740993 + n));
+    }
+    ++n;
+  }
+  return row;
+}
+
+void check_equal(const Row& x, const Row& y) {
+  for (const Column& column : columns()) {
+    CHECK_MESSAGE(cell_text(x, column) == cell_text(y, column), column.name);
+  }
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_csv(text, "rows.csv");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("the header is the contract's, to the letter") { CHECK(csv_header() == contract_header); }
+
+TEST_CASE("a row survives the way through CSV in every column") {
+  const Row row = filled_row();
+  const std::vector<Row> read = parse_csv(csv_header() + csv_line(row) + csv_line(Row{}), "x");
+  REQUIRE(read.size() == 2);
+  check_equal(read[0], row);
+  check_equal(read[1], Row{});
+}
+
+TEST_CASE("an empty cell is no zero") {
+  const std::vector<Row> read = parse_csv(csv_header() + csv_line(Row{}), "x");
+  CHECK_FALSE(read[0].threads);
+  CHECK_FALSE(read[0].p50_ns);
+}
+
+TEST_CASE("numbers are in their shortest form and round-trip exactly") {
+  Row row;
+  row.p50_ns = 0.1;
+  row.min_ns = 1e300;
+  row.flops = 2147483648.0;
+  const std::string line = csv_line(row);
+  CHECK(line.find(",0.1,") != std::string::npos);
+  CHECK(line.find(",2147483648,") != std::string::npos);
+  CHECK(*parse_csv(csv_header() + line, "x")[0].min_ns == 1e300);
+}
+
+TEST_CASE(
+    "the reader finds columns by name, takes CRLF, a byte order mark and a missing last end") {
+  const std::string text =
+      "\xEF\xBB\xBFstatus,later,shape,variant,kernel,schema_version,p50_ns\r\n"
+      "PASSED,?,\"m=1,n=1,k=1\",hwy,gemm,1,12.5";
+  const std::vector<Row> rows = parse_csv(text, "x");
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].shape == "m=1,n=1,k=1");
+  CHECK(*rows[0].p50_ns == 12.5);
+}
+
+TEST_CASE("what is no CSV of rows is refused with file and line") {
+  CHECK(error_of("") == "rows.csv: the file is empty");
+  CHECK(error_of("a,b\n1,2\n").find("column schema_version is missing") != std::string::npos);
+  const std::string header = "schema_version,kernel,variant,shape,status,p50_ns\n";
+  CHECK(error_of(header + "1,gemm,hwy,s,PASSED\n") ==
+        "rows.csv: line 2 has 5 cells, the header has 6");
+  CHECK(error_of(header + "1,gemm,hwy,s,PASSED,fast\n") ==
+        "rows.csv: line 2: column p50_ns holds 'fast', which is no number");
+  CHECK(error_of(header + "7,gemm,hwy,s,PASSED,1\n").find("schema_version 7") != std::string::npos);
+  CHECK(error_of(header + "1,\"gemm,hwy,s,PASSED,1\n").find("never closed") != std::string::npos);
+  CHECK(error_of(header + "1,\"gemm\"x,hwy,s,PASSED,1\n").find("line 2") != std::string::npos);
+  CHECK_THROWS_AS(read_csv("/nonexistent/rows.csv"), Error);
+}
+
+TEST_CASE("appended rows and samples are in the file at once") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "rows.csv";
+  CsvWriter rows(path);
+  CHECK(read_text_file(path) == contract_header);
+  rows.append(filled_row());
+  CHECK(read_csv(path).size() == 1);
+
+  SamplesWriter samples(samples_path(path));
+  samples.append({3, 1, 2, 12.5, 1000.25});
+  samples.append({4, 1, 2, 13, std::nullopt});
+  CHECK(read_text_file(samples_path(path)) ==
+        "row,launch,round,ns,probe_ns\n3,1,2,12.5,1000.25\n4,1,2,13,\n");
+  const std::vector<Sample> read = read_samples(samples_path(path));
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].row == 3);
+  CHECK(read[0].ns == 12.5);
+  CHECK(*read[0].probe_ns == 1000.25);
+  CHECK_FALSE(read[1].probe_ns);
+}
+
+TEST_CASE(
+    "JSON holds every column, null where a cell is empty, and survives bytes that are no text") {
+  Row row = filled_row();
+  row.device = "\xff\xfe";
+  row.p50_ns = std::numeric_limits<double>::infinity();
+  const auto object = row_json(row);
+  CHECK(object.size() == columns().size());
+  CHECK(row_json(Row{})["threads"].is_null());
+  CHECK(row_json(Row{})["kernel"].is_null());
+  const TemporaryFolder folder;
+  const std::vector<Row> rows = {row};
+  write_json(folder / "rows.json", document_json(rows, {{"machine", machine_json(machine())}}));
+  const auto read = nlohmann::json::parse(read_text_file(folder / "rows.json"));
+  CHECK(read["rows"][0]["kernel"] == row.kernel);
+  CHECK(read["context"]["machine"]["cpu"] == machine().cpu);
+}
+
+TEST_CASE("a replaced file keeps its old content until commit, and nothing else stays behind") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file";
+  std::ofstream(path) << "old";
+  ::chmod(path.c_str(), 0640);
+  {
+    ReplacedFile file(path);
+    file.write("half");
+  }
+  CHECK(read_text_file(path) == "old");
+  {
+    ReplacedFile file(path);
+    file.write("new");
+    CHECK(read_text_file(path) == "old");
+    file.commit();
+  }
+  CHECK(read_text_file(path) == "new");
+  struct stat facts {};
+  ::stat(path.c_str(), &facts);
+  CHECK((facts.st_mode & 0777) == 0640);
+  require_writable(path);
+  require_writable(folder / "another");
+  CHECK(folder.names() == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("a link is followed, not replaced") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "target") << "old";
+  std::filesystem::create_symlink("target", folder / "link");
+  ReplacedFile file(folder / "link");
+  file.write("new");
+  file.commit();
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(read_text_file(folder / "target") == "new");
+}
+
+TEST_CASE("paths that cannot be written are refused beforehand") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_AS(require_writable(folder / "none/file"), Error);
+  CHECK_THROWS_AS(require_writable(folder / ""), Error);
+  CHECK_THROWS_AS(require_writable(folder / "."), Error);
+  CHECK_THROWS_AS(require_writable("/proc/file"), Error);
+  CHECK_THROWS_AS(CsvWriter(folder / "none/file"), Error);
+  require_writable("/dev/null");
+}
+
+TEST_CASE("tables align for terminals and escape bars in Markdown") {
+  const TextTable table{{{"name"}, {"time", true}}, {{"a|b", "1"}, {"c", "1000"}}};
+  CHECK(terminal_table(table) == "name  time\na|b      1\nc     1000\n");
+  CHECK(markdown_table(table) == "| name | time |\n| --- | ---: |\n| a\\|b | 1 |\n| c | 1000 |\n");
+}
+
+}  // namespace
+}  // namespace rooflane
