@@ -2,11 +2,11 @@
 #include "bench/group_runner.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
@@ -74,31 +74,25 @@ void append(std::vector<double>& to, const std::vector<double>& from) {
 ReferenceFile::ReferenceFile(const Problem& problem, std::uint64_t seed) {
   const OwnedOperands operands(problem, seed, machine().physical_cores);
   const Reference reference = compute_reference(problem, operands.all(), seed);
-  std::string name = (std::filesystem::temp_directory_path() / "rooflane-XXXXXX").string();
-  const int file = mkstemp(name.data());
-  if (file < 0) {
-    throw unavailable_error(fmt::format("temporary file {}: it cannot be made", name));
-  }
-  ::close(file);
-  path_ = name;
-  try {
-    write_reference(reference, path_);
-  } catch (...) {
-    ::unlink(path_.c_str());
-    throw;
-  }
+  descriptor_ = memfd_create("rooflane-reference", MFD_CLOEXEC);
+  if (descriptor_ < 0) throw unavailable_error("no file in memory can be made for the reference");
+  write_reference(reference, path());
 }
 
 ReferenceFile::~ReferenceFile() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 ReferenceFile::ReferenceFile(ReferenceFile&& other) noexcept
-    : path_(std::exchange(other.path_, {})) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 ReferenceFile& ReferenceFile::operator=(ReferenceFile&& other) noexcept {
-  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
   return *this;
+}
+
+std::string ReferenceFile::path() const {
+  return fmt::format("/proc/{}/fd/{}", getpid(), descriptor_);
 }
 
 // One case while its group runs.

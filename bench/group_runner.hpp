@@ -15,7 +15,8 @@
 
 namespace rooflane {
 
-// A file that holds one problem's reference while its groups are measured.
+// One problem's reference while its groups are measured: a file in memory that workers open by its
+// path, and that is gone when this process is, however it ends.
 class ReferenceFile {
  public:
   ReferenceFile() = default;
@@ -23,10 +24,10 @@ class ReferenceFile {
   ~ReferenceFile();
   ReferenceFile(ReferenceFile&& other) noexcept;
   ReferenceFile& operator=(ReferenceFile&& other) noexcept;
-  const std::string& path() const { return path_; }
+  std::string path() const;
 
  private:
-  std::string path_;
+  int descriptor_ = -1;
 };
 
 struct GroupCallbacks {
