@@ -1,5 +1,8 @@
-// A worker with the fake variants beside the real ones. Tests start it; it is not installed.
+// The whole command line with the fake variants beside the real ones, and the workers of the tests.
+// Not installed.
+#include "cli/cli.hpp"
 #include "fakes.hpp"
-#include "measure/worker.hpp"
 
-int main() { return rooflane::serve_worker(rooflane::fake_catalogue()); }
+int main(int argc, char** argv) {
+  return rooflane::cli_main(argc, argv, rooflane::fake_catalogue(), {{"/proc/self/exe", "worker"}});
+}
