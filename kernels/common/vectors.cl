@@ -27,3 +27,99 @@ void store_some(floatv v, __global float* p, int count) {
   VSTORE(v, lane);
   for (int i = 0; i < count; ++i) p[i] = lane[i];
 }
+
+// Lanes from `count` on set to zero.
+floatv keep_some(floatv v, int count) {
+  float lane[V];
+  VSTORE(v, lane);
+  for (int i = 0; i < V; ++i) lane[i] = i < count ? lane[i] : 0.0f;
+  return VLOAD(lane);
+}
+
+float add_lanes(floatv v) {
+  float lane[V];
+  VSTORE(v, lane);
+  for (int step = V / 2; step > 0; step /= 2)
+    for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
+  return lane[0];
+}
+
+// Here and in tree_max a NaN loses against every number.
+float max_lane(floatv v) {
+  float lane[V];
+  VSTORE(v, lane);
+  for (int i = 1; i < V; ++i) lane[0] = lane[i] > lane[0] ? lane[i] : lane[0];
+  return lane[0];
+}
+
+// Sums of almost twice the precision: x + y = sum + lost exactly (Knuth).
+void add_exactly(floatv* sum, floatv* lost, floatv x) {
+  const floatv old = *sum;
+  *sum = old + x;
+  const floatv added = *sum - old;
+  *lost += (old - (*sum - added)) + (x - added);
+}
+
+float2 add_pairs(float2 a, float2 b) {
+  const float sum = a.x + b.x;
+  const float added = sum - a.x;
+  return (float2)(sum, (a.x - (sum - added)) + (b.x - added) + a.y + b.y);
+}
+
+// The lanes of sum and lost as one such pair.
+float2 add_lanes_exactly(floatv sum, floatv lost) {
+  float lane[V];
+  float lane_lost[V];
+  VSTORE(sum, lane);
+  VSTORE(lost, lane_lost);
+  float2 total = (float2)(lane[0], lane_lost[0]);
+  for (int i = 1; i < V; ++i) total = add_pairs(total, (float2)(lane[i], lane_lost[i]));
+  return total;
+}
+
+// Over `along` neighbouring items (a power of two), the same for all of them: a tree in local
+// memory of one float per item of the group. Every item of the group must call it.
+float tree_add(float value, __local float* scratch, int along) {
+  if (along == 1) return value;
+  const int lid = get_local_id(0);
+  const int place = lid % along;
+  scratch[lid] = value;
+  for (int step = along / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (place < step) scratch[lid] += scratch[lid + step];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const float total = scratch[lid - place];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return total;
+}
+
+float tree_max(float value, __local float* scratch, int along) {
+  if (along == 1) return value;
+  const int lid = get_local_id(0);
+  const int place = lid % along;
+  scratch[lid] = value;
+  for (int step = along / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (place < step && scratch[lid + step] > scratch[lid]) scratch[lid] = scratch[lid + step];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const float largest = scratch[lid - place];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return largest;
+}
+
+float2 tree_add_pairs(float2 value, __local float2* scratch, int along) {
+  if (along == 1) return value;
+  const int lid = get_local_id(0);
+  const int place = lid % along;
+  scratch[lid] = value;
+  for (int step = along / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (place < step) scratch[lid] = add_pairs(scratch[lid], scratch[lid + step]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const float2 total = scratch[lid - place];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return total;
+}

@@ -1,0 +1,90 @@
+// y = (x - mean) / sqrt(variance + eps) · gamma + beta over rows of `cols` elements. LX items share
+// a row, LY rows a group; an item holds CHUNK vectors of V floats at a time, LX vectors apart so
+// that neighbours read neighbouring memory. The elements after the row's last whole vector belong
+// to its first item.
+//   SINGLE=1: a row fits the items' registers: memory is read once.
+//   SINGLE=0: three readings: mean, variance, result.
+// The sum carries its rounding errors along, because results near the mean are only as good as the
+// mean itself; the variance is that of x - mean, never E[x²] - E[x]².
+
+// `action` for each whole vector of the chunk that starts at vector `first`, for part[j] at AT(j).
+#define AT(j) ((first + (j)*LX + place) * V)
+#define FOR_CHUNK(action)                                           \
+  if (first + LX * CHUNK <= whole) {                                \
+    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) { action; }   \
+  } else {                                                          \
+    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) {             \
+      if (first + j * LX + place < whole) {                         \
+        action;                                                     \
+      }                                                             \
+    }                                                               \
+  }
+
+#define LOAD_CHUNK FOR_CHUNK(part[j] = VLOAD(row_x + AT(j)))
+#define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]))
+#define ADD_SQUARES FOR_CHUNK(squares += (part[j] - mean) * (part[j] - mean))
+#define STORE_CHUNK                                                                        \
+  FOR_CHUNK(VSTORE((part[j] - mean) * scale * VLOAD(gamma + AT(j)) + VLOAD(beta + AT(j)),  \
+                   row_y + AT(j)))
+
+__kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
+    __global const float* restrict x, __global const float* restrict gamma,
+    __global const float* restrict beta, __global float* restrict y, long rows, long cols,
+    float eps) {
+  __local float2 scratch[LX * LY];
+  const int place = get_local_id(0) % LX;
+  const long asked = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
+  const long row = asked < rows ? asked : rows - 1;
+  __global const float* row_x = x + row * cols;
+  __global float* row_y = y + row * cols;
+  const long whole = cols / V;
+  const int rest = place == 0 ? (int)(cols % V) : 0;
+  floatv part[CHUNK];
+  floatv last = 0.0f;
+  if (rest > 0) last = load_some(row_x + whole * V, rest, 0.0f);
+  floatv sum = last;
+  floatv lost = 0.0f;
+
+#if SINGLE
+  const long first = 0;
+  LOAD_CHUNK
+  ADD_CHUNK
+#else
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    LOAD_CHUNK
+    ADD_CHUNK
+  }
+#endif
+  const float2 total = tree_add_pairs(add_lanes_exactly(sum, lost), scratch, LX);
+  const float mean = (total.x + total.y) / cols;
+
+  floatv squares = 0.0f;
+  if (rest > 0) squares = keep_some((last - mean) * (last - mean), rest);
+#if SINGLE
+  ADD_SQUARES
+#else
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    LOAD_CHUNK
+    ADD_SQUARES
+  }
+#endif
+  const float variance = tree_add(add_lanes(squares), (__local float*)scratch, LX) / cols;
+  const float scale = 1.0f / sqrt(variance + eps);
+
+  if (asked >= rows) return;
+#if SINGLE
+  STORE_CHUNK
+#else
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    LOAD_CHUNK
+    STORE_CHUNK
+  }
+#endif
+  if (rest > 0) {
+    const long at = whole * V;
+    store_some((last - mean) * scale * load_some(gamma + at, rest, 0.0f) +
+                   load_some(beta + at, rest, 0.0f),
+               row_y + at, rest);
+  }
+}

@@ -1,0 +1,64 @@
+// LayerNorm, variant `opencl`: one group of work-items per row or rows, tree reductions in local
+// memory. The kernel stands in layernorm.cl; how items are laid over rows in
+// kernels/common/opencl_rows.hpp.
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "generated_catalogue.hpp"
+#include "kernels/common/opencl_rows.hpp"
+#include "layernorm_cl.hpp"
+
+namespace rooflane::layernorm {
+namespace {
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  return common::opencl_row_tunings(problem.size("cols"), opencl::device(env.device));
+}
+
+class OpenclPlan final : public opencl::DevicePlan {
+ public:
+  OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : DevicePlan(problem, tuning, env) {
+    const cl_long rows = problem.size("rows");
+    const cl_long cols = problem.size("cols");
+    // An eps too small for float32 still keeps a constant row from dividing 0 by 0.
+    const double eps = problem.value("eps");
+    const auto float_eps = static_cast<cl_float>(
+        eps > 0 ? std::max(eps, double{std::numeric_limits<float>::min()}) : eps);
+    layernorm_ = kernel(layernorm_cl, common::opencl_row_options(tuning, cols), "layernorm");
+    layernorm_.set_args(context(), copy_of("x"), copy_of("gamma"), copy_of("beta"), copy_of("y"),
+                        rows, cols, float_eps);
+    size_ = common::opencl_row_launch(tuning, rows);
+  }
+
+ private:
+  void enqueue() override { launch(layernorm_, size_); }
+
+  opencl::KernelCall layernorm_;
+  opencl::Launch size_{};
+};
+
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  return opencl::unsupported_anywhere(problem, env, 0);
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands&) {
+  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
+  common::require_rows_fit(complete, opencl::device(env.device));
+  return std::make_unique<OpenclPlan>(problem, complete, env);
+}
+
+}  // namespace
+
+const Variant opencl = {.name = "opencl",
+                        .kernel = &kernel,
+                        .backend = "opencl",
+                        .threads = Threads::device,
+                        .tunables = common::opencl_row_tunables,
+                        .unsupported = unsupported,
+                        .tunings = tunings,
+                        .plan = plan};
+
+}  // namespace rooflane::layernorm

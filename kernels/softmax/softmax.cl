@@ -1,0 +1,91 @@
+// y = exp(x - max) / sum over rows of `cols` elements. LX items share a row, LY rows a group; an
+// item holds CHUNK vectors of V floats at a time, LX vectors apart so that neighbours read
+// neighbouring memory. The elements after the row's last whole vector belong to its first item.
+//   SINGLE=1: a row fits the items' registers: memory is read once.
+//   SINGLE=0: three passes, for the maximum, for exp and its sum, and for the scaling; exp is
+//   computed once and waits in y. Merging maxima on the way (Milakov & Gimelshein, arXiv
+//   1805.02867) saves a reading but failed the bound on slowly rising rows: every merge multiplies
+//   the sum by an exp that is rounded.
+// The maximum starts at -FLT_MAX: elements of -inf then weigh zero, and a row of nothing else
+// divides 0 by 0. NaN never wins a maximum but spreads through exp and the sum.
+
+// `action` for each whole vector of the chunk that starts at vector `first`, for part[j] at
+// AT(j); `otherwise` for those that the row has not.
+#define AT(j) ((first + (j)*LX + place) * V)
+#define FOR_CHUNK(action, otherwise)                                \
+  if (first + LX * CHUNK <= whole) {                                \
+    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) { action; }   \
+  } else {                                                          \
+    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) {             \
+      if (first + j * LX + place < whole) {                         \
+        action;                                                     \
+      } else {                                                      \
+        otherwise;                                                  \
+      }                                                             \
+    }                                                               \
+  }
+
+__kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void softmax(
+    __global const float* restrict x, __global float* restrict y, long rows, long cols) {
+  __local float scratch[LX * LY];
+  const int place = get_local_id(0) % LX;
+  const long asked = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
+  const long row = asked < rows ? asked : rows - 1;
+  __global const float* row_x = x + row * cols;
+  __global float* row_y = y + row * cols;
+  const long whole = cols / V;
+  const int rest = place == 0 ? (int)(cols % V) : 0;
+  floatv part[CHUNK];
+  floatv last = -INFINITY;
+  if (rest > 0) last = load_some(row_x + whole * V, rest, -INFINITY);
+  floatv high = last > -FLT_MAX ? last : (floatv)(-FLT_MAX);
+
+#if SINGLE
+  const long first = 0;
+  FOR_CHUNK(part[j] = VLOAD(row_x + AT(j)), part[j] = -INFINITY)
+#pragma unroll
+  for (int j = 0; j < CHUNK; ++j) high = part[j] > high ? part[j] : high;
+  const float largest = tree_max(max_lane(high), scratch, LX);
+  last = exp(last - largest);
+  floatv sum = last;
+#pragma unroll
+  for (int j = 0; j < CHUNK; ++j) {
+    part[j] = exp(part[j] - largest);
+    sum += part[j];
+  }
+  const float scale = 1.0f / tree_add(add_lanes(sum), scratch, LX);
+  if (asked >= rows) return;
+  FOR_CHUNK(VSTORE(part[j] * scale, row_y + AT(j)), )
+  if (rest > 0) store_some(last * scale, row_y + whole * V, rest);
+#else
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    FOR_CHUNK(part[j] = VLOAD(row_x + AT(j)), part[j] = -INFINITY)
+#pragma unroll
+    for (int j = 0; j < CHUNK; ++j) high = part[j] > high ? part[j] : high;
+  }
+  const float largest = tree_max(max_lane(high), scratch, LX);
+  // The chunks' sums are added with Kahan's correction, so that the length of a row costs nothing.
+  last = exp(last - largest);
+  floatv sum = last;
+  floatv lost = 0.0f;
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    FOR_CHUNK(part[j] = exp(VLOAD(row_x + AT(j)) - largest), part[j] = 0.0f)
+    if (asked < rows) {
+      FOR_CHUNK(VSTORE(part[j], row_y + AT(j)), )
+    }
+    floatv addend = -lost;
+#pragma unroll
+    for (int j = 0; j < CHUNK; ++j) addend += part[j];
+    const floatv old = sum;
+    sum = old + addend;
+    lost = (sum - old) - addend;
+  }
+  const float scale = 1.0f / tree_add(add_lanes(sum - lost), scratch, LX);
+  if (asked >= rows) return;
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    FOR_CHUNK(VSTORE(VLOAD(row_y + AT(j)) * scale, row_y + AT(j)), )
+  }
+  if (rest > 0) store_some(last * scale, row_y + whole * V, rest);
+#endif
+}
