@@ -137,11 +137,13 @@ class HwyPlan final : public Plan {
 };
 
 // Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
-// the streams of K and V. Decode: K's tile takes half of L1, so that later rows find it there.
+// the streams of K and V. Decode: tiles of K and V, and the next of K, fill a quarter of L2.
 std::int64_t guess_kv_block(const Sizes& s, bool decode, std::int64_t lanes) {
   const auto l1 = static_cast<std::int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
-  const std::int64_t key_floats = decode ? s.head_dim : 3 * lanes;
-  return std::clamp<std::int64_t>(l1 / 2 / (key_floats * sizeof(float)) / 16 * 16, 16, 512);
+  const auto l2 = static_cast<std::int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
+  const std::int64_t bytes = decode ? l2 / 4 / 3 : l1 / 2;
+  const std::int64_t key_bytes = (decode ? s.head_dim : 3 * lanes) * sizeof(float);
+  return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
