@@ -85,10 +85,8 @@ inline void RunDirect(const Job& job) {
 // A packed block of b, klen × width: strip after strip, each [klen][strip width].
 inline void PackStrips(const Side& b, const float* from, int64_t klen, const Strips& strips,
                        int64_t first, int64_t last, float* to) {
-  for (int64_t s = first; s < last; ++s) {
-    const int64_t j = strips.begin(s);
-    PackPanel(from + j * b.outer, b, strips.width(s), klen, to + j * klen, strips.width(s));
-  }
+  PackPanels(
+      from, b, klen, first, last, [&](int64_t s) { return strips.begin(s); }, to);
 }
 
 // What all threads of a packed run share. Each counter is reset while nobody uses it: between the
@@ -198,11 +196,11 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       if (job.pack_a) {
         const int64_t tiles = (i1 - i0 + kMr - 1) / kMr;
         const float* from = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner;
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-          const int64_t r = share(i1 - i0, tiles, tile);
-          const int64_t count = share(i1 - i0, tiles, tile + 1) - r;
-          PackPanel(from + (i0 + r) * job.a.outer, job.a, count, block.klen,
-                    scratch + r * block.klen, count);
+        // 16 panels of rows at a time: as many write streams as L1 keeps apart.
+        for (int64_t tile = 0; tile < tiles; tile += 16) {
+          PackPanels(
+              from + i0 * job.a.outer, job.a, block.klen, tile, std::min(tiles, tile + 16),
+              [&](int64_t q) { return share(i1 - i0, tiles, q); }, scratch);
         }
         block.a = scratch;
       }

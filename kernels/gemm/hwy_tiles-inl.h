@@ -284,32 +284,44 @@ class Dot {
   }
 };
 
-// to[c·ldt + r] = from[r·ldf + c] for rows × cols: 4 × 4 blocks in registers; the last block of
-// either axis overlaps its neighbour and writes the same values again.
+#if HWY_TARGET != HWY_SCALAR
+// A 4 × 4 block of PackTransposed, in registers.
+HWY_INLINE void Transpose4x4(const float* HWY_RESTRICT from, std::int64_t ldf,
+                             float* HWY_RESTRICT to, std::int64_t ldt) {
+  const hn::CappedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + ldf);
+  const auto r2 = hn::LoadU(d, from + 2 * ldf);
+  const auto r3 = hn::LoadU(d, from + 3 * ldf);
+  const auto low01 = hn::InterleaveLower(d, r0, r1);
+  const auto low23 = hn::InterleaveLower(d, r2, r3);
+  const auto high01 = hn::InterleaveUpper(d, r0, r1);
+  const auto high23 = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
+  hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + ldt);
+  hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * ldt);
+  hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * ldt);
+}
+#endif
+
+// to[c·ldt + r] = from[r·ldf + c] for rows × cols, 4 × 4 blocks at a time; the last block of either
+// axis overlaps its neighbour and writes the same values again. With more rows than L1 has ways, a
+// cache line of each row (16 columns) is used up before the next: rows a power of two apart share
+// cache sets.
 inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std::int64_t rows,
                            std::int64_t cols, float* HWY_RESTRICT to, std::int64_t ldt) {
 #if HWY_TARGET != HWY_SCALAR
   if (rows >= 4 && cols >= 4) {
-    const hn::CappedTag<float, 4> d;
-    for (std::int64_t r = 0;; r = std::min(r + 4, rows - 4)) {
-      for (std::int64_t c = 0;; c = std::min(c + 4, cols - 4)) {
-        const float* block = from + r * ldf + c;
-        const auto r0 = hn::LoadU(d, block);
-        const auto r1 = hn::LoadU(d, block + ldf);
-        const auto r2 = hn::LoadU(d, block + 2 * ldf);
-        const auto r3 = hn::LoadU(d, block + 3 * ldf);
-        const auto low01 = hn::InterleaveLower(d, r0, r1);
-        const auto low23 = hn::InterleaveLower(d, r2, r3);
-        const auto high01 = hn::InterleaveUpper(d, r0, r1);
-        const auto high23 = hn::InterleaveUpper(d, r2, r3);
-        float* out = to + c * ldt + r;
-        hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, out);
-        hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, out + ldt);
-        hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, out + 2 * ldt);
-        hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, out + 3 * ldt);
-        if (c == cols - 4) break;
+    const std::int64_t chunk = rows <= 8 ? cols : 16;
+    for (std::int64_t c0 = 0; c0 < cols; c0 += chunk) {
+      const std::int64_t c1 = std::min(cols, c0 + chunk);
+      for (std::int64_t r = 0; r < rows; r += 4) {
+        const std::int64_t row = std::min(r, rows - 4);
+        for (std::int64_t c = c0; c < c1; c += 4) {
+          const std::int64_t col = std::min(c, cols - 4);
+          Transpose4x4(from + row * ldf + col, ldf, to + col * ldt + row, ldt);
+        }
       }
-      if (r == rows - 4) break;
     }
     return;
   }
@@ -334,14 +346,28 @@ inline void PackRows(const float* HWY_RESTRICT from, std::int64_t ldf, std::int6
   }
 }
 
-// to[p·ldt + i] = x(i,p) for i in [0,outers), p in [0,inners): a panel with its `outer` axis
-// contiguous, from whichever way x lies.
-inline void PackPanel(const float* from, const Side& x, std::int64_t outers, std::int64_t inners,
-                      float* to, std::int64_t ldt) {
+// Panels [first,last) of x, whichever way x lies. Panel q holds the outer indices
+// [begin(q), begin(q+1)) for p in [0,inners) as [inners][panel width], and stands at
+// to + begin(q)·inners.
+template <class Begin>
+void PackPanels(const float* from, const Side& x, std::int64_t inners, std::int64_t first,
+                std::int64_t last, const Begin& begin, float* to) {
   if (x.inner == 1) {
-    PackTransposed(from, x.outer, outers, inners, to, ldt);
-  } else {
-    PackRows(from, x.inner, inners, outers, to, ldt);
+    for (std::int64_t q = first; q < last; ++q) {
+      const std::int64_t i = begin(q), width = begin(q + 1) - i;
+      PackTransposed(from + i * x.outer, x.outer, width, inners, to + i * inners, width);
+    }
+    return;
+  }
+  // x is contiguous across panels: 8 rows of all panels at a time, so that lines shared by two
+  // panels are read once. 8 rows a power of two apart still fit the ways of one L1 set.
+  for (std::int64_t p = 0; p < inners; p += 8) {
+    const std::int64_t rows = std::min<std::int64_t>(8, inners - p);
+    for (std::int64_t q = first; q < last; ++q) {
+      const std::int64_t i = begin(q), width = begin(q + 1) - i;
+      PackRows(from + p * x.inner + i * x.outer, x.inner, rows, width, to + i * inners + p * width,
+               width);
+    }
   }
 }
 
