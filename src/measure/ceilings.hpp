@@ -60,16 +60,23 @@ struct CeilingsRequest {
   std::function<void(double done, const std::string& what)> progress;  // done in [0,1]; may be null
 };
 
-// Uses the calling thread and the default pool. One measurement at a time.
+// Uses the calling thread and the default pool. One measurement at a time. A budget above what the
+// measurements need (about 6 s per thread count) is not used up; a smaller one means fewer repeats.
+// Throws Error: threads below 1, an unknown target (argument); a target that this CPU lacks, fewer
+// threads than asked for, a device that is not there (unavailable).
 Ceilings measure_ceilings(const CeilingsRequest& request);
 
-// FMA peak at these settings; nothing when it was not measured. Empty isa: the best of them.
+// FMA peak at these settings; nothing when it was not measured. Empty isa: the best of them. A
+// device's peak with threads 0 serves any count.
 std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
                                     std::string_view isa, int threads, std::string_view device);
 
 // Bandwidth in GB/s that a kernel reading (1-w) and writing w of its bytes can reach at most at
 // this footprint, with R, W, C the interpolated read, write and copy curves:
-//   min(R/(1-w), W/w, cap(w)), cap = max(C, line from R at w=0 over C at w=1/2 to W at w=1).
+//   min(R/(1-w), W/w, cap(w)), cap = max(C, line from R at w=0 over C at w=1/2 to W at w=1),
+// where R and W are at least C/2 (a copy reads C/2 and writes C/2), so that w=1/2 gives C.
+// Interpolated over log(footprint); the end points hold beyond the measured range. Nothing when no
+// curve was measured at these threads. A device's curve with threads 0 serves any count.
 struct MemoryPeak {
   double gb_s = 0;
   std::string level;  // the plateau's label
@@ -81,7 +88,8 @@ std::optional<MemoryPeak> find_memory_peak(const Ceilings& ceilings, double foot
 std::optional<double> find_knee(const Ceilings& ceilings, int threads);
 
 // A probe: a short fixed piece of work whose time follows the machine's momentary speed. One call
-// is one timing in nanoseconds (about 1 ms of work).
+// is one timing in nanoseconds (about 1 ms of work). Memory is allocated and touched the first time
+// a thread count or footprint is used, and kept. Not for two threads at once.
 double probe_fma_ns(int threads);
 double probe_copy_ns(double footprint_bytes, int threads);
 

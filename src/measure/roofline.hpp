@@ -20,7 +20,8 @@ struct Roof {
   double least_ns = 0;     // the strict roof: max(flops / peak, bytes / bandwidth)
 };
 
-// Nothing when the problem does no flops or a ceiling is missing.
+// Nothing when the problem does no flops or a ceiling is missing. Empty isa, or `baseline` (the
+// scalar variant's): the best target's peak.
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
                             std::string_view isa, int threads, std::string_view device);
 
