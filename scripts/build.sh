@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A release build in build/, from whatever state: missing packages first (setup.sh), then Meson, then
-# Ninja. Quiet unless something fails. Used by bench.sh and test.sh.
+# Ninja. Away from a terminal it is quiet unless something fails. Used by bench.sh and test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,5 +16,9 @@ loud() {  # runs a command; prints what it said only when it fails
 if [[ ! -f build/build.ninja ]]; then
   loud meson setup build --buildtype=release
 fi
-echo "build: ninja -C build" >&2
-loud ninja -C build -j "$(nproc)"
+echo "build: building in build/ (minutes the first time)" >&2
+if [[ -t 2 ]]; then
+  ninja -C build -j "$(nproc)" >&2
+else
+  loud ninja -C build -j "$(nproc)"
+fi

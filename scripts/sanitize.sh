@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests under sanitizers; clean means exit status 0.
-#   scripts/sanitize.sh                 both
+#   scripts/sanitize.sh [both] [TEST…]  both
 #   scripts/sanitize.sh address [TEST…] address + undefined behaviour + leaks, in build-asan/
 #   scripts/sanitize.sh thread [TEST…]  data races, in build-tsan/
 # The thread sanitizer does not understand OpenMP's runtime, so that build takes its threads from the
@@ -42,14 +42,17 @@ thread() {
     run build-tsan thread -Dopenmp=disabled -Dopencl=disabled -- "$@"
 }
 
-case ${1:-both} in
-  address | thread) "$@" ;;
+which=${1:-both}
+shift || true
+case $which in
+  address) address "$@" ;;
+  thread) thread "$@" ;;
   both)
-    address
-    thread
+    address "$@"
+    thread "$@"
     ;;
   *)
-    echo "sanitize: '$1' is unknown; allowed: address, thread, both" >&2
+    echo "sanitize: '$which' is unknown; allowed: address, thread, both" >&2
     exit 2
     ;;
 esac

@@ -45,7 +45,6 @@ want pocl-opencl-icd has_file '/etc/OpenCL/vendors/pocl*.icd'
 if ((${#missing[@]} == 0)); then
   exit 0
 fi
-echo "setup: installing ${missing[*]}" >&2
 if ! has_command apt-get; then
   echo "setup: this system has no apt-get; install what these Debian packages hold, then run again:" \
     "${missing[*]}" >&2
@@ -60,6 +59,7 @@ if ((EUID != 0)); then
   as_root=(sudo)
   [[ -t 0 ]] || as_root=(sudo -n)  # nobody is there to type a password
 fi
+echo "setup: installing ${missing[*]}" >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
   install "${missing[@]}" >&2

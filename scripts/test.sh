@@ -3,7 +3,7 @@
 # test that fails is printed. The last line is `N passed, N failed`; the exit status is 0 only when
 # nothing failed. Arguments are handed to `meson test`, e.g. `scripts/test.sh cblas`.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 if ! scripts/build.sh; then
   echo "the build failed"
