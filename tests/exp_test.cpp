@@ -22,14 +22,17 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
-// y = exp(x) for any n; the last, partial vector through LoadPart and StorePart.
+// y = exp(x) for any n; the last, partial vector through LoadRow and StoreRow.
 template <class Function>
 void Apply(const float* x, float* y, std::size_t n, Function exp) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(exp(d, hn::LoadU(d, x + i)), d, y + i);
-  if (i < n) hc::StorePart(exp(d, hc::LoadPart(d, x + i, n - i, hn::Zero(d))), d, y + i, n - i);
+  if (i < n) {
+    const hc::Part part{n - i};
+    hc::StoreRow(exp(d, hc::LoadRow(d, x + i, part, hn::Zero(d))), d, y + i, part);
+  }
 }
 
 void ApplyExp(const float* x, float* y, std::size_t n) {

@@ -14,6 +14,11 @@
 
 #include "hwy/highway.h"
 
+// For lambdas in inner loops: without it GCC 12 leaves what they capture in memory.
+#ifndef ROOFLANE_LAMBDA
+#define ROOFLANE_LAMBDA HWY_ATTR __attribute__((always_inline))
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
@@ -28,31 +33,45 @@ HWY_INLINE float MaxLanes(D d, V v) {
   return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));
 }
 
-// The first n <= Lanes(d) elements at p, and `rest` in the other lanes. Touches only those n.
+// How much of a vector a row fills: all lanes, or at its end the first `count` < Lanes(d) of them.
+// Two types, so that code written once for both has no masks and no branches on whole vectors.
+struct Whole {};
+struct Part {
+  std::size_t count;
+};
+
+// The elements at p, and `rest` in lanes beyond a part. Touches only what it fills.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V LoadPart(D d, const float* p, std::size_t n, V rest) {
+HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {
+  return hwy::HWY_NAMESPACE::LoadU(d, p);
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V LoadRow(D d, const float* p, Part part, V rest) {
   namespace hn = hwy::HWY_NAMESPACE;
-  if (n == hn::Lanes(d)) return hn::LoadU(d, p);
-  const auto mask = hn::FirstN(d, n);
+  const auto mask = hn::FirstN(d, part.count);
 #if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), rest);
 #else  // SSE has no masked load, and Highway's stand-in reads the whole vector
   HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
-  for (std::size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = p[i];
   return hn::IfThenElse(mask, hn::Load(d, lanes), rest);
 #endif
 }
 
-// The first n < Lanes(d) lanes of v to p. Touches only those n.
+// v to p. Touches only what it fills.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE void StorePart(V v, D d, float* p, std::size_t n) {
+HWY_INLINE void StoreRow(V v, D d, float* p, Whole) {
+  hwy::HWY_NAMESPACE::StoreU(v, d, p);
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void StoreRow(V v, D d, float* p, Part part) {
   namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
-  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+  hn::BlendedStore(v, hn::FirstN(d, part.count), d, p);
 #else
   HWY_ALIGN float lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
-  for (std::size_t i = 0; i < n; ++i) p[i] = lanes[i];
+  for (std::size_t i = 0; i < part.count; ++i) p[i] = lanes[i];
 #endif
 }
 

@@ -21,8 +21,18 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// y[i] = value(i, count) for all i < n: a vector for elements i to i+count-1, where count is
-// Lanes(d) but at the ends of the row, and may be read from y[i…] itself. kStream: non-temporal
+// The greatest e <= end at which y + e is aligned to a vector (0 when there is none), or `end`
+// itself when it is the row's: pieces of a row that end there leave the next one aligned.
+template <class D>
+HWY_INLINE std::size_t AlignedEnd(D d, const float* y, std::size_t end, std::size_t n) {
+  if (end >= n) return n;
+  const std::size_t past =
+      reinterpret_cast<std::uintptr_t>(y + end) / sizeof(float) % hwy::HWY_NAMESPACE::Lanes(d);
+  return end > past ? end - past : 0;
+}
+
+// y = value(i, fill) for all i < n, where the value is a vector of elements from i on and fill is
+// Whole, or Part at the ends of the row. It may be read from y at i itself. kStream: non-temporal
 // stores, which spare the read of y that an ordinary store to uncached memory costs; call
 // hwy::FlushStream() before others read y.
 template <bool kStream, class D, class Value>
@@ -35,9 +45,9 @@ HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(float) % lanes;
   if (past != 0 && (kStream || n >= 16 * lanes)) {
     i = std::min(n, lanes - past);
-    StorePart(value(std::size_t{0}, i), d, y, i);
+    StoreRow(value(std::size_t{0}, Part{i}), d, y, Part{i});
   }
-  const auto store = [&](auto v, std::size_t at) HWY_ATTR {
+  const auto store = [&](auto v, std::size_t at) ROOFLANE_LAMBDA {
     if constexpr (kStream) {
       hn::Stream(v, d, y + at);
     } else {
@@ -45,31 +55,31 @@ HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
     }
   };
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto v0 = value(i, lanes);
-    const auto v1 = value(i + lanes, lanes);
-    const auto v2 = value(i + 2 * lanes, lanes);
-    const auto v3 = value(i + 3 * lanes, lanes);
+    const auto v0 = value(i, Whole());
+    const auto v1 = value(i + lanes, Whole());
+    const auto v2 = value(i + 2 * lanes, Whole());
+    const auto v3 = value(i + 3 * lanes, Whole());
     store(v0, i);
     store(v1, i + lanes);
     store(v2, i + 2 * lanes);
     store(v3, i + 3 * lanes);
   }
-  for (; i + lanes <= n; i += lanes) store(value(i, lanes), i);
-  if (i < n) StorePart(value(i, n - i), d, y + i, n - i);
+  for (; i + lanes <= n; i += lanes) store(value(i, Whole()), i);
+  if (i < n) StoreRow(value(i, Part{n - i}), d, y + i, Part{n - i});
 }
 
-// Adds value(i, count) over all i < n into `sum`. Lanes of the last, partial vector beyond count
-// must be 0. Eight vectors are added as a tree first, so that LongSum's four operations are
-// shared by eight.
+// Adds value(i, fill) for all i < n into `sum`, with i and fill as above; lanes beyond a part must
+// be 0. Eight vectors are added as a tree first, so that LongSum's four operations are shared by
+// eight.
 template <class D, class Value>
 HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
   namespace hn = hwy::HWY_NAMESPACE;
   const std::size_t lanes = hn::Lanes(d);
-  const auto four = [&](std::size_t at) HWY_ATTR {
-    const auto v0 = value(at, lanes);
-    const auto v1 = value(at + lanes, lanes);
-    const auto v2 = value(at + 2 * lanes, lanes);
-    const auto v3 = value(at + 3 * lanes, lanes);
+  const auto four = [&](std::size_t at) ROOFLANE_LAMBDA {
+    const auto v0 = value(at, Whole());
+    const auto v1 = value(at + lanes, Whole());
+    const auto v2 = value(at + 2 * lanes, Whole());
+    const auto v3 = value(at + 3 * lanes, Whole());
     return hn::Add(hn::Add(v0, v1), hn::Add(v2, v3));
   };
   std::size_t i = 0;
@@ -81,8 +91,8 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
     sum.Add(four(i));
     i += 4 * lanes;
   }
-  for (; i + lanes <= n; i += lanes) sum.Add(value(i, lanes));
-  if (i < n) sum.Add(value(i, n - i));
+  for (; i + lanes <= n; i += lanes) sum.Add(value(i, Whole()));
+  if (i < n) sum.Add(value(i, Part{n - i}));
 }
 
 // The same, and the squares of the values into `squares`.
@@ -92,20 +102,21 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, LongSum<D>& squares, std::size_t n,
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto v0 = value(i, lanes);
-    const auto v1 = value(i + lanes, lanes);
-    const auto v2 = value(i + 2 * lanes, lanes);
-    const auto v3 = value(i + 3 * lanes, lanes);
+    const auto v0 = value(i, Whole());
+    const auto v1 = value(i + lanes, Whole());
+    const auto v2 = value(i + 2 * lanes, Whole());
+    const auto v3 = value(i + 3 * lanes, Whole());
     sum.Add(hn::Add(hn::Add(v0, v1), hn::Add(v2, v3)));
     const auto square01 = hn::MulAdd(v0, v0, hn::Mul(v1, v1));
     const auto square23 = hn::MulAdd(v2, v2, hn::Mul(v3, v3));
     squares.Add(hn::Add(square01, square23));
   }
-  for (; i < n; i += lanes) {
-    const auto v = value(i, std::min(lanes, n - i));
+  const auto add = [&](auto v) ROOFLANE_LAMBDA {
     sum.Add(v);
     squares.Add(hn::Mul(v, v));
-  }
+  };
+  for (; i + lanes <= n; i += lanes) add(value(i, Whole()));
+  if (i < n) add(value(i, Part{n - i}));
 }
 
 // Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and

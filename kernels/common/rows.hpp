@@ -18,6 +18,13 @@ namespace rooflane::common {
 // in L2, which every CPU of interest has with 256 KiB or more; x alone stays in a 48 KiB L1.
 inline constexpr std::int64_t row_block = 8192;
 
+// Elements after which the work on one row turns to its neighbours: 2 KiB, so that the stores of a
+// step (32 lines) fit the store buffer of today's cores (56 to 112 entries) and drain meanwhile.
+inline constexpr std::size_t row_step = 512;
+
+// Elements from one scratch row to the next: whole cache lines.
+inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 16; }
+
 // From how many bytes on an output written once is better streamed: what the last cache holds. A
 // virtual machine may report more than it gets; the tunable `stream` overrules this.
 inline std::size_t streaming_bytes() {

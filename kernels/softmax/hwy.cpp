@@ -31,6 +31,7 @@ using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
+constexpr std::size_t kBlock = common::row_block;
 
 // At least -FLT_MAX; may drop a NaN.
 float MaxOf(const float* x, std::size_t n) {
@@ -46,43 +47,39 @@ float MaxOf(const float* x, std::size_t n) {
     m3 = hn::Max(m3, hn::LoadU(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
-  if (i < n) m0 = hn::Max(m0, hc::LoadPart(d, x + i, n - i, hn::Set(d, kLowest)));
+  if (i < n) m0 = hn::Max(m0, hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Set(d, kLowest)));
   const float max = hc::MaxLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
   return max > kLowest ? max : kLowest;  // not NaN either
 }
 
-// The sum of exp(x - max); kKeep: the terms themselves to `terms`. Meanwhile fetches the n elements
-// at `ahead`, what memory will be asked for next, unless it is null.
+// Adds exp(x - max) of n elements to `sum`; kKeep: the terms themselves to `terms`. Meanwhile
+// fetches the n elements at `ahead`, what memory will be asked for next, unless it is null.
 template <bool kKeep>
-double SumOfExp(const float* x, std::size_t n, float max, float* terms, const float* ahead) {
+HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, float max,
+                       float* terms, const float* ahead) {
   const Tag d;
   const Vector shift = hn::Set(d, max);
-  hc::LongSum<Tag> sum(d);
-  hc::SumRow(d, sum, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const Vector rest = hn::Set(d, -kInfinity);
+  hc::SumRow(d, sum, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     if (ahead != nullptr) hwy::Prefetch(ahead + i);
-    const Vector term = hc::ExpNonPositive(d, hn::Sub(hc::LoadPart(d, x + i, count, rest), shift));
-    if constexpr (kKeep) {
-      if (count == hn::Lanes(d)) {
-        hn::StoreU(term, d, terms + i);
-      } else {
-        hc::StorePart(term, d, terms + i, count);
-      }
-    }
+    const Vector part = hc::LoadRow(d, x + i, fill, hn::Set(d, -kInfinity));
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
+    if constexpr (kKeep) hc::StoreRow(term, d, terms + i, fill);
     return term;
   });
-  return sum.Total(d);
 }
 
 // Maximum and sum over any number of elements, block by block: each block is read from memory for
-// its maximum and from L1 for its sum.
+// its maximum and from L1 for its sum, while the next block is fetched.
 Partial PartialOf(const float* x, std::size_t n) {
   Partial whole;
-  for (std::size_t i = 0; i < n; i += common::row_block) {
-    const std::size_t count = std::min<std::size_t>(common::row_block, n - i);
+  for (std::size_t i = 0; i < n; i += kBlock) {
+    const std::size_t count = std::min(kBlock, n - i);
+    const float* ahead = i + 2 * kBlock <= n ? x + i + kBlock : nullptr;
     Partial block;
     block.max = MaxOf(x + i, count);
-    block.sum = SumOfExp<false>(x + i, count, block.max, nullptr, nullptr);
+    hc::LongSum<Tag> sum((Tag()));
+    AddExp<false>(sum, x + i, count, block.max, nullptr, ahead);
+    block.sum = sum.Total(Tag());
     whole = merge(whole, block);
   }
   return whole;
@@ -94,15 +91,19 @@ void Finish(const float* x, float* y, std::size_t n, float max, float scale) {
   const Tag d;
   const Vector shift = hn::Set(d, max);
   const Vector factor = hn::Set(d, scale);
-  hc::WriteRow<kStream>(d, y, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
-    const Vector part = hn::Sub(hc::LoadPart(d, x + i, count, shift), shift);
+  hc::WriteRow<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const Vector part = hn::Sub(hc::LoadRow(d, x + i, fill, shift), shift);
     return hn::Mul(hc::ExpNonPositive(d, part), factor);
   });
-  if constexpr (kStream) hwy::FlushStream();
 }
 
 void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale, bool stream) {
-  stream ? Finish<true>(x, y, n, max, scale) : Finish<false>(x, y, n, max, scale);
+  if (stream) {
+    Finish<true>(x, y, n, max, scale);
+    hwy::FlushStream();
+  } else {
+    Finish<false>(x, y, n, max, scale);
+  }
 }
 
 // Rows of at most a vector's width: lane r works on row r, so that no lane is idle and nothing is
@@ -132,29 +133,64 @@ void NarrowRows(const common::RowOperands& io, std::size_t rows, std::size_t col
   }
 }
 
-// Whole rows from `begin` to `end`. `scratch` holds a row of at most row_block elements when
-// streaming, so that y is written once only.
+// A row of at most kBlock elements whose terms are known and not all scaled yet.
+struct Unscaled {
+  const float* terms = nullptr;
+  float* y = nullptr;
+  std::size_t n = 0;
+  std::size_t done = 0;
+  float scale = 0;
+};
+
+// y = terms · scale up to element `end` or a little before, where y is aligned.
 template <bool kStream>
-void WholeRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-               std::int64_t cols, float* scratch) {
+HWY_INLINE void ScaleUpTo(Unscaled& row, std::size_t end) {
   const Tag d;
-  const auto n = static_cast<std::size_t>(cols);
+  end = hc::AlignedEnd(d, row.y, end, row.n);
+  if (end <= row.done) return;
+  const float* terms = row.terms + row.done;
+  const Vector factor = hn::Set(d, row.scale);
+  hc::WriteRow<kStream>(d, row.y + row.done, end - row.done,
+                        [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+                          return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
+                        });
+  row.done = end;
+}
+
+// Rows of at most kBlock elements from `begin` to `end`. In steps, while the exps of a row are
+// computed the row before it is scaled and written and the row after it is fetched: otherwise
+// memory rests while exp is computed, and the other way round. `scratch` holds the terms of two
+// rows when streaming, so that y is written once only.
+template <bool kStream>
+void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                float* scratch) {
+  Unscaled before;
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* y = io.y + row * io.y_stride;
-    if (cols > common::row_block) {
-      const Partial partial = PartialOf(x, n);
-      Finish<kStream>(x, y, n, partial.max, static_cast<float>(1 / partial.sum));
-      continue;
-    }
-    const float max = MaxOf(x, n);
-    float* terms = kStream ? scratch : y;
+    float* terms = kStream ? scratch + (row % 2) * common::scratch_stride(n) : y;
     const float* ahead = row + 1 < end ? x + io.x_stride : nullptr;
-    const double sum = SumOfExp<true>(x, n, max, terms, ahead);
-    const Vector scale = hn::Set(d, static_cast<float>(1 / sum));
-    hc::WriteRow<kStream>(d, y, n, [&](std::size_t i, std::size_t count) HWY_ATTR {
-      return hn::Mul(hc::LoadPart(d, terms + i, count, scale), scale);
-    });
+    const float max = MaxOf(x, n);
+    hc::LongSum<Tag> sum((Tag()));
+    for (std::size_t i = 0; i < n; i += common::row_step) {
+      const std::size_t count = std::min(common::row_step, n - i);
+      AddExp<true>(sum, x + i, count, max, terms + i, ahead == nullptr ? ahead : ahead + i);
+      ScaleUpTo<kStream>(before, i + count);
+    }
+    before = {terms, y, n, 0, static_cast<float>(1 / sum.Total(Tag()))};
+  }
+  ScaleUpTo<kStream>(before, n);
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+// Rows of any length from `begin` to `end`, each visited twice.
+template <bool kStream>
+void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    const Partial partial = PartialOf(x, n);
+    Finish<kStream>(x, io.y + row * io.y_stride, n, partial.max,
+                    static_cast<float>(1 / partial.sum));
   }
   if constexpr (kStream) hwy::FlushStream();
 }
@@ -172,8 +208,13 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
     }
     return;
   }
-  stream ? WholeRows<true>(io, begin, end, cols, scratch)
-         : WholeRows<false>(io, begin, end, cols, scratch);
+  const auto n = static_cast<std::size_t>(cols);
+  if (n > kBlock) {
+    stream ? LongRows<true>(io, begin, end, n) : LongRows<false>(io, begin, end, n);
+  } else {
+    stream ? CachedRows<true>(io, begin, end, n, scratch)
+           : CachedRows<false>(io, begin, end, n, nullptr);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -206,8 +247,8 @@ class HwyPlan final : public Plan {
       threads_ = std::max(env.threads, 1);
       partials_.resize(2 * static_cast<std::size_t>(threads_));
     } else if (tuning.get("stream", 0) != 0 && cols_ <= common::row_block) {
-      scratch_stride_ = (cols_ + 15) / 16 * 16;
-      scratch_ = Buffer(static_cast<std::size_t>(threads_ * scratch_stride_) * sizeof(float));
+      scratch_stride_ = 2 * common::scratch_stride(static_cast<std::size_t>(cols_));
+      scratch_ = Buffer(static_cast<std::size_t>(threads_) * scratch_stride_ * sizeof(float));
     }
   }
 
@@ -219,7 +260,7 @@ class HwyPlan final : public Plan {
     const std::int64_t step = common::rows_per_task(threads_, rows_, cols_);
     parallel_for(pool_, threads_, (rows_ + step - 1) / step, [&](std::int64_t task, int thread) {
       run_rows_(io_, task * step, std::min(rows_, (task + 1) * step), cols_,
-                scratch_.f32() + thread * scratch_stride_, stream_);
+                scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_);
     });
   }
 
@@ -279,7 +320,7 @@ class HwyPlan final : public Plan {
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::int64_t scratch_stride_ = 0;
+  std::size_t scratch_stride_ = 0;  // elements of each thread
   Buffer scratch_;
   std::vector<Shared> partials_;
   common::RowOperands io_;
