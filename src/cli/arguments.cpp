@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "core/text.hpp"
 
 namespace rooflane {
@@ -10,11 +12,27 @@ namespace {
 
 std::string long_name(const std::string& names) { return names.substr(names.rfind(',') + 1); }
 
+// What stands behind the name of something that may be given more than once.
+constexpr const char* repeated = " ...";
+
+// All values are lists for CLI11; the help shows dots only where more than one is allowed.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    return option->get_positional() || type.empty() ? type : " " + type;
+  }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return make_option_name(option, true) + option->get_type_name();
+  }
+};
+
 }  // namespace
 
 Arguments::Arguments(const std::string& verb, const std::string& summary)
     : app_(summary, "rooflane " + verb), valid_flags_{"--help", "--version"} {
   app_.allow_extras();
+  app_.formatter(std::make_shared<HelpText>());
   app_.set_help_flag("-h,--help", "print this help");
   app_.set_version_flag("--version", "", "print the version");
 }
@@ -42,14 +60,19 @@ void Arguments::flag(const std::string& name, const std::string& help) {
   valid_flags_.push_back(name);
 }
 
+// CLI11 takes any number, so that a word too many does not hide an unknown flag; parse() counts.
+void Arguments::declare_positional(const std::string& name, const std::string& help, bool many) {
+  Declared& entry = declared_[name];
+  entry.many = many;
+  app_.add_option(name, entry.values, help)->type_name(many ? repeated : "");
+}
+
 void Arguments::positional(const std::string& name, const std::string& help) {
-  app_.add_option(name, declared_[name].values, help)->expected(0, 1)->type_name("");
+  declare_positional(name, help, false);
 }
 
 void Arguments::positionals(const std::string& name, const std::string& help) {
-  Declared& entry = declared_[name];
-  entry.many = true;
-  app_.add_option(name, entry.values, help)->type_name("");
+  declare_positional(name, help, true);
 }
 
 void Arguments::pass_through(const std::string& prefix) { prefix_ = prefix; }
@@ -66,6 +89,10 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     const bool passed = !prefix_.empty() && word.starts_with(prefix_);
     (passed ? passed_ : own).push_back(word);
+    // CLI11 would take the next word for the value of `--csv=`.
+    if (word.starts_with("--") && word.find('=') == word.size() - 1) {
+      throw argument_error(fmt::format("{} is empty; it needs a value", word));
+    }
   }
   try {
     // CLI11 takes the words last to first.
@@ -88,6 +115,9 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
     throw argument_error(fmt::format("argument '{}' is one too many", word));
   }
   for (const auto& [name, entry] : declared_) {
+    if (!entry.many && entry.values.size() > 1 && !name.starts_with("-")) {
+      throw argument_error(fmt::format("argument '{}' is one too many", entry.values[1]));
+    }
     if (!entry.many && entry.values.size() > 1) {
       throw argument_error(
           fmt::format("{} is given {} times; allowed is once", name, entry.values.size()));

@@ -49,6 +49,7 @@ class Arguments {
   };
   void declare(const std::string& names, const std::string& value, const std::string& help,
                bool many);
+  void declare_positional(const std::string& name, const std::string& help, bool many);
 
   CLI::App app_;
   std::map<std::string, Declared> declared_;  // options and positionals by name

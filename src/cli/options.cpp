@@ -135,11 +135,7 @@ int read_device(const Arguments& arguments) {
   if (!text) return 0;
   const auto index = static_cast<int>(parse_count("--cl-device", *text, 0, 9999));
 #ifdef ROOFLANE_HAS_OPENCL
-  try {
-    opencl::device(index);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("--cl-device {}: {}", index, error.what()));
-  }
+  opencl::device(index);  // throws when there is none
   return index;
 #else
   throw unavailable_error(fmt::format("--cl-device {}: built without OpenCL", index));

@@ -216,21 +216,19 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   // Sizes follow from arrays that could all be read, and are compared whatever else is wrong.
   std::vector<NamedShape> shapes;
   for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
-  Problem problem;
+  std::optional<Problem> inferred;
   if (inputs.size() == arguments.values("--in").size()) {
     complaints.check([&] {
-      problem = infer_problem(known, shapes);
+      inferred = infer_problem(known, shapes);
+      // Device variants hold a second copy.
+      const bool device = !targets.empty() && targets[0].entry->variant->threads == Threads::device;
+      require_memory(*inferred, device ? 2 : 1);
       return true;
     });
   }
-  complaints.check([&] {
-    // Device variants hold a second copy.
-    const bool device = !targets.empty() && targets[0].entry->variant->threads == Threads::device;
-    if (!problem.text().empty()) require_memory(problem, device ? 2 : 1);
-    return true;
-  });
   complaints.raise();
 
+  const Problem& problem = *inferred;
   const Target& target = targets.front();
   const Variant& variant = *target.entry->variant;
   Environment env;
