@@ -232,7 +232,8 @@ TEST_CASE("probes give a positive time at any footprint, and allocate only the f
     }
   }
   const long before = allocations;
-  const double times[] = {probe_copy_ns(3e5, 2), probe_fma_ns(2), probe_copy_ns(1e7, 1)};
+  // One thread: a pool may allocate to start its threads.
+  const double times[] = {probe_copy_ns(3e5, 1), probe_fma_ns(1), probe_copy_ns(1e7, 1)};
   CHECK(allocations == before);
   for (double ns : times) CHECK(ns > 0);
 }
