@@ -13,7 +13,7 @@
 #include "measure/bandwidth.hpp"
 #include "measure/fma_peak.hpp"
 
-#if defined(ROOFLANE_HAS_OPENCL) && __has_include("measure/ceilings_opencl.hpp")
+#ifdef ROOFLANE_HAS_OPENCL
 #define DEVICES 1
 #include "backends/opencl.hpp"
 #include "measure/ceilings_opencl.hpp"
