@@ -52,7 +52,7 @@ void Arguments::option(const std::string& names, const std::string& value,
 
 void Arguments::repeatable(const std::string& names, const std::string& value,
                            const std::string& help) {
-  declare(names, value, help, true);
+  declare(names, value + repeated, help, true);
 }
 
 void Arguments::flag(const std::string& name, const std::string& help) {
