@@ -119,7 +119,7 @@ TEST_CASE("each kind of failure becomes its row's status, and the others are mea
       {"fake-hungry", {"RUNTIME_ERROR", "out of memory"}},
       {"fake-bad-alloc", {"RUNTIME_ERROR", "out of memory"}},
       {"fake-zeros", {"FAILED", "expected"}},
-      {"fake-stale", {"FAILED", "after the measurement"}},
+      {"fake-stale", {"FAILED", "after the measurement: the run kept its output"}},
       {"fake-input-changer", {"FAILED", "changed its inputs"}},
       {"fake-overrun", {"FAILED", "outside the output"}},
       {"fake-unsupported", {"UNSUPPORTED", "never in the mood"}}};

@@ -8,7 +8,8 @@ namespace rooflane {
 
 // The built-in catalogue with these variants added to each of its kernels:
 //   fake-slow           sleeps 20 times as long as scalar runs
-//   fake-too-fast       computes once per binding, then copies the output it kept
+//   fake-too-fast       copies the output it kept while the first element of an input is the same
+//   fake-memory         computes once, then copies the output it kept, whatever the inputs are
 //   fake-zeros          writes zeros
 //   fake-stale          writes only the first time it runs
 //   fake-swapped        swaps the first and the last row of the output

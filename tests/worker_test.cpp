@@ -223,12 +223,13 @@ TEST_CASE("a right variant passes in this process and in another, warm and cold"
   worker->settle();
 }
 
-TEST_CASE("every cheat fails: zeros, stale output, swapped rows, TF32, changed inputs, overrun") {
+TEST_CASE(
+    "every cheat fails: zeros, stale or kept output, swapped rows, TF32, changed inputs, overrun") {
   for (const char* kernel :
        {"gemm:m=20,n=30,k=40", "softmax:rows=20,cols=100", "layernorm:rows=20,cols=100",
         "attention:batch=1,heads=2,q_len=20,kv_len=30,head_dim=16"}) {
-    for (const char* variant : {"fake-zeros", "fake-stale", "fake-swapped", "fake-tf32",
-                                "fake-input-changer", "fake-overrun"}) {
+    for (const char* variant : {"fake-zeros", "fake-stale", "fake-memory", "fake-swapped",
+                                "fake-tf32", "fake-input-changer", "fake-overrun"}) {
       INFO(kernel << " " << variant);
       const Case c = parse_case(fmt::format("{} variant={}", kernel, variant), catalogue());
       const Outcome outcome = outcome_of(*local_worker(catalogue()), c);
@@ -237,7 +238,20 @@ TEST_CASE("every cheat fails: zeros, stale output, swapped rows, TF32, changed i
     }
   }
   CHECK(contains(in_process("fake-input-changer").reason, "changed its inputs"));
+  CHECK(contains(in_process("fake-memory").reason, "kept its output"));
   CHECK(contains(in_process("fake-overrun").reason, "outside the output"));
+}
+
+TEST_CASE("a run that may not read its inputs is no cheat: alpha = 0, k = 0, no visible key") {
+  for (const char* problem : {"gemm:m=4,n=5,k=6,alpha=0", "gemm:m=4,n=5,k=0", "gemm:m=0,n=5,k=6",
+                              "gemm:m=4,n=5,k=6,beta=2,prepack=1",
+                              "attention:batch=1,heads=2,q_len=9,kv_len=3,head_dim=4,causal=1"}) {
+    for (const char* variant : {"scalar", "hwy"}) {
+      INFO(problem << " " << variant);
+      const Case c = parse_case(fmt::format("{} variant={}", problem, variant), catalogue());
+      CHECK(outcome_of(*local_worker(catalogue()), c).status == Status::passed);
+    }
+  }
 }
 
 TEST_CASE("what a variant throws becomes a status") {
