@@ -163,6 +163,10 @@ class ListAndDoctor(CommandLine):
         for word in ["CPU", "caches", "ISA targets", "blas", "OpenCL", "slows this machine down"]:
             self.assertIn(word, out)
 
+    def test_the_slug_is_a_folder_name(self):
+        slug = self.succeed("doctor", "--slug")
+        self.assertRegex(slug, r"\A[a-z0-9]+(-[a-z0-9]+)*\n\Z")
+
 
 class Run(CommandLine):
     def test_gemm_on_own_arrays(self):

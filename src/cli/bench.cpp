@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <utility>
 
@@ -201,6 +202,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
                         arguments.has("--preset") || min_time.has_value();
   if (!selected) options.budget_seconds = default_budget_seconds;
   options.google_benchmark_flags = arguments.passed();
+  // A script that named its files after the run says so; else the run names itself.
+  if (const char* run_id = std::getenv("ROOFLANE_RUN_ID")) options.stamp.run_id = run_id;
   options.stamp.build_commit = build_commit;
   options.stamp.git_dirty = build_dirty;
   options.stamp.compiler = build_compiler;

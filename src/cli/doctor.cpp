@@ -93,13 +93,50 @@ bool print_devices() {
 #endif
 }
 
+// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first OpenCL device
+// where it is more than the CPU again. Never the host's name. It names a folder of results/.
+std::string machine_slug() {
+  const Machine& m = machine();
+  const std::vector<std::string> targets = isa_targets();
+  std::string text = fmt::format("{} {} {}c", m.cpu, targets.empty() ? "baseline" : targets.front(),
+                                 m.physical_cores);
+#ifdef ROOFLANE_HAS_OPENCL
+  const auto& devices = opencl::devices();
+  if (!devices.empty() && devices.front().kind != opencl::DeviceKind::cpu) {
+    text += " " + devices.front().name;
+  }
+#endif
+  for (const std::string_view mark : {"(R)", "(TM)", "(r)", "(tm)"}) {
+    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
+      text.replace(at, mark.size(), " ");
+    }
+  }
+  std::string slug;
+  for (const char c : text) {
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const bool word = (lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9');
+    if (word) {
+      slug += lower;
+    } else if (!slug.empty() && slug.back() != '-') {
+      slug += '-';
+    }
+  }
+  if (slug.ends_with('-')) slug.pop_back();
+  return slug;
+}
+
 void declare(Arguments& arguments) {
   declare_blas(arguments);
-  arguments.examples({"rooflane doctor"});
+  arguments.flag("--slug", "print only this machine's name in results/: CPU, ISA, cores, device");
+  arguments.examples({"rooflane doctor", "rooflane doctor --slug"});
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   apply_blas(arguments.values("--blas"), catalogue);
+  if (arguments.has("--slug")) {
+    std::cout << machine_slug() << "\n";
+    return 0;
+  }
   print_machine();
   print_libraries(catalogue);
   std::vector<Slowdown> slowdowns;
