@@ -3,9 +3,8 @@
 #pragma once
 
 #include <functional>
-#include <limits>
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
