@@ -1,0 +1,23 @@
+#!/bin/sh
+# Runs small shapes of every OpenCL kernel, with the tilings of CPUs and of GPUs, in oclgrind: no
+# data race, no access out of bounds. Any report fails. (Its --uninitialized is left out: oclgrind
+# 21.10 stops at LLVM's `freeze`, which optimised kernels contain.)
+# Usage: scripts/oclgrind.sh [TEST_PROGRAM]; 77 when oclgrind is not installed.
+set -eu
+program=${1:-"$(dirname "$0")/../build/tests/opencl_test"}
+if ! command -v oclgrind >/dev/null; then
+  echo "oclgrind is not installed: skipped" >&2
+  exit 77
+fi
+reports=$(mktemp)
+trap 'rm -f "$reports"' EXIT
+# 64 KiB of local memory, as GPUs have; the log keeps oclgrind's reports apart from the test's.
+status=0
+oclgrind --data-races --local-mem-size 65536 --max-errors 20 --log "$reports" \
+  "$program" --test-case="small shapes*" || status=$?
+if [ -s "$reports" ]; then
+  cat "$reports" >&2
+  echo "oclgrind reported errors" >&2
+  exit 1
+fi
+exit "$status"

@@ -1,0 +1,336 @@
+// The OpenCL backend and what is particular to the opencl variants: devices, programs, errors,
+// tilings for CPUs and GPUs, events. Shapes and memory layouts: conformance_test.cpp. Without a
+// device every case but the first passes unseen.
+#include "backends/opencl.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "measure/ceilings_opencl.hpp"
+#include "measure/verify.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+constexpr std::uint64_t seed = 99;
+
+const Catalogue& catalogue() {
+  static const Catalogue built_in = Catalogue::built_in();
+  return built_in;
+}
+
+Problem problem_of(const std::string& text) { return parse_problem(text, catalogue().kernels()); }
+
+const Variant& variant_of(const Problem& problem) {
+  return *catalogue().variant(problem.kernel(), "opencl").variant;
+}
+
+bool has_device() {
+  if (!opencl::devices().empty()) return true;
+  MESSAGE("no OpenCL device: nothing was tested");
+  return false;
+}
+
+// Plans, runs and verifies one case.
+void check_right(const std::string& text, const std::string& tuning_text,
+                 const Environment& env = {}) {
+  const Problem problem = problem_of(text);
+  const Variant& variant = variant_of(problem);
+  INFO(text, " ", tuning_text, " threads=", env.threads);
+  OwnedOperands operands(problem, seed, 1);
+  const Tuning tuning = tuning_text.empty() ? Tuning() : parse_tuning(variant, tuning_text);
+  const auto plan = variant.plan(problem, tuning, env, operands.all());
+  plan->bind(operands.all());
+  plan->upload();
+  plan->run();
+  plan->download();
+  const Reference reference = compute_reference(problem, operands.all(), seed);
+  const Verification result =
+      verify_output(problem, operands.all(), operands.output(), reference, seed);
+  CHECK_MESSAGE(result.passed, result.reason);
+}
+
+Environment whole_device() {
+  Environment env;
+  env.threads = 0;
+  return env;
+}
+
+// Tiles as the models choose them for CPUs with 16, 8 and 4 lanes and for GPUs, on edges of each.
+struct TiledCase {
+  const char* problem;
+  const char* tuning;
+};
+constexpr TiledCase tiled_cases[] = {
+    {"gemm:m=13,n=50,k=9,beta=2", "v=16,tm=8,tv=3,mt=2,nt=2,wx=1,wy=1,bk=4,pad=0,resident=0"},
+    {"gemm:m=13,n=37,k=9,trans_a=1", "v=8,tm=6,tv=2,mt=8,nt=4,wx=1,wy=1,bk=8,pad=0,resident=0"},
+    {"gemm:m=9,n=17,k=19,trans_b=1", "v=4,tm=4,tv=1,mt=2,nt=2,wx=4,wy=4,bk=8,pad=4,resident=1"},
+    {"gemm:m=19,n=35,k=21,batch=2,trans_a=1,trans_b=1,alpha=0.5,beta=-1",
+     "v=4,tm=4,tv=1,mt=1,nt=1,wx=4,wy=4,bk=16,pad=4,resident=1"},
+    {"gemm:m=9,n=33,k=18,batch=2,prepack=1",
+     "v=4,tm=4,tv=1,mt=2,nt=2,wx=4,wy=4,bk=8,pad=4,resident=1"},
+    {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
+     "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
+    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2"},
+    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1"},
+    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2"},
+    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2"},
+    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1"},
+    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2"},
+    {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
+     "w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,splits=1"},
+    {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
+     "w=8,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits=1"},
+    {"attention:batch=2,heads=4,kv_heads=1,q_len=1,kv_len=21,head_dim=5,causal=0",
+     "w=1,bq=4,bk=8,v=4,vq=4,tk=8,tq=1,tm=4,tv=1,pad=0,k_local=0,resident=0,splits=2"},
+    {"attention:batch=1,heads=2,q_len=3,kv_len=19,head_dim=6,causal=1",
+     "w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits=3"},
+};
+
+}  // namespace
+
+TEST_CASE("small shapes are right with the tilings of CPUs and of GPUs") {
+  if (!has_device()) return;
+  for (const TiledCase& tiled : tiled_cases) check_right(tiled.problem, tiled.tuning);
+}
+
+TEST_CASE("every tiling of the search space is right") {
+  if (!has_device()) return;
+  for (const char* text :
+       {"gemm:m=130,n=100,k=70", "softmax:rows=5,cols=3000", "layernorm:rows=5,cols=3000",
+        "attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1"}) {
+    const Problem problem = problem_of(text);
+    for (const Tuning& tuning : variant_of(problem).tunings(problem, {})) {
+      check_right(text, tuning.text());
+    }
+  }
+}
+
+TEST_CASE("a device that does not exist is refused with its number and how many there are") {
+  const int count = static_cast<int>(opencl::devices().size());
+  for (const int index : {-1, count, 1000}) {
+    try {
+      opencl::device(index);
+      FAIL("device ", index, " exists");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unavailable);
+      CHECK(std::string(error.what()).find(std::to_string(index)) != std::string::npos);
+    }
+  }
+  for (int index = 0; index < count; ++index) CHECK(opencl::device(index).index == index);
+}
+
+TEST_CASE("devices tell their sizes, GPUs first") {
+  const auto& all = opencl::devices();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK_FALSE(all[i].name.empty());
+    CHECK(all[i].compute_units > 0);
+    CHECK(all[i].global_bytes >= all[i].max_buffer_bytes);
+    CHECK(all[i].local_bytes >= 16 * 1024);
+    if (i > 0) CHECK(all[i - 1].kind <= all[i].kind);
+  }
+}
+
+TEST_CASE("threads become a sub-device on CPUs, too many are refused") {
+  if (!has_device()) return;
+  const opencl::DeviceInfo& info = opencl::device(0);
+  CHECK_FALSE(opencl::unsupported_threads(info, 0));
+  CHECK_FALSE(opencl::unsupported_threads(info, info.compute_units));
+  if (info.kind != opencl::DeviceKind::cpu) return;
+  CHECK(opencl::unsupported_threads(info, info.compute_units + 1));
+  CHECK(opencl::Context::open(0, 0)->compute_units() == info.compute_units);
+  if (!info.splits_by_counts || info.compute_units < 2) return;
+  CHECK(opencl::Context::open(0, 1)->compute_units() == 1);
+  CHECK_THROWS_AS(opencl::Context::open(0, info.compute_units + 1), Error);
+  opencl::DeviceInfo whole_only = info;
+  whole_only.splits_by_counts = false;
+  CHECK(opencl::unsupported_threads(whole_only, 1));
+}
+
+TEST_CASE("a program that does not build shows the compiler's words") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  try {
+    context->program("__kernel void f() { undeclared_name = 1; }", "");
+    FAIL("it built");
+  } catch (const opencl::BuildError& error) {
+    CHECK(std::string(error.what()).find("undeclared_name") != std::string::npos);
+  }
+}
+
+TEST_CASE("a program is built once per source and options") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  CHECK(context == opencl::Context::open(0, 0));
+  const char* source = "__kernel void f(__global int* x) { *x = N; }";
+  cl_program first = context->program(source, "-DN=1");
+  CHECK(first == context->program(source, "-DN=1"));
+  CHECK(first != context->program(source, "-DN=2"));
+}
+
+TEST_CASE("a buffer that the device cannot hold is an error that says so") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  const std::size_t bytes = std::numeric_limits<std::size_t>::max() / 4;
+  CHECK_THROWS(opencl::DeviceBuffer(*context, bytes));
+  const Problem problem = problem_of("softmax:rows=1000000,cols=1000000");
+  const auto reason = variant_of(problem).unsupported(problem, whole_device());
+  REQUIRE(reason);
+  CHECK(reason->find("4000000000000 bytes") != std::string::npos);
+}
+
+TEST_CASE("a math other than fp32 and a missing device are reasons, not crashes") {
+  const Problem problem = problem_of("softmax:rows=2,cols=2");
+  Environment env = whole_device();
+  env.device = 1000;
+  CHECK(variant_of(problem).unsupported(problem, env));
+  if (!has_device()) return;
+  env.device = 0;
+  env.math = "bf16";
+  const auto reason = variant_of(problem).unsupported(problem, env);
+  REQUIRE(reason);
+  CHECK(reason->find("bf16") != std::string::npos);
+}
+
+TEST_CASE("a tiling that does not fit the device is refused with the limits") {
+  if (!has_device()) return;
+  for (const auto& [text, tuning] : std::vector<std::pair<std::string, Tuning>>{
+           {"gemm:m=8,n=8,k=8", {{"v", 3}}},
+           {"gemm:m=8,n=8,k=8", {{"wx", 64}, {"wy", 64}, {"mt", 32}, {"nt", 32}, {"bk", 1024}}},
+           {"softmax:rows=2,cols=8", {{"lx", 3}}},
+           {"layernorm:rows=2,cols=8", {{"lx", 1024}, {"ly", 64}}},
+           {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+            {{"bq", 7}, {"vq", 4}}}}) {
+    const Problem problem = problem_of(text);
+    OwnedOperands operands(problem, seed, 1);
+    INFO(text, " ", tuning.text());
+    CHECK_THROWS_AS(variant_of(problem).plan(problem, tuning, whole_device(), operands.all()),
+                    Error);
+  }
+}
+
+TEST_CASE("a head_dim too long for local memory is unsupported, 256 is not") {
+  if (!has_device()) return;
+  const std::string shape = "attention:batch=1,heads=1,q_len=4,kv_len=4,causal=0,head_dim=";
+  const Problem longest = problem_of(shape + "1000000");
+  const auto reason = variant_of(longest).unsupported(longest, whole_device());
+  REQUIRE(reason);
+  CHECK(reason->find("head_dim 1000000") != std::string::npos);
+  const Problem usual = problem_of(shape + "256");
+  CHECK_FALSE(variant_of(usual).unsupported(usual, whole_device()));
+}
+
+TEST_CASE("device times come with the device timer only") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("softmax:rows=64,cols=500");
+  for (const bool timer : {false, true}) {
+    Environment env = whole_device();
+    env.device_timer = timer;
+    OwnedOperands operands(problem, seed, 1);
+    const auto plan = variant_of(problem).plan(problem, {}, env, operands.all());
+    plan->bind(operands.all());
+    plan->upload();
+    for (int i = 0; i < 40; ++i) plan->run();  // more launches than a run may remember events
+    plan->download();
+    const auto times = plan->device_times();
+    REQUIRE(times.has_value() == timer);
+    if (!timer) continue;
+    CHECK(times->h2d_ns > 0);
+    CHECK(times->kernel_ns > 0);
+    CHECK(times->d2h_ns > 0);
+  }
+}
+
+TEST_CASE("facts name device, driver, the whole tuning and the memory beyond the copies") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("gemm:m=20,n=30,k=40,prepack=1");
+  OwnedOperands operands(problem, seed, 1);
+  const auto plan = variant_of(problem).plan(problem, {}, whole_device(), operands.all());
+  const PlanFacts facts = plan->facts();
+  CHECK(facts.device == opencl::device(0).name);
+  CHECK(facts.driver == opencl::device(0).driver);
+  CHECK(facts.tuning.values().size() == variant_of(problem).tunables.size());
+  CHECK(facts.workspace_bytes == 0);
+  CHECK(facts.packed_bytes >= 4 * 30 * 40);
+}
+
+TEST_CASE("rows that are all the same memory are copied as many") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("softmax:rows=6,cols=33");
+  OwnedOperands operands(problem, seed, 1);
+  Operands bound = operands.all();
+  View x = bound.at("x");
+  x.strides[0] = 0;
+  bound.set("x", x);
+  const auto plan = variant_of(problem).plan(problem, {}, whole_device(), bound);
+  plan->bind(bound);
+  plan->upload();
+  plan->run();
+  plan->download();
+  const Reference reference = compute_reference(problem, bound, seed);
+  const Verification result = verify_output(problem, bound, operands.output(), reference, seed);
+  CHECK_MESSAGE(result.passed, result.reason);
+}
+
+TEST_CASE("plans of two threads share a device without disturbing each other") {
+  if (!has_device()) return;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> users;
+  for (const char* text : {"gemm:m=65,n=67,k=130",
+                           "attention:batch=1,heads=2,q_len=40,kv_len=70,head_dim=48,causal=1"}) {
+    users.emplace_back([&wrong, text] {
+      const Problem problem = problem_of(text);
+      OwnedOperands operands(problem, seed, 1);
+      const Reference reference = compute_reference(problem, operands.all(), seed);
+      for (int i = 0; i < 10; ++i) {
+        const auto plan = variant_of(problem).plan(problem, {}, whole_device(), operands.all());
+        operands.poison_output();
+        plan->bind(operands.all());
+        plan->upload();
+        plan->run();
+        plan->download();
+        wrong += !verify_output(problem, operands.all(), operands.output(), reference, seed).passed;
+      }
+    });
+  }
+  for (std::thread& user : users) user.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a device's ceilings carry its name and rise in footprint") {
+  if (!has_device()) return;
+  const opencl::DeviceInfo& info = opencl::device(0);
+  const int threads = info.kind == opencl::DeviceKind::cpu ? info.compute_units : 0;
+  Ceilings ceilings;
+  measure_device_ceilings(0, threads, 0, ceilings);
+  REQUIRE(ceilings.fma.size() == 1);
+  CHECK(ceilings.fma[0].device == info.name);
+  CHECK(ceilings.fma[0].threads == threads);
+  CHECK(ceilings.fma[0].gflops > 0);
+  REQUIRE(ceilings.bandwidth.size() == 1);
+  const BandwidthCurve& curve = ceilings.bandwidth[0];
+  CHECK(curve.device == info.name);
+  REQUIRE(curve.points.size() >= 10);
+  CHECK_FALSE(curve.plateaus.empty());
+  for (std::size_t i = 0; i < curve.points.size(); ++i) {
+    const BandwidthPoint& point = curve.points[i];
+    CHECK(point.read_gb_s > 0);
+    CHECK(point.write_gb_s > 0);
+    CHECK(point.copy_gb_s > 0);
+    if (i > 0) CHECK(point.footprint_bytes > curve.points[i - 1].footprint_bytes);
+  }
+  REQUIRE(ceilings.transfer.size() == 1);
+  CHECK(ceilings.transfer[0].h2d_gb_s > 0);
+  CHECK(ceilings.transfer[0].d2h_gb_s > 0);
+}
