@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/build.sh
+scripts/build.sh rooflane
 machine=$(build/rooflane doctor --slug)
 # The row's column run_id and the file's name are the same.
 ROOFLANE_RUN_ID=$(date -u +%Y%m%dT%H%M%SZ)-$(od -An -N2 -tx1 /dev/urandom | tr -d ' \n')

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A release build in build/, from whatever state: missing packages first (setup.sh), then Meson, then
-# Ninja. Away from a terminal it is quiet unless something fails. Used by bench.sh and test.sh.
+# Ninja with the targets given (none: all, the tests too). Away from a terminal it is quiet unless
+# something fails. Used by bench.sh and test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,7 @@ if [[ ! -f build/build.ninja ]]; then
 fi
 echo "build: building in build/ (minutes the first time)" >&2
 if [[ -t 2 ]]; then
-  ninja -C build -j "$(nproc)" >&2
+  ninja -C build -j "$(nproc)" "$@" >&2
 else
-  loud ninja -C build -j "$(nproc)"
+  loud ninja -C build -j "$(nproc)" "$@"
 fi
