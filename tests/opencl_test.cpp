@@ -205,13 +205,20 @@ TEST_CASE("a math other than fp32 and a missing device are reasons, not crashes"
 
 TEST_CASE("a tiling that does not fit the device is refused with the limits") {
   if (!has_device()) return;
-  for (const auto& [text, tuning] : std::vector<std::pair<std::string, Tuning>>{
-           {"gemm:m=8,n=8,k=8", {{"v", 3}}},
-           {"gemm:m=8,n=8,k=8", {{"wx", 64}, {"wy", 64}, {"mt", 32}, {"nt", 32}, {"bk", 1024}}},
-           {"softmax:rows=2,cols=8", {{"lx", 3}}},
-           {"layernorm:rows=2,cols=8", {{"lx", 1024}, {"ly", 64}}},
-           {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
-            {{"bq", 7}, {"vq", 4}}}}) {
+  struct Misfit {
+    const char* text;
+    Tuning tuning;
+  };
+  const std::vector<Misfit> misfits = {
+      {"gemm:m=8,n=8,k=8", {{"v", 3}}},
+      {"gemm:m=8,n=8,k=8", {{"wx", 64}, {"wy", 64}, {"mt", 32}, {"nt", 32}, {"bk", 1024}}},
+      {"softmax:rows=2,cols=8", {{"lx", 3}}},
+      {"layernorm:rows=2,cols=8", {{"lx", 1024}, {"ly", 64}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0", {{"bq", 7}, {"vq", 4}}},
+  };
+  for (const auto& misfit : misfits) {
+    const char* text = misfit.text;
+    const Tuning& tuning = misfit.tuning;
     const Problem problem = problem_of(text);
     OwnedOperands operands(problem, seed, 1);
     INFO(text, " ", tuning.text());

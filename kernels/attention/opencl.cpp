@@ -61,10 +61,10 @@ struct Tile {
     return 4.0 * static_cast<double>(head_dim) * static_cast<double>(bq + pad) +
            4.0 * static_cast<double>(bk) *
                static_cast<double>(padded_dim(head_dim) + pad + bq + pad) +
-           static_cast<double>(bq * (4 * slices + 3 * 4 + 8));
+           static_cast<double>(bq * (4 * slices + 20));
   }
   // 64-byte alignment of six arrays may cost that much more.
-  static constexpr double alignment_bytes = 6 * 64;
+  static constexpr double alignment_bytes = 6.0 * 64;
 
   bool fits(const DeviceInfo& info, int64_t head_dim) const {
     const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };

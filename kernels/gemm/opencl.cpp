@@ -87,7 +87,7 @@ std::vector<Tuning> cpu_tunings(const Gemm& g, const DeviceInfo& info) {
 // used eight times. Fewer results per item when the grid would not give every unit two groups.
 std::vector<Tuning> gpu_tunings(const Gemm& g, const DeviceInfo& info) {
   const int64_t groups = g.batch * tiles(g.m, 128) * tiles(g.n, 128);
-  const bool is_large = groups >= 2 * info.compute_units;
+  const bool is_large = groups >= int64_t{2} * info.compute_units;
   const int64_t side = info.max_work_group >= 256 ? 16 : info.max_work_group >= 64 ? 8 : 4;
   std::vector<Tuning> list;
   for (const int64_t micro : {is_large ? 2 : 1, is_large ? 1 : 2}) {

@@ -165,7 +165,8 @@ class KernelCall {
   template <class... Args>
   void set_args(const Context& context, Args... args) {
     cl_uint index = 0;
-    (set_arg(context, index++, sizeof args, &args), ...);
+    // OpenCL takes handles by their address and the size of the handle.
+    (set_arg(context, index++, sizeof(Args), &args), ...);  // NOLINT(bugprone-sizeof-expression)
   }
 
  private:
