@@ -12,9 +12,10 @@
 namespace rooflane::softmax {
 namespace {
 
-// Elements per cblas_sasum: a float32 sum of equal terms may drift one way at every addition, so
-// that sums stay short (16 additions in each of a library's 32 lanes) and their total is in double.
-constexpr std::int64_t sum_chunk = 512;
+// Elements per cblas_sasum: a float32 sum of equal terms may drift one way at every addition, half
+// of u on average, and the bound leaves 8 u. OpenBLAS 0.3.21 at its core type Cooperlake adds in
+// one lane (512 elements at once failed there), hence 16; their total is in double.
+constexpr std::int64_t sum_chunk = 16;
 // Elements per cblas_sscal: fits int.
 constexpr std::int64_t scale_chunk = std::int64_t{1} << 30;
 
