@@ -205,8 +205,8 @@ void GroupRunner::verify(Member& member, const Group& group) {
 
 // Nanoseconds of a fixed piece of work that follows the machine's momentary speed.
 double GroupRunner::probe(const Group& group) const {
-  const auto roof =
-      roof_of(group.problem, ceilings_, options_.math, "", group.threads, /*device=*/"");
+  const auto roof = roof_of(group.problem, ceilings_, options_.math, "", group.threads,
+                            /*device=*/"", group.cache);
   const double bytes = group.problem.kernel().cost(group.problem).bytes;
   const double ns = (roof && roof->bound == "compute") || bytes <= 0
                         ? probe_fma_ns(group.threads)

@@ -77,7 +77,9 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
   if (!measured.opened) return std::nullopt;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device);
+  // The host cannot evict a GPU's own caches (threads 0): there a cold row is as warm as any.
+  const CacheMode cache = c.threads == 0 ? CacheMode::warm : c.cache;
+  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, cache);
 }
 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {

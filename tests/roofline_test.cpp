@@ -178,6 +178,25 @@ TEST_CASE("a problem with few flops per byte is bound by memory") {
   CHECK(roof.least_ns == doctest::Approx(1e6 / 60));
 }
 
+TEST_CASE("a cold problem is held against memory, whatever its footprint") {
+  Ceilings c = synthetic();
+  const auto roof_at = [&](double n, CacheMode cache) {
+    return roof_of(problem(n, 4), c, "fp32", "AVX3", 1, "", cache).value();
+  };
+  for (double n : {10.0, 125000.0, 1e10}) {
+    const Roof cold = roof_at(n, CacheMode::cold);
+    CHECK(cold.level == "memory");
+    CHECK(cold.peak_gb_s == 12);
+    CHECK(cold.least_ns == doctest::Approx(8 * n / 12));
+  }
+  CHECK(roof_at(125000, CacheMode::warm).peak_gb_s == doctest::Approx(60));
+  // Output that need not reach memory within the run: where copying is slower than reading, reading
+  // is the limit.
+  c.bandwidth[0].points.back() = point(1e8, 10, 5, 8);
+  CHECK(roof_at(125000, CacheMode::cold).peak_gb_s == 10);
+  CHECK(!roof_of(problem(1000, 5), c, "fp32", "", 2, "", CacheMode::cold));
+}
+
 TEST_CASE("a problem is held against the peak of its own target, scalar against the best") {
   const auto peak = [](std::string_view isa) {
     return roof_of(problem(125000, 160), synthetic(), "fp32", isa, 1, "")->peak_gflops;

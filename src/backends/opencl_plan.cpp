@@ -113,13 +113,20 @@ std::string defines(const Tuning& tuning) {
   return text;
 }
 
+template <class Command>
+void DevicePlan::enqueue_in(Phase& phase, const char* call, Command command) {
+  cl_event raw = nullptr;
+  context_->check(command(records_events_ ? &raw : nullptr), call);
+  if (records_events_) phase.emplace_back(raw);
+}
+
 DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Environment& env)
     : Plan(problem),
       context_(Context::open(env.device, env.threads)),
       tuning_(tuning),
-      device_timer_(env.device_timer),
-      queue_(context_->queue(env.device_timer)) {
-  events_.reserve(most_events);
+      records_events_(env.device_timer || context_->info().kind != DeviceKind::cpu),
+      queue_(context_->queue(records_events_)) {
+  for (Phase* phase : {&upload_, &run_, &download_}) phase->reserve(most_events);
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (tensor.role == Role::constant) continue;
     const auto bytes = static_cast<std::size_t>(tensor_bytes(problem, tensor));
@@ -165,14 +172,15 @@ void DevicePlan::write_now(cl_mem target, const View& view) {
 void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
   if (size.groups == 0) return;
   const std::size_t global = size.groups * size.group_items;
-  context_->check(clEnqueueNDRangeKernel(queue_.get(), kernel.get(), 1, nullptr, &global,
-                                         &size.group_items, 0, nullptr, next_event()),
-                  "clEnqueueNDRangeKernel");
+  enqueue_in(run_, "clEnqueueNDRangeKernel", [&](cl_event* event) {
+    return clEnqueueNDRangeKernel(queue_.get(), kernel.get(), 1, nullptr, &global,
+                                  &size.group_items, 0, nullptr, event);
+  });
 }
 
 void DevicePlan::wait_now() {
   context_->check(clFinish(queue_.get()), "clFinish");
-  drain_events();
+  run_.clear();
 }
 
 void DevicePlan::on_bind(const Operands& operands) {
@@ -183,6 +191,7 @@ void DevicePlan::on_bind(const Operands& operands) {
 }
 
 void DevicePlan::upload() {
+  upload_.clear();
   for (Copy& copy : copies_) {
     if (copy.is_output || copy.memory.bytes() == 0) continue;
     const View& view = bound_.at(copy.tensor);
@@ -191,37 +200,38 @@ void DevicePlan::upload() {
       close_gaps(view, static_cast<std::byte*>(copy.staging.data()));
       from = copy.staging.data();
     }
-    context_->check(clEnqueueWriteBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0,
-                                         copy.memory.bytes(), from, 0, nullptr, next_event()),
-                    "clEnqueueWriteBuffer");
+    enqueue_in(upload_, "clEnqueueWriteBuffer", [&](cl_event* event) {
+      return clEnqueueWriteBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0, copy.memory.bytes(),
+                                  from, 0, nullptr, event);
+    });
   }
   context_->check(clFinish(queue_.get()), "clFinish");
-  times_.h2d_ns = drain_events();
 }
 
 void DevicePlan::run() {
+  run_.clear();
   const bool is_empty = std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) {
     return !copy.is_output || copy.memory.bytes() == 0;
   });
   if (is_empty) return;
   enqueue();
   context_->check(clFinish(queue_.get()), "clFinish");
-  times_.kernel_ns = drain_events();
 }
 
 void DevicePlan::download() {
+  download_.clear();
   for (Copy& copy : copies_) {
     if (!copy.is_output || copy.memory.bytes() == 0) continue;
     const View& view = bound_.at(copy.tensor);
     const bool is_staged = copy.staging.data() != nullptr;
     void* to = is_staged ? copy.staging.data() : view.data;
-    context_->check(clEnqueueReadBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0,
-                                        copy.memory.bytes(), to, 0, nullptr, next_event()),
-                    "clEnqueueReadBuffer");
+    enqueue_in(download_, "clEnqueueReadBuffer", [&](cl_event* event) {
+      return clEnqueueReadBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0, copy.memory.bytes(),
+                                 to, 0, nullptr, event);
+    });
     context_->check(clFinish(queue_.get()), "clFinish");
     if (is_staged) open_gaps(view, static_cast<std::byte*>(to));
   }
-  times_.d2h_ns = drain_events();
 }
 
 std::vector<std::span<const std::byte>> DevicePlan::regions() const {
@@ -247,31 +257,28 @@ PlanFacts DevicePlan::facts() const {
 }
 
 std::optional<DeviceTimes> DevicePlan::device_times() const {
-  return device_timer_ ? std::optional(times_) : std::nullopt;
+  if (!records_events_) return std::nullopt;
+  return DeviceTimes{.on_cpu = context_->info().kind == DeviceKind::cpu,
+                     .h2d_ns = span_ns(upload_),
+                     .kernel_ns = span_ns(run_),
+                     .d2h_ns = span_ns(download_)};
 }
 
-cl_event* DevicePlan::next_event() {
-  if (!device_timer_) return nullptr;
-  return &events_.emplace_back(nullptr);
-}
-
-double DevicePlan::drain_events() {
+double DevicePlan::span_ns(const Phase& phase) const {
   cl_ulong first = ~cl_ulong{0};
   cl_ulong last = 0;
-  cl_int status = CL_SUCCESS;
-  for (cl_event event : events_) {
+  for (const Event& event : phase) {
     cl_ulong start = 0;
     cl_ulong end = 0;
-    status = std::min(status, clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START,
-                                                      sizeof start, &start, nullptr));
-    status = std::min(status, clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end,
-                                                      &end, nullptr));
-    clReleaseEvent(event);
+    context_->check(clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_START, sizeof start,
+                                            &start, nullptr),
+                    "clGetEventProfilingInfo");
+    context_->check(
+        clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr),
+        "clGetEventProfilingInfo");
     first = std::min(first, start);
     last = std::max(last, end);
   }
-  events_.clear();
-  context_->check(status, "clGetEventProfilingInfo");
   return last > first ? static_cast<double>(last - first) : 0;
 }
 

@@ -43,6 +43,8 @@ class DevicePlan : public Plan {
   // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
   std::vector<std::span<const std::byte>> regions() const final;
   PlanFacts facts() const final;
+  // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
+  // there, which steady rows would carry.
   std::optional<DeviceTimes> device_times() const final;
 
  protected:
@@ -75,19 +77,24 @@ class DevicePlan : public Plan {
     DeviceBuffer memory;
     Buffer staging;  // only while the bound view has gaps
   };
-  // First start to last end of the phase's events, nanoseconds; drops the events.
-  double drain_events();
-  cl_event* next_event();
+  // The events of the last upload, run or download. They are read when somebody asks, so that
+  // `run` only pays for recording them.
+  using Phase = std::vector<Event>;
+  // First start to last end, nanoseconds.
+  double span_ns(const Phase& phase) const;
+  // Enqueues a command of the phase: `command` gets where to put its event, null for none, and
+  // returns its status.
+  template <class Command>
+  void enqueue_in(Phase& phase, const char* call, Command command);
 
   std::shared_ptr<Context> context_;
   Tuning tuning_;
-  bool device_timer_;
+  bool records_events_;
   Queue queue_;
   std::vector<Copy> copies_;
   std::vector<DeviceBuffer> workspace_;
   std::vector<DeviceBuffer> packed_;
-  std::vector<cl_event> events_;
-  DeviceTimes times_;
+  Phase upload_, run_, download_;
 };
 
 }  // namespace rooflane::opencl

@@ -26,7 +26,7 @@ struct Environment {
   std::string math = "fp32";  // strict float32
   std::string library;        // path of a CBLAS library; empty: the default search
   int device = 0;             // OpenCL device, numbered as `doctor` prints them
-  bool device_timer = false;  // record device events (profiling queue)
+  bool device_timer = false;  // record events on a CPU device too (others always do)
   Pool* pool = nullptr;       // whose threads; null: default_pool()
 };
 
@@ -66,6 +66,7 @@ struct PlanFacts {
 
 // Nanoseconds of the last upload, run and download by the device's own clock.
 struct DeviceTimes {
+  bool on_cpu = false;  // the device is a CPU: its transfers mean nothing
   double h2d_ns = 0;
   double kernel_ns = 0;
   double d2h_ns = 0;
@@ -93,6 +94,7 @@ class Plan {
   // Memory a run touches beside workspace: operands, packed constants. For eviction.
   virtual std::vector<std::span<const std::byte>> regions() const;
   virtual PlanFacts facts() const = 0;
+  // Nothing when the plan records no events.
   virtual std::optional<DeviceTimes> device_times() const { return std::nullopt; }
 
   const Problem& problem() const { return problem_; }

@@ -14,7 +14,6 @@
 #include "measure/fma_peak.hpp"
 
 #ifdef ROOFLANE_HAS_OPENCL
-#define DEVICES 1
 #include "backends/opencl.hpp"
 #include "measure/ceilings_opencl.hpp"
 #endif
@@ -58,7 +57,7 @@ void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out,
                    }});
 }
 
-#ifdef DEVICES
+#ifdef ROOFLANE_HAS_OPENCL
 
 void add_device_steps(const CeilingsRequest& request, int device, Ceilings& out,
                       std::vector<Step>& steps) {

@@ -252,7 +252,8 @@ class LocalWorker final : public Worker {
     open.plan->run();
     open.plan->download();
     samples.e2e_ns.push_back(steady_clock_ns() - start);
-    if (const auto times = open.plan->device_times()) {
+    const auto times = open.plan->device_times();
+    if (times && !times->on_cpu) {
       samples.h2d_ns.push_back(times->h2d_ns);
       samples.kernel_ns.push_back(times->kernel_ns);
       samples.d2h_ns.push_back(times->d2h_ns);

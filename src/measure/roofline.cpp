@@ -2,6 +2,7 @@
 #include "measure/roofline.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace rooflane {
 
@@ -20,8 +21,26 @@ double write_fraction(const Problem& problem) {
   return written / all;
 }
 
+namespace {
+
+std::optional<MemoryPeak> memory_peak_of(const Problem& problem, const Ceilings& ceilings,
+                                         int threads, std::string_view device, CacheMode cache) {
+  const double written = write_fraction(problem);
+  if (cache == CacheMode::warm) {
+    return find_memory_peak(ceilings, operand_bytes(problem), written, threads, device);
+  }
+  constexpr double beyond_all_caches = std::numeric_limits<double>::infinity();
+  auto peak = find_memory_peak(ceilings, beyond_all_caches, written, threads, device);
+  const auto reading = find_memory_peak(ceilings, beyond_all_caches, 0, threads, device);
+  if (peak) peak->gb_s = std::max(peak->gb_s, reading->gb_s);
+  return peak;
+}
+
+}  // namespace
+
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
-                            std::string_view isa, int threads, std::string_view device) {
+                            std::string_view isa, int threads, std::string_view device,
+                            CacheMode cache) {
   const Cost cost = problem.kernel().cost(problem);
   if (cost.flops <= 0 || cost.bytes <= 0) return std::nullopt;
   // `baseline` is the scalar variant's name for what it runs at; it is held against the best
@@ -29,7 +48,7 @@ std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, st
   if (isa == "baseline") isa = {};
   const std::optional<double> fma = find_fma_peak(ceilings, math, isa, threads, device);
   const std::optional<MemoryPeak> memory =
-      find_memory_peak(ceilings, operand_bytes(problem), write_fraction(problem), threads, device);
+      memory_peak_of(problem, ceilings, threads, device, cache);
   if (!fma || !memory || *fma <= 0 || memory->gb_s <= 0) return std::nullopt;
 
   Roof roof;

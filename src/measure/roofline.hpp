@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/kernel.hpp"
+#include "measure/case.hpp"
 #include "measure/ceilings.hpp"
 
 namespace rooflane {
@@ -22,8 +23,13 @@ struct Roof {
 
 // Nothing when the problem does no flops or a ceiling is missing. Empty isa, or `baseline` (the
 // scalar variant's): the best target's peak.
+//
+// Warm: the bandwidth at the problem's own footprint. Cold: memory's, the curve's far end. Of what
+// a cold run writes, a part stays in the caches when it ends, but each such line was first read
+// from memory: it may be as fast as reading alone.
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
-                            std::string_view isa, int threads, std::string_view device);
+                            std::string_view isa, int threads, std::string_view device,
+                            CacheMode cache = CacheMode::warm);
 
 // Share of the compulsory bytes that are written.
 double write_fraction(const Problem& problem);
