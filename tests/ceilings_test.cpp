@@ -107,6 +107,21 @@ TEST_CASE("each thread count has one curve of positive rates over rising footpri
   }
 }
 
+TEST_CASE("what no cache holds is walked there and back, what L1 holds only in circles") {
+  for (const BandwidthCurve& curve : measured().bandwidth) {
+    // Windows, from 32 MiB an array: every method turns there.
+    const double windowed = 2 * 32.0 * 1024 * 1024 * curve.threads;
+    for (const BandwidthPoint& p : curve.points) {
+      CAPTURE(p.footprint_bytes);
+      for (const std::string& method : {p.read_method, p.write_method, p.copy_method}) {
+        const bool turns = method.find("there and back") != std::string::npos;
+        if (p.footprint_bytes <= 32768.0 * curve.threads) CHECK_FALSE(turns);
+        if (p.footprint_bytes >= windowed) CHECK(turns);
+      }
+    }
+  }
+}
+
 TEST_CASE("plateaus rise, have the labels of levels in order, and end with memory") {
   const std::vector<std::string> order = {"L1", "L2", "L3", "memory"};
   for (const BandwidthCurve& curve : measured().bandwidth) {
@@ -185,6 +200,13 @@ TEST_CASE("every target's FMA loop computes a·x + y on all its vectors") {
   }
 }
 
+namespace {
+
+constexpr PassOrder pass_orders[] = {PassOrder::forward, PassOrder::backward,
+                                     PassOrder::there_and_back, PassOrder::back_and_there};
+
+}  // namespace
+
 TEST_CASE("each copy loop copies what it says, and nothing beside it") {
   alignas(64) static std::byte from[40960], to[40960];
   for (std::size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
@@ -193,14 +215,18 @@ TEST_CASE("each copy loop copies what it says, and nothing beside it") {
       for (std::size_t bytes : {64u, 4096u, 16384u, 32768u, 40000u}) {
         CAPTURE(streams);
         CAPTURE(bytes);
-        std::fill(std::begin(to), std::end(to), std::byte{0xAA});
-        const std::size_t touched =
-            stream_loops().copy(from, to, bytes, {streams, non_temporal}, 2);
-        CHECK(touched <= bytes);
-        CHECK(touched + 1024 * static_cast<std::size_t>(streams) >= bytes);
-        CHECK(std::equal(to, to + touched, from));
-        CHECK(std::all_of(to + touched, std::end(to),
-                          [](std::byte b) { return b == std::byte{0xAA}; }));
+        for (PassOrder order : pass_orders) {
+          for (std::size_t passes : {1u, 2u, 3u}) {
+            std::fill(std::begin(to), std::end(to), std::byte{0xAA});
+            const std::size_t touched =
+                stream_loops().copy(from, to, bytes, {streams, non_temporal}, passes, order);
+            CHECK(touched <= bytes);
+            CHECK(touched + 1024 * static_cast<std::size_t>(streams) >= bytes);
+            CHECK(std::equal(to, to + touched, from));
+            CHECK(std::all_of(to + touched, std::end(to),
+                              [](std::byte b) { return b == std::byte{0xAA}; }));
+          }
+        }
       }
     }
   }
@@ -210,14 +236,17 @@ TEST_CASE("write and read loops touch as much as they say") {
   alignas(64) static std::byte memory[40960];
   for (bool non_temporal : {false, true}) {
     for (int streams : {1, 4, 8}) {
-      std::fill(std::begin(memory), std::end(memory), std::byte{0xAA});
-      const std::size_t touched = stream_loops().write(memory, 30000, {streams, non_temporal}, 1);
-      CHECK(touched > 20000);
-      CHECK(std::all_of(memory + touched, std::end(memory),
-                        [](std::byte b) { return b == std::byte{0xAA}; }));
-      CHECK(
-          std::none_of(memory, memory + touched, [](std::byte b) { return b == std::byte{0xAA}; }));
-      CHECK(stream_loops().read(memory, 30000, {streams, false}, 1) == touched);
+      for (PassOrder order : pass_orders) {
+        std::fill(std::begin(memory), std::end(memory), std::byte{0xAA});
+        const StreamMethod method{streams, non_temporal};
+        const std::size_t touched = stream_loops().write(memory, 30000, method, 2, order);
+        CHECK(touched > 20000);
+        CHECK(std::all_of(memory + touched, std::end(memory),
+                          [](std::byte b) { return b == std::byte{0xAA}; }));
+        CHECK(std::none_of(memory, memory + touched,
+                           [](std::byte b) { return b == std::byte{0xAA}; }));
+        CHECK(stream_loops().read(memory, 30000, {streams, false}, 2, order) == touched);
+      }
     }
   }
 }

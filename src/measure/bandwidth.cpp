@@ -46,27 +46,51 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return round_down(bytes + unit - 1, unit);
 }
 
-// One method of a loop at one footprint. A pass at its best is each window at its best.
+// One method of a loop at one footprint. Where the array is walked in windows, each direction has
+// its own least times, [0] forwards and [1] backwards: a pass at its best is each window at its
+// best in the same direction. Windows at both ends would otherwise count as found in the caches,
+// and a pass finds only those of the end where it begins.
 struct Trial {
   StreamMethod method;
-  std::vector<double> window_ns = {};  // least so far; empty before the first pass
+  bool turns;  // there and back
+  std::array<std::vector<double>, 2> window_ns = {};
   double gb_s = 0;
 };
 
-std::vector<Trial> trials_of(Traffic traffic) {
+// The bytes of one of a thread's arrays.
+std::size_t array_bytes(Traffic traffic, std::size_t share) {
+  return traffic == copying ? share / 2 : share;
+}
+
+// Walked in windows, every method turns after each pass: then no pass takes longer, and none begins
+// at an end that it did not leave last. Of shorter arrays all passes are timed as one, and cyclic
+// walking is tried as well: it may be faster where all fits. An array that fits L1 with room to
+// spare is only walked cyclically; turning also has nothing to find where stores bypass the caches.
+std::vector<Trial> trials_of(Traffic traffic, std::size_t share) {
+  const bool windowed = array_bytes(traffic, share) >= 2 * window_bytes;
   std::vector<Trial> trials;
   for (bool non_temporal : {false, true}) {
     if (non_temporal && traffic == reading) continue;
-    for (int streams : {1, 4, 8}) trials.push_back({.method = {streams, non_temporal}});
+    for (int streams : {1, 4, 8}) {
+      const StreamMethod method{streams, non_temporal};
+      trials.push_back({method, windowed});
+      const bool may_gain =
+          streams < 8 && share > 2 * smallest_share && !(non_temporal && traffic == writing);
+      if (!windowed && may_gain) trials.push_back({method, true});
+    }
   }
   return trials;
 }
 
 // One footprint's figures: every loop's methods.
 struct Point {
-  std::size_t footprint = 0;
-  std::array<std::vector<Trial>, 3> trials = {trials_of(reading), trials_of(writing),
-                                              trials_of(copying)};
+  Point(std::size_t bytes, int threads) : footprint(bytes) {
+    const std::size_t share = bytes / static_cast<std::size_t>(threads);
+    for (Traffic traffic : traffics) trials[traffic] = trials_of(traffic, share);
+  }
+
+  std::size_t footprint;
+  std::array<std::vector<Trial>, 3> trials;
 
   const Trial& best(Traffic traffic) const {
     return *std::max_element(trials[traffic].begin(), trials[traffic].end(),
@@ -89,30 +113,45 @@ class Bench {
   // same loop leave there.
   void begin(Traffic traffic, std::size_t footprint) {
     share_ = footprint / static_cast<std::size_t>(together_.threads());
-    array_ = traffic == copying ? share_ / 2 : share_;
+    array_ = array_bytes(traffic, share_);
     // Equal windows that together are the whole array, but for less than a page each.
     const std::size_t windows = array_ / window_bytes;
     window_ = windows > 1 ? round_down(array_ / windows, page_bytes) : array_;
     position_ = 0;
-    together_.run_ns([&](int thread) { walk(traffic, thread, array_, {}, 1); });
+    at_end_ = true;
+    together_.run_ns([&](int thread) { walk(traffic, thread, array_, {}, 1, PassOrder::forward); });
   }
 
-  // Walks all arrays with the trial's method, short ones several times, and updates the trial.
+  // Walks all arrays with the trial's method, short ones several times, and updates the trial. What
+  // turns begins at the end where the last pass stopped, whatever its method.
   void repeat(Traffic traffic, Trial& trial) {
     const std::size_t windows = array_ / window_;
-    const std::size_t passes =
-        windows > 1 ? 1 : std::max<std::size_t>(1, bytes_per_repeat / share_);
-    trial.window_ns.resize(windows, std::numeric_limits<double>::infinity());
+    const bool backward = trial.turns && at_end_;
+    std::size_t passes = 1;
+    PassOrder order = backward ? PassOrder::backward : PassOrder::forward;
+    if (windows == 1) {
+      passes = std::max<std::size_t>(trial.turns ? 2 : 1, bytes_per_repeat / share_);
+      if (trial.turns) order = backward ? PassOrder::back_and_there : PassOrder::there_and_back;
+    }
+    for (std::vector<double>& ns : trial.window_ns) {
+      ns.resize(windows, std::numeric_limits<double>::infinity());
+    }
     std::size_t moved = 0;  // per thread and window; the same for all
-    for (std::size_t w = 0; w < windows; ++w) {
+    for (std::size_t i = 0; i < windows; ++i) {
+      const std::size_t w = backward ? windows - 1 - i : i;
       position_ = w * window_;
       const double ns = together_.run_ns([&](int thread) {
-        const std::size_t mine = walk(traffic, thread, window_, trial.method, passes);
+        const std::size_t mine = walk(traffic, thread, window_, trial.method, passes, order);
         if (thread == 0) moved = mine;
       });
-      trial.window_ns[w] = std::min(trial.window_ns[w], ns);
+      double& least = trial.window_ns[backward][w];
+      least = std::min(least, ns);
     }
-    const double ns = std::accumulate(trial.window_ns.begin(), trial.window_ns.end(), 0.0);
+    at_end_ = trial.turns && passes % 2 == 0 ? at_end_ : !backward;
+    double ns = std::numeric_limits<double>::infinity();
+    for (const std::vector<double>& one_way : trial.window_ns) {
+      ns = std::min(ns, std::accumulate(one_way.begin(), one_way.end(), 0.0));
+    }
     trial.gb_s = static_cast<double>(moved * windows) * together_.threads() / ns;
   }
 
@@ -120,14 +159,15 @@ class Bench {
   // `passes` over `bytes` of each of the thread's arrays from `position_` on; bytes read and
   // written.
   std::size_t walk(Traffic traffic, int thread, std::size_t bytes, StreamMethod method,
-                   std::size_t passes) {
+                   std::size_t passes, PassOrder order) {
     const StreamLoops& loops = stream_loops();
     std::byte* x = slab(thread) + position_;
-    if (traffic == reading) return passes * loops.read(x, bytes, method, passes);
-    if (traffic == writing) return passes * loops.write(x, bytes, method, passes);
+    if (traffic == reading) return passes * loops.read(x, bytes, method, passes, order);
+    if (traffic == writing) return passes * loops.write(x, bytes, method, passes, order);
     // Both arrays start at the same place of a page: a load and an older store then differ in their
     // low 12 bits, which some CPUs compare first.
-    return 2 * passes * loops.copy(x, x + round_up(array_, page_bytes), bytes, method, passes);
+    std::byte* y = x + round_up(array_, page_bytes);
+    return 2 * passes * loops.copy(x, y, bytes, method, passes, order);
   }
 
   std::byte* slab(int thread) {
@@ -139,10 +179,12 @@ class Bench {
   Buffer memory_;
   // Of the footprint in work, per thread: all arrays, one array, one window and where it begins.
   std::size_t share_ = 0, array_ = 0, window_ = 0, position_ = 0;
+  bool at_end_ = true;  // where the last pass stopped
 };
 
 // Tries every method once; of the remaining `seconds` the best gets half of the turns, the second
 // best and all in rotation a quarter each: a method that was disturbed at first gets its chance.
+// The best has its two turns in a row, once in each direction where it goes there and back.
 void measure(Bench& bench, Point& point, Traffic traffic, double seconds) {
   const Stopwatch watch;
   std::vector<Trial>& trials = point.trials[traffic];
@@ -158,7 +200,7 @@ void measure(Bench& bench, Point& point, Traffic traffic, double seconds) {
     }
     std::nth_element(order.begin(), order.begin() + 1, order.end(),
                      [](const Trial* a, const Trial* b) { return a->gb_s > b->gb_s; });
-    repeat(*order[turn % 2]);
+    repeat(*order[turn % 4 == 2 ? 1 : 0]);
   }
 }
 
@@ -216,10 +258,13 @@ void mend_outliers(Bench& bench, std::vector<Point>& points, double slot, double
   }
 }
 
-std::string describe(StreamMethod method, bool stores) {
-  const std::string streams =
-      method.streams == 1 ? "1 stream" : fmt::format("{} streams", method.streams);
-  return stores ? fmt::format("{},{}", method.non_temporal ? "nt" : "plain", streams) : streams;
+// "nt,4 streams, there and back".
+std::string describe(const Trial& trial, bool stores) {
+  const StreamMethod method = trial.method;
+  std::string text = stores ? method.non_temporal ? "nt," : "plain," : "";
+  text += method.streams == 1 ? "1 stream" : fmt::format("{} streams", method.streams);
+  if (trial.turns) text += ", there and back";
+  return text;
 }
 
 BandwidthPoint result_of(const Point& point) {
@@ -228,9 +273,9 @@ BandwidthPoint result_of(const Point& point) {
   out.read_gb_s = point.best(reading).gb_s;
   out.write_gb_s = point.best(writing).gb_s;
   out.copy_gb_s = point.best(copying).gb_s;
-  out.read_method = describe(point.best(reading).method, false);
-  out.write_method = describe(point.best(writing).method, true);
-  out.copy_method = describe(point.best(copying).method, true);
+  out.read_method = describe(point.best(reading), false);
+  out.write_method = describe(point.best(writing), true);
+  out.copy_method = describe(point.best(copying), true);
   return out;
 }
 
@@ -256,8 +301,7 @@ BandwidthCurve measure_bandwidth(int threads, std::size_t largest_footprint, dou
   const double slot = 0.8 * seconds / bandwidth_points;
   std::vector<Point> points;
   const auto add = [&](std::size_t footprint) {
-    Point point;
-    point.footprint = footprint;
+    Point point(footprint, threads);
     measure(bench, point, slot);
     const auto place = std::find_if(points.begin(), points.end(), [&](const Point& other) {
       return other.footprint > footprint;

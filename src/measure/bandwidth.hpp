@@ -22,8 +22,9 @@ std::size_t largest_bandwidth_footprint();
 //
 // Two thirds of the points rise geometrically; the others halve the steps where bandwidth falls
 // most, because between two points the curve is interpolated. Each point is the best of
-// {1, 4, 8 streams} × {plain, non-temporal stores} over repeats; at last, points that a larger
-// footprint outran are measured again, for only a disturbance explains them.
+// {1, 4, 8 streams} × {plain, non-temporal stores} × {cyclic, there and back} over repeats, so that
+// no kernel finds more in the caches than the best of them; at last, points that a larger footprint
+// outran are measured again, for only a disturbance explains them.
 //
 // `progress(done)` with done in [0,1] is called between points. Throws Error(unavailable) when
 // fewer threads run than asked for.

@@ -25,7 +25,7 @@ struct BandwidthPoint {
   double read_gb_s = 0;
   double write_gb_s = 0;
   double copy_gb_s = 0;                                // read + written bytes
-  std::string read_method, write_method, copy_method;  // "nt,4 streams"
+  std::string read_method, write_method, copy_method;  // "nt,4 streams, there and back"
 };
 
 struct Plateau {

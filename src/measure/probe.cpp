@@ -101,7 +101,7 @@ double probe_copy_ns(double footprint_bytes, int threads) {
   if (window == array) position = 0;
   const auto copy = [&](int thread, std::size_t times) {
     std::byte* from = area.slab(thread, threads) + position;
-    loops.copy(from, from + array, window, method, times);
+    loops.copy(from, from + array, window, method, times, PassOrder::forward);
   };
   // Small arrays are brought back into their cache before the clock starts.
   if (window == array) together.run_ns([&](int thread) { copy(thread, 1); });

@@ -46,12 +46,43 @@ struct Cut {
   HWY_INLINE std::size_t bytes() const { return kStreams * segment * sizeof(std::uint32_t); }
 };
 
+// One pass over a cut, from either end: positions in the first segment, from `first` in steps of
+// `step` until `end`. Both are variables, so that a pass backwards is the same code as one
+// forwards: an addition and a comparison per iteration either way, no second copy of the loop, and
+// nothing for the compiler to unroll differently. Backwards `step` and `end` are negative, modulo
+// 2^64.
+struct Pass {
+  std::size_t first, step, end;
+};
+
+// The passes of an order over a cut, one after the other.
+template <class C>
+class Passes {
+ public:
+  HWY_INLINE Passes(const C& cut, PassOrder order)
+      : cut_(cut),
+        backward_(order == PassOrder::backward || order == PassOrder::back_and_there),
+        turns_(order == PassOrder::there_and_back || order == PassOrder::back_and_there) {}
+  HWY_INLINE Pass next() {
+    const bool backward = backward_;
+    backward_ = backward_ != turns_;
+    if (backward) return {cut_.segment - cut_.block, 0 - cut_.block, 0 - cut_.block};
+    return {0, cut_.block, cut_.segment};
+  }
+
+ private:
+  const C& cut_;
+  bool backward_, turns_;
+};
+
 template <class C, std::size_t... J, class... Vs>
 HWY_INLINE std::uint32_t ReadOn(const C& cut, const std::uint32_t* from, std::size_t passes,
-                                std::index_sequence<J...>, Vs... a) {
+                                PassOrder order, std::index_sequence<J...>, Vs... a) {
   const D d;
+  Passes<C> way(cut, order);
   for (; passes > 0; --passes) {
-    for (std::size_t i = 0; i < cut.segment; i += cut.block) {
+    const Pass pass = way.next();
+    for (std::size_t i = pass.first; i != pass.end; i += pass.step) {
       ((a = hn::Or(a, hn::Load(d, from + i + cut.offset(J)))), ...);
     }
   }
@@ -62,9 +93,9 @@ HWY_INLINE std::uint32_t ReadOn(const C& cut, const std::uint32_t* from, std::si
 
 template <int kStreams, std::size_t... J>
 HWY_INLINE std::size_t ReadIn(const std::uint32_t* from, std::size_t bytes, std::size_t passes,
-                              std::index_sequence<J...> vectors) {
+                              PassOrder order, std::index_sequence<J...> vectors) {
   const Cut<kStreams> cut(bytes);
-  keep(ReadOn(cut, from, passes, vectors, hn::Set(D(), static_cast<std::uint32_t>(J))...));
+  keep(ReadOn(cut, from, passes, order, vectors, hn::Set(D(), static_cast<std::uint32_t>(J))...));
   return cut.bytes();
 }
 
@@ -79,11 +110,13 @@ HWY_INLINE void Put(V value, std::uint32_t* to) {
 
 template <int kStreams, bool kNonTemporal, std::size_t... J>
 HWY_INLINE std::size_t WriteIn(std::uint32_t* to, std::size_t bytes, std::size_t passes,
-                               std::index_sequence<J...>) {
+                               PassOrder order, std::index_sequence<J...>) {
   const Cut<kStreams> cut(bytes);
+  Passes<Cut<kStreams>> way(cut, order);
   for (; passes > 0; --passes) {
     const V value = hn::Set(D(), static_cast<std::uint32_t>(passes));
-    for (std::size_t i = 0; i < cut.segment; i += cut.block) {
+    const Pass pass = way.next();
+    for (std::size_t i = pass.first; i != pass.end; i += pass.step) {
       (Put<kNonTemporal>(value, to + i + cut.offset(J)), ...);
     }
     keep(*to);  // each pass must reach memory before the next overwrites it
@@ -95,10 +128,12 @@ HWY_INLINE std::size_t WriteIn(std::uint32_t* to, std::size_t bytes, std::size_t
 template <int kStreams, bool kNonTemporal, std::size_t... J>
 HWY_INLINE std::size_t CopyIn(const std::uint32_t* HWY_RESTRICT from,
                               std::uint32_t* HWY_RESTRICT to, std::size_t bytes, std::size_t passes,
-                              std::index_sequence<J...>) {
+                              PassOrder order, std::index_sequence<J...>) {
   const Cut<kStreams> cut(bytes);
+  Passes<Cut<kStreams>> way(cut, order);
   for (; passes > 0; --passes) {
-    for (std::size_t i = 0; i < cut.segment; i += cut.block) {
+    const Pass pass = way.next();
+    for (std::size_t i = pass.first; i != pass.end; i += pass.step) {
       (Put<kNonTemporal>(hn::Load(D(), from + i + cut.offset(J)), to + i + cut.offset(J)), ...);
     }
     keep(*to);
@@ -107,41 +142,43 @@ HWY_INLINE std::size_t CopyIn(const std::uint32_t* HWY_RESTRICT from,
   return cut.bytes();
 }
 
-std::size_t Read(const std::byte* from, std::size_t bytes, StreamMethod method,
-                 std::size_t passes) {
+std::size_t Read(const std::byte* from, std::size_t bytes, StreamMethod method, std::size_t passes,
+                 PassOrder order) {
   const auto* x = reinterpret_cast<const std::uint32_t*>(from);
-  if (method.streams == 8) return ReadIn<8>(x, bytes, passes, Vectors());
-  if (method.streams == 4) return ReadIn<4>(x, bytes, passes, Vectors());
-  return ReadIn<1>(x, bytes, passes, Vectors());
+  if (method.streams == 8) return ReadIn<8>(x, bytes, passes, order, Vectors());
+  if (method.streams == 4) return ReadIn<4>(x, bytes, passes, order, Vectors());
+  return ReadIn<1>(x, bytes, passes, order, Vectors());
 }
 
 template <bool kNonTemporal>
-std::size_t WriteWith(std::uint32_t* x, std::size_t bytes, int streams, std::size_t passes) {
-  if (streams == 8) return WriteIn<8, kNonTemporal>(x, bytes, passes, Vectors());
-  if (streams == 4) return WriteIn<4, kNonTemporal>(x, bytes, passes, Vectors());
-  return WriteIn<1, kNonTemporal>(x, bytes, passes, Vectors());
+std::size_t WriteWith(std::uint32_t* x, std::size_t bytes, int streams, std::size_t passes,
+                      PassOrder order) {
+  if (streams == 8) return WriteIn<8, kNonTemporal>(x, bytes, passes, order, Vectors());
+  if (streams == 4) return WriteIn<4, kNonTemporal>(x, bytes, passes, order, Vectors());
+  return WriteIn<1, kNonTemporal>(x, bytes, passes, order, Vectors());
 }
 
-std::size_t Write(std::byte* to, std::size_t bytes, StreamMethod method, std::size_t passes) {
+std::size_t Write(std::byte* to, std::size_t bytes, StreamMethod method, std::size_t passes,
+                  PassOrder order) {
   auto* x = reinterpret_cast<std::uint32_t*>(to);
-  return method.non_temporal ? WriteWith<true>(x, bytes, method.streams, passes)
-                             : WriteWith<false>(x, bytes, method.streams, passes);
+  return method.non_temporal ? WriteWith<true>(x, bytes, method.streams, passes, order)
+                             : WriteWith<false>(x, bytes, method.streams, passes, order);
 }
 
 template <bool kNonTemporal>
 std::size_t CopyWith(const std::uint32_t* x, std::uint32_t* y, std::size_t bytes, int streams,
-                     std::size_t passes) {
-  if (streams == 8) return CopyIn<8, kNonTemporal>(x, y, bytes, passes, Vectors());
-  if (streams == 4) return CopyIn<4, kNonTemporal>(x, y, bytes, passes, Vectors());
-  return CopyIn<1, kNonTemporal>(x, y, bytes, passes, Vectors());
+                     std::size_t passes, PassOrder order) {
+  if (streams == 8) return CopyIn<8, kNonTemporal>(x, y, bytes, passes, order, Vectors());
+  if (streams == 4) return CopyIn<4, kNonTemporal>(x, y, bytes, passes, order, Vectors());
+  return CopyIn<1, kNonTemporal>(x, y, bytes, passes, order, Vectors());
 }
 
 std::size_t Copy(const std::byte* from, std::byte* to, std::size_t bytes, StreamMethod method,
-                 std::size_t passes) {
+                 std::size_t passes, PassOrder order) {
   const auto* x = reinterpret_cast<const std::uint32_t*>(from);
   auto* y = reinterpret_cast<std::uint32_t*>(to);
-  return method.non_temporal ? CopyWith<true>(x, y, bytes, method.streams, passes)
-                             : CopyWith<false>(x, y, bytes, method.streams, passes);
+  return method.non_temporal ? CopyWith<true>(x, y, bytes, method.streams, passes, order)
+                             : CopyWith<false>(x, y, bytes, method.streams, passes, order);
 }
 
 }  // namespace HWY_NAMESPACE
