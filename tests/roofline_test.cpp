@@ -255,6 +255,19 @@ TEST_CASE("fewer steps than caches take the labels whose reported sizes fit") {
   CHECK(found[1].label == "memory");
 }
 
+TEST_CASE("levels that a device's curve does not see are neither found nor named") {
+  const auto points =
+      staircase({{{256 * KiB, 500}}, {{1 * MiB, 250}}, {{32 * MiB, 120}}, {{1e99, 45}}});
+  const std::vector<Plateau> found = find_plateaus(points, {no_such_level, 0, no_such_level});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].label == "L2");
+  CHECK(found[1].label == "memory");
+  const auto three = find_plateaus(points, {no_such_level, 0, 0});
+  REQUIRE(three.size() == 3);
+  CHECK(three[0].label == "L2");
+  CHECK(three[1].label == "L3");
+}
+
 TEST_CASE("a flat curve is memory alone, and no points are no plateaus") {
   const auto points = staircase({{{1e99, 45}}});
   const std::vector<Plateau> found = find_plateaus(points, {48 * KiB, 1 * MiB, 32 * MiB});

@@ -1,22 +1,33 @@
 // Loops that reach a device's limits: FMA without loads, and reading, writing, copying an array.
-// V floats per vector and UNROLL independent chains or streams by -D. Results go where the compiler
-// cannot do without them.
+// V floats per vector and UNROLL independent chains or streams by -D. What a compiler can see
+// through it leaves out, as a GPU's did with lanes that always held the same value: every lane of
+// every chain starts from memory, and all of them count in what may be stored at the end.
 
-#if V == 1
-typedef float floatv;
-#define FIRST(x) (x)
-#else
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
+#if V == 1
+typedef float floatv;
+#define LOAD(i, from) ((from)[i])
+#else
 typedef CAT(float, V) floatv;
-#define FIRST(x) ((x).s0)
+#define LOAD(i, from) CAT(vload, V)(i, from)
 #endif
 
+// Sum of a vector's lanes.
+#define SUM1(x) (x)
+#define SUM2(x) ((x).s0 + (x).s1)
+#define SUM4(x) (SUM2((x).lo) + SUM2((x).hi))
+#define SUM8(x) (SUM4((x).lo) + SUM4((x).hi))
+#define SUM16(x) (SUM8((x).lo) + SUM8((x).hi))
+#define SUM(x) CAT(SUM, V)(x)
+
 // steps × UNROLL multiply-adds of V lanes per item; x = 1 - tiny keeps values finite and normal.
-__kernel void fma_peak(__global float* restrict sink, float x, float y, int steps) {
+// `start` holds UNROLL × V different positive values, so that the total never is -1.
+__kernel void fma_peak(__global const float* restrict start, __global float* restrict sink, float x,
+                       float y, int steps) {
   floatv sum[UNROLL];
 #pragma unroll
-  for (int i = 0; i < UNROLL; ++i) sum[i] = y * (i + 1) + get_local_id(0);
+  for (int i = 0; i < UNROLL; ++i) sum[i] = LOAD(i, start) + (float)get_local_id(0);
   for (int step = 0; step < steps; ++step) {
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) sum[i] = sum[i] * x + y;
@@ -24,23 +35,28 @@ __kernel void fma_peak(__global float* restrict sink, float x, float y, int step
   floatv total = 0.0f;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) total += sum[i];
-  if (FIRST(total) == -1.0f) sink[get_global_id(0)] = FIRST(total);
+  if (SUM(total) == -1.0f) sink[get_global_id(0)] = SUM(total);
 }
 
-// Item i touches the vectors i·spread, i·spread + stride, ...: `count` of them, a multiple of
-// UNROLL, in each of `passes` passes.
-#define EACH_VECTOR(body)                                                            \
-  const long begin = (long)get_global_id(0) * spread;                                \
-  for (int pass = 0; pass < passes; ++pass)                                          \
-    for (long n = 0; n < count; n += UNROLL) {                                       \
-      _Pragma("unroll") for (int j = 0; j < UNROLL; ++j) {                           \
-        const long at = begin + (n + j) * stride;                                    \
-        body;                                                                        \
-      }                                                                              \
+// The array is cut into `slices`, one for each of as many groups. With more groups than that the
+// first `slices` of them make one pass, the next ones another, and so on, as launches back to back
+// without the time between them; each pass deals the slices `turn` groups on, so that a slice does
+// not return to the core that has it in a cache of its own.
+// Item i of a slice touches the vectors i·spread, i·spread + stride, ... from there: `count` of
+// them, a multiple of UNROLL, in each of `passes` passes of its own.
+#define EACH_VECTOR(body)                                                                \
+  const long slice = (get_group_id(0) + get_group_id(0) / slices * turn) % slices;       \
+  const long begin = (slice * (long)get_local_size(0) + (long)get_local_id(0)) * spread; \
+  for (int pass = 0; pass < passes; ++pass)                                              \
+    for (long n = 0; n < count; n += UNROLL) {                                           \
+      _Pragma("unroll") for (int j = 0; j < UNROLL; ++j) {                               \
+        const long at = begin + (n + j) * stride;                                        \
+        body;                                                                            \
+      }                                                                                  \
     }
 
-__kernel void read_array(__global floatv* restrict x, __global floatv* restrict y, long spread,
-                         long stride, long count, int passes) {
+__kernel void read_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
+                         long turn, long spread, long stride, long count, int passes) {
   floatv sum[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) sum[i] = 0.0f;
@@ -48,15 +64,15 @@ __kernel void read_array(__global floatv* restrict x, __global floatv* restrict 
   floatv total = 0.0f;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) total += sum[i];
-  if (FIRST(total) == -1.0f) y[begin] = total;
+  if (SUM(total) == -1.0f) y[begin] = total;
 }
 
-__kernel void write_array(__global floatv* restrict x, __global floatv* restrict y, long spread,
-                          long stride, long count, int passes) {
+__kernel void write_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
+                          long turn, long spread, long stride, long count, int passes) {
   EACH_VECTOR(y[at] = (floatv)(pass))
 }
 
-__kernel void copy_array(__global floatv* restrict x, __global floatv* restrict y, long spread,
-                         long stride, long count, int passes) {
+__kernel void copy_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
+                         long turn, long spread, long stride, long count, int passes) {
   EACH_VECTOR(y[at] = x[at])
 }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "backends/opencl.hpp"
 #include "ceilings_cl.hpp"
@@ -102,6 +103,12 @@ class DeviceBench {
     context_->check(clFinish(queue_.get()), "clFinish");
   }
 
+  void write(const DeviceBuffer& memory, const void* from) {
+    context_->check(clEnqueueWriteBuffer(queue_.get(), memory.get(), CL_TRUE, 0, memory.bytes(),
+                                         from, 0, nullptr, nullptr),
+                    "clEnqueueWriteBuffer");
+  }
+
   cl_command_queue queue() const { return queue_.get(); }
 
  private:
@@ -126,6 +133,11 @@ double fma_gflops(DeviceBench& bench, double seconds) {
   const std::vector<Shape> shapes = fma_shapes(bench);
   const Grid grid{bench.units() * (bench.is_cpu() ? 4 : 32), bench.group_items()};
   const DeviceBuffer sink(bench.context(), grid.groups * grid.group_items * sizeof(float));
+  // Different start values for every lane of every chain of any shape.
+  std::array<float, 16 * 16> values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 + static_cast<float>(i) / 256;
+  const DeviceBuffer start(bench.context(), sizeof values);
+  bench.write(start, values.data());
   double best = 0;
   for (const Shape& shape : shapes) {
     KernelCall kernel = bench.kernel(shape.v, shape.unroll, "fma_peak");
@@ -133,8 +145,8 @@ double fma_gflops(DeviceBench& bench, double seconds) {
     double steps = 1024;
     for (int run = 0; run < 3 || watch.seconds() < seconds / static_cast<double>(shapes.size());
          ++run) {
-      kernel.set_args(bench.context(), sink.get(), cl_float{0.999999F}, cl_float{1e-6F},
-                      static_cast<cl_int>(steps));
+      kernel.set_args(bench.context(), start.get(), sink.get(), cl_float{0.999999F},
+                      cl_float{1e-6F}, static_cast<cl_int>(steps));
       const double ns = bench.time_kernel_ns(kernel, grid);
       const double flops = 2.0 * steps * shape.unroll * shape.v *
                            static_cast<double>(grid.groups * grid.group_items);
@@ -154,8 +166,20 @@ struct Walk {
   }
 };
 
-// CPU devices: an item per compute unit walks over its own part. Others: neighbouring items read
-// neighbouring vectors.
+// How many groups a pass deals the slices on. The groups that one core runs at a time usually lie
+// whole multiples of the cores apart, or side by side; the golden section of the cores keeps the
+// slices of the next dozen passes away from both. Coprime to the slices, so that all differ.
+cl_long turn_between_passes(std::size_t units, std::size_t slices) {
+  auto turn = static_cast<std::size_t>(std::round(0.618 * static_cast<double>(units)));
+  turn = std::max<std::size_t>(turn, 1);
+  while (std::gcd(turn, slices) != 1) ++turn;
+  return static_cast<cl_long>(turn);
+}
+
+// CPU devices: an item per compute unit walks over its own part, again and again, so that the
+// caches of its core count: a plan's threads find their data there too. Others: neighbouring items
+// read neighbouring vectors, and only caches that all cores share count, since no kernel decides
+// which core runs which group.
 std::vector<Walk> walks(DeviceBench& bench) {
   const std::size_t units = bench.units();
   if (bench.is_cpu()) {
@@ -208,16 +232,21 @@ class CurveBench {
       const cl_long stride = is_cpu ? 1 : static_cast<cl_long>(items);
       const double pass_bytes = static_cast<double>(steps) * step_bytes * (is_copy ? 2 : 1);
       KernelCall& kernel = kernels_[w * loop_names.size() + static_cast<std::size_t>(loop)];
+      const cl_long turn = is_cpu ? 0 : turn_between_passes(bench_.units(), walk.groups);
+      // Some drivers count items in 32 bits.
+      const double most_passes = is_cpu ? 1e8 : std::floor(2e9 / static_cast<double>(items));
       double passes = 1;
       const Stopwatch watch;
       for (int run = 0; run < 3 || watch.seconds() < seconds / static_cast<double>(walks_.size());
            ++run) {
-        kernel.set_args(bench_.context(), memory_x_.get(), memory_y_.get(), spread, stride, count,
-                        static_cast<cl_int>(passes));
-        const double ns = bench_.time_kernel_ns(kernel, {walk.groups, bench_.group_items()});
+        kernel.set_args(bench_.context(), memory_x_.get(), memory_y_.get(),
+                        static_cast<cl_long>(walk.groups), turn, spread, stride, count,
+                        static_cast<cl_int>(is_cpu ? passes : 1));
+        const std::size_t groups = walk.groups * (is_cpu ? 1 : static_cast<std::size_t>(passes));
+        const double ns = bench_.time_kernel_ns(kernel, {groups, bench_.group_items()});
         const double gb_s = pass_bytes * passes / ns;
         if (gb_s > best.gb_s) best = {gb_s, walk.text()};
-        passes = std::clamp(std::round(passes * bench_.launch_ns() / ns), 1.0, 1e8);
+        passes = std::clamp(std::round(passes * bench_.launch_ns() / ns), 1.0, most_passes);
       }
     }
     return best;
@@ -265,7 +294,7 @@ BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds) 
       curve.points, bench.is_cpu() ? std::array{static_cast<double>(cpu.l1d_bytes) * units,
                                                 static_cast<double>(cpu.l2_bytes) * units,
                                                 static_cast<double>(cpu.l3_bytes)}
-                                   : std::array{0.0, 0.0, 0.0});
+                                   : std::array{no_such_level, 0.0, no_such_level});
   return curve;
 }
 

@@ -8,7 +8,6 @@
 namespace rooflane {
 namespace {
 
-constexpr int max_levels = 4;  // L1, L2, L3, memory
 // One point may be an outlier; two in a row are a level.
 constexpr std::size_t least_points = 2;
 // Neighbouring cache levels differ by a factor of 1.5 to 3, noise and TLB effects within one level
@@ -100,7 +99,10 @@ std::vector<int> choose_labels(const std::vector<double>& run_ends,
   for (unsigned mask = 0; mask < 8; ++mask) {
     std::vector<int> chosen;
     for (int level = 0; level < 3; ++level) {
-      if ((mask >> level & 1) != 0) chosen.push_back(level);
+      if ((mask >> level & 1) != 0 &&
+          cache_bytes[static_cast<std::size_t>(level)] != no_such_level) {
+        chosen.push_back(level);
+      }
     }
     if (chosen.size() != run_ends.size()) continue;
     double cost = 0;
@@ -123,7 +125,9 @@ std::vector<Plateau> find_plateaus(std::span<const BandwidthPoint> points,
   if (points.empty()) return {};
   const std::vector<Logs> logs = logs_of(points);
   std::vector<std::size_t> ends = {points.size()};
-  for (int levels = max_levels; levels > 1; --levels) {
+  const auto caches = std::count_if(cache_bytes.begin(), cache_bytes.end(),
+                                    [](double bytes) { return bytes != no_such_level; });
+  for (int levels = static_cast<int>(caches) + 1; levels > 1; --levels) {
     const std::vector<std::size_t> cut = best_cut(logs, levels);
     if (!cut.empty() && every_step_goes_down(logs, cut)) {
       ends = cut;

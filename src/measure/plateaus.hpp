@@ -11,6 +11,9 @@
 
 namespace rooflane {
 
+// In place of a cache's size: a level that the curve does not see.
+inline constexpr double no_such_level = -1;
+
 // Splits the curve into at most four runs of points with nearly constant bandwidth, as in a
 // least-squares fit of a staircase to the logarithms of read, write and copy together: of all ways
 // to cut the points into k runs of two points or more, the one with the least sum of squared
@@ -19,9 +22,9 @@ namespace rooflane {
 // nearer.
 //
 // The last run is labelled memory. Three runs before it are L1, L2, L3; of fewer runs each takes
-// the label whose reported size (`cache_bytes`: L1, L2, L3 of all threads together, 0 unknown) is
-// nearest to its end, in rising order. Points must be sorted; one plateau when there is no step,
-// none when there are no points.
+// the label whose reported size (`cache_bytes`: L1, L2, L3 of all threads together, 0 unknown,
+// no_such_level: neither a run nor a label) is nearest to its end, in rising order. Points must be
+// sorted; one plateau when there is no step, none when there are no points.
 std::vector<Plateau> find_plateaus(std::span<const BandwidthPoint> points,
                                    const std::array<double, 3>& cache_bytes);
 
