@@ -43,20 +43,25 @@ __kernel void fma_peak(__global const float* restrict start, __global float* res
 // without the time between them; each pass deals the slices `turn` groups on, so that a slice does
 // not return to the core that has it in a cache of its own.
 // Item i of a slice touches the vectors i·spread, i·spread + stride, ... from there: `count` of
-// them, a multiple of UNROLL, in each of `passes` passes of its own.
+// them, a multiple of UNROLL, in each of `passes` passes of its own; with back = 1 every second one
+// walks backwards and finds what the caches kept of the one before.
 #define EACH_VECTOR(body)                                                                \
   const long slice = (get_group_id(0) + get_group_id(0) / slices * turn) % slices;       \
   const long begin = (slice * (long)get_local_size(0) + (long)get_local_id(0)) * spread; \
-  for (int pass = 0; pass < passes; ++pass)                                              \
-    for (long n = 0; n < count; n += UNROLL) {                                           \
+  for (int pass = 0; pass < passes; ++pass) {                                            \
+    const long step = (pass & back) ? -UNROLL : UNROLL;                                  \
+    long n = (pass & back) ? count - UNROLL : 0;                                         \
+    for (long left = count; left > 0; left -= UNROLL, n += step) {                       \
       _Pragma("unroll") for (int j = 0; j < UNROLL; ++j) {                               \
         const long at = begin + (n + j) * stride;                                        \
         body;                                                                            \
       }                                                                                  \
-    }
+    }                                                                                    \
+  }
 
 __kernel void read_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
-                         long turn, long spread, long stride, long count, int passes) {
+                         long turn, long spread, long stride, long count, int passes,
+                         int back) {
   floatv sum[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) sum[i] = 0.0f;
@@ -68,11 +73,13 @@ __kernel void read_array(__global floatv* restrict x, __global floatv* restrict 
 }
 
 __kernel void write_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
-                          long turn, long spread, long stride, long count, int passes) {
+                          long turn, long spread, long stride, long count, int passes,
+                          int back) {
   EACH_VECTOR(y[at] = (floatv)(pass))
 }
 
 __kernel void copy_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
-                         long turn, long spread, long stride, long count, int passes) {
+                         long turn, long spread, long stride, long count, int passes,
+                         int back) {
   EACH_VECTOR(y[at] = x[at])
 }

@@ -161,8 +161,10 @@ double fma_gflops(DeviceBench& bench, double seconds) {
 struct Walk {
   Shape shape;
   std::size_t groups;
+  bool turns = false;  // every second pass backwards
   std::string text() const {
-    return fmt::format("float{}, {} at once, {} groups", shape.v, shape.unroll, groups);
+    return fmt::format("float{}, {} at once, {} groups{}", shape.v, shape.unroll, groups,
+                       turns ? ", there and back" : "");
   }
 };
 
@@ -177,14 +179,15 @@ cl_long turn_between_passes(std::size_t units, std::size_t slices) {
 }
 
 // CPU devices: an item per compute unit walks over its own part, again and again, so that the
-// caches of its core count: a plan's threads find their data there too. Others: neighbouring items
-// read neighbouring vectors, and only caches that all cores share count, since no kernel decides
-// which core runs which group.
+// caches of its core count: a plan's threads find their data there too, more of it beyond a cache's
+// end than passes in circles (stream_loops.hpp says why). Others: neighbouring items read
+// neighbouring vectors, and only caches that all cores share count, since no kernel decides which
+// core runs which group.
 std::vector<Walk> walks(DeviceBench& bench) {
   const std::size_t units = bench.units();
   if (bench.is_cpu()) {
     const int v = std::min(bench.context().info().vector_floats, 16);
-    return {{{v, 4}, units}, {{v, 8}, units}};
+    return {{{v, 8}, units}, {{v, 4}, units, true}, {{v, 8}, units, true}};
   }
   return {{{4, 1}, units * 8}, {{4, 4}, units * 8}, {{4, 4}, units * 16}, {{2, 8}, units * 8}};
 }
@@ -235,18 +238,20 @@ class CurveBench {
       const cl_long turn = is_cpu ? 0 : turn_between_passes(bench_.units(), walk.groups);
       // Some drivers count items in 32 bits.
       const double most_passes = is_cpu ? 1e8 : std::floor(2e9 / static_cast<double>(items));
-      double passes = 1;
+      const double least_passes = walk.turns ? 2 : 1;
+      double passes = least_passes;
       const Stopwatch watch;
       for (int run = 0; run < 3 || watch.seconds() < seconds / static_cast<double>(walks_.size());
            ++run) {
         kernel.set_args(bench_.context(), memory_x_.get(), memory_y_.get(),
                         static_cast<cl_long>(walk.groups), turn, spread, stride, count,
-                        static_cast<cl_int>(is_cpu ? passes : 1));
+                        static_cast<cl_int>(is_cpu ? passes : 1), cl_int{walk.turns});
         const std::size_t groups = walk.groups * (is_cpu ? 1 : static_cast<std::size_t>(passes));
         const double ns = bench_.time_kernel_ns(kernel, {groups, bench_.group_items()});
         const double gb_s = pass_bytes * passes / ns;
         if (gb_s > best.gb_s) best = {gb_s, walk.text()};
-        passes = std::clamp(std::round(passes * bench_.launch_ns() / ns), 1.0, most_passes);
+        passes =
+            std::clamp(std::round(passes * bench_.launch_ns() / ns), least_passes, most_passes);
       }
     }
     return best;
