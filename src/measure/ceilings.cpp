@@ -22,7 +22,7 @@ namespace rooflane {
 namespace {
 
 // What a measurement is worth of the budget, in seconds that suffice on a busy machine: an FMA peak
-// settles within 0.15 s, a curve (24 points × 15 loops) within 5 s, a device's peak and curve
+// settles within 0.15 s, a curve (24 points × 15 to 23 loops) within 5 s, a device's peak and curve
 // within 5 s. More time than that is not used.
 constexpr double fma_seconds = 0.15;
 constexpr double curve_seconds = 5;
