@@ -145,6 +145,8 @@ class ListAndDoctor(CommandLine):
 
     def test_without_an_opencl_device_opencl_is_absent_with_the_reason(self):
         nothing = {"OCL_ICD_VENDORS": self.path("none"), "OPENCL_VENDOR_PATH": self.path("none")}
+        if "OpenCL 0" in self.succeed("doctor", env=nothing):
+            self.skipTest("this OpenCL loader finds its drivers by other means")
         document = json.loads(self.succeed("list", "--json", env=nothing))
         for kernel in document["kernels"]:
             opencl = [v for v in kernel["variants"] if v["name"] == "opencl"][0]

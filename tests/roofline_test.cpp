@@ -140,6 +140,15 @@ TEST_CASE("the curve is straight over the logarithm of the footprint and flat be
   CHECK(peak_at(1e12, 0) == doctest::Approx(10));
 }
 
+TEST_CASE("a disturbed point does not lower the peak below what larger footprints reached") {
+  Ceilings c = synthetic();
+  std::vector<BandwidthPoint>& points = c.bandwidth.front().points;
+  points.insert(points.begin() + 1, point(1e5, 20, 10, 24));
+  CHECK(find_memory_peak(c, 1e5, 0, 1, "").value().gb_s == doctest::Approx(50));
+  CHECK(find_memory_peak(c, 1e5, 0.5, 1, "").value().gb_s == doctest::Approx(60));
+  CHECK(find_memory_peak(c, 1e4, 0, 1, "").value().gb_s == doctest::Approx(100));
+}
+
 TEST_CASE("a footprint has the label of the first plateau that reaches it") {
   const Ceilings c = synthetic();
   const auto level_at = [&](double bytes) { return find_memory_peak(c, bytes, 0, 1, "")->level; };

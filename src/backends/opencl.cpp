@@ -292,6 +292,11 @@ void Context::check(cl_int status, const char* call) const {
 
 DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
   const std::size_t held = std::max<std::size_t>(bytes, 4);
+  // Some drivers promise any size and fail at its first use.
+  if (held > context.info().max_buffer_bytes) {
+    throw DeviceError(fmt::format("a buffer of {} bytes: {} allocates at most {} bytes at once",
+                                  held, context.info().name, context.info().max_buffer_bytes));
+  }
   cl_int status = CL_SUCCESS;
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (context.info().kind == DeviceKind::cpu) {

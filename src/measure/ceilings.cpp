@@ -82,11 +82,19 @@ void add_device_steps(const CeilingsRequest&, int device, Ceilings&, std::vector
 #endif
 
 // A curve's read, write and copy at one footprint: straight lines over the logarithm of the
-// footprint, the end points beyond the ends.
+// footprint, the end points beyond the ends. A point counts with the best of itself and all larger
+// footprints: what a larger one reached is no limit for a smaller one, and a point that a shared
+// machine disturbed must not lower the roof.
 struct Rates {
   double read, write, copy;
 };
-Rates rates_at(const std::vector<BandwidthPoint>& points, double footprint) {
+Rates rates_at(const std::vector<BandwidthPoint>& measured, double footprint) {
+  std::vector<BandwidthPoint> points = measured;
+  for (std::size_t i = points.size() - 1; i-- > 0;) {
+    points[i].read_gb_s = std::max(points[i].read_gb_s, points[i + 1].read_gb_s);
+    points[i].write_gb_s = std::max(points[i].write_gb_s, points[i + 1].write_gb_s);
+    points[i].copy_gb_s = std::max(points[i].copy_gb_s, points[i + 1].copy_gb_s);
+  }
   const auto rates_of = [](const BandwidthPoint& p) {
     return Rates{p.read_gb_s, p.write_gb_s, p.copy_gb_s};
   };

@@ -146,6 +146,11 @@ class LocalWorker final : public Worker {
     Opened answer;
     answer.plan_ns = steady_clock_ns() - start;
     open.plan->bind(open.operands.all());
+    if (c.cache == CacheMode::cold && open.plan->regions().empty() &&
+        operand_bytes(c.problem) > 0) {
+      throw WorkerError(Status::unsupported,
+                        "cache cold: the caches of this device cannot be emptied from here");
+    }
     open.plan->upload();
     answer.facts = open.plan->facts();
     return answer;
