@@ -9,6 +9,7 @@ Matplotlib is installed into an environment of its own beside the build when it 
 """
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -58,6 +59,17 @@ def plateau_bandwidths(curve):
     return bandwidths
 
 
+def distinct_peaks(peaks):
+    """(names, GFLOP/s) of the targets, those within a tenth of one another on one line."""
+    groups = []
+    for isa, peak in sorted(peaks.items(), key=lambda item: -item[1]):
+        if groups and groups[-1][1] < 1.1 * peak:
+            groups[-1][0].append(isa)
+        else:
+            groups.append(([isa], peak))
+    return [(", ".join(names), peak) for names, peak in groups]
+
+
 def draw(document, threads, path):
     ceilings = document["context"]["ceilings"]
     curves = {c["threads"]: c for c in ceilings["bandwidth"] if not c["device"]}
@@ -81,20 +93,18 @@ def draw(document, threads, path):
     least = min([r["ai"] for r in rows] + [0.25]) / 2
     most = max([r["ai"] for r in rows] + [64]) * 2
     top = max(peaks.values())
-    for label, bandwidth in plateau_bandwidths(curves[threads]):
-        knee = top / bandwidth
-        axes.plot([least, knee], [least * bandwidth, top], color="#9aa3ad", linewidth=1)
-        axes.annotate(f"{label} {bandwidth:.0f} GB/s", (least * 1.05, least * 1.05 * bandwidth),
-                      rotation=30, rotation_mode="anchor", fontsize=8, color="#5b6570")
-    for isa, peak in peaks.items():
-        axes.axhline(peak, color="#9aa3ad", linewidth=1,
-                     linestyle="-" if peak == top else ":")
-        axes.annotate(f"{isa} {peak:.0f} GFLOP/s", (most, peak), ha="right", va="bottom",
+    axes.set_xlim(least, most)
+    axes.set_ylim(min([r["gflops"] for r in rows] + [top]) / 2, top * 1.6)
+    bandwidths = plateau_bandwidths(curves[threads])
+    for label, bandwidth in bandwidths:
+        axes.plot([least, top / bandwidth], [least * bandwidth, top], color="#9aa3ad", linewidth=1)
+    for names, peak in distinct_peaks(peaks):
+        axes.axhline(peak, color="#9aa3ad", linewidth=1, linestyle="-" if peak == top else ":")
+        axes.annotate(f"{names} {peak:.0f} GFLOP/s", (12, peak), ha="center", va="bottom",
                       fontsize=8, color="#5b6570")
     for row in rows:
         axes.plot(row["ai"], row["gflops"], marker=marker[row["kernel"]], markersize=6,
                   color=colour[row["variant"]], markeredgecolor="white", linestyle="none")
-    axes.set_xlim(least, most)
     axes.set_xlabel("arithmetic intensity, FLOP/byte")
     axes.set_ylabel("GFLOP/s")
     machine = rows[0]["cpu"] if rows else ""
@@ -105,7 +115,15 @@ def draw(document, threads, path):
                for v in variants]
     handles += [Line2D([], [], color="#222222", marker=marker[k], linestyle="none", label=k)
                 for k in kernels]
-    axes.legend(handles=handles, fontsize=8, loc="lower right", ncols=2)
+    axes.legend(handles=handles, fontsize=8, loc="lower right", ncol=2)
+    # Roof names last: their angle is that of the lines on the finished layout.
+    figure.draw_without_rendering()
+    (x0, y0), (x1, y1) = axes.transData.transform([(1, 1), (2, 2)])
+    angle = math.degrees(math.atan2(y1 - y0, x1 - x0))
+    for label, bandwidth in bandwidths:
+        axes.annotate(f"{label} {bandwidth:.0f} GB/s", (least * 1.1, least * 1.1 * bandwidth),
+                      xytext=(0, 4), textcoords="offset points", rotation=angle,
+                      rotation_mode="anchor", fontsize=8, color="#5b6570")
     figure.savefig(path, metadata={"Date": None})
 
 
