@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/seeds.hpp"
 #include "tests/row_kernels.hpp"
 
 using namespace rooflane;
@@ -102,6 +103,29 @@ TEST_CASE("LayerNorm keeps its digits at mean 1e4 and variance 1") {
       if (variant.name != std::string("hwy") && variant.name != std::string("scalar")) return;
       run(variant, c.problem, tuning, env, c.operands);
       CHECK(c.error_beside_mean() < 4);
+    });
+  }
+}
+
+TEST_CASE("LayerNorm keeps the digits of elements that sit on a mean near zero") {
+  // Random numbers, one small one, and one that brings their sum to about zero: a mean from float32
+  // sums is off by far more than the small one's bound.
+  for (const std::int64_t cols : {4, 9, 13, 79, 1025, 5001}) {
+    Case c(20, cols);
+    for (std::int64_t r = 0; r < c.x.rows(); ++r) {
+      double sum = 0;
+      for (std::int64_t j = 0; j + 1 < cols; ++j) {
+        const std::uint64_t bits = splitmix64(static_cast<std::uint64_t>(r * cols + j)) >> 40;
+        c.x.row(r)[j] = j == cols / 2 ? 1e-5f : static_cast<float>(bits) * 0x1p-23f - 1;
+        sum += c.x.row(r)[j];
+      }
+      c.x.row(r)[cols - 1] = static_cast<float>(-sum);
+    }
+    each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+      // What a BLAS library's sdot adds in is its own affair.
+      if (variant.name == std::string("blas")) return;
+      run(variant, c.problem, tuning, env, c.operands);
+      check_output(c.problem, c.operands, c.y);
     });
   }
 }

@@ -95,28 +95,28 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
   if (i < n) sum.Add(value(i, Part{n - i}));
 }
 
-// The same, and the squares of the values into `squares`.
-template <class D, class Value>
-HWY_INLINE void SumRow(D d, LongSum<D>& sum, LongSum<D>& squares, std::size_t n, Value value) {
+// The sum of the n elements at x in double: |error| <= n·2^-53·Σ|x|, exact where all are equal and
+// n < 2^29. Four accumulators hide the latency of an addition (4 cycles at 1 to 2 a cycle).
+HWY_INLINE double SumRowInDouble(const float* x, std::size_t n) {
   namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> df;
   const std::size_t lanes = hn::Lanes(d);
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   std::size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto v0 = value(i, Whole());
-    const auto v1 = value(i + lanes, Whole());
-    const auto v2 = value(i + 2 * lanes, Whole());
-    const auto v3 = value(i + 3 * lanes, Whole());
-    sum.Add(hn::Add(hn::Add(v0, v1), hn::Add(v2, v3)));
-    const auto square01 = hn::MulAdd(v0, v0, hn::Mul(v1, v1));
-    const auto square23 = hn::MulAdd(v2, v2, hn::Mul(v3, v3));
-    squares.Add(hn::Add(square01, square23));
+    sum0 = hn::Add(sum0, hn::PromoteTo(d, hn::LoadU(df, x + i)));
+    sum1 = hn::Add(sum1, hn::PromoteTo(d, hn::LoadU(df, x + i + lanes)));
+    sum2 = hn::Add(sum2, hn::PromoteTo(d, hn::LoadU(df, x + i + 2 * lanes)));
+    sum3 = hn::Add(sum3, hn::PromoteTo(d, hn::LoadU(df, x + i + 3 * lanes)));
   }
-  const auto add = [&](auto v) ROOFLANE_LAMBDA {
-    sum.Add(v);
-    squares.Add(hn::Mul(v, v));
-  };
-  for (; i + lanes <= n; i += lanes) add(value(i, Whole()));
-  if (i < n) add(value(i, Part{n - i}));
+  for (; i + lanes <= n; i += lanes) {
+    sum0 = hn::Add(sum0, hn::PromoteTo(d, hn::LoadU(df, x + i)));
+  }
+  if (i < n) {
+    sum1 = hn::Add(sum1, hn::PromoteTo(d, LoadRow(df, x + i, Part{n - i}, hn::Zero(df))));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
 // Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and

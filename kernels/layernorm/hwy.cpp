@@ -1,7 +1,7 @@
-// LayerNorm with Highway: memory is visited once where a row fits the cache (mean about a pivot,
-// squares, result, all on the cached row), twice where it does not (moments of blocks merged, then
-// the result). No division per element. Rows narrower than a vector run one row per lane. See
-// layernorm.hpp for the maths and the sources.
+// LayerNorm with Highway: memory is visited once where a row fits the cache (mean in
+// double, squares, result, all on the cached row), twice where it does not (moments of blocks
+// merged, then the result). No division per element. Rows narrower than a vector run one row per
+// lane. See layernorm.hpp for the maths and the sources.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -30,30 +30,25 @@ using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr std::size_t kBlock = common::row_block;
 
-// Moments of n > 0 elements that stay in L1. The mean is first taken about the pivot x[0], then
-// corrected by the mean distance from itself, which mends what an outlying pivot rounded off
-// (the corrected two-pass algorithm of Chan, Golub & LeVeque). The second pass fetches the n
+// Moments of n > 0 elements that stay in L1. The mean is that of a sum in double: an element near
+// it is only as good as the mean itself (a float32 sum, compensated or about a pivot, leaves
+// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). The squares are
+// taken about the mean's float32, then corrected for what that lacks. The second pass fetches the n
 // elements at `ahead`, what memory will be asked for next, unless it is null.
 Moments BlockMoments(const float* x, std::size_t n, const float* ahead) {
   const Tag d;
   const auto count = static_cast<double>(n);
-  const Vector pivot = hn::Set(d, x[0]);
-  hc::LongSum<Tag> sum(d);
-  hc::SumRow(d, sum, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::Sub(hc::LoadRow(d, x + i, fill, pivot), pivot);
-  });
-  const auto near = static_cast<float>(x[0] + sum.Total(d) / count);  // the mean, nearly
-
+  const double mean = hc::SumRowInDouble(x, n) / count;
+  const auto near = static_cast<float>(mean);
   const Vector centre = hn::Set(d, near);
-  hc::LongSum<Tag> rest(d);
   hc::LongSum<Tag> squares(d);
-  hc::SumRow(d, rest, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     if (ahead != nullptr) hwy::Prefetch(ahead + i);
-    return hn::Sub(hc::LoadRow(d, x + i, fill, centre), centre);
+    const Vector distance = hn::Sub(hc::LoadRow(d, x + i, fill, centre), centre);
+    return hn::Mul(distance, distance);
   });
-  const double correction = rest.Total(d) / count;
-  return {static_cast<std::int64_t>(n), near + correction,
-          squares.Total(d) - correction * correction * count};
+  const double lacking = mean - near;
+  return {static_cast<std::int64_t>(n), mean, squares.Total(d) - lacking * lacking * count};
 }
 
 // Moments of any number of elements: each block is read from memory once, then from L1.
@@ -102,23 +97,32 @@ void NarrowRows(const LayerNormOperands& io, std::size_t rows, std::size_t cols,
   const auto from = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.x_stride));
   const auto to = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.y_stride));
   HWY_ALIGN float x[hn::MaxLanes(Tag()) * hn::MaxLanes(Tag())];
-  const Vector count = hn::Set(d, static_cast<float>(cols));
-  const Vector pivot = hn::GatherIndex(d, io.x, from);
-  hc::LongSum<Tag> sum(d);
   for (std::size_t j = 0; j < cols; ++j) {
-    const Vector element = hn::GatherIndex(d, io.x + j, from);
-    hn::Store(element, d, x + j * lanes);
-    sum.Add(hn::Sub(element, pivot));
+    hn::Store(hn::GatherIndex(d, io.x + j, from), d, x + j * lanes);
   }
-  const Vector high = hn::Add(pivot, hn::Div(sum.PerLane(), count));
-  hc::LongSum<Tag> rest(d);
+  // Means in double, as many rows at a time as there are lanes of it; kept as two floats.
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  HWY_ALIGN float mean_high[hn::MaxLanes(Tag())];
+  HWY_ALIGN float mean_low[hn::MaxLanes(Tag())];
+  for (std::size_t row = 0; row < lanes; row += hn::Lanes(dd)) {
+    auto sum = hn::Zero(dd);
+    for (std::size_t j = 0; j < cols; ++j) {
+      sum = hn::Add(sum, hn::PromoteTo(dd, hn::Load(df, x + j * lanes + row)));
+    }
+    const auto mean = hn::Div(sum, hn::Set(dd, static_cast<double>(cols)));
+    const auto near = hn::DemoteTo(df, mean);
+    hn::Store(near, df, mean_high + row);
+    hn::Store(hn::DemoteTo(df, hn::Sub(mean, hn::PromoteTo(dd, near))), df, mean_low + row);
+  }
+  const Vector high = hn::Load(d, mean_high);
+  const Vector low = hn::Load(d, mean_low);
+  const Vector count = hn::Set(d, static_cast<float>(cols));
   hc::LongSum<Tag> squares(d);
   for (std::size_t j = 0; j < cols; ++j) {
     const Vector distance = hn::Sub(hn::Load(d, x + j * lanes), high);
-    rest.Add(distance);
     squares.Add(hn::Mul(distance, distance));
   }
-  const Vector low = hn::Div(rest.PerLane(), count);
   const Vector variance = hn::NegMulAdd(low, low, hn::Div(squares.PerLane(), count));
   const Vector scale = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
   // Lanes beyond `rows` hold the last row once more and write the same bits to the same place.

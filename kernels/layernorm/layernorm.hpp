@@ -14,10 +14,10 @@
 // float32 mean is only good to |mean|·u.
 //
 // The ladder of ideas: two sums and a loop (scalar); level-1 BLAS (blas); one visit of memory with
-// a pivot, so that a mean far from zero costs no digits (hwy); two visits where the row does not
-// fit the cache, by merging moments of blocks: Chan, Golub & LeVeque, "Updating formulae and a
-// pairwise algorithm for computing sample variances", 1979. E[x²] - E[x]² is never formed: at mean
-// 1e4 and variance 1 nothing of it is right.
+// the mean of a sum in double, so that elements near the mean keep their digits (hwy); two visits
+// where the row does not fit the cache, by merging moments of blocks: Chan, Golub & LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979. E[x²] - E[x]²
+// is never formed: at mean 1e4 and variance 1 nothing of it is right.
 #pragma once
 
 #include <cmath>
