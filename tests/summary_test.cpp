@@ -129,6 +129,25 @@ TEST_CASE("per-round ratios whose interval holds 1 are a TIE, others a win") {
   CHECK(groups[0].lines[1].verdict == Verdict::none);
 }
 
+TEST_CASE("rounds that say the opposite of the medians decide nothing") {
+  // The first has the lower median of all its times, yet is slower in every shared round.
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 101)};
+  add_samples(rows[0], {100, 102, 104, 103, 101});
+  add_samples(rows[1], {95, 97, 99, 98, 96});
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  CHECK(groups[0].lines[0].verdict == Verdict::tie);
+  CHECK(groups[0].lines[1].verdict == Verdict::tie);
+}
+
+TEST_CASE("speed-ups are medians of per-round ratios, of rounds with the same probe only") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("scalar", 1, 1000)};
+  add_samples(rows[0], {50, 100, 200});
+  add_samples(rows[1], {200, 1000, 800});
+  CHECK(*line_of(summarise_rows(rows)[0], "hwy").over_scalar == 4);
+  for (Sample& sample : rows[1].samples) sample.probe_ns = 1001;  // another group's rounds
+  CHECK(*line_of(summarise_rows(rows)[0], "hwy").over_scalar == 10);
+}
+
 TEST_CASE("without samples the intervals of the roof's share decide, then percentiles") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 101)};
   CHECK(summarise_rows(rows)[0].lines[0].verdict == Verdict::tie);  // percentiles overlap

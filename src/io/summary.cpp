@@ -46,13 +46,17 @@ std::set<std::string> one_thread_variants(std::span<const MeasuredRow> rows) {
   return result;
 }
 
-// Per-round ratios slower / faster where both have a sample of the same launch and round.
-std::vector<double> round_ratios(const MeasuredRow& slower, const MeasuredRow& faster) {
-  std::map<std::pair<std::int64_t, std::int64_t>, double> by_round;
-  for (const Sample& sample : faster.samples) by_round[{sample.launch, sample.round}] = sample.ns;
+// A round of one group: rounds of other groups, or of other runs, have another probe.
+using RoundKey = std::tuple<std::int64_t, std::int64_t, std::optional<double>>;
+RoundKey round_key(const Sample& sample) { return {sample.launch, sample.round, sample.probe_ns}; }
+
+// Per-round ratios x / y where both have a sample of the same round.
+std::vector<double> round_ratios(const MeasuredRow& x, const MeasuredRow& y) {
+  std::map<RoundKey, double> by_round;
+  for (const Sample& sample : y.samples) by_round[round_key(sample)] = sample.ns;
   std::vector<double> ratios;
-  for (const Sample& sample : slower.samples) {
-    const auto found = by_round.find({sample.launch, sample.round});
+  for (const Sample& sample : x.samples) {
+    const auto found = by_round.find(round_key(sample));
     if (found != by_round.end() && found->second > 0) ratios.push_back(sample.ns / found->second);
   }
   return ratios;
@@ -71,11 +75,17 @@ Interval time_interval(const Row& row) {
 // Fewer paired rounds than this say nothing about an interval.
 constexpr std::size_t least_rounds = 3;
 
+// Time of x / time of y: the median over the rounds that they share, else that of their medians.
+double time_ratio(const MeasuredRow& x, const MeasuredRow& y) {
+  const std::vector<double> ratios = round_ratios(x, y);
+  return ratios.size() >= least_rounds ? median(ratios) : *x.row.p50_ns / *y.row.p50_ns;
+}
+
+// An interval wholly below 1 names the other one as the faster, against the medians of the times:
+// that decides nothing either.
 bool is_tie(const MeasuredRow& winner, const MeasuredRow& other) {
   const std::vector<double> ratios = round_ratios(other, winner);
-  if (ratios.size() >= least_rounds) {
-    return median_interval(ratios, 1).contains(1);
-  }
+  if (ratios.size() >= least_rounds) return median_interval(ratios, 1).low <= 1;
   const Interval fast = time_interval(winner.row);
   const Interval slow = time_interval(other.row);
   return slow.low <= fast.high;
@@ -92,14 +102,13 @@ const MeasuredRow* representative(std::vector<const MeasuredRow*> rows) {
   return rows[static_cast<std::size_t>(timed_end - rows.begin() - 1) / 2];
 }
 
-std::optional<double> fastest(const std::vector<const MeasuredRow*>& rows,
-                              bool (*counts)(const Row&)) {
-  std::optional<double> best;
-  for (const MeasuredRow* measured : rows) {
-    if (!may_win(measured->row) || !counts(measured->row)) continue;
-    best = std::min(best.value_or(*measured->row.p50_ns), *measured->row.p50_ns);
-  }
-  return best;
+// The fastest PASSED row that counts; rows are sorted by time. Null when there is none.
+const MeasuredRow* fastest(const std::vector<const MeasuredRow*>& rows,
+                           bool (*counts)(const Row&)) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const MeasuredRow* measured) {
+    return may_win(measured->row) && counts(measured->row);
+  });
+  return found == rows.end() ? nullptr : *found;
 }
 
 std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
@@ -107,8 +116,8 @@ std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
     if (has_time(x->row) != has_time(y->row)) return has_time(x->row);
     return has_time(x->row) && *x->row.p50_ns < *y->row.p50_ns;
   });
-  const auto scalar = fastest(rows, [](const Row& row) { return row.variant == "scalar"; });
-  const auto peer = fastest(rows, [](const Row& row) { return !row.library.empty(); });
+  const MeasuredRow* scalar = fastest(rows, [](const Row& row) { return row.variant == "scalar"; });
+  const MeasuredRow* peer = fastest(rows, [](const Row& row) { return !row.library.empty(); });
   const auto winner =
       std::find_if(rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
   std::vector<SummaryLine> lines;
@@ -116,8 +125,8 @@ std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
   for (const MeasuredRow* measured : rows) {
     SummaryLine line{&measured->row, {}, {}, SummaryLine::Verdict::none};
     if (has_time(measured->row)) {
-      if (scalar) line.over_scalar = *scalar / *measured->row.p50_ns;
-      if (peer) line.over_peer = *peer / *measured->row.p50_ns;
+      if (scalar != nullptr) line.over_scalar = time_ratio(*scalar, *measured);
+      if (peer != nullptr) line.over_peer = time_ratio(*peer, *measured);
     }
     if (winner != rows.end() && measured != *winner && may_win(measured->row) &&
         is_tie(**winner, *measured)) {

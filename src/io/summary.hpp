@@ -25,8 +25,10 @@ std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_
 
 struct SummaryLine {
   const Row* row = nullptr;
-  std::optional<double> over_scalar;  // p50 of scalar / p50 of this row
-  std::optional<double> over_peer;    // p50 of the best peer / p50 of this row
+  // Time of scalar, of the best peer / time of this row: the median of per-round ratios where both
+  // were measured in the same rounds, else the ratio of the medians.
+  std::optional<double> over_scalar;
+  std::optional<double> over_peer;
   enum class Verdict { none, winner, tie } verdict = Verdict::none;
 };
 
@@ -40,8 +42,8 @@ struct SummaryGroup {
 // Variants with one thread (they have no row with more threads) and rows without threads (GPUs)
 // appear in the group of every thread count. A peer is a row with a `library`. The winner is the
 // fastest PASSED row; it and every PASSED row whose ratio to it has a 95 % interval that holds 1
-// are a TIE. Of several rows with one identity (launches, repeated files) the one with the median
-// time stands for all. Lines point into `rows`.
+// (or that lies on the other side of it) are a TIE. Of several rows with one identity (launches,
+// repeated files) the one with the median time stands for all. Lines point into `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 }  // namespace rooflane
