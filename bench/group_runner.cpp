@@ -2,7 +2,6 @@
 #include "bench/group_runner.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,40 +59,11 @@ Problem shrunk(Problem problem) {
   return problem;
 }
 
-void settle_this_process() {
-  constexpr double patience_seconds = 1;
-  wait_until_still([] { return cpu_time_ns(getpid()); }, patience_seconds);
-}
-
 void append(std::vector<double>& to, const std::vector<double>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
 }  // namespace
-
-ReferenceFile::ReferenceFile(const Problem& problem, std::uint64_t seed) {
-  const OwnedOperands operands(problem, seed, machine().physical_cores);
-  const Reference reference = compute_reference(problem, operands.all(), seed);
-  descriptor_ = memfd_create("rooflane-reference", MFD_CLOEXEC);
-  if (descriptor_ < 0) throw unavailable_error("no file in memory can be made for the reference");
-  write_reference(reference, path());
-}
-
-ReferenceFile::~ReferenceFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-ReferenceFile::ReferenceFile(ReferenceFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-ReferenceFile& ReferenceFile::operator=(ReferenceFile&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-std::string ReferenceFile::path() const {
-  return fmt::format("/proc/{}/fd/{}", getpid(), descriptor_);
-}
 
 // One case while its group runs.
 struct GroupRunner::Member {
@@ -138,10 +108,13 @@ std::vector<Measured> GroupRunner::run(const Group& group, double seconds,
   take_rounds(members, group, seconds, callbacks);
   for (Member& member : members) {
     verify(member, group);
-    member.attempt([&] {
-      member.measured.peak_rss_bytes = member.worker->peak_rss_bytes();
+    member.attempt([&] { member.measured.peak_rss_bytes = member.worker->peak_rss_bytes(); });
+    // Also of a case that failed: its memory is others' by now.
+    try {
       member.worker->close();
-    });
+    } catch (const WorkerError&) {
+      // It died; the next open starts another.
+    }
   }
   std::vector<Measured> measured;
   for (Member& member : members) measured.push_back(std::move(member.measured));
@@ -189,12 +162,9 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
 // Before the rounds and again after them: a failed row carries no speed.
 void GroupRunner::verify(Member& member, const Group& group) {
   member.attempt([&] {
-    if (reference_of_ != group.problem.text()) {
-      reference_ = ReferenceFile(group.problem, options_.seed);
-      reference_of_ = group.problem.text();
-    }
     const bool again = member.measured.verification.has_value();
-    member.measured.verification = member.worker->verify(reference_.path());
+    member.measured.verification =
+        member.worker->verify(reference_.path_for(group.problem, options_.seed));
     if (!member.measured.verification->passed) {
       member.stop(Status::failed, fmt::format("{}{}", again ? "after the measurement: " : "",
                                               member.measured.verification->reason));
@@ -211,7 +181,7 @@ double GroupRunner::probe(const Group& group) const {
   const double ns = (roof && roof->bound == "compute") || bytes <= 0
                         ? probe_fma_ns(group.threads)
                         : probe_copy_ns(bytes, group.threads);
-  settle_this_process();
+  settle(getpid());
   return ns;
 }
 

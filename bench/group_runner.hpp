@@ -11,23 +11,9 @@
 #include "bench/groups.hpp"
 #include "bench/row_assembly.hpp"
 #include "bench/worker_pool.hpp"
+#include "measure/reference_file.hpp"
 
 namespace rooflane {
-
-// One problem's reference while its groups are measured: a file in memory that workers open by its
-// path, and that is gone when this process is, however it ends.
-class ReferenceFile {
- public:
-  ReferenceFile() = default;
-  ReferenceFile(const Problem& problem, std::uint64_t seed);
-  ~ReferenceFile();
-  ReferenceFile(ReferenceFile&& other) noexcept;
-  ReferenceFile& operator=(ReferenceFile&& other) noexcept;
-  std::string path() const;
-
- private:
-  int descriptor_ = -1;
-};
 
 struct GroupCallbacks {
   std::function<void(const Sample&)> on_sample;
@@ -58,7 +44,6 @@ class GroupRunner {
   const BenchOptions& options_;
   const Ceilings& ceilings_;
   WorkerPool workers_;
-  std::string reference_of_;  // text of the problem whose reference is held
   ReferenceFile reference_;
   std::map<std::string, double> flops_per_ns_;  // of one-thread variants, by kernel and variant
 };

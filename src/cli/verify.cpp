@@ -1,17 +1,15 @@
 // `rooflane verify`: every selected case against the double-precision reference.
 #include <fmt/format.h>
 
-#include <unistd.h>
-#include <filesystem>
 #include <iostream>
 
 #include "bench/worker_pool.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
-#include "core/machine.hpp"
 #include "core/text.hpp"
-#include "io/files.hpp"
+#include "measure/reference_file.hpp"
+#include "measure/verify.hpp"
 #include "measure/worker.hpp"
 
 namespace rooflane {
@@ -45,29 +43,6 @@ std::string repro_command(const Case& c) {
   return command;
 }
 
-// A reference shared by all cases of one problem, as a file in a folder of our own.
-class ReferenceFile {
- public:
-  explicit ReferenceFile(const Case& c)
-      : problem_(c.problem.text()),
-        path_((std::filesystem::temp_directory_path() /
-               fmt::format("rooflane-verify-{}.reference", ::getpid()))
-                  .string()) {
-    const int threads = machine().physical_cores;
-    const OwnedOperands operands(c.problem, c.seed, threads);
-    write_reference(compute_reference(c.problem, operands.all(), c.seed), path_);
-  }
-  ~ReferenceFile() { ::unlink(path_.c_str()); }
-  ReferenceFile(const ReferenceFile&) = delete;
-  ReferenceFile& operator=(const ReferenceFile&) = delete;
-  bool serves(const Case& c) const { return c.problem.text() == problem_; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string problem_;
-  std::string path_;
-};
-
 struct Outcome {
   Status status = Status::passed;
   std::string detail;
@@ -78,8 +53,7 @@ Outcome verify_case(Worker& worker, const Case& c, const std::string& reference)
     worker.open(c);
     const Verification verification = worker.verify(reference);
     worker.close();
-    const std::string measure =
-        fmt::format("{}={}", verification.metric, fmt::format("{:.3g}", verification.value));
+    const std::string measure = fmt::format("{}={:.3g}", verification.metric, verification.value);
     if (verification.passed) return {Status::passed, measure};
     return {Status::failed, measure + "  " + verification.reason};
   } catch (const WorkerError& error) {
@@ -117,17 +91,14 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
   StatusesByVariant seen;
   WorkerPool workers(options);
-  std::optional<ReferenceFile> reference;
+  ReferenceFile reference;
   ProgressLine progress;
   const std::vector<PlannedCase> cases = plan_bench(options);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i].measured;
     progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), c.text()));
-    if (!reference || !reference->serves(c)) {
-      reference.reset();
-      reference.emplace(c);
-    }
-    const Outcome outcome = verify_case(workers.worker_for(c), c, reference->path());
+    const Outcome outcome =
+        verify_case(workers.worker_for(c), c, reference.path_for(c.problem, c.seed));
     seen[c.variant].insert(outcome.status);
     progress.wipe();
     const std::string_view status = name_of(outcome.status);

@@ -111,10 +111,7 @@ class LocalWorker final : public Worker {
 
   void close() override { open_.reset(); }
 
-  void settle() override {
-    constexpr double patience_seconds = 1;
-    wait_until_still([] { return cpu_time_ns(getpid()); }, patience_seconds);
-  }
+  void settle() override { rooflane::settle(getpid()); }
 
   std::int64_t peak_rss_bytes() override { return peak_resident_bytes(getpid()); }
 

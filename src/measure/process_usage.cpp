@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/text.hpp"
+#include "measure/sampler.hpp"
 
 namespace rooflane {
 
@@ -39,6 +40,11 @@ double cpu_time_ns(pid_t process) {
 
 std::int64_t resident_bytes(pid_t process) { return status_bytes(process, "VmRSS:"); }
 std::int64_t peak_resident_bytes(pid_t process) { return status_bytes(process, "VmHWM:"); }
+
+void settle(pid_t process) {
+  constexpr double patience_seconds = 1;
+  wait_until_still([process] { return cpu_time_ns(process); }, patience_seconds);
+}
 
 void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << 5; }
 

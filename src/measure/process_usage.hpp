@@ -14,6 +14,10 @@ double cpu_time_ns(pid_t process);
 std::int64_t resident_bytes(pid_t process);
 std::int64_t peak_resident_bytes(pid_t process);
 
+// Waits until a process's CPU clock stands still, at most a second: runtimes spin for a while after
+// a parallel region.
+void settle(pid_t process);
+
 // Starts counting this process's peak anew.
 void reset_peak_resident();
 

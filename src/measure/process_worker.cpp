@@ -17,7 +17,6 @@
 
 #include "core/machine.hpp"
 #include "measure/process_usage.hpp"
-#include "measure/sampler.hpp"
 #include "measure/worker_protocol.hpp"
 
 extern char** environ;
@@ -114,8 +113,7 @@ class ProcessWorker final : public Worker {
     if (process_ >= 0) ask({{"op", "close"}});
   }
   void settle() override {
-    constexpr double patience_seconds = 1;
-    if (process_ >= 0) wait_until_still([&] { return cpu_time_ns(process_); }, patience_seconds);
+    if (process_ >= 0) rooflane::settle(process_);
   }
   std::int64_t peak_rss_bytes() override {
     return process_ >= 0 ? peak_resident_bytes(process_) : 0;

@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/parallel.hpp"
 #include "core/seeds.hpp"
 
 namespace rooflane {
@@ -80,7 +81,8 @@ void require_memory(const Problem& problem, double copies) {
                   copies > 1 ? fmt::format(" for {:g} workers", copies) : "", available / 0x1p20));
 }
 
-OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int threads) {
+OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int threads)
+    : threads_(threads) {
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     const Shape shape = tensor_shape(problem, tensor);
     View view = contiguous_view(nullptr, shape);
@@ -93,17 +95,23 @@ OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int thr
     if (tensor.role == Role::output) {
       output_ = view;
       guards_ = {{memory, guard}, {memory + guard + bytes, guard}};
-      for (const auto& zone : guards_) std::memset(zone.data(), guard_pattern, zone.size());
     } else {
       fill_from_seed(seed, problem, tensor, view, threads);
       inputs_.push_back(view);
     }
   }
   poison_output();
+  for (const auto& zone : guards_) std::memset(zone.data(), guard_pattern, zone.size());
 }
 
 void OwnedOperands::poison_output() {
-  std::fill_n(output_.f32(), output_.elements(), std::numeric_limits<float>::quiet_NaN());
+  // A thread's share of the elements, so that a machine with several memory nodes spreads them.
+  parallel_region(nullptr, threads_, [&](const Team& team) {
+    const std::int64_t share = output_.elements() / team.threads + 1;
+    const std::int64_t begin = std::min(output_.elements(), share * team.thread);
+    const std::int64_t end = std::min(output_.elements(), begin + share);
+    std::fill(output_.f32() + begin, output_.f32() + end, std::numeric_limits<float>::quiet_NaN());
+  });
 }
 
 bool OwnedOperands::guards_intact() const {

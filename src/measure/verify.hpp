@@ -30,6 +30,7 @@ struct Reference {
 
 // Operands that own their memory, in `problem`'s shapes; inputs filled from the seed. Outputs are
 // filled with a signalling pattern (NaN) so that an untouched element fails.
+// Every page is first touched by the pool's threads.
 class OwnedOperands {
  public:
   OwnedOperands(const Problem& problem, std::uint64_t seed, int threads);
@@ -47,6 +48,7 @@ class OwnedOperands {
   View output_;
   std::vector<View> inputs_;
   std::vector<std::span<std::byte>> guards_;
+  int threads_;
 };
 
 // Throws Error(unavailable) naming the bytes when the problem's operands (times `copies`) exceed

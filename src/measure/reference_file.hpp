@@ -1,0 +1,31 @@
+// A problem's reference while its cases are worked on: computed once, in a file that worker
+// processes open by its path. What stands in it: verify.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/problem.hpp"
+
+namespace rooflane {
+
+// The file lies in memory and is gone when this process is, however it ends.
+class ReferenceFile {
+ public:
+  ReferenceFile() = default;
+  ~ReferenceFile();
+  ReferenceFile(const ReferenceFile&) = delete;
+  ReferenceFile& operator=(const ReferenceFile&) = delete;
+
+  // The path of this problem's reference; computed when the last call was for another problem or
+  // seed. Throws Error(unavailable) when no file in memory can be made.
+  std::string path_for(const Problem& problem, std::uint64_t seed);
+
+ private:
+  void reset();
+
+  int descriptor_ = -1;
+  std::string holds_;  // which problem and seed
+};
+
+}  // namespace rooflane
