@@ -3,10 +3,9 @@
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <limits>
 #include <regex>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/status.hpp"
 #include "core/text.hpp"
+#include "io/files.hpp"
 
 namespace rooflane {
 
@@ -42,19 +42,6 @@ double seconds_value(std::string_view flag, std::string_view value) {
     throw argument_error(fmt::format("{}={}: allowed are seconds, 0.5 or 0.5s", flag, value));
   }
   return *seconds;
-}
-
-// Google Benchmark would leave the program when it cannot open the file.
-void require_writable(std::string_view flag, const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path folder = fs::path(path).parent_path();
-  const bool writable = fs::exists(path, error)
-                            ? !fs::is_directory(path, error) && access(path.c_str(), W_OK) == 0
-                            : access(folder.empty() ? "." : folder.c_str(), W_OK) == 0;
-  if (path.empty() || !writable) {
-    throw argument_error(fmt::format("{}={}: the file cannot be written", flag, path));
-  }
 }
 
 class SilentReporter final : public benchmark::BenchmarkReporter {
@@ -105,7 +92,12 @@ GoogleBenchmarkFlags parse_google_benchmark_flags(const std::vector<std::string>
     } else if (name == "--benchmark_min_time") {
       flags.min_time = seconds_value(name, value);
     } else if (name == "--benchmark_out") {
-      require_writable(name, value);
+      // Google Benchmark would leave the program when it cannot open the file.
+      try {
+        require_writable(value);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("{}: {}", name, error.what()));
+      }
       flags.out = value;
     } else if (name == "--benchmark_out_format") {
       flags.out_format = format_value(name, value);

@@ -53,7 +53,8 @@ void join_samples(const Measured& measured, Row& row) {
   row.h2d_ns = median_of(measured.device.h2d_ns);
   row.kernel_ns = median_of(measured.device.kernel_ns);
   row.d2h_ns = median_of(measured.device.d2h_ns);
-  row.e2e_ns = median_of(measured.device.e2e_ns);
+  // On a CPU nothing is uploaded or downloaded: end to end is the run.
+  row.e2e_ns = measured.device.e2e_ns.empty() ? summary.p50 : median(measured.device.e2e_ns);
 }
 
 void join_roof(const Measured& measured, const Roof& roof, Row& row) {
@@ -77,9 +78,7 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
   if (!measured.opened) return std::nullopt;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  // The host cannot evict a GPU's own caches (threads 0): there a cold row is as warm as any.
-  const CacheMode cache = c.threads == 0 ? CacheMode::warm : c.cache;
-  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, cache);
+  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, c.cache);
 }
 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
@@ -110,7 +109,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   row.backend = variant.backend;
   row.kernel = c.problem.kernel().name;
   row.variant = c.variant;
-  row.isa = c.isa;
+  row.isa = std::string_view(variant.backend) == "scalar" ? "baseline" : c.isa;
   row.tuning = c.tuning.text();
   row.math = c.math;
   row.dtype = "float32";

@@ -56,7 +56,10 @@ std::string WorkerPool::affinity_of(const Case& c) const {
 }
 
 Worker& WorkerPool::worker_for(const Case& c) {
-  const std::string key = fmt::format("{} {} {}", c.variant, c.threads, c.library);
+  const Variant& variant = variant_of(c, *options_.catalogue);
+  // Rooms may give one name to variants of different backends, which need other environments.
+  const std::string key =
+      fmt::format("{} {} {} {}", c.variant, variant.backend, c.threads, c.library);
   std::unique_ptr<Worker>& worker = workers_[key];
   if (worker != nullptr) return *worker;
   if (options_.in_process) {
@@ -67,7 +70,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   ProcessSettings settings;
   settings.argv = options_.worker_command;
   settings.cpus = cpus_for(c);
-  settings.environment = worker_environment(c, variant_of(c, *options_.catalogue), settings.cpus);
+  settings.environment = worker_environment(c, variant, settings.cpus);
   settings.timeout = std::chrono::duration<double>(options_.timeout);
   settings.memory_bytes = options_.worker_memory_bytes;
   contexts_.push_back({c.variant, c.threads, settings.environment});
