@@ -31,31 +31,6 @@ std::string new_run_id() {
   return fmt::format("{}-{:04x}", utc_time("{:%Y%m%dT%H%M%SZ}"), std::random_device()() & 0xffff);
 }
 
-// A limit is what was reached once: the better of two measurements of the same thing.
-void keep_better(Ceilings& ceilings, const Ceilings& again) {
-  for (const FmaCeiling& fma : again.fma) {
-    for (FmaCeiling& known : ceilings.fma) {
-      if (known.math == fma.math && known.isa == fma.isa && known.threads == fma.threads &&
-          known.device == fma.device) {
-        known.gflops = std::max(known.gflops, fma.gflops);
-      }
-    }
-  }
-  for (const BandwidthCurve& curve : again.bandwidth) {
-    for (BandwidthCurve& known : ceilings.bandwidth) {
-      if (known.threads != curve.threads || known.device != curve.device) continue;
-      for (std::size_t i = 0; i < std::min(known.points.size(), curve.points.size()); ++i) {
-        BandwidthPoint& point = known.points[i];
-        const BandwidthPoint& other = curve.points[i];
-        if (point.footprint_bytes != other.footprint_bytes) continue;
-        point.read_gb_s = std::max(point.read_gb_s, other.read_gb_s);
-        point.write_gb_s = std::max(point.write_gb_s, other.write_gb_s);
-        point.copy_gb_s = std::max(point.copy_gb_s, other.copy_gb_s);
-      }
-    }
-  }
-}
-
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, const std::vector<RowSink*>& sinks)

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
@@ -204,6 +205,10 @@ void check_kernel(const char* name) {
   const Kernel& kernel = catalogue.kernel(name);
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    if (const auto reason = absent_reason(*entry)) {
+      MESSAGE(name << " " << entry->name << " is absent here and not tested: " << *reason);
+      continue;
+    }
     for (const std::string& isa : targets_of(*entry->variant)) {
       int checked = 0;
       for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -211,9 +216,10 @@ void check_kernel(const char* name) {
           Environment env;
           env.isa = isa;
           // Each problem meets each thread count over the ISA targets and layouts.
-          env.threads = entry->variant->threads == Threads::many
-                            ? 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4)
-                            : 1;
+          if (entry->variant->threads == Threads::many) {
+            env.threads = 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4);
+          }
+          if (entry->variant->threads == Threads::device) env.threads = 0;  // all of it
           if (entry->variant->unsupported != nullptr &&
               entry->variant->unsupported(problems[i], env)) {
             continue;

@@ -149,6 +149,29 @@ TEST_CASE("a disturbed point does not lower the peak below what larger footprint
   CHECK(find_memory_peak(c, 1e4, 0, 1, "").value().gb_s == doctest::Approx(100));
 }
 
+TEST_CASE("ceilings measured again raise the known ones, also where their points differ") {
+  Ceilings known = synthetic();
+  Ceilings again = known;
+  again.fma[0].gflops *= 2;
+  again.fma[1].gflops /= 2;
+  again.bandwidth[0].points = {point(1e4, 90, 60, 110), point(1e5, 200, 20, 70),
+                               point(1e7, 20, 10, 20)};
+  const Ceilings before = known;
+  keep_better(known, again);
+  CHECK(known.fma[0].gflops == 2 * before.fma[0].gflops);
+  CHECK(known.fma[1].gflops == before.fma[1].gflops);
+  const auto at = [](const Ceilings& c, double bytes) {
+    return find_memory_peak(c, bytes, 0, 1, "").value().gb_s;
+  };
+  for (double bytes : {1e4, 3e4, 1e5, 5e5, 1e6, 1e7}) {
+    CHECK(at(known, bytes) >= at(before, bytes));
+    CHECK(at(known, bytes) >= at(again, bytes));
+  }
+  CHECK(at(known, 1e5) == 200);
+  CHECK(at(known, 1e8) == at(before, 1e8));  // beyond what was measured again
+  CHECK(known.bandwidth[1].points.size() == before.bandwidth[1].points.size());
+}
+
 TEST_CASE("a footprint has the label of the first plateau that reaches it") {
   const Ceilings c = synthetic();
   const auto level_at = [&](double bytes) { return find_memory_peak(c, bytes, 0, 1, "")->level; };

@@ -204,7 +204,7 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
       return fmt::format("{}={}: BLAS takes sizes up to {}", name, problem.size(name), INT_MAX);
     }
   }
-  return env.library.empty() ? cblas::absent_reason() : std::nullopt;
+  return cblas::unsupported_anywhere(problem, env);
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,

@@ -185,7 +185,7 @@ const Variant hwy = {
     .backend = "highway",
     .threads = Threads::many,
     .tunables = tunables,
-    .unsupported = nullptr,
+    .unsupported = other_math,
     .tunings = tunings,
     .plan = plan,
 };

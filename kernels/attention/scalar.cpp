@@ -82,7 +82,7 @@ const Variant scalar = {
     .backend = "scalar",
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = nullptr,
+    .unsupported = other_math,
     .tunings = no_tunings,
     .plan = plan,
 };

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "core/machine.hpp"
@@ -30,12 +28,6 @@ inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 
 inline std::size_t streaming_bytes() {
   const Machine& m = machine();
   return std::max(m.l3_bytes, m.l2_bytes);
-}
-
-// The row kernels compute strict float32 only.
-inline std::optional<std::string> other_math(const Problem&, const Environment& env) {
-  if (env.math == "fp32") return std::nullopt;
-  return "math " + env.math + " (this variant computes fp32)";
 }
 
 // One thread's least share: starting threads costs 2 to 6 µs, in which one core does about

@@ -203,13 +203,12 @@ class BlasPlan final : public Plan {
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (env.math != "fp32") return fmt::format("math {} (blas computes fp32)", env.math);
   for (const char* name : {"m", "n", "k"}) {
     if (problem.size(name) > INT_MAX) {
       return fmt::format("{}={} exceeds CBLAS's 32-bit integers", name, problem.size(name));
     }
   }
-  return std::nullopt;
+  return cblas::unsupported_anywhere(problem, env);
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,

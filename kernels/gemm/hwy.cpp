@@ -396,11 +396,6 @@ class HwyPlan final : public Plan {
   std::size_t packed_bytes_ = 0;
 };
 
-std::optional<std::string> unsupported(const Problem&, const Environment& env) {
-  if (env.math != "fp32") return fmt::format("math {} (hwy computes fp32)", env.math);
-  return std::nullopt;
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   return std::make_unique<HwyPlan>(problem, tuning, env, constants);
@@ -413,7 +408,7 @@ const Variant hwy = {.name = "hwy",
                      .backend = "highway",
                      .threads = Threads::many,
                      .tunables = tunables,
-                     .unsupported = unsupported,
+                     .unsupported = other_math,
                      .tunings = tunings,
                      .plan = plan};
 

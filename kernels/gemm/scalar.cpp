@@ -106,7 +106,7 @@ const Variant scalar = {.name = "scalar",
                         .backend = "scalar",
                         .threads = Threads::one,
                         .tunables = {},
-                        .unsupported = nullptr,
+                        .unsupported = other_math,
                         .tunings = no_tunings,
                         .plan = plan};
 

@@ -105,7 +105,7 @@ const Variant blas = {
     .backend = "cblas",
     .threads = Threads::many,
     .tunables = {},
-    .unsupported = common::other_math,
+    .unsupported = cblas::unsupported_anywhere,
     .tunings = no_tunings,
     .plan = plan,
 };

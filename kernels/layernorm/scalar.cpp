@@ -62,7 +62,7 @@ const Variant scalar = {
     .backend = "scalar",
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = common::other_math,
+    .unsupported = other_math,
     .tunings = no_tunings,
     .plan = plan,
 };

@@ -339,7 +339,7 @@ const Variant hwy = {
     .backend = "highway",
     .threads = Threads::many,
     .tunables = common::row_tunables,
-    .unsupported = common::other_math,
+    .unsupported = other_math,
     .tunings = common::row_tunings,
     .plan = plan,
 };

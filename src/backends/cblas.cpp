@@ -221,13 +221,18 @@ std::shared_ptr<const Library> open(const std::string& path) {
   return library;
 }
 
-std::optional<std::string> absent_reason() {
+std::optional<std::string> absent_reason(const std::string& path) {
   try {
-    open("");
+    open(path);
   } catch (const Error& error) {
     return error.what();
   }
   return std::nullopt;
+}
+
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env) {
+  if (auto reason = other_math(problem, env)) return reason;
+  return absent_reason(env.library);
 }
 
 }  // namespace rooflane::cblas

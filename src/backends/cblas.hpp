@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/variant.hpp"
+
 namespace rooflane::cblas {
 
 // CBLAS's own constants.
@@ -39,8 +41,11 @@ struct Library {
 // (unavailable).
 std::shared_ptr<const Library> open(const std::string& path);
 
-// Why the default library cannot be opened; nothing when it can. Opens it.
-std::optional<std::string> absent_reason();
+// Why the library at `path` (empty: the default) cannot be opened; nothing when it can. Opens it.
+std::optional<std::string> absent_reason(const std::string& path);
+
+// Why no plan can work with env's library: it cannot be opened, or env.math is not strict float32.
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env);
 
 // Environment with which a process must be started so that the library at `path` runs at its best:
 // for OpenBLAS the core type that was fastest when each one of the build was timed once in a child

@@ -28,6 +28,7 @@
 
 #include "backends/cblas.hpp"
 #include "backends/cblas_load.hpp"
+#include "core/seeds.hpp"
 #include "core/text.hpp"
 
 namespace rooflane::cblas {
@@ -249,9 +250,8 @@ CacheEntry cache_entry(const std::string& file) {
   } else {
     return entry;
   }
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, 64 bits
-  for (const char c : entry.key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  entry.file = directory / "rooflane" / fmt::format("openblas-core-type-{:016x}", hash);
+  entry.file =
+      directory / "rooflane" / fmt::format("openblas-core-type-{:016x}", fnv1a64(entry.key));
   return entry;
 }
 

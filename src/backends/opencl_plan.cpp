@@ -73,7 +73,7 @@ double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
 
 std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env,
                                                 double workspace_bytes) {
-  if (env.math != "fp32") return fmt::format("math {} is not implemented; fp32 is", env.math);
+  if (auto reason = other_math(problem, env)) return reason;
   const std::vector<DeviceInfo>& all = devices();
   if (env.device < 0 || env.device >= static_cast<int>(all.size())) {
     try {

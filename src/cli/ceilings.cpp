@@ -29,19 +29,6 @@ std::string where(int threads, const std::string& device) {
   return count.empty() ? device : device + ", " + count;
 }
 
-std::string size_text(double bytes) {
-  if (bytes >= 1 << 30) return fmt::format("{:.4g} GiB", bytes / (1 << 30));
-  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", bytes / (1 << 20));
-  return fmt::format("{:.4g} KiB", bytes / (1 << 10));
-}
-
-std::string plateau_of(const BandwidthCurve& curve, double footprint) {
-  for (const Plateau& plateau : curve.plateaus) {
-    if (footprint <= plateau.largest_footprint_bytes) return plateau.label;
-  }
-  return curve.plateaus.empty() ? "" : curve.plateaus.back().label;
-}
-
 std::string rate(double gb_s) { return fmt::format("{:.1f}", gb_s); }
 
 std::string terminal_text(const Ceilings& ceilings) {
@@ -61,8 +48,8 @@ std::string terminal_text(const Ceilings& ceilings) {
                     {}};
     for (const BandwidthPoint& point : curve.points) {
       table.rows.push_back(
-          {size_text(point.footprint_bytes), rate(point.read_gb_s), rate(point.write_gb_s),
-           rate(point.copy_gb_s), plateau_of(curve, point.footprint_bytes),
+          {print_bytes(static_cast<std::size_t>(point.footprint_bytes)), rate(point.read_gb_s),
+           rate(point.write_gb_s), rate(point.copy_gb_s), plateau_at(curve, point.footprint_bytes),
            fmt::format("{}; {}; {}", point.read_method, point.write_method, point.copy_method)});
     }
     text += fmt::format("\nbandwidth, {}\n{}", where(curve.threads, curve.device),
@@ -110,8 +97,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   request.threads = complaints.check([&] {
     const std::vector<std::string> pieces = arguments.list("--threads");
     if (!pieces.empty()) return parse_threads(pieces);
-    const int cores = machine().physical_cores;
-    return cores == 1 ? std::vector<int>{1} : std::vector<int>{1, cores};
+    return default_threads(Many::yes);
   });
   request.seconds = complaints.check(
       [&] { return parse_seconds("--seconds", arguments.value("--seconds").value_or("20")); });

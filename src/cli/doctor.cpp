@@ -5,6 +5,7 @@
 #include <iostream>
 #include <set>
 
+#include "backends/availability.hpp"
 #include "backends/cblas.hpp"
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
@@ -20,15 +21,6 @@
 namespace rooflane {
 namespace {
 
-std::string size_text(std::size_t bytes) {
-  if (bytes == 0) return "unknown";
-  if (bytes >= std::size_t{1} << 30) {
-    return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
-  }
-  if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
-  return fmt::format("{} KiB", bytes >> 10);
-}
-
 void print_line(const std::string& label, const std::string& text) {
   std::cout << fmt::format("{:<14}{}\n", label, text);
 }
@@ -41,12 +33,12 @@ void print_machine() {
   print_line("cores", fmt::format("{} physical, {} logical CPUs for this process", m.physical_cores,
                                   m.logical_cpus));
   print_line("placement", fmt::format("{}", fmt::join(m.placement, " ")));
-  print_line("caches",
-             fmt::format("L1d {}, L2 {} per core; L3 {} as reported; `rooflane ceilings` "
-                         "measures them",
-                         size_text(m.l1d_bytes), size_text(m.l2_bytes), size_text(m.l3_bytes)));
-  print_line("memory", fmt::format("{}, {} available", size_text(m.memory_bytes),
-                                   size_text(available_memory_bytes())));
+  print_line("caches", fmt::format("L1d {}, L2 {} per core; L3 {} as reported; `rooflane ceilings` "
+                                   "measures them",
+                                   print_bytes(m.l1d_bytes), print_bytes(m.l2_bytes),
+                                   print_bytes(m.l3_bytes)));
+  print_line("memory", fmt::format("{}, {} available", print_bytes(m.memory_bytes),
+                                   print_bytes(available_memory_bytes())));
   const std::vector<std::string> usable = isa_targets();
   const std::set<std::string> here(usable.begin(), usable.end());
   std::vector<std::string> targets;
@@ -79,11 +71,11 @@ void print_libraries(const Catalogue& catalogue) {
 bool print_devices() {
 #ifdef ROOFLANE_HAS_OPENCL
   for (const opencl::DeviceInfo& info : opencl::devices()) {
-    print_line(
-        fmt::format("OpenCL {}", info.index),
-        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
-                    opencl::name_of(info.kind), info.name, info.platform, info.driver,
-                    info.compute_units, size_text(info.global_bytes), size_text(info.local_bytes)));
+    print_line(fmt::format("OpenCL {}", info.index),
+               fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
+                           opencl::name_of(info.kind), info.name, info.platform, info.driver,
+                           info.compute_units, print_bytes(info.global_bytes),
+                           print_bytes(info.local_bytes)));
   }
   if (opencl::devices().empty()) print_line("OpenCL", "no device");
   return !opencl::devices().empty();

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "backends/availability.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
 #include "io/table.hpp"

@@ -46,13 +46,13 @@ std::string check_isa(const std::string& name) {
   return name;
 }
 
+}  // namespace
+
 std::vector<int> default_threads(Many many) {
   const int cores = machine().physical_cores;
   if (many == Many::no || cores == 1) return {cores};
   return {1, cores};
 }
-
-}  // namespace
 
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least,
                          std::int64_t most) {
@@ -140,24 +140,6 @@ int read_device(const Arguments& arguments) {
 #else
   throw unavailable_error(fmt::format("--cl-device {}: built without OpenCL", index));
 #endif
-}
-
-std::optional<std::string> absent_reason(const CatalogueEntry& entry) {
-  const std::string_view backend = entry.variant->backend;
-  if (backend == "cblas") {
-    if (entry.library.empty()) return cblas::absent_reason();
-    try {
-      cblas::open(entry.library);
-    } catch (const Error& error) {
-      return error.what();
-    }
-  }
-#ifdef ROOFLANE_HAS_OPENCL
-  if (backend == "opencl" && opencl::devices().empty()) {
-    return "no OpenCL device: install a driver (pocl-opencl-icd runs on any CPU)";
-  }
-#endif
-  return std::nullopt;
 }
 
 void declare_blas(Arguments& arguments) {

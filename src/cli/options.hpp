@@ -51,11 +51,10 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
                          std::int64_t most);
 // A positive, finite number of seconds.
 double parse_seconds(const std::string& option, const std::string& text);
+// 1 and all physical cores; for one number: all of them.
+std::vector<int> default_threads(Many many);
 // "1,2": each at least 1 (argument), none above this machine's logical CPUs (unavailable).
 std::vector<int> parse_threads(const std::vector<std::string>& pieces);
-
-// Why this machine cannot run an entry; nothing when it can. Opens its library or lists devices.
-std::optional<std::string> absent_reason(const CatalogueEntry& entry);
 
 // One kernel by one variant.
 struct Target {

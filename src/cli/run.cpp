@@ -151,9 +151,23 @@ void note_conversion(const Input& input) {
   }
 }
 
-// Reads inputs, plans, runs, writes.
+// Plans and runs, at most `timeout` seconds.
 void compute(const Problem& problem, const Target& target, const Tuning& tuning,
-             const Environment& env, const std::vector<Input>& inputs, const NamedFile& output) {
+             const Environment& env, const Operands& operands, const Operands& constants,
+             std::optional<double> timeout) {
+  std::optional<Watchdog> watchdog;
+  if (timeout) watchdog.emplace(*timeout, problem.text() + " by " + target.entry->name);
+  const auto plan = target.entry->variant->plan(problem, tuning, env, constants);
+  plan->bind(operands);
+  plan->upload();
+  plan->run();
+  plan->download();
+}
+
+// Reads inputs, computes, writes.
+void run_on_files(const Problem& problem, const Target& target, const Tuning& tuning,
+                  const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
+                  std::optional<double> timeout) {
   Arrays arrays;
   Operands operands, constants;
   View result;
@@ -168,11 +182,7 @@ void compute(const Problem& problem, const Target& target, const Tuning& tuning,
       read_npy(input.file.path, input.header, view.f32());
     }
   }
-  const auto plan = target.entry->variant->plan(problem, tuning, env, constants);
-  plan->bind(operands);
-  plan->upload();
-  plan->run();
-  plan->download();
+  compute(problem, target, tuning, env, operands, constants, timeout);
 
   std::vector<NamedShape> shapes;
   for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
@@ -245,10 +255,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
           fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
     }
   }
-  std::optional<Watchdog> watchdog;
-  if (common.timeout)
-    watchdog.emplace(*common.timeout, problem.text() + " by " + target.entry->name);
-  compute(problem, target, tuning, env, inputs, output);
+  run_on_files(problem, target, tuning, env, inputs, output, common.timeout);
   return 0;
 }
 

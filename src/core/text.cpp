@@ -1,6 +1,8 @@
 // Numbers and names as text. See text.hpp.
 #include "text.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -37,6 +39,13 @@ std::string print_real(double value) {
   std::array<char, 32> digits{};  // the longest shortest double has 24 characters
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   return {digits.data(), end};
+}
+
+std::string print_bytes(std::size_t bytes) {
+  const auto count = static_cast<double>(bytes);
+  if (count >= 0x1p30) return fmt::format("{:.4g} GiB", count / 0x1p30);
+  if (count >= 0x1p20) return fmt::format("{:.4g} MiB", count / 0x1p20);
+  return fmt::format("{:.4g} KiB", count / 0x1p10);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Numbers and names as text: strict parsing, shortest round-trip printing, the nearest valid name.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,9 @@ std::optional<double> parse_real(std::string_view text);
 
 // The shortest text that reads back as the same double: 1, 0.1, 1e-05.
 std::string print_real(double value);
+
+// "48 KiB", "1.5 GiB": four digits at most.
+std::string print_bytes(std::size_t bytes);
 
 // The candidate with the least edit distance to `name`; empty when there is no candidate.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);

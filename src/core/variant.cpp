@@ -70,6 +70,11 @@ Tuning complete_tuning(const Variant& variant, const Problem& problem, const Env
 
 std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
 
+std::optional<std::string> other_math(const Problem&, const Environment& env) {
+  if (env.math == "fp32") return std::nullopt;
+  return fmt::format("math {} is not implemented; fp32 is", env.math);
+}
+
 namespace {
 
 void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) {

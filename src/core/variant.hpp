@@ -134,5 +134,7 @@ Tuning complete_tuning(const Variant& variant, const Problem& problem, const Env
 
 // For variants without tunables.
 std::vector<Tuning> no_tunings(const Problem&, const Environment&);
+// For variants that compute strict float32 only: refuses every other math.
+std::optional<std::string> other_math(const Problem&, const Environment& env);
 
 }  // namespace rooflane

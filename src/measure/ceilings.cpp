@@ -132,7 +132,54 @@ const BandwidthCurve* find_curve(const Ceilings& ceilings, int threads, std::str
   return nullptr;
 }
 
+// Raises a point to what a curve says at its footprint. Beyond the curve's end nothing is known.
+void raise(BandwidthPoint& point, const std::vector<BandwidthPoint>& curve) {
+  if (point.footprint_bytes > curve.back().footprint_bytes) return;
+  const Rates rates = rates_at(curve, point.footprint_bytes);
+  point.read_gb_s = std::max(point.read_gb_s, rates.read);
+  point.write_gb_s = std::max(point.write_gb_s, rates.write);
+  point.copy_gb_s = std::max(point.copy_gb_s, rates.copy);
+}
+
+// The upper of two curves. Their points differ: half of them lie where bandwidth fell most.
+std::vector<BandwidthPoint> upper_curve(const std::vector<BandwidthPoint>& x,
+                                        const std::vector<BandwidthPoint>& y) {
+  if (x.empty() || y.empty()) return x.empty() ? y : x;
+  std::vector<BandwidthPoint> all = x;
+  for (const BandwidthPoint& point : y) {
+    const auto place = std::lower_bound(
+        all.begin(), all.end(), point.footprint_bytes,
+        [](const BandwidthPoint& p, double bytes) { return p.footprint_bytes < bytes; });
+    if (place == all.end() || place->footprint_bytes != point.footprint_bytes) {
+      all.insert(place, point);
+    }
+  }
+  for (BandwidthPoint& point : all) {
+    raise(point, x);
+    raise(point, y);
+  }
+  return all;
+}
+
 }  // namespace
+
+void keep_better(Ceilings& known, const Ceilings& again) {
+  for (const FmaCeiling& fma : again.fma) {
+    for (FmaCeiling& held : known.fma) {
+      if (held.math == fma.math && held.isa == fma.isa && held.threads == fma.threads &&
+          held.device == fma.device) {
+        held.gflops = std::max(held.gflops, fma.gflops);
+      }
+    }
+  }
+  for (const BandwidthCurve& curve : again.bandwidth) {
+    for (BandwidthCurve& held : known.bandwidth) {
+      if (held.threads == curve.threads && held.device == curve.device) {
+        held.points = upper_curve(held.points, curve.points);
+      }
+    }
+  }
+}
 
 Ceilings measure_ceilings(const CeilingsRequest& request) {
   Ceilings out;
@@ -179,11 +226,15 @@ std::optional<MemoryPeak> find_memory_peak(const Ceilings& ceilings, double foot
   MemoryPeak peak;
   peak.gb_s =
       memory_peak(rates_at(curve->points, footprint_bytes), std::clamp(write_fraction, 0.0, 1.0));
-  for (const Plateau& plateau : curve->plateaus) {
-    peak.level = plateau.label;
-    if (footprint_bytes <= plateau.largest_footprint_bytes) break;
-  }
+  peak.level = plateau_at(*curve, footprint_bytes);
   return peak;
+}
+
+std::string plateau_at(const BandwidthCurve& curve, double footprint_bytes) {
+  for (const Plateau& plateau : curve.plateaus) {
+    if (footprint_bytes <= plateau.largest_footprint_bytes) return plateau.label;
+  }
+  return curve.plateaus.empty() ? "" : curve.plateaus.back().label;
 }
 
 std::optional<double> find_knee(const Ceilings& ceilings, int threads) {

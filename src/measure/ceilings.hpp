@@ -66,6 +66,10 @@ struct CeilingsRequest {
 // threads than asked for, a device that is not there (unavailable).
 Ceilings measure_ceilings(const CeilingsRequest& request);
 
+// Raises `known` to what `again` reached: a limit is what was reached once. Of two curves at the
+// same threads and device the result is the upper one at every footprint of either.
+void keep_better(Ceilings& known, const Ceilings& again);
+
 // FMA peak at these settings; nothing when it was not measured. Empty isa: the best of them. A
 // device's peak with threads 0 serves any count.
 std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
@@ -84,6 +88,8 @@ struct MemoryPeak {
 std::optional<MemoryPeak> find_memory_peak(const Ceilings& ceilings, double footprint_bytes,
                                            double write_fraction, int threads,
                                            std::string_view device);
+// The label of the plateau that a footprint lies on; empty for a curve without plateaus.
+std::string plateau_at(const BandwidthCurve& curve, double footprint_bytes);
 // Footprint beyond which bandwidth is memory's: the largest footprint of the last but one plateau.
 std::optional<double> find_knee(const Ceilings& ceilings, int threads);
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -17,6 +16,7 @@
 #include "core/machine.hpp"
 #include "measure/bandwidth.hpp"
 #include "measure/plateaus.hpp"
+#include "measure/together.hpp"
 
 namespace rooflane {
 namespace {
@@ -32,16 +32,6 @@ constexpr double gpu_launch_ns = 1e6;
 constexpr double cpu_launch_ns = 4e6;
 constexpr int curve_points = 20;
 constexpr double transfer_bytes = 128.0 * 1024 * 1024;
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 struct Grid {
   std::size_t groups;
