@@ -7,11 +7,14 @@ import csv
 import io
 import json
 import os
+import platform
+import re
 import shlex
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOFLANE, FAKES = "", ""
@@ -278,6 +281,24 @@ class Run(CommandLine):
         self.refuse(2, ["--out is missing"], *run, *inputs)
         self.assertFalse(os.path.exists(self.path("c.npy")))
 
+    def test_an_axis_of_a_size_that_is_not_allowed_is_named(self):
+        self.write("x.npy", npy("<f4", (3, 0), b""))
+        self.refuse(2, ["axis 1 of x [3,0]", "cols=0"], "run", "softmax", "-v", "scalar", "--in",
+                    "x=x.npy", "--out", "y=y.npy")
+
+    def test_openblas_runs_at_the_core_type_that_workers_get(self):
+        best = re.search(r"OPENBLAS_CORETYPE=(\S+)", self.succeed("doctor"))
+        if not best or platform.machine() != "x86_64":
+            self.skipTest("no OpenBLAS with core types")
+        self.gemm_arrays()
+        status, _, err = self.call(
+            "run", "gemm", "-v", "blas", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c d.npy",
+            env={"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_VERBOSE": "2"})
+        self.assertEqual(status, 0, err)
+        cores = re.findall(r"(?m)^Core: (\S+)$", err)
+        self.assertEqual(cores[-1], best[1], err)
+        self.assertEqual(read_npy(self.path("c d.npy"))[2], matmul(self.a, self.b, 3, 6, 4))
+
     def test_outputs_that_cannot_be_written(self):
         self.gemm_arrays()
         run = ["run", "gemm", "-v", "scalar", "--in", "a=a.npy", "--in", "b=b.npy"]
@@ -301,6 +322,7 @@ class Options(CommandLine):
         self.refuse(2, ["'tf32'", "fp32"], *verify, "--math", "tf32")
         self.refuse(2, ["--seed", "x"], *verify, "--seed", "x")
         self.refuse(2, ["--timeout", "0"], *verify, "--timeout", "0")
+        self.refuse(2, ["--timeout", "at most"], *verify, "--timeout", "1e300")
         self.refuse(2, ["--cl-device", "x"], *verify, "--cl-device", "x")
         self.refuse(3, ["--cl-device 99"], *verify, "--cl-device", "99")
         self.refuse(2, ["--tuning", "VARIANT:key=value"], *verify, "--tuning", "mc=96")
@@ -327,6 +349,19 @@ class Options(CommandLine):
             with self.subTest(shape):
                 self.refuse(2, ["--shape"], "verify", "--shape", shape)
         self.refuse(3, ["MiB"], "verify", "--shape", "gemm:m=1000000,n=1000000,k=1000000")
+
+    def test_tunings_that_fit_no_device_are_arguments(self):
+        if not re.search(r"(?m)^softmax +opencl .* yes", self.succeed("list")):
+            self.skipTest("no OpenCL device")
+        for kernel, tuning in [("softmax", "v=3"), ("layernorm", "lx=3"), ("gemm", "bk=3"),
+                               ("attention", "bk=7,tk=2")]:
+            for verb in ["verify", "bench"]:
+                with self.subTest(kernel, verb=verb):
+                    self.refuse(2, ["--tuning opencl:", tuning.split(",")[0], kernel], verb, "-k",
+                                kernel, "-v", "opencl", "--tuning", f"opencl:{tuning}")
+        self.write("x.npy", npy("<f4", (3, 4), floats([0.5] * 12)))
+        self.refuse(2, ["--tuning opencl:v=3"], "run", "softmax", "-v", "opencl", "--tuning",
+                    "opencl:v=3", "--in", "x=x.npy", "--out", "y=y.npy")
 
     def test_blas_libraries(self):
         self.write("text.so", b"no library")
@@ -375,7 +410,7 @@ class Inputs(CommandLine):
         self.refuse(2, ["--seed"], "inputs", "gemm", "--shape", SMALL, "--seed", "-", "--out", "x")
         self.write("file", b"")
         self.refuse(2, ["--out 'file'"], "inputs", "gemm", "--shape", SMALL, "--out", "file")
-        self.refuse(3, ["MiB"], "inputs", "gemm", "--shape", "gemm:m=1000000,n=1000000,k=1000",
+        self.refuse(3, ["MiB", "held 3 times"], "inputs", "gemm", "--shape", "gemm:m=1000000,n=1000000,k=1000",
                     "--out", "x")
         self.assertEqual(os.listdir(self.folder.name), ["file"])
 
@@ -411,6 +446,16 @@ class Verify(CommandLine):
                 self.assertRegex(out, rf"(?m)^{status} +{SMALL} variant={variant}")
                 self.assertRegex(out, r"(?m)^PASSED +\S+ variant=scalar")
                 self.assertIn(f"rooflane verify -v {variant} --shape {SMALL} --seed 1", err)
+
+    def test_nothing_is_left_behind_when_it_is_killed(self):
+        os.mkdir(self.path("tmp"))
+        with subprocess.Popen([FAKES, "verify", "-v", "fake-hang", "--shape", SMALL],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env={**os.environ, "TMPDIR": self.path("tmp")}) as process:
+            time.sleep(1)  # its worker hangs by now
+            self.assertIsNone(process.poll())
+            process.kill()
+        self.assertEqual(os.listdir(self.path("tmp")), [])
 
     def test_a_hang_is_a_timeout(self):
         got, out, err = self.call("verify", "-v", "fake-hang", "--shape", SMALL, "--timeout", "1",
@@ -461,6 +506,8 @@ class Bench(CommandLine):
         csv_file = ["--csv", "rows.csv"]
         self.refuse(2, ["--shape"], "bench", "--shape", "gemm:m=1", *csv_file)
         self.refuse(2, ["--json"], "bench", "--shape", SMALL, "--json", "none/x.json", *csv_file)
+        for same in ["./rows.csv", "rows.csv.samples.csv"]:
+            self.refuse(2, ["--json", "--csv"], "bench", "--shape", SMALL, "--json", same, *csv_file)
         self.refuse(2, ["--benchmark_filtr", "--benchmark_filter"], "bench", "--shape", SMALL,
                     "--benchmark_filtr=x", *csv_file)
         self.refuse(2, ["--benchmark_filter", "matches no case"], "bench", "--shape", SMALL,
@@ -494,6 +541,8 @@ class Bench(CommandLine):
         self.refuse(2, ["none.csv"], "roofline", "none.csv")
         self.write("x.csv", b"a,b\n1,2\n")
         self.refuse(2, ["x.csv", "schema_version"], "roofline", "x.csv")
+        self.write("x.csv", b"schema_version,kernel,variant,shape,status\n1,gemm,hwy,m=1,PASSD\n")
+        self.refuse(2, ["x.csv", "PASSD"], "roofline", "x.csv")
         self.write("x.csv", b"")
         self.refuse(2, ["x.csv", "empty"], "roofline", "x.csv")
 

@@ -112,6 +112,22 @@ TEST_CASE("a target that was generated but that this CPU lacks is unavailable") 
   }
 }
 
+TEST_CASE("a target that Highway knows but this build lacks is unavailable") {
+  const std::vector<std::string> generated = generated_isa_targets();
+  for (int bit = 0; bit < 63; ++bit) {
+    const std::string name = hwy::TargetName(std::int64_t{1} << bit);
+    if (name == "Unknown") continue;
+    if (std::find(generated.begin(), generated.end(), name) != generated.end()) continue;
+    CAPTURE(name);
+    try {
+      resolve_isa(name);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unavailable);
+    }
+  }
+}
+
 TEST_CASE("threads use different targets at the same time") {
   const std::vector<std::string> targets = isa_targets();
   std::atomic<int> wrong{0};

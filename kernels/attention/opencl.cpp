@@ -216,19 +216,20 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return opencl::unsupported_anywhere(problem, env, part_bytes);
 }
 
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  if (Tile::from(tuning).fits(info, problem.size("head_dim"))) return std::nullopt;
+  return fmt::format(
+      "v and vq must be powers of two, bq a multiple of tq·vq and of tm, bk of tk, pad of v and "
+      "vq, w at most {} and the tiles at most {} bytes on {}",
+      info.max_work_group, info.local_bytes, info.name);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
-  const Tile tile = Tile::from(complete);
-  if (!tile.fits(info, problem.size("head_dim"))) {
-    throw argument_error(
-        fmt::format("--tuning opencl:{}: v and vq must be powers of two, bq a multiple of tq·vq "
-                    "and of tm, bk of "
-                    "tk, pad of v and vq, w at most {} and the tiles at most {} bytes on {}",
-                    complete.text(), info.max_work_group, info.local_bytes, info.name));
-  }
-  return std::make_unique<OpenclPlan>(problem, complete, env);
+  require_tuning(opencl, problem, env, tuning);
+  return std::make_unique<OpenclPlan>(problem, complete_tuning(opencl, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -240,6 +241,7 @@ const Variant opencl = {.name = "opencl",
                         .tunables = tunables,
                         .unsupported = unsupported,
                         .tunings = tunings,
-                        .plan = plan};
+                        .plan = plan,
+                        .tuning_defect = tuning_defect};
 
 }  // namespace rooflane::attention

@@ -81,12 +81,13 @@ inline opencl::Launch opencl_row_launch(const Tuning& tuning, std::int64_t rows)
           static_cast<std::size_t>(tuning.get("lx", 1) * ly)};
 }
 
-// Throws Error when the completed tuning does not fit the device.
-inline void require_rows_fit(const Tuning& tuning, const opencl::DeviceInfo& info) {
-  if (fits_rows(tuning, info)) return;
-  throw argument_error(fmt::format(
-      "--tuning opencl:{}: v, lx and ly must be powers of two and lx·ly at most {} on {}",
-      tuning.text(), info.max_work_group, info.name));
+// Why the completed tuning does not fit the device.
+inline std::optional<std::string> opencl_row_defect(const Problem&, const Tuning& tuning,
+                                                    const Environment& env) {
+  const opencl::DeviceInfo& info = opencl::device(env.device);
+  if (fits_rows(tuning, info)) return std::nullopt;
+  return fmt::format("v, lx and ly must be powers of two and lx·ly at most {} on {}",
+                     info.max_work_group, info.name);
 }
 
 }  // namespace rooflane::common

@@ -170,17 +170,21 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return opencl::unsupported_anywhere(problem, env, packed_bytes);
 }
 
+std::optional<std::string> tuning_defect(const Problem&, const Tuning& tuning,
+                                         const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  if (fits(tuning, info)) return std::nullopt;
+  return fmt::format(
+      "v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at most {} and the tiles "
+      "at most {} bytes on {}",
+      info.max_work_group, info.local_bytes, info.name);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
-  if (!fits(complete, info)) {
-    throw argument_error(fmt::format(
-        "--tuning opencl:{}: v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at "
-        "most {} and the tiles at most {} bytes on {}",
-        complete.text(), info.max_work_group, info.local_bytes, info.name));
-  }
-  return std::make_unique<OpenclPlan>(problem, complete, env, constants);
+  require_tuning(opencl, problem, env, tuning);
+  return std::make_unique<OpenclPlan>(problem, complete_tuning(opencl, problem, env, tuning), env,
+                                      constants);
 }
 
 }  // namespace
@@ -192,6 +196,7 @@ const Variant opencl = {.name = "opencl",
                         .tunables = tunables,
                         .unsupported = unsupported,
                         .tunings = tunings,
-                        .plan = plan};
+                        .plan = plan,
+                        .tuning_defect = tuning_defect};
 
 }  // namespace rooflane::gemm

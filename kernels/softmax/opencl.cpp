@@ -38,9 +38,8 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
-  common::require_rows_fit(complete, opencl::device(env.device));
-  return std::make_unique<OpenclPlan>(problem, complete, env);
+  require_tuning(opencl, problem, env, tuning);
+  return std::make_unique<OpenclPlan>(problem, complete_tuning(opencl, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -52,6 +51,7 @@ const Variant opencl = {.name = "opencl",
                         .tunables = common::opencl_row_tunables,
                         .unsupported = unsupported,
                         .tunings = tunings,
-                        .plan = plan};
+                        .plan = plan,
+                        .tuning_defect = common::opencl_row_defect};
 
 }  // namespace rooflane::softmax

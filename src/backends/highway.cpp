@@ -27,6 +27,15 @@ std::vector<std::int64_t> runnable() {
   return targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET));
 }
 
+// Every target that Highway has a name for on this architecture, generated or not.
+bool is_known(std::string_view name) {
+  for (int bit = 0; bit < 63; ++bit) {
+    const std::string known = hwy::TargetName(std::int64_t{1} << bit);
+    if (known != "Unknown" && known == name) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> names_of(const std::vector<std::int64_t>& targets) {
   std::vector<std::string> names;
   names.reserve(targets.size());
@@ -48,7 +57,9 @@ std::int64_t resolve_isa(std::string_view name) {
   }
   const std::vector<std::string> known = generated_isa_targets();
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw argument_error(unknown_name("ISA target", name, known));
+    if (!is_known(name)) throw argument_error(unknown_name("ISA target", name, known));
+    throw unavailable_error(fmt::format("ISA target '{}': this build lacks it; it has {}", name,
+                                        join(names_of(here), ", ")));
   }
   throw unavailable_error(fmt::format("ISA target '{}': this CPU lacks it; it has {}", name,
                                       join(names_of(here), ", ")));

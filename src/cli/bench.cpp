@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <utility>
 
@@ -125,6 +126,14 @@ std::string read_choice(const Arguments& arguments, const std::string& option,
   return value;
 }
 
+// Whether two paths name one file, which need not exist. Devices may be named twice.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  if (a.empty() || b.empty() || a.starts_with("/dev/")) return false;
+  return std::filesystem::weakly_canonical(a, ignored) ==
+         std::filesystem::weakly_canonical(b, ignored);
+}
+
 // Checks that an output can be written; nothing is written yet.
 std::string read_output(const Arguments& arguments, const std::string& option, bool with_samples) {
   const std::string path = arguments.value(option).value_or("");
@@ -184,6 +193,14 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const std::string csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
   const std::string json =
       complaints.check([&] { return read_output(arguments, "--json", false); });
+  complaints.check([&] {
+    for (const std::string& other : {csv, csv.empty() ? csv : samples_path(csv)}) {
+      if (!json.empty() && same_file(json, other)) {
+        throw argument_error(fmt::format("--json '{}' is the file of --csv", json));
+      }
+    }
+    return true;
+  });
   const GoogleBenchmarkFlags google =
       complaints.check([&] { return parse_google_benchmark_flags(arguments.passed()); });
   for (const BenchProblem& problem : problems) {
@@ -209,6 +226,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   options.stamp.compiler = build_compiler;
 
   const std::vector<PlannedCase> planned = plan_bench(options);  // refuses what is wrong
+  check_planned_tunings(planned, catalogue);
   if (arguments.has("--dry-run")) {
     for (const PlannedCase& planned_case : planned) {
       std::cout << planned_case.measured.text() << "\n";

@@ -66,9 +66,10 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
 
 double parse_seconds(const std::string& option, const std::string& text) {
   const auto value = parse_real(text);
-  if (!value || !std::isfinite(*value) || *value <= 0) {
-    throw argument_error(
-        fmt::format("{} '{}': allowed is a number of seconds above 0", option, text));
+  constexpr double most = 1e6;  // 11 days; its milliseconds fit an int, as poll takes them
+  if (!value || !(*value > 0 && *value <= most)) {
+    throw argument_error(fmt::format(
+        "{} '{}': allowed is a number of seconds above 0, at most {:g}", option, text, most));
   }
   return *value;
 }

@@ -49,7 +49,7 @@ int read_device(const Arguments& arguments);
 // A whole number in [least, most], or Error naming the option.
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least,
                          std::int64_t most);
-// A positive, finite number of seconds.
+// A number of seconds above 0, at most 10^6.
 double parse_seconds(const std::string& option, const std::string& text);
 // 1 and all physical cores; for one number: all of them.
 std::vector<int> default_threads(Many many);
@@ -69,6 +69,10 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
 // Every --tuning must name a selected variant and be valid for it on each selected kernel.
 void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,
                    const std::vector<Target>& targets);
+
+// Every tuning given must serve every problem of its variant. Throws Error for the first that does
+// not.
+void check_planned_tunings(const std::vector<PlannedCase>& cases, const Catalogue& catalogue);
 
 void declare_problems(Arguments& arguments);
 // What -k, --shape and --preset select: a shape selects its kernel; kernels without a shape or

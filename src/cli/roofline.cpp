@@ -1,7 +1,11 @@
 // `rooflane roofline`: the summary of rows that `bench` wrote. Knows rows only.
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "cli/verbs.hpp"
+#include "core/status.hpp"
+#include "core/text.hpp"
 #include "io/summary_text.hpp"
 
 namespace rooflane {
@@ -23,6 +27,12 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   }
   const std::vector<MeasuredRow> rows = read_measured_rows(files);
   if (rows.empty()) throw argument_error("'" + files.front() + "' holds no row");
+  for (const MeasuredRow& measured : rows) {
+    if (!parse_status(measured.row.status)) {
+      throw argument_error(
+          fmt::format("'{}': status '{}' is not known", join(files, "', '"), measured.row.status));
+    }
+  }
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   std::cout << (arguments.has("--markdown") ? markdown_summary(groups) : terminal_summary(groups));
   return 0;

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <mutex>
 #include <thread>
 
+#include "backends/cblas.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
@@ -20,6 +25,32 @@
 
 namespace rooflane {
 namespace {
+
+// OpenBLAS reads its core type when it is opened, and reading the arguments opened it: where it
+// runs at another than the best type, the program starts itself over, once, with the environment
+// that worker processes get.
+void restart_at_best_core_type(const std::string& library, const std::string& program) {
+  constexpr const char* mark = "ROOFLANE_RESTARTED";
+  if (std::getenv(mark) != nullptr) return;
+  const std::string description = cblas::open(library)->description;
+  const auto environment = cblas::best_environment(library);
+  if (std::all_of(environment.begin(), environment.end(), [&](const auto& setting) {
+        return description.ends_with(" " + setting.second);
+      })) {
+    return;
+  }
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  ::setenv(mark, "1", 1);
+  std::string words = read_text_file("/proc/self/cmdline");  // each ends with a zero byte
+  std::vector<char*> argv;
+  for (std::size_t i = 0; i < words.size(); i = words.find('\0', i) + 1) {
+    argv.push_back(words.data() + i);
+  }
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw unavailable_error(fmt::format("'{}' cannot be started over at the best BLAS core type: {}",
+                                      program, std::strerror(errno)));
+}
 
 struct NamedFile {
   std::string name;
@@ -200,7 +231,7 @@ void declare(Arguments& arguments) {
                       "rooflane run softmax -v hwy --in x=softmax-problem/x.npy --out y=y.npy"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
   const CommonOptions common = read_common(arguments, catalogue, Many::no, complaints);
   const auto name = arguments.value("KERNEL");
@@ -254,6 +285,9 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
       throw unavailable_error(
           fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
     }
+  }
+  if (variant.backend == std::string_view("cblas") && !settings.worker_command.empty()) {
+    restart_at_best_core_type(env.library, settings.worker_command.front());
   }
   run_on_files(problem, target, tuning, env, inputs, output, common.timeout);
   return 0;

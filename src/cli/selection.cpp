@@ -206,6 +206,17 @@ void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunin
   }
 }
 
+void check_planned_tunings(const std::vector<PlannedCase>& cases, const Catalogue& catalogue) {
+  for (const PlannedCase& planned : cases) {
+    const Case& c = planned.measured;
+    if (c.tuning.values().empty()) continue;
+    const Variant& variant = variant_of(c, catalogue);
+    const Environment env = c.environment();
+    if (variant.unsupported != nullptr && variant.unsupported(c.problem, env)) continue;
+    require_tuning(variant, c.problem, env, c.tuning);
+  }
+}
+
 BenchOptions bench_options(const CommonOptions& common, const std::vector<BenchProblem>& problems,
                            const std::vector<Target>& targets, const Catalogue& catalogue,
                            const CliSettings& settings) {

@@ -89,11 +89,12 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   complaints.raise();
 
   const BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
+  const std::vector<PlannedCase> cases = plan_bench(options);
+  check_planned_tunings(cases, catalogue);
   StatusesByVariant seen;
   WorkerPool workers(options);
   ReferenceFile reference;
   ProgressLine progress;
-  const std::vector<PlannedCase> cases = plan_bench(options);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i].measured;
     progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), c.text()));

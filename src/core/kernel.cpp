@@ -140,7 +140,11 @@ Problem infer_problem(const Problem& known, const std::vector<NamedShape>& shape
   }
   Problem problem = known;
   for (const Origin& origin : sizes.all()) {
-    problem.set(origin.param, static_cast<double>(origin.size));
+    try {
+      problem.set(origin.param, static_cast<double>(origin.size));
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {}", origin.where, error.what()));
+    }
   }
   problem.check();
   return problem;

@@ -68,6 +68,16 @@ Tuning complete_tuning(const Variant& variant, const Problem& problem, const Env
   return tuning;
 }
 
+void require_tuning(const Variant& variant, const Problem& problem, const Environment& env,
+                    const Tuning& given) {
+  if (variant.tuning_defect == nullptr) return;
+  const Tuning complete = complete_tuning(variant, problem, env, given);
+  if (const auto defect = variant.tuning_defect(problem, complete, env)) {
+    throw argument_error(fmt::format("--tuning {}:{}: {}: {}", variant.name, complete.text(),
+                                     problem.text(), *defect));
+  }
+}
+
 std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
 
 std::optional<std::string> other_math(const Problem&, const Environment& env) {

@@ -124,6 +124,10 @@ struct Variant {
   // `tuning` lacks take the value of the first guess. Throws Error.
   std::unique_ptr<Plan> (*plan)(const Problem&, const Tuning&, const Environment&,
                                 const Operands& constants);
+  // What is wrong with a complete tuning whose values are each in range, on a supported problem;
+  // nothing when `plan` will take it. Null: nothing ever is.
+  std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
+                                              const Environment&) = nullptr;
 };
 
 // Checks keys and ranges of a tuning; throws Error with the nearest valid key.
@@ -131,6 +135,11 @@ Tuning parse_tuning(const Variant& variant, std::string_view text);
 // The first guess with `given` laid over it.
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given);
+
+// Throws Error that names the variant, `given` and what is allowed when, completed, it cannot serve
+// this problem.
+void require_tuning(const Variant& variant, const Problem& problem, const Environment& env,
+                    const Tuning& given);
 
 // For variants without tunables.
 std::vector<Tuning> no_tunings(const Problem&, const Environment&);

@@ -72,13 +72,15 @@ std::vector<std::int64_t> chosen_lines(std::int64_t count, std::uint64_t seed) {
 }  // namespace
 
 void require_memory(const Problem& problem, double copies) {
-  const double needed = operand_bytes(problem) * copies;
+  const double operands = operand_bytes(problem);
+  const double needed = operands * copies;
   const auto available = static_cast<double>(available_memory_bytes());
   if (needed <= available) return;
   throw unavailable_error(
-      fmt::format("{} needs {:.1f} MiB of operands{}, this machine has {:.1f} MiB available",
-                  problem.text(), needed / 0x1p20,
-                  copies > 1 ? fmt::format(" for {:g} workers", copies) : "", available / 0x1p20));
+      fmt::format("{} needs {:.1f} MiB of memory (operands of {:.1f} MiB, held {:g} {}), this "
+                  "machine has {:.1f} MiB available",
+                  problem.text(), needed / 0x1p20, operands / 0x1p20, copies,
+                  copies > 1 ? "times" : "time", available / 0x1p20));
 }
 
 OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int threads)
