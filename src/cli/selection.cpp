@@ -118,6 +118,10 @@ std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalo
     complaints.check([&] {
       std::vector<BenchProblem> defaults = preset_problems(default_preset, catalogue.kernels());
       std::erase_if(defaults, [&](const BenchProblem& p) { return &p.problem.kernel() != kernel; });
+      if (defaults.empty() && !nothing_given) {
+        throw argument_error(fmt::format("-k {}: preset {} has no shape of it; give --shape",
+                                         kernel->name, default_preset));
+      }
       add_all(problems, std::move(defaults));
       return true;
     });

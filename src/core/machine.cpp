@@ -40,12 +40,25 @@ std::size_t control_group_limit() {
   return least;
 }
 
+// What the control group holds and would not give back: file pages that were not used lately are
+// dropped when memory runs short.
 std::size_t control_group_usage() {
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}) {
-    std::ifstream file(path);
+  struct Version {
+    const char *usage, *statistics, *droppable;
+  };
+  constexpr Version versions[] = {
+      {"/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
+      {"/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat",
+       "total_inactive_file"}};
+  for (const Version& version : versions) {
+    std::size_t used = 0;
+    if (!(std::ifstream(version.usage) >> used)) continue;
+    std::ifstream statistics(version.statistics);
     std::size_t bytes = 0;
-    if (file >> bytes) return bytes;
+    for (std::string key; statistics >> key >> bytes;) {
+      if (key == version.droppable) return used - std::min(used, bytes);
+    }
+    return used;
   }
   return 0;
 }
