@@ -67,8 +67,8 @@ void print_libraries(const Catalogue& catalogue) {
   }
 }
 
-// True when some device is there; prints them all.
-bool print_devices() {
+// Prints all devices, or why this build knows none. False when it could use one and finds none.
+bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
 #ifdef ROOFLANE_HAS_OPENCL
   for (const opencl::DeviceInfo& info : opencl::devices()) {
     print_line(fmt::format("OpenCL {}", info.index),
@@ -80,7 +80,11 @@ bool print_devices() {
   if (opencl::devices().empty()) print_line("OpenCL", "no device");
   return !opencl::devices().empty();
 #else
-  print_line("OpenCL", "this build has none: its headers or loader were not found");
+  for (const AbsentVariant& absent : catalogue.absent()) {
+    if (absent.variant != "opencl") continue;
+    print_line("OpenCL", absent.reason);
+    break;
+  }
   return true;
 #endif
 }
@@ -132,7 +136,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   print_machine();
   print_libraries(catalogue);
   std::vector<Slowdown> slowdowns;
-  if (!print_devices()) {
+  if (!print_devices(catalogue)) {
     const bool nvidia = ::access("/dev/nvidiactl", F_OK) == 0;
     slowdowns.push_back(
         {"no OpenCL device is found: the opencl variants are absent",

@@ -148,13 +148,21 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
   std::vector<Target> targets;
   std::set<std::string> noted;
   if (names.empty()) {
+    const auto note_absent = [&](const std::string& name, const std::string& reason) {
+      if (noted.insert(name).second) {
+        print_note(fmt::format("variant {} is absent: {}", name, reason));
+      }
+    };
     for (const Kernel* kernel : kernels) {
       for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
-        const auto reason = absent_reason(*entry);
-        if (!reason) targets.push_back({kernel, entry});
-        if (reason && noted.insert(entry->name).second) {
-          print_note(fmt::format("variant {} is absent: {}", entry->name, *reason));
+        if (const auto reason = absent_reason(*entry)) {
+          note_absent(entry->name, *reason);
+        } else {
+          targets.push_back({kernel, entry});
         }
+      }
+      for (const AbsentVariant& absent : catalogue.absent()) {
+        if (absent.kernel == kernel->name) note_absent(absent.variant, absent.reason);
       }
     }
     return targets;
