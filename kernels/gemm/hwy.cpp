@@ -225,6 +225,24 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return list;
 }
 
+std::string allowed_paths(const Gemm& g) {
+  std::string text;
+  for (int64_t path = 0; path <= static_cast<int64_t>(Path::packed); ++path) {
+    if (allowed(static_cast<Path>(path), g)) {
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", path);
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment&) {
+  const Gemm g(problem);
+  const auto path = tuning.find("path");
+  if (!path || allowed(static_cast<Path>(*path), g)) return std::nullopt;
+  return fmt::format("path={} cannot serve this problem; allowed: {}", *path, allowed_paths(g));
+}
+
 class HwyPlan final : public Plan {
  public:
   HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
@@ -238,11 +256,7 @@ class HwyPlan final : public Plan {
     job_.threads = threads_for(g, env);
     job_.path =
         static_cast<Path>(tuning.get("path", static_cast<int64_t>(choose(g, tile_, cache))));
-    if (!allowed(job_.path, g)) {
-      throw argument_error(fmt::format("tunable path={}: cannot serve {}; allowed: {}",
-                                       static_cast<int64_t>(job_.path), problem.text(),
-                                       allowed_paths(g)));
-    }
+    if (const auto defect = tuning_defect(problem, tuning, env)) throw argument_error(*defect);
     job_.flip = flipped(job_.path, g);
     const Blocks guess = model(job_.path, g, tile_, cache, job_.threads);
     job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
@@ -273,16 +287,6 @@ class HwyPlan final : public Plan {
   }
 
  private:
-  static std::string allowed_paths(const Gemm& g) {
-    std::string text;
-    for (int64_t path = 0; path <= static_cast<int64_t>(Path::packed); ++path) {
-      if (allowed(static_cast<Path>(path), g)) {
-        text += fmt::format("{}{}", text.empty() ? "" : ", ", path);
-      }
-    }
-    return text;
-  }
-
   // How the output is cut into tasks, and how deep b is packed at a time.
   void set_shares(const Caches& cache) {
     const Gemm& g = job_.g;
@@ -410,7 +414,8 @@ const Variant hwy = {.name = "hwy",
                      .tunables = tunables,
                      .unsupported = other_math,
                      .tunings = tunings,
-                     .plan = plan};
+                     .plan = plan,
+                     .tuning_defect = tuning_defect};
 
 }  // namespace rooflane::gemm
 #endif  // HWY_ONCE
