@@ -54,7 +54,8 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
 // without a speed has NaN and says why in its label; its own error reports would lack counters.
 void report(benchmark::State& state, const Row& row) {
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
-  for (auto _ : state) state.SetIterationTime(row.p50_ns ? *row.p50_ns * 1e-9 : none);
+  for ([[maybe_unused]] auto _ : state)
+    state.SetIterationTime(row.p50_ns ? *row.p50_ns * 1e-9 : none);
   state.counters["gflops"] = row.gflops.value_or(none);
   state.counters["gb_s"] = row.gb_s.value_or(none);
   state.counters["roof_pct"] = row.roof_pct.value_or(none);

@@ -43,7 +43,8 @@ Problem shrunk(Problem problem) {
     const auto halve = [&](const auto& size) {
       Problem smaller = problem;
       try {
-        smaller.set(size.second, static_cast<double>(size.first / 2));
+        const std::int64_t half = size.first / 2;
+        smaller.set(size.second, static_cast<double>(half));
         smaller.check();
       } catch (const Error&) {
         return false;  // heads must stay a multiple of kv_heads, say

@@ -343,10 +343,10 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
       check_right(problem, operands.all(), operands.output());
     });
   }
-  for (const char* shape :
-       {"m=15,n=700,k=401", "m=700,n=16,k=401,trans_a=1", "m=17,n=500,k=130,trans_b=1",
-        "m=161,n=163,k=160", "m=370,n=290,k=400", "m=97,n=300,k=193,trans_a=1,trans_b=1,alpha=2,beta=-1,batch=2",
-        "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1"}) {
+  for (const char* shape : {"m=15,n=700,k=401", "m=700,n=16,k=401,trans_a=1",
+                            "m=17,n=500,k=130,trans_b=1", "m=161,n=163,k=160", "m=370,n=290,k=400",
+                            "m=97,n=300,k=193,trans_a=1,trans_b=1,alpha=2,beta=-1,batch=2",
+                            "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const std::string& isa : isa_targets()) {

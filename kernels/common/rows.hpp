@@ -54,7 +54,7 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
                       static_cast<double>(streaming_bytes());
   // Whole rows leave threads idle when they do not divide evenly; sharing a row costs one meeting
   // of the threads (below 1 µs) per row, so each thread's part of it must be worth that.
-  const bool uneven = rows % threads != 0 && rows < 4 * threads;
+  const bool uneven = rows % threads != 0 && rows < std::int64_t{4} * threads;
   const bool split = threads > 1 && uneven && cols / threads >= least_share;
   std::vector<Tuning> tunings;
   for (int other = 0; other < 4; ++other) {
@@ -66,7 +66,7 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
 // Rows handed to a thread at a time: at least 4096 elements (some 0.3 µs, ten times what taking
 // the next task costs), at most an eighth of a thread's share, so that a slow thread is helped out.
 inline std::int64_t rows_per_task(int threads, std::int64_t rows, std::int64_t cols) {
-  return std::max<std::int64_t>({1, 4096 / cols, rows / (8 * threads)});
+  return std::max<std::int64_t>({1, 4096 / cols, rows / (std::int64_t{8} * threads)});
 }
 
 // Columns [begin,end) of part `part` of `parts`, cut at multiples of 16 elements (64 bytes).

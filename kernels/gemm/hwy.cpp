@@ -147,7 +147,7 @@ Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cach
       // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
       blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
       // At least 32 rows a task, so that packing the few side stays cheap.
-      blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, 8 * threads));
+      blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
       break;
     case Path::stream:
       // Each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads twice as
@@ -156,7 +156,7 @@ Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cach
       blocks.kc = few == 1 ? 16 : 32;
       // few × nc sums as large as L1.
       blocks.nc = std::max(cache.l1 / (float_bytes * few), tile.nr());
-      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, 4 * threads));
+      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, int64_t{4} * threads));
       blocks.nc = round_up(blocks.nc, tile.nr());
       break;
     case Path::packed: {

@@ -62,7 +62,7 @@ struct Kernel {
   void (*reference)(const Problem&, const Operands& inputs, const Region&, double* value,
                     double* bound);
   // The input that the output may be, element for element (softmax and layernorm: x). Else "".
-  std::string_view in_place_input = "";
+  std::string_view in_place_input = {};
   // True when chosen columns cost less than whole rows (gemm).
   bool columns_are_cheap = false;
   // A check of the whole output that costs far less than the reference (gemm: Freivalds product;
