@@ -119,7 +119,7 @@ nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions
 
 std::string read_choice(const Arguments& arguments, const std::string& option,
                         const std::vector<std::string>& allowed) {
-  const std::string value = arguments.value(option).value_or(allowed.front());
+  std::string value = arguments.value(option).value_or(allowed.front());
   if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
     throw argument_error(option + ": " + unknown_name("value", value, allowed));
   }
@@ -136,7 +136,7 @@ bool same_file(const std::string& a, const std::string& b) {
 
 // Checks that an output can be written; nothing is written yet.
 std::string read_output(const Arguments& arguments, const std::string& option, bool with_samples) {
-  const std::string path = arguments.value(option).value_or("");
+  std::string path = arguments.value(option).value_or("");
   if (path.empty()) return path;
   try {
     require_writable(path);

@@ -23,7 +23,7 @@ namespace rooflane {
 namespace {
 
 std::string where(int threads, const std::string& device) {
-  const std::string count =
+  std::string count =
       threads > 0 ? fmt::format("{} thread{}", threads, threads == 1 ? "" : "s") : "";
   if (device.empty()) return count;
   return count.empty() ? device : device + ", " + count;
