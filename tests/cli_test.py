@@ -537,6 +537,14 @@ class Bench(CommandLine):
         self.assertEqual(rows["fake-zeros"]["p50_ns"], "")
         self.assertEqual(rows["fake-crash"]["status"], "RUNTIME_ERROR")
 
+    def test_roofline_takes_a_pattern_that_also_names_samples_files(self):
+        rows = self.path("pattern.csv")
+        self.succeed("bench", "--shape", SMALL, "-v", "scalar", "--min-time", "0.001", "--csv", rows)
+        alone = self.succeed("roofline", rows)
+        self.assertIn("scalar", alone)
+        self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)
+        self.refuse(2, ["samples.csv", "no CSV of rows"], "roofline", rows + ".samples.csv")
+
     def test_roofline_refuses_what_is_no_csv_of_rows(self):
         self.refuse(2, ["FILE"], "roofline")
         self.refuse(2, ["none.csv"], "roofline", "none.csv")

@@ -21,7 +21,11 @@ void declare(Arguments& arguments) {
 }
 
 int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
-  const std::vector<std::string>& files = arguments.values("FILE");
+  // A pattern such as results/*/*.csv also names samples files; each is read beside its rows.
+  std::vector<std::string> files = arguments.values("FILE");
+  if (files.size() > 1) {
+    std::erase_if(files, [](const std::string& file) { return file.ends_with(".samples.csv"); });
+  }
   if (files.empty()) {
     throw argument_error("FILE is missing: a CSV written by `rooflane bench --csv FILE`");
   }
