@@ -124,7 +124,7 @@ double fma_gflops(DeviceBench& bench, double seconds) {
   const Grid grid{bench.units() * (bench.is_cpu() ? 4 : 32), bench.group_items()};
   const DeviceBuffer sink(bench.context(), grid.groups * grid.group_items * sizeof(float));
   // Different start values for every lane of every chain of any shape.
-  std::array<float, 16 * 16> values;
+  std::array<float, std::size_t{16} * 16> values;
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 + static_cast<float>(i) / 256;
   const DeviceBuffer start(bench.context(), sizeof values);
   bench.write(start, values.data());

@@ -19,8 +19,6 @@
 #include "measure/process_usage.hpp"
 #include "measure/worker_protocol.hpp"
 
-extern char** environ;
-
 namespace rooflane {
 
 namespace {
@@ -58,7 +56,7 @@ std::vector<std::string> merged_environment(
                                      [&](const auto& change) { return change.first == name; });
     if (!changed) merged.emplace_back(text);
   }
-  for (const auto& [name, value] : changes) merged.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) merged.push_back(fmt::format("{}={}", name, value));
   return merged;
 }
 
