@@ -217,7 +217,7 @@ class ProcessWorker final : public Worker {
 
   json read_answer(TimePoint deadline) {
     const std::string line = read_line(deadline);
-    const json answer = json::parse(line, nullptr, false);
+    json answer = json::parse(line, nullptr, false);
     if (!answer.is_object()) rubbish(line);
     return answer;
   }
