@@ -290,6 +290,16 @@ void Context::check(cl_int status, const char* call) const {
       fmt::format("{}: {} on {}: {}", call, print_status(status), info_.name, meaning_of(status)));
 }
 
+std::pair<cl_ulong, cl_ulong> Context::span_of(const Event& event) const {
+  const auto moment = [&](cl_profiling_info which) {
+    cl_ulong ns = 0;
+    check(clGetEventProfilingInfo(event.get(), which, sizeof ns, &ns, nullptr),
+          "clGetEventProfilingInfo");
+    return ns;
+  };
+  return {moment(CL_PROFILING_COMMAND_START), moment(CL_PROFILING_COMMAND_END)};
+}
+
 DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
   const std::size_t held = std::max<std::size_t>(bytes, 4);
   // Some drivers promise any size and fail at its first use.

@@ -17,7 +17,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-
 #include <utility>
 #include <vector>
 
@@ -124,6 +123,8 @@ class Context {
   // Throws DeviceError for any status but CL_SUCCESS. A status after which the context cannot be
   // used any more makes the next open() start a fresh one.
   void check(cl_int status, const char* call) const;
+  // Start and end of a finished command of a profiling queue, in nanoseconds of the device's clock.
+  std::pair<cl_ulong, cl_ulong> span_of(const Event& event) const;
 
  private:
   Context(const DeviceInfo& info, int threads);

@@ -268,14 +268,7 @@ double DevicePlan::span_ns(const Phase& phase) const {
   cl_ulong first = ~cl_ulong{0};
   cl_ulong last = 0;
   for (const Event& event : phase) {
-    cl_ulong start = 0;
-    cl_ulong end = 0;
-    context_->check(clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_START, sizeof start,
-                                            &start, nullptr),
-                    "clGetEventProfilingInfo");
-    context_->check(
-        clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr),
-        "clGetEventProfilingInfo");
+    const auto [start, end] = context_->span_of(event);
     first = std::min(first, start);
     last = std::max(last, end);
   }

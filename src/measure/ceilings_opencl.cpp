@@ -73,14 +73,7 @@ class DeviceBench {
     enqueue(&raw);
     const opencl::Event event(raw);
     context_->check(clFinish(queue_.get()), "clFinish");
-    cl_ulong start = 0;
-    cl_ulong end = 0;
-    context_->check(clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_START, sizeof start,
-                                            &start, nullptr),
-                    "clGetEventProfilingInfo");
-    context_->check(
-        clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr),
-        "clGetEventProfilingInfo");
+    const auto [start, end] = context_->span_of(event);
     return std::max(1.0, static_cast<double>(end - start));
   }
 
