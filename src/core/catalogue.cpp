@@ -17,7 +17,8 @@ Catalogue Catalogue::built_in() {
     if (kernel != nullptr) catalogue.add(*kernel);
   }
   for (const Variant* variant : generated::variants) {
-    if (variant != nullptr) catalogue.add(CatalogueEntry{variant->name, variant, ""});
+    if (variant != nullptr)
+      catalogue.add(CatalogueEntry{.name = variant->name, .variant = variant});
   }
   for (const generated::AbsentText& absent : generated::absent) {
     if (absent.kernel != nullptr) {

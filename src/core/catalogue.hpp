@@ -2,6 +2,7 @@
 // list (kernels/meson.build); tests and plugins add to a copy of it.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,11 +12,18 @@
 
 namespace rooflane {
 
-// A variant under the name that users see; `library` is set for --blas NAME=PATH (blas-NAME).
+// A variant under the name that users see. `library` is set for --blas NAME=PATH (blas-NAME).
+// An entry with a `worker` is foreign: it runs only in a process of that command, which speaks the
+// worker protocol (measure/worker.hpp) and calls the variant `worker_variant`; its `variant` is a
+// description whose `plan` throws, kept alive by `owned`.
 struct CatalogueEntry {
   std::string name;
   const Variant* variant;
-  std::string library;
+  std::string library = {};
+  std::vector<std::string> worker = {};
+  std::string worker_variant = {};
+  std::shared_ptr<const Variant> owned = {};
+  bool foreign() const { return !worker.empty(); }
 };
 
 // A variant that this build lacks, and why.

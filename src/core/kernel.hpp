@@ -39,6 +39,9 @@ struct Cost {
   double flops = 0;
   double exps = 0;
   double bytes = 0;
+  // Of `flops`, those done in pairs by multiply-adds; what is neither these nor exps goes through
+  // the adders one by one. Only the model asks, the strict roof takes all flops for multiply-adds.
+  double fma_flops = 0;
 };
 
 // Chosen elements of the (single) output seen as [rows, cols], rows = product of all axes but the

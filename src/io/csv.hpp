@@ -45,14 +45,18 @@ class CsvWriter {
   LineFile file_;
 };
 
-// One measured time. `row` counts the rows of the CSV from 0; `ns` is the mean of one run;
-// `probe_ns` the probe of the round.
+// One measured time. `row` counts the rows of the CSV from 0, `launch` from 1, `round` from 0
+// within a launch; `ns` is the mean of one run; `probe_ns` the probe of the round. Device times are
+// of one upload, run and download beside the sample. `disturbance`: what interfered (`steal`,
+// `preempted`, `probe`, joined by '+'); empty: nothing was seen.
 struct Sample {
   std::int64_t row = 0;
   std::int64_t launch = 1;
   std::int64_t round = 0;
   double ns = 0;
   std::optional<double> probe_ns;
+  std::optional<double> h2d_ns = {}, kernel_ns = {}, d2h_ns = {}, e2e_ns = {};
+  std::string disturbance = {};
 };
 
 std::string samples_path(const std::string& csv_path);  // FILE.samples.csv

@@ -35,7 +35,7 @@ const Column table[] = {
     {"seed", "seed of inputs and order", &Row::seed},
     {"cache", "warm or cold", &Row::cache},
     {"timer", "steady (host clock) or event (device clock)", &Row::timer},
-    {"launch", "number of the launch, from 1", &Row::launch},
+    {"launch", "launches (fresh processes) that the samples come from", &Row::launch},
     {"status",
      "PASSED, FAILED, SKIPPED, UNSUPPORTED, TIMEOUT, BUILD_ERROR, RUNTIME_ERROR or SUSPECT",
      &Row::status},
@@ -76,6 +76,17 @@ const Column table[] = {
     {"workspace_bytes", "held by the plan beyond operands", &Row::workspace_bytes},
     {"packed_bytes", "constants packed by prepack=1", &Row::packed_bytes},
     {"peak_rss_bytes", "peak resident memory of the worker", &Row::peak_rss_bytes},
+    {"model_ns",
+     "least time that the maths allows: exps and unfused flops at their measured rates, ns",
+     &Row::model_ns},
+    {"model_pct", "model_ns over the time of a run, median, per cent; may exceed 100",
+     &Row::model_pct},
+    {"interval_pct", "half width of the 95 % interval of the median, per cent of the median",
+     &Row::interval_pct},
+    {"stop", "why sampling ended: interval (narrow enough), time or rounds", &Row::stop},
+    {"n_disturbed", "samples among n_samples taken while something interfered", &Row::n_disturbed},
+    {"disturbance", "what interfered and how often: steal 3, preempted 2, probe 1",
+     &Row::disturbance},
 };
 
 template <class Parsed>

@@ -31,6 +31,10 @@ struct Row {
   std::string roof_level, bound;
   std::optional<double> plan_ns, h2d_ns, kernel_ns, d2h_ns, e2e_ns;
   std::optional<std::int64_t> workspace_bytes, packed_bytes, peak_rss_bytes;
+  std::optional<double> model_ns, model_pct, interval_pct;
+  std::string stop;
+  std::optional<std::int64_t> n_disturbed;
+  std::string disturbance;
 };
 
 struct Column {

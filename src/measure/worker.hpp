@@ -4,10 +4,19 @@
 //
 // Protocol 1: one JSON object per line. The worker greets with
 //   {"rooflane_worker":1,"name":"rooflane","version":"..."}
+// to which it adds what it can run, so that foreign workers (other builds, plugins, Python peers)
+// are found by asking them:
+//   "variants":[{"kernel":"gemm","variant":"numpy","threads":"one|many|device","backend":"python",
+//                "verifies":false},
+//               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...]
 // and answers each request with {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2"} -> Opened's fields
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
+//   {"op":"output","path":"/path","output_bytes":N}  (instead of verify, where "verifies" is false)
+//        the worker makes its inputs from the seed anew, fills its output with NaN, runs once, and
+//        writes the output's float32 values, row-major, into the existing file -> {"ok":true}; who
+//        asked compares it with the reference
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
