@@ -6,6 +6,7 @@ set -euo pipefail
 has_command() { command -v "$1" >/dev/null 2>&1; }
 has_module() { has_command pkg-config && pkg-config --exists "$1"; }
 has_header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
+has_venv() { python3 -c 'import ensurepip' >/dev/null 2>&1; }
 has_file() {  # one of some globs
   local glob
   for glob in "$@"; do
@@ -27,6 +28,7 @@ want meson has_command meson
 want ninja-build has_command ninja
 want pkg-config has_command pkg-config
 want python3 has_command python3
+want python3-venv has_venv
 want libhwy-dev has_module libhwy
 want libbenchmark-dev has_module benchmark
 want libfmt-dev has_module fmt

@@ -1,0 +1,113 @@
+"""What a peer is to the serve loop: a Peer plans problems, a Plan runs one.
+
+Add a peer: a module NAME_peer.py with a Peer, a line in serve.py's table, its packages in
+environments.py.
+"""
+from __future__ import annotations
+
+import mmap
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from peer_workers.problem import Problem
+
+Arrays = dict[str, np.ndarray]
+
+HUGE_PAGE = 2 << 20
+LINE = 64
+
+
+class Unsupported(Exception):
+    """The peer refuses a problem; the text is the row's reason."""
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Nanoseconds of the last upload, run and download by the device's own clock."""
+    h2d_ns: float
+    kernel_ns: float
+    d2h_ns: float
+
+
+class Plan(ABC):
+    """A peer made ready for one problem, bound to its arrays."""
+
+    workspace_bytes = 0  # beyond inputs, outputs and their device copies
+    packed_bytes = 0     # constants packed by prepack=1
+
+    @abstractmethod
+    def run(self) -> None:
+        """Computes once and returns when the output is complete."""
+
+    @abstractmethod
+    def output(self) -> np.ndarray:
+        """The last run's output in host memory; of a device after download()."""
+
+    def poison(self) -> None:
+        """Fills what the output will occupy with NaN, so that a run which skips work is seen."""
+        self.output().fill(np.nan)
+
+    def upload(self) -> None:
+        """Copies the inputs to the device. Nothing on a CPU."""
+
+    def download(self) -> None:
+        """Copies the output back from the device. Nothing on a CPU."""
+
+    def device_times(self) -> DeviceTimes | None:
+        """Nothing on a CPU."""
+        return None
+
+
+class Peer(ABC):
+    """One library. Its module is imported in the environment that holds the library, and an
+    ImportError on the way makes the peer absent."""
+
+    # Kernel -> what it does with threads: "one", "many" or "device".
+    kernels: dict[str, str]
+
+    def absent(self) -> str | None:
+        """Why the peer cannot work here although it could be imported."""
+        return None
+
+    @abstractmethod
+    def library(self) -> str:
+        """The library with its version and settings, for the row."""
+
+    def device(self) -> tuple[str, str]:
+        """Names of device and driver; empty on a CPU."""
+        return "", ""
+
+    @abstractmethod
+    def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
+        """A plan for the problem, bound to `arrays` (inputs filled, output named as in the
+        problem). Raises Unsupported."""
+
+
+def aligned_array(shape: tuple[int, ...]) -> np.ndarray:
+    """An untouched float32 array, aligned to a cache line; from 2 MiB on to huge pages, which it
+    asks for, as the C++ side's buffers do."""
+    elements = int(np.prod(shape, dtype=np.int64))
+    size = elements * 4
+    if size < HUGE_PAGE:
+        memory = np.empty(size + LINE, np.uint8)
+        start = -memory.ctypes.data % LINE
+    else:
+        try:
+            area = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise MemoryError from error
+        try:
+            area.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # advice only: a kernel without transparent huge pages refuses it
+        memory = np.frombuffer(area, np.uint8)
+        start = -memory.ctypes.data % HUGE_PAGE
+    return memory[start:start + size].view(np.float32).reshape(shape)
+
+
+def no_prepack(problem: Problem, name: str) -> None:
+    """For peers without a facility for constants."""
+    if problem.kernel == "gemm" and problem.prepack:
+        raise Unsupported(f"prepack=1: {name} has no way to pack a constant matrix beforehand")

@@ -1,0 +1,269 @@
+"""Serves protocol 1 (src/measure/worker.hpp) for one peer: `python -m peer_workers.serve NAME`.
+
+Knows cases, inputs and the sampler; how a kernel is computed stands in the *_peer.py. It is started
+by peers.py in the peer's own interpreter, or, with --absent REASON, in any.
+"""
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from typing import IO, Any
+
+# Peer -> its module and class. Modules are imported only when served: they need their library.
+MODULES = {
+    "numpy": ("numpy_peer", "NumpyPeer"),
+    "numba": ("numba_peer", "NumbaPeer"),
+    "torch": ("torch_peer", "TorchPeer"),
+    "torch-compile": ("torch_peer", "CompiledTorchPeer"),
+    "torch-cuda": ("torch_cuda_peer", "TorchCudaPeer"),
+    "triton": ("triton_peer", "TritonPeer"),
+    "onnxruntime": ("onnx_peer", "OnnxPeer"),
+}
+KERNELS = ("gemm", "softmax", "layernorm", "attention")
+VERSION = "1"
+
+# The sampler's numbers, as in src/measure/sampler.cpp.
+WARM_UP_RUNS = 20
+WARM_UP_NS = 20e6
+AGREEMENT = 0.05
+LEAST_SAMPLE_NS = 1e6
+MOST_RUNS = 1_000_000
+
+Message = dict[str, Any]
+
+
+class Refusal(Exception):
+    """An answer that is not what was asked for: a status of the row and the reason."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+def warm_up(run) -> float:
+    """Runs untimed until two successive runs agree within 5 %, bounded; the last run's time."""
+    clock = time.perf_counter_ns
+    begin = start = clock()
+    previous = 0
+    for i in range(WARM_UP_RUNS):
+        run()
+        end = clock()
+        elapsed = end - start
+        if i > 0 and abs(elapsed - previous) <= AGREEMENT * max(elapsed, previous):
+            break
+        if end - begin >= WARM_UP_NS:
+            break
+        previous = elapsed
+        start = end
+    return float(elapsed)
+
+
+def time_runs(run, runs: int) -> float:
+    """Mean time in ns of one of `runs` back-to-back runs."""
+    clock = time.perf_counter_ns
+    repeat = range(runs)
+    start = clock()
+    for _ in repeat:
+        run()
+    return (clock() - start) / runs
+
+
+def runs_for_sample(run_ns: float) -> int:
+    """How many back-to-back runs last at least a millisecond."""
+    if run_ns <= 0:
+        return MOST_RUNS
+    return min(max(-int(-LEAST_SAMPLE_NS // run_ns), 1), MOST_RUNS)
+
+
+class Server:
+    """One peer with at most one open case."""
+
+    def __init__(self, name: str, absent: str | None):
+        self.name = name
+        self.reason = absent
+        self.peer = None
+        self.close({})
+        if absent is None:
+            self.reason = self._import()
+
+    def _import(self) -> str | None:
+        """Imports the peer; why that failed, or nothing."""
+        module, cls = MODULES[self.name]
+        try:
+            self.peer = getattr(importlib.import_module(f"peer_workers.{module}"), cls)()
+            return self.peer.absent()
+        except (ImportError, OSError, RuntimeError) as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+
+    def greeting(self) -> Message:
+        if self.reason is not None:
+            variants = [{"kernel": kernel, "variant": self.name, "absent": self.reason}
+                        for kernel in (self.peer.kernels if self.peer else KERNELS)]
+        else:
+            variants = [{"kernel": kernel, "variant": self.name, "threads": threads,
+                         "backend": "python", "verifies": False}
+                        for kernel, threads in self.peer.kernels.items()]
+        return {"rooflane_worker": 1, "name": self.name, "version": VERSION,
+                "variants": variants}
+
+    def answer(self, request: Message) -> Message:
+        """The answer to one request; failures come out as refusals, never as a crash."""
+        operations = {"open": self.open, "output": self.output, "calibrate": self.calibrate,
+                      "sample": self.sample, "close": self.close}
+        try:
+            operation = operations.get(request["op"])
+            if operation is None:
+                raise Refusal("RUNTIME_ERROR", f"unknown op '{request['op']}'")
+            return {"ok": True, **operation(request)}
+        except Refusal as refusal:
+            return {"ok": False, "status": refusal.status, "reason": str(refusal)}
+        except MemoryError:
+            return {"ok": False, "status": "RUNTIME_ERROR", "reason": "out of memory"}
+        except Exception as error:  # whatever a library throws becomes the row's reason
+            text = str(error).strip().split("\n")[0]
+            return {"ok": False, "status": "RUNTIME_ERROR",
+                    "reason": f"{type(error).__name__}: {text}" if text else type(error).__name__}
+
+    def open(self, request: Message) -> Message:
+        self.close({})
+        if self.reason is not None:
+            raise Refusal("UNSUPPORTED", self.reason)
+        # Here and not above: NumPy is missing where the peer is absent.
+        from peer_workers.peer import Unsupported, aligned_array
+        from peer_workers.problem import fill_inputs, parse_case
+
+        case = parse_case(request["case"])
+        problem = case.problem
+        if problem.kernel not in self.peer.kernels:
+            raise Refusal("UNSUPPORTED", f"{self.name} has no {problem.kernel} of its own")
+        if case.fields.get("math", "fp32") != "fp32":
+            raise Refusal("UNSUPPORTED", "math: this variant computes strict fp32 only")
+        if case.fields.get("cache") == "cold":
+            raise Refusal("UNSUPPORTED",
+                          "cache cold: operands of this worker cannot be evicted from here")
+        on_device = self.peer.kernels[problem.kernel] == "device"
+        if case.fields.get("timer") == "event" and not on_device:
+            raise Refusal("UNSUPPORTED", "timer event: only device variants have one")
+        threads = max(1, case.threads)
+        self.arrays = {tensor.name: aligned_array(tensor.shape) for tensor in problem.tensors()}
+        fill_inputs(problem, case.seed, self.arrays, threads)
+        self.arrays[problem.tensors()[-1].name].fill(0)  # no page of it is new to a run
+        start = time.perf_counter_ns()
+        try:
+            self.plan = self.peer.plan(problem, self.arrays, threads)
+        except Unsupported as reason:
+            self.close({})
+            raise Refusal("UNSUPPORTED", str(reason)) from None
+        plan_ns = time.perf_counter_ns() - start
+        self.plan.upload()
+        self.case = case
+        device, driver = self.peer.device()
+        return {"isa": "", "library": self.peer.library(), "device": device, "driver": driver,
+                "tuning": [], "workspace_bytes": int(self.plan.workspace_bytes),
+                "packed_bytes": int(self.plan.packed_bytes), "plan_ns": plan_ns}
+
+    def _opened(self):
+        if self.plan is None:
+            raise Refusal("RUNTIME_ERROR", "no case is open")
+        return self.plan
+
+    def output(self, request: Message) -> Message:
+        import numpy as np
+
+        from peer_workers.problem import fill_inputs
+
+        plan = self._opened()
+        problem = self.case.problem
+        fill_inputs(problem, self.case.seed, self.arrays, max(1, self.case.threads))
+        plan.poison()
+        plan.upload()
+        plan.run()
+        plan.download()
+        output = np.ascontiguousarray(plan.output(), np.float32)
+        if output.nbytes != request["output_bytes"]:
+            raise Refusal("RUNTIME_ERROR", f"the output has {output.nbytes} bytes, asked for were "
+                                           f"{request['output_bytes']}")
+        with open(request["path"], "r+b") as file:
+            output.tofile(file)
+        return {}
+
+    def calibrate(self, request: Message) -> Message:
+        run = self._opened().run
+        run_ns = warm_up(run)
+        runs = 1
+        if run_ns < LEAST_SAMPLE_NS:
+            # A single short run is disturbed by the clock's grain: as many as a quarter sample.
+            run_ns = time_runs(run, (runs_for_sample(run_ns) + 3) // 4)
+            runs = runs_for_sample(run_ns)
+        return {"runs_per_sample": runs, "run_ns": run_ns}
+
+    def sample(self, request: Message) -> Message:
+        plan = self._opened()
+        samples: dict[str, list[float]] = {
+            name: [] for name in ("ns", "h2d_ns", "kernel_ns", "d2h_ns", "e2e_ns")}
+        by_event = self.case.fields.get("timer") == "event"
+        warm_up(plan.run)
+        for _ in range(request["n"]):
+            if by_event:
+                samples["ns"].append(self._device_runs(request["runs"]))
+            else:
+                samples["ns"].append(time_runs(plan.run, request["runs"]))
+            if plan.device_times() is None:
+                continue
+            start = time.perf_counter_ns()
+            plan.upload()
+            plan.run()
+            plan.download()
+            samples["e2e_ns"].append(time.perf_counter_ns() - start)
+            for name, value in vars(plan.device_times()).items():
+                samples[name].append(value)
+        return samples
+
+    def _device_runs(self, runs: int) -> float:
+        """Mean of the device's own time of one run."""
+        total = 0.0
+        for _ in range(runs):
+            self.plan.run()
+            total += self.plan.device_times().kernel_ns
+        return total / runs
+
+    def close(self, request: Message) -> Message:
+        self.plan = None
+        self.case = None
+        self.arrays = {}
+        gc.collect()
+        return {}
+
+
+def protocol_output() -> IO[str]:
+    """Standard output for the protocol alone: what libraries print there goes to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8", buffering=1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=MODULES)
+    parser.add_argument("--absent")
+    arguments = parser.parse_args()
+    protocol = protocol_output()
+    server = Server(arguments.name, arguments.absent)
+    print(json.dumps(server.greeting()), file=protocol)
+    gc.disable()  # a collection in the middle of a sample would be timed
+    for line in sys.stdin:
+        try:
+            request = json.loads(line)
+        except ValueError as error:
+            request = {"op": f"{line.strip()[:60]}: {error}"}
+        print(json.dumps(server.answer(request)), file=protocol)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""NumPy, Numba, PyTorch and ONNX Runtime as peers of `rooflane bench --peers NAME,...`.
+
+Makes the environments they live in and starts the workers; the workers themselves are in
+peer_workers/. This file runs under any Python 3.10 or newer with the standard library only.
+
+  peers.py --names              the peers, one a line
+  peers.py --prepare NAME...    makes what the peers need, from PyPI; at once when all is there
+  peers.py --serve NAME         a worker of protocol 1 (src/measure/worker.hpp) on standard
+                                input and output; a peer that cannot be had greets as absent
+  peers.py --library NAME       the path of the CBLAS library of mkl or openblas, for --blas
+
+ROOFLANE_PEERS_PYTHON names an interpreter that has the packages already; no environment is made
+then. Exit status: 0 good, 2 wrong arguments, 3 something cannot be had here (the reason is told).
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(SCRIPTS))
+
+from peer_workers import environments  # noqa: E402
+from python_environment import Unavailable  # noqa: E402
+
+
+def names_of(texts: list[str]) -> list[str]:
+    """Names from arguments that may hold several, separated by commas; exits with 2 on others."""
+    names = [name for text in texts for name in text.split(",") if name]
+    for name in names:
+        if name not in environments.PEERS:
+            print(f"peers: unknown peer '{name}'; valid: {', '.join(environments.PEERS)}",
+                  file=sys.stderr)
+            sys.exit(2)
+    return names
+
+
+def prepare(names: list[str]) -> int:
+    """Makes the environments of all names; tells on standard error which cannot be had."""
+    status = 0
+    for name in names:
+        try:
+            environments.prepare(name)
+        except Unavailable as reason:
+            print(f"peers: {name} is absent: {reason}", file=sys.stderr)
+            status = 3
+    return status
+
+
+def serve(name: str) -> None:
+    """Becomes the worker, in the peer's interpreter. Without one this interpreter serves: it
+    greets with the reason."""
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = str(SCRIPTS)
+    command = ["-m", "peer_workers.serve", name]
+    try:
+        python = str(environments.interpreter(name))
+        environment.update(environments.variables(name))
+    except Unavailable as reason:
+        python = sys.executable
+        command += ["--absent", str(reason)]
+    os.execve(python, [python, *command], environment)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Python peers: makes their environments, serves them as workers.")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--names", action="store_true", help="print the peers, one a line")
+    action.add_argument("--prepare", metavar="NAME", nargs="+", help="make what peers need")
+    action.add_argument("--serve", metavar="NAME", help="be a worker on standard input and output")
+    action.add_argument("--library", metavar="NAME", choices=environments.LIBRARIES,
+                        help="print the path of the library of mkl or openblas")
+    arguments = parser.parse_args()
+    if arguments.names:
+        print("\n".join(environments.PEERS))
+        return 0
+    if arguments.prepare:
+        return prepare(names_of(arguments.prepare))
+    if arguments.library:
+        try:
+            print(environments.library(arguments.library))
+        except Unavailable as reason:
+            print(f"peers: {arguments.library} is absent: {reason}", file=sys.stderr)
+            return 3
+        return 0
+    names = names_of([arguments.serve])
+    if len(names) != 1 or names[0] in environments.LIBRARIES:
+        workers = [name for name in environments.PEERS if name not in environments.LIBRARIES]
+        print(f"peers: --serve '{arguments.serve}': valid is one of {', '.join(workers)}",
+              file=sys.stderr)
+        return 2
+    serve(names[0])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

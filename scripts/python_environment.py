@@ -1,0 +1,112 @@
+"""Virtual environments that our Python scripts make for themselves, with packages from PyPI.
+
+Not a script; standard library only. An environment is made once and kept under the user's cache
+folder (`$XDG_CACHE_HOME/rooflane/python`, else `~/.cache/rooflane/python`): a file `ready`, written
+last, repeats the recipe it was made from, so that a second call returns at once. Used by peers.py
+and report.py.
+"""
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+Pip = Callable[[Sequence[str]], None]
+
+
+class Unavailable(Exception):
+    """An environment cannot be had here; the text says why, in one line."""
+
+
+def cache_folder() -> Path:
+    """Where environments are kept."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "rooflane" / "python"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of environment `name` for this version of Python."""
+    return cache_folder() / f"{name}-{sys.implementation.cache_tag}"
+
+
+def ready(name: str, recipe: str) -> Path | None:
+    """The interpreter of environment `name` when it stands, made from `recipe`."""
+    folder = folder_of(name)
+    try:
+        made_from = (folder / "ready").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    python = folder / "bin" / "python"
+    return python if made_from == recipe and python.exists() else None
+
+
+def failure(name: str) -> str | None:
+    """Why the last attempt to make environment `name` failed; nothing when none did."""
+    try:
+        return (folder_of(name) / "failed").read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def ensure(name: str, recipe: str, install: Callable[[Pip], None]) -> Path:
+    """The interpreter of environment `name`, made now if need be.
+
+    `install` is handed a function that runs `pip install ARGUMENTS`; `recipe` is text that changes
+    whenever `install` would do something else. Progress goes to standard error. Two processes that
+    want the same environment wait for one another. Raises Unavailable.
+    """
+    if (python := ready(name, recipe)) is not None:
+        return python
+    folder = folder_of(name)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.parent / f"{folder.name}.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (python := ready(name, recipe)) is not None:
+                return python
+            return _make(folder, recipe, install)
+    except OSError as error:
+        raise Unavailable(f"environment {folder} cannot be made: {error}") from error
+
+
+def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
+    print(f"making the Python environment {folder}", file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    python = folder / "bin" / "python"
+
+    def pip(arguments: Sequence[str]) -> None:
+        _run([str(python), "-m", "pip", "install", "--disable-pip-version-check",
+              "--no-input", "--quiet", *arguments])
+
+    try:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        install(pip)
+    except Unavailable as error:
+        folder.mkdir(exist_ok=True)
+        (folder / "failed").write_text(str(error), encoding="utf-8")
+        raise
+    partial = folder / "ready.partial"
+    partial.write_text(recipe, encoding="utf-8")
+    partial.rename(folder / "ready")
+    return python
+
+
+def _run(command: Sequence[str]) -> None:
+    """Runs a command; what it prints goes to standard error, and its last line into the reason."""
+    print("+ " + " ".join(command), file=sys.stderr, flush=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    sys.stderr.write(done.stdout)
+    if done.returncode == 0:
+        return
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error")]
+    reason = (errors or lines or [f"exit status {done.returncode}"])[-1]
+    if "ensurepip" in done.stdout:
+        reason = "this Python cannot make virtual environments: apt-get install python3-venv"
+    raise Unavailable(reason)

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""The Python peers as workers: peers_test.py ROOFLANE PEERS.PY [NAME...].
+
+Drives `peers.py --serve` over protocol 1 and compares what it computes with the references that
+`rooflane inputs` writes. Standard library only; the NumPy peer lives in the environment that
+peers.py makes. Exits with 77 (skipped) where PyPI cannot be reached. NAMEs are other peers to put
+through the same shapes, by hand.
+"""
+import array
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOFLANE, PEERS = "", ""
+NAMES = ["numpy"]
+SKIPPED = 77
+
+SHAPES = [
+    "gemm:m=1,n=1,k=1", "gemm:m=17,n=31,k=13", "gemm:m=64,n=48,k=129", "gemm:m=1,n=257,k=64",
+    "gemm:m=5,n=7,k=9,trans_a=1", "gemm:m=5,n=7,k=9,trans_b=1",
+    "gemm:m=33,n=7,k=19,trans_a=1,trans_b=1", "gemm:m=5,n=7,k=9,alpha=0.5,beta=2",
+    "gemm:m=5,n=7,k=9,alpha=-2.5", "gemm:m=5,n=7,k=9,alpha=0,beta=3", "gemm:m=5,n=7,k=9,alpha=0",
+    "gemm:m=5,n=7,k=0", "gemm:m=5,n=7,k=0,beta=2", "gemm:m=0,n=7,k=9", "gemm:m=5,n=0,k=9",
+    "gemm:m=5,n=7,k=9,batch=3", "gemm:m=5,n=7,k=9,batch=0",
+    "gemm:m=5,n=7,k=9,batch=3,trans_a=1,trans_b=1,alpha=3,beta=0.5",
+    "softmax:rows=1,cols=1", "softmax:rows=7,cols=1000", "softmax:rows=300,cols=513",
+    "softmax:rows=2,cols=70000", "softmax:rows=0,cols=5",
+    "layernorm:rows=1,cols=2", "layernorm:rows=7,cols=1000", "layernorm:rows=300,cols=513",
+    "layernorm:rows=2,cols=70000", "layernorm:rows=0,cols=5", "layernorm:rows=9,cols=65,eps=0.5",
+    "attention:batch=1,heads=1,q_len=1,kv_len=1,head_dim=1",
+    "attention:batch=2,heads=3,q_len=17,kv_len=33,head_dim=16",
+    "attention:batch=2,heads=6,kv_heads=2,q_len=9,kv_len=12,head_dim=8",
+    "attention:batch=2,heads=6,kv_heads=2,q_len=9,kv_len=9,head_dim=8,causal=1",
+    "attention:batch=1,heads=4,kv_heads=2,q_len=5,kv_len=12,head_dim=8,causal=1",
+    "attention:batch=1,heads=4,kv_heads=2,q_len=12,kv_len=5,head_dim=8,causal=1",  # 7 rows see none
+    "attention:batch=2,heads=8,kv_heads=2,q_len=1,kv_len=40,head_dim=8,causal=1",
+    "attention:batch=1,heads=2,q_len=700,kv_len=700,head_dim=8,causal=1",
+    "attention:batch=1,heads=2,q_len=3,kv_len=0,head_dim=8",
+    "attention:batch=1,heads=2,q_len=0,kv_len=3,head_dim=8",
+    "attention:batch=0,heads=2,q_len=4,kv_len=3,head_dim=8",
+    "attention:batch=1,heads=2,q_len=4,kv_len=6,head_dim=8,scale=0.3",
+]
+
+
+def npy(path):
+    """Type letter and values of a .npy file of version 1 in C order."""
+    with open(path, "rb") as file:
+        content = file.read()
+    length = int.from_bytes(content[8:10], "little")
+    letter = "d" if b"'<f8'" in content[10:10 + length] else "f"
+    return array.array(letter, content[10 + length:])
+
+
+class Worker:
+    """A worker process of protocol 1."""
+
+    def __init__(self, command, **environment):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, **environment})
+        self.greeting = json.loads(self.process.stdout.readline())
+
+    def ask(self, op, **fields):
+        self.process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def end(self):
+        """Exit status after the end of input, and what it still printed."""
+        if self.process.stdout.closed:
+            return None
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        self.process.stdout.close()
+        return self.process.wait(60), rest
+
+
+def serve(name, **environment):
+    return Worker([sys.executable, PEERS, "--serve", name], **environment)
+
+
+class Peers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def serve(self, name, **environment):
+        worker = serve(name, **environment)
+        self.addCleanup(worker.end)
+        return worker
+
+    def inputs(self, shape, seed):
+        """The folder with a problem's inputs and reference."""
+        folder = os.path.join(self.folder.name, "inputs")
+        subprocess.run([ROOFLANE, "inputs", shape.split(":")[0], "--shape", shape, "--seed",
+                        str(seed), "--out", folder], check=True, stdout=subprocess.DEVNULL)
+        return folder
+
+    def output(self, worker, elements):
+        path = os.path.join(self.folder.name, "output")
+        with open(path, "wb") as file:
+            file.truncate(4 * elements)
+        answer = worker.ask("output", path=path, output_bytes=4 * elements)
+        self.assertTrue(answer["ok"], answer)
+        values = array.array("f")
+        with open(path, "rb") as file:
+            values.frombytes(file.read())
+        self.assertEqual(len(values), elements)
+        return values
+
+    def test_every_shape_agrees_with_the_reference(self):
+        for name in NAMES:
+            worker = self.serve(name)
+            have = {v["kernel"] for v in worker.greeting["variants"] if "absent" not in v}
+            self.assertTrue(have, worker.greeting)
+            for shape in SHAPES:
+                kernel = shape.split(":")[0]
+                if name != "numpy" and kernel not in have:
+                    continue
+                with self.subTest(peer=name, shape=shape):
+                    threads = 0 if name in ("torch-cuda", "triton") else 2
+                    opened = worker.ask(
+                        "open", case=f"{shape} variant={name} threads={threads} seed=7")
+                    if name != "numpy" and opened.get("status") == "UNSUPPORTED":
+                        print(f"{name} {shape}: {opened['reason']}", file=sys.stderr)
+                        continue
+                    self.assertTrue(opened["ok"], opened)
+                    self.assertGreaterEqual(opened["plan_ns"], 0)
+                    folder = self.inputs(shape, 7)
+                    output = {"gemm": "c", "attention": "o"}.get(kernel, "y")
+                    expected = npy(os.path.join(folder, f"{output}_reference.npy"))
+                    # A hundredth of what inputs rounded to TF32 would err by.
+                    allowed = 1e-5 * max([1, *map(abs, expected)])
+                    for round_ in range(2):
+                        got = self.output(worker, len(expected))
+                        worst = max((abs(x - y) for x, y in zip(got, expected)), default=0)
+                        self.assertFalse(any(map(math.isnan, got)), f"NaN in round {round_}")
+                        self.assertLessEqual(worst, allowed)
+
+    def test_inputs_are_those_of_the_seed_bit_for_bit(self):
+        environments = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n"
+        python = subprocess.run(
+            [sys.executable, "-c", environments + "from peer_workers import environments\n"
+             "print(environments.interpreter('numpy'))"],
+            check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        code = environments + """
+import numpy as np
+from peer_workers.problem import parse_case, fill_inputs
+case = parse_case(sys.argv[1])
+arrays = {t.name: np.empty(t.shape, np.float32) for t in case.problem.tensors()}
+fill_inputs(case.problem, case.seed, arrays, 2)
+for tensor in case.problem.tensors()[:-1]:
+    arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
+"""
+        for shape, names in [("gemm:m=300,n=210,k=170,batch=2,trans_b=1,beta=1", "a b c0"),
+                             ("softmax:rows=9,cols=777", "x"),
+                             ("layernorm:rows=9,cols=777", "x gamma beta"),
+                             ("attention:batch=2,heads=4,kv_heads=2,q_len=9,kv_len=13,head_dim=8",
+                              "q k v")]:
+            for seed in (1, 2**63 - 1):
+                folder = self.inputs(shape, seed)
+                subprocess.run([python, "-c", code, f"{shape} variant=numpy seed={seed}", folder],
+                               check=True)
+                for name in names.split():
+                    with self.subTest(shape=shape, seed=seed, tensor=name):
+                        with open(os.path.join(folder, name + ".bin"), "rb") as file:
+                            ours = file.read()
+                        self.assertEqual(ours, npy(os.path.join(folder, name + ".npy")).tobytes())
+
+    def test_samples_are_taken_as_asked(self):
+        worker = self.serve("numpy")
+        self.assertTrue(worker.ask("open", case="softmax:rows=16,cols=64 variant=numpy")["ok"])
+        calibration = worker.ask("calibrate")
+        self.assertGreater(calibration["run_ns"], 0)
+        self.assertGreater(calibration["runs_per_sample"], 1)
+        samples = worker.ask("sample", n=3, runs=calibration["runs_per_sample"])
+        self.assertEqual(len(samples["ns"]), 3)
+        self.assertTrue(all(ns > 0 for ns in samples["ns"]))
+        for name in ("h2d_ns", "kernel_ns", "d2h_ns", "e2e_ns"):
+            self.assertEqual(samples[name], [])
+        self.assertEqual(worker.ask("close"), {"ok": True})
+        self.assertEqual(worker.ask("sample", n=1, runs=1)["status"], "RUNTIME_ERROR")
+        self.assertEqual(worker.end(), (0, ""))
+
+    def test_what_cannot_be_served_is_refused_with_a_reason(self):
+        worker = self.serve("numpy")
+        good = "gemm:m=2,n=2,k=2"
+        for case, status, word in [
+                (f"{good},prepack=1 variant=numpy", "UNSUPPORTED", "prepack"),
+                (f"{good} variant=numpy cache=cold", "UNSUPPORTED", "evicted"),
+                (f"{good} variant=numpy math=bf16", "UNSUPPORTED", "fp32"),
+                (f"{good} variant=numpy timer=event", "UNSUPPORTED", "timer"),
+                (f"{good} variant=numpy isa=%zz", "RUNTIME_ERROR", "%"),
+                ("gemm:m=2,n=2 variant=numpy", "RUNTIME_ERROR", "k="),
+                ("conv:m=2 variant=numpy", "RUNTIME_ERROR", "conv")]:
+            with self.subTest(case=case):
+                answer = worker.ask("open", case=case)
+                self.assertEqual((answer["ok"], answer["status"]), (False, status))
+                self.assertIn(word, answer["reason"])
+        huge = worker.ask("open", case=f"softmax:rows={2**40},cols={2**10} variant=numpy")
+        self.assertEqual((huge["status"], huge["reason"]), ("RUNTIME_ERROR", "out of memory"))
+        self.assertEqual(worker.ask("dance")["status"], "RUNTIME_ERROR")
+        self.assertTrue(worker.ask("open", case=f"{good} variant=numpy")["ok"])
+        path = os.path.join(self.folder.name, "short")
+        with open(path, "wb"):
+            pass
+        self.assertIn("16 bytes", worker.ask("output", path=path, output_bytes=8)["reason"])
+
+    def test_an_absent_peer_greets_with_the_reason(self):
+        empty = {"XDG_CACHE_HOME": self.folder.name, "ROOFLANE_PEERS_PYTHON": ""}
+        worker = self.serve("numba", **empty)
+        variants = worker.greeting["variants"]
+        self.assertTrue(variants)
+        for variant in variants:
+            self.assertIn("--prepare numba", variant["absent"])
+        self.assertEqual(worker.ask("open", case="softmax:rows=1,cols=1 variant=numba")["status"],
+                         "UNSUPPORTED")
+        # An interpreter without the package.
+        bare = self.serve("numpy", ROOFLANE_PEERS_PYTHON=self.bare_python())
+        self.assertIn("numpy", bare.greeting["variants"][0]["absent"])
+
+    def bare_python(self):
+        folder = os.path.join(self.folder.name, "bare")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        return os.path.join(folder, "bin", "python")
+
+    def test_names_are_checked(self):
+        def peers(*arguments):
+            return subprocess.run([sys.executable, PEERS, *arguments], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+
+        self.assertIn("torch-compile\n", peers("--names").stdout)
+        for arguments in (["--prepare", "nunpy"], ["--serve", "mkl"], ["--serve", "numpy,torch"]):
+            done = peers(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn("numpy", done.stderr)
+        again = peers("--prepare", "numpy")
+        self.assertEqual((again.returncode, again.stderr), (0, ""))  # nothing was left to do
+
+
+def prepare():
+    """Makes the environments; exits with 77 when PyPI cannot be reached."""
+    done = subprocess.run([sys.executable, PEERS, "--prepare", *NAMES], stderr=subprocess.PIPE,
+                          text=True)
+    sys.stderr.write(done.stderr)
+    if "connection broken" in done.stderr:
+        print("skipped: PyPI cannot be reached")
+        sys.exit(SKIPPED)
+    if done.returncode != 0:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    ROOFLANE, PEERS = map(os.path.abspath, sys.argv[1:3])
+    NAMES = sys.argv[3:] or NAMES
+    prepare()
+    unittest.main(argv=sys.argv[:1])
