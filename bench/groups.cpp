@@ -112,15 +112,19 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   c.library = !entry.library.empty()                         ? entry.library
               : std::string_view(variant.backend) == "cblas" ? options.library
                                                              : "";
-  c.device = variant.threads == Threads::device ? options.device : 0;
+  // Other devices than OpenCL's (a peer's CUDA) are no CPUs and have no number here.
+  const bool opencl = std::string_view(variant.backend) == "opencl";
+  const bool on_device = variant.threads == Threads::device;
+  c.device = on_device && (opencl || !entry.foreign()) ? options.device : 0;
   c.cache = options.cache;
-  c.timer = variant.threads == Threads::device ? options.timer : Timer::steady;
+  c.timer = on_device ? options.timer : Timer::steady;
   c.seed = options.seed;
   if (variant.threads == Threads::one) {
     if (!takes_singles) return;
     c.threads = 1;
   }
-  if (variant.threads == Threads::device && !device_takes_threads(options.device)) {
+  const bool takes_threads = (opencl || !entry.foreign()) && device_takes_threads(options.device);
+  if (on_device && !takes_threads) {
     if (!first) return;
     c.threads = 0;
   }

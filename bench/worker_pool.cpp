@@ -13,20 +13,21 @@
 namespace rooflane {
 
 std::vector<std::pair<std::string, std::string>> worker_environment(const Case& c,
-                                                                    const Variant& variant,
+                                                                    const CatalogueEntry& entry,
                                                                     const std::vector<int>& cpus) {
   const std::string threads = std::to_string(std::max(1, c.threads));
   std::vector<std::pair<std::string, std::string>> environment = {
       {"OMP_NUM_THREADS", threads},      {"OMP_DYNAMIC", "false"},
       {"OPENBLAS_NUM_THREADS", threads}, {"BLIS_NUM_THREADS", threads},
-      {"MKL_NUM_THREADS", threads},      {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
-      {"NVIDIA_TF32_OVERRIDE", "0"},
+      {"MKL_NUM_THREADS", threads},      {"NUMBA_NUM_THREADS", threads},
+      {"NVIDIA_TF32_OVERRIDE", "0"},     {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
   };
-  const std::string_view backend = variant.backend;
+  const std::string_view backend = entry.variant->backend;
   // OpenMP binds the first thread when the program is loaded, and threads that others start later
-  // (an OpenCL driver, a BLAS library with a pool of its own) would inherit that one CPU. They get
-  // the same CPUs through the process's affinity alone.
-  if (backend != "cblas" && variant.threads != Threads::device) {
+  // (an OpenCL driver, a BLAS library with a pool of its own, a plugin, a Python package) would
+  // inherit that one CPU. They get the same CPUs through the process's affinity alone.
+  const bool ours = !entry.foreign() || entry.name.find('@') != std::string::npos;
+  if (ours && backend != "cblas" && entry.variant->threads != Threads::device) {
     std::string places;
     for (const int cpu : cpus) places += fmt::format("{}{{{}}}", places.empty() ? "" : ",", cpu);
     if (!places.empty())
@@ -56,21 +57,22 @@ std::string WorkerPool::affinity_of(const Case& c) const {
 }
 
 Worker& WorkerPool::worker_for(const Case& c) {
-  const Variant& variant = variant_of(c, *options_.catalogue);
+  const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
   // Rooms may give one name to variants of different backends, which need other environments.
   const std::string key =
-      fmt::format("{} {} {} {}", c.variant, variant.backend, c.threads, c.library);
+      fmt::format("{} {} {} {}", c.variant, entry.variant->backend, c.threads, c.library);
   std::unique_ptr<Worker>& worker = workers_[key];
   if (worker != nullptr) return *worker;
-  if (options_.in_process) {
+  if (options_.in_process && !entry.foreign()) {
     worker = local_worker(*options_.catalogue);
     contexts_.push_back({c.variant, c.threads, {}});
     return *worker;
   }
   ProcessSettings settings;
-  settings.argv = options_.worker_command;
+  settings.argv = entry.foreign() ? entry.worker : options_.worker_command;
+  settings.variant = entry.worker_variant;
   settings.cpus = cpus_for(c);
-  settings.environment = worker_environment(c, variant, settings.cpus);
+  settings.environment = worker_environment(c, entry, settings.cpus);
   settings.timeout = std::chrono::duration<double>(options_.timeout);
   settings.memory_bytes = options_.worker_memory_bytes;
   contexts_.push_back({c.variant, c.threads, settings.environment});

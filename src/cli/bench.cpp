@@ -14,6 +14,7 @@
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
+#include "cli/workers.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "io/csv.hpp"
@@ -151,6 +152,7 @@ void declare(Arguments& arguments) {
   declare_problems(arguments);
   arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: default");
   declare_common(arguments, Many::yes);
+  declare_workers(arguments);
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
   arguments.option("--timer", "steady|event", "host clock, or the device's own");
   arguments.option("--min-time", "SECONDS", "timed work per row, at least");
@@ -170,8 +172,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
   const std::vector<BenchProblem> problems =
       read_problems(arguments, catalogue, "default", complaints);
-  const std::vector<Target> targets =
-      select_targets(catalogue, kernels_of(problems, catalogue), common.variants, complaints);
+  const std::vector<std::string> guests =
+      add_workers(arguments, common, settings, catalogue, complaints);
+  const std::vector<Target> targets = select_targets(catalogue, kernels_of(problems, catalogue),
+                                                     common.variants, complaints, guests);
   complaints.check([&] {
     check_tunings(common.tunings, targets);
     return true;

@@ -7,14 +7,11 @@
 #include "backends/availability.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
+#include "cli/workers.hpp"
 #include "io/table.hpp"
 
 namespace rooflane {
 namespace {
-
-std::string_view name_of(Threads threads) {
-  return threads == Threads::one ? "one" : threads == Threads::many ? "many" : "device";
-}
 
 struct Listed {
   const Kernel* kernel;
@@ -96,11 +93,15 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
 void declare(Arguments& arguments) {
   arguments.flag("--json", "as JSON, with parameters and tunables");
   declare_blas(arguments);
+  declare_workers(arguments);
   arguments.examples({"rooflane list", "rooflane list --json"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   apply_blas(arguments.values("--blas"), catalogue);
+  Complaints complaints;
+  add_workers(arguments, {}, settings, catalogue, complaints);
+  complaints.raise();
   const std::vector<Listed> all = everything(catalogue);
   if (arguments.has("--json")) {
     std::cout << document(catalogue, all).dump(2) << "\n";

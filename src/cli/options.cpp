@@ -18,11 +18,6 @@
 namespace rooflane {
 namespace {
 
-bool is_library_name(std::string_view name) {
-  return !name.empty() &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
-}
-
 std::pair<std::string, std::string> parse_tuning_argument(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos || colon == 0) {
@@ -47,6 +42,11 @@ std::string check_isa(const std::string& name) {
 }
 
 }  // namespace
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
+}
 
 std::vector<int> default_threads(Many many) {
   const int cores = machine().physical_cores;
@@ -111,7 +111,7 @@ std::string apply_blas(const std::vector<std::string>& values, Catalogue& catalo
     const bool is_path = equals == std::string::npos || before.find('/') != std::string::npos;
     const std::string path = is_path ? value : value.substr(equals + 1);
     const std::string name = is_path ? "blas" : "blas-" + before;
-    if (!is_path && !is_library_name(before)) {
+    if (!is_path && !is_plain_name(before)) {
       throw argument_error(
           fmt::format("--blas '{}': a name consists of a-z, 0-9 and -: NAME=PATH", value));
     }

@@ -46,6 +46,9 @@ std::string apply_blas(const std::vector<std::string>& values, Catalogue& catalo
 void declare_device(Arguments& arguments);
 int read_device(const Arguments& arguments);
 
+// What libraries, plugins and other builds may be called: letters a-z, digits and '-'.
+bool is_plain_name(std::string_view name);
+
 // A whole number in [least, most], or Error naming the option.
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least,
                          std::int64_t most);
@@ -62,10 +65,12 @@ struct Target {
   const CatalogueEntry* entry;
 };
 // The variants that -v names (each must exist for one of the kernels at least), or all that this
-// machine can run; then the reasons for the others are printed as notes.
+// machine can run; then the reasons for the others are printed as notes. `hwy` selects another
+// build's `hwy@NAME` too; `guests` take part whatever is named.
 std::vector<Target> select_targets(const Catalogue& catalogue,
                                    const std::vector<const Kernel*>& kernels,
-                                   const std::vector<std::string>& names, Complaints& complaints);
+                                   const std::vector<std::string>& names, Complaints& complaints,
+                                   const std::vector<std::string>& guests = {});
 // Every --tuning must name a selected variant and be valid for it on each selected kernel.
 void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,
                    const std::vector<Target>& targets);

@@ -142,9 +142,32 @@ std::vector<const Kernel*> kernels_of(const std::vector<BenchProblem>& problems,
   return kernels;
 }
 
+namespace {
+
+// What takes part beside the variants that -v names: their namesakes of other builds, and guests.
+void add_unnamed_targets(const Catalogue& catalogue, const std::vector<const Kernel*>& kernels,
+                         const std::vector<std::string>& names,
+                         const std::vector<std::string>& guests, std::vector<Target>& targets) {
+  const auto holds = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  for (const Kernel* kernel : kernels) {
+    for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
+      const std::size_t at = entry->name.find('@');
+      const bool namesake = at != std::string::npos && holds(names, entry->name.substr(0, at));
+      const bool wanted = namesake || holds(guests, entry->name);
+      if (!wanted || holds(names, entry->name) || absent_reason(*entry)) continue;
+      targets.push_back({kernel, entry});
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Target> select_targets(const Catalogue& catalogue,
                                    const std::vector<const Kernel*>& kernels,
-                                   const std::vector<std::string>& names, Complaints& complaints) {
+                                   const std::vector<std::string>& names, Complaints& complaints,
+                                   const std::vector<std::string>& guests) {
   std::vector<Target> targets;
   std::set<std::string> noted;
   if (names.empty()) {
@@ -189,6 +212,7 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
       });
     }
   }
+  add_unnamed_targets(catalogue, kernels, names, guests, targets);
   return targets;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
+#include "cli/workers.hpp"
 #include "core/text.hpp"
 #include "measure/reference_file.hpp"
 #include "measure/verify.hpp"
@@ -27,7 +28,7 @@ std::string shell_word(const std::string& text) {
 }
 
 // The command that repeats one case.
-std::string repro_command(const Case& c) {
+std::string repro_command(const Case& c, const CatalogueEntry& entry) {
   std::string command = fmt::format("rooflane verify -v {} --shape {} --seed {}", c.variant,
                                     c.problem.text(), c.seed);
   if (c.threads > 0) command += fmt::format(" --threads {}", c.threads);
@@ -39,6 +40,9 @@ std::string repro_command(const Case& c) {
   if (!c.library.empty()) {
     const bool named = c.variant.starts_with("blas-");
     command += " --blas " + shell_word((named ? c.variant.substr(5) + "=" : "") + c.library);
+  }
+  if (entry.foreign()) {
+    command += fmt::format(" {} {}", entry.option.front(), shell_word(entry.option.back()));
   }
   return command;
 }
@@ -65,6 +69,7 @@ void declare(Arguments& arguments) {
   declare_problems(arguments);
   arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: edge");
   declare_common(arguments, Many::yes);
+  declare_workers(arguments);
   arguments.examples({"rooflane verify -k softmax -v scalar,hwy --threads 1",
                       "rooflane verify --shape gemm:m=1..17+8,n=33,k=64 -v hwy"});
 }
@@ -74,8 +79,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
   const std::vector<BenchProblem> problems =
       read_problems(arguments, catalogue, "edge", complaints);
-  const std::vector<Target> targets =
-      select_targets(catalogue, kernels_of(problems, catalogue), common.variants, complaints);
+  const std::vector<std::string> guests =
+      add_workers(arguments, common, settings, catalogue, complaints);
+  const std::vector<Target> targets = select_targets(catalogue, kernels_of(problems, catalogue),
+                                                     common.variants, complaints, guests);
   complaints.check([&] {
     check_tunings(common.tunings, targets);
     return true;
@@ -106,7 +113,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     std::cout << coloured_status(status)
               << std::string(13 - std::min<std::size_t>(12, status.size()), ' ') << c.text() << "  "
               << outcome.detail << std::endl;
-    if (is_bad(outcome.status)) std::cerr << "  repeat: " << repro_command(c) << "\n";
+    if (is_bad(outcome.status))
+      std::cerr << "  repeat: " << repro_command(c, entry_of(c, catalogue)) << "\n";
   }
   return exit_status_of(seen, common.variants);
 }

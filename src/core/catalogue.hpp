@@ -23,6 +23,7 @@ struct CatalogueEntry {
   std::vector<std::string> worker = {};
   std::string worker_variant = {};
   std::shared_ptr<const Variant> owned = {};
+  std::vector<std::string> option = {};  // the argument that brought it: {"--against", "old=..."}
   bool foreign() const { return !worker.empty(); }
 };
 

@@ -39,6 +39,10 @@ std::string Tuning::text() const {
   return text;
 }
 
+std::string_view name_of(Threads threads) {
+  return threads == Threads::one ? "one" : threads == Threads::many ? "many" : "device";
+}
+
 Tuning parse_tuning(const Variant& variant, std::string_view text) {
   Tuning tuning;
   std::vector<std::string> names;

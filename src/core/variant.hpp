@@ -109,6 +109,7 @@ class Plan {
 };
 
 enum class Threads { one, many, device };
+std::string_view name_of(Threads threads);  // "one", "many", "device"
 
 struct Variant {
   const char* name;  // "hwy"

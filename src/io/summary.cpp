@@ -117,7 +117,10 @@ std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
     return has_time(x->row) && *x->row.p50_ns < *y->row.p50_ns;
   });
   const MeasuredRow* scalar = fastest(rows, [](const Row& row) { return row.variant == "scalar"; });
-  const MeasuredRow* peer = fastest(rows, [](const Row& row) { return !row.library.empty(); });
+  // A peer is other people's library; a variant of another build (hwy@old) is none.
+  const MeasuredRow* peer = fastest(rows, [](const Row& row) {
+    return !row.library.empty() && row.variant.find('@') == std::string::npos;
+  });
   const auto winner =
       std::find_if(rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
   std::vector<SummaryLine> lines;

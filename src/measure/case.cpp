@@ -157,7 +157,7 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
   return c;
 }
 
-const Variant& variant_of(const Case& c, const Catalogue& catalogue) {
+const CatalogueEntry& entry_of(const Case& c, const Catalogue& catalogue) {
   const Kernel& kernel = c.problem.kernel();
   std::string_view name = c.variant;
   if (!c.library.empty()) {
@@ -166,7 +166,11 @@ const Variant& variant_of(const Case& c, const Catalogue& catalogue) {
                                    [&](const CatalogueEntry* e) { return e->name == name; });
     if (!known) name = name.substr(0, name.find('-'));
   }
-  return *catalogue.variant(kernel, name).variant;
+  return catalogue.variant(kernel, name);
+}
+
+const Variant& variant_of(const Case& c, const Catalogue& catalogue) {
+  return *entry_of(c, catalogue).variant;
 }
 
 }  // namespace rooflane

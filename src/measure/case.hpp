@@ -38,8 +38,9 @@ std::string_view name_of(Timer timer);     // "steady", "event"
 // Throws Error for anything that `text` does not print.
 Case parse_case(std::string_view text, const Catalogue& catalogue);
 
-// The variant of a case. `blas-mkl` with a library is found in a catalogue that knows only `blas`:
-// a worker is not told of --blas NAME=PATH. Throws Error as Catalogue::variant does.
+// The entry and the variant of a case. `blas-mkl` with a library is found in a catalogue that knows
+// only `blas`: a worker is not told of --blas NAME=PATH. Throw Error as Catalogue::variant does.
+const CatalogueEntry& entry_of(const Case& c, const Catalogue& catalogue);
 const Variant& variant_of(const Case& c, const Catalogue& catalogue);
 
 }  // namespace rooflane

@@ -12,10 +12,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
+#include "core/error.hpp"
 #include "core/machine.hpp"
+#include "measure/output_file.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/worker_protocol.hpp"
 
@@ -86,16 +89,38 @@ class ProcessWorker final : public Worker {
   explicit ProcessWorker(ProcessSettings settings) : settings_(std::move(settings)) {}
   ~ProcessWorker() override { end_gently(); }
 
-  Opened open(const Case& c) override {
+  // Starts the process if there is none, and says what it greeted with when it started.
+  const Greeting& greet() {
     if (process_ < 0) start();
-    return answer_as(protocol::opened_from, {{"op", "open"}, {"case", c.text()}});
+    return greeting_;
+  }
+  Opened open(const Case& c) override {
+    greet();
+    open_ = c;
+    if (!settings_.variant.empty()) open_.variant = settings_.variant;
+    return answer_as(protocol::opened_from, {{"op", "open"}, {"case", open_.text()}});
   }
   Verification verify(const std::string& reference_path) override {
+    if (!verifies()) {
+      try {
+        const OutputFile output(open_.problem, open_.seed);
+        ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
+        return output.verify(reference_path);
+      } catch (const Error& error) {
+        throw WorkerError(Status::runtime_error, error.what());
+      }
+    }
     return answer_as(protocol::verification_from,
                      {{"op", "verify"}, {"reference", reference_path}});
   }
   Calibration calibrate() override {
-    return answer_as(protocol::calibration_from, {{"op", "calibrate"}});
+    const Calibration calibration = answer_as(protocol::calibration_from, {{"op", "calibrate"}});
+    require_times({calibration.run_ns});
+    if (calibration.runs_per_sample < 1) {
+      give_up(Status::runtime_error,
+              fmt::format("the worker wants {} runs in a sample", calibration.runs_per_sample));
+    }
+    return calibration;
   }
   Samples sample(int n, std::int64_t runs) override {
     Samples samples =
@@ -105,6 +130,7 @@ class ProcessWorker final : public Worker {
           Status::runtime_error,
           fmt::format("the worker answered {} samples, asked for were {}", samples.ns.size(), n));
     }
+    require_times(samples.ns);
     return samples;
   }
   void close() override {
@@ -166,6 +192,29 @@ class ProcessWorker final : public Worker {
       give_up(Status::runtime_error,
               fmt::format("no worker of protocol {}: '{}'", protocol::version,
                           excerpt(protocol::line_of(greeting))));
+    }
+    try {
+      greeting_ = protocol::greeting_from(greeting);
+    } catch (const json::exception&) {
+      rubbish(protocol::line_of(greeting));
+    }
+    if (!greeting_.error.empty()) give_up(Status::runtime_error, greeting_.error);
+  }
+
+  // Whether the worker compares the open case with the reference itself.
+  bool verifies() const {
+    if (!greeting_.variants) return true;
+    const auto& offers = *greeting_.variants;
+    const auto offer = std::find_if(offers.begin(), offers.end(), [&](const Offer& o) {
+      return o.kernel == open_.problem.kernel().name && o.variant == open_.variant;
+    });
+    return offer == offers.end() || offer->verifies;
+  }
+
+  void require_times(const std::vector<double>& ns) {
+    for (const double time : ns) {
+      if (std::isfinite(time) && time >= 0) continue;
+      give_up(Status::runtime_error, fmt::format("the worker answered a time of {:g} ns", time));
     }
   }
 
@@ -316,6 +365,8 @@ class ProcessWorker final : public Worker {
   }
 
   ProcessSettings settings_;
+  Greeting greeting_;
+  Case open_;  // as the worker was told
   pid_t process_ = -1;
   std::size_t memory_limit_ = 0;
   File input_, output_;
@@ -327,5 +378,7 @@ class ProcessWorker final : public Worker {
 std::unique_ptr<Worker> process_worker(ProcessSettings settings) {
   return std::make_unique<ProcessWorker>(std::move(settings));
 }
+
+Greeting greeting_of(const ProcessSettings& settings) { return ProcessWorker(settings).greet(); }
 
 }  // namespace rooflane

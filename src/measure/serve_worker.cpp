@@ -25,6 +25,23 @@ bool write_line(int file, const json& message) {
   return true;
 }
 
+Greeting greeting(const Catalogue& catalogue) {
+  Greeting greeting{"rooflane", ROOFLANE_VERSION, "", std::vector<Offer>()};
+  for (const CatalogueEntry& entry : catalogue.entries()) {
+    const Variant& variant = *entry.variant;
+    greeting.variants->push_back(
+        {variant.kernel->name, entry.name, "", variant.threads, variant.backend, true});
+  }
+  for (const AbsentVariant& absent : catalogue.absent()) {
+    Offer offer;
+    offer.kernel = absent.kernel;
+    offer.variant = absent.variant;
+    offer.absent = absent.reason;
+    greeting.variants->push_back(std::move(offer));
+  }
+  return greeting;
+}
+
 json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
   const std::string op = request.at("op");
   if (op == "open") {
@@ -48,11 +65,7 @@ int serve_worker(const Catalogue& catalogue) {
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
   const std::unique_ptr<Worker> worker = local_worker(catalogue);
-  if (!write_line(out, {{"rooflane_worker", protocol::version},
-                        {"name", "rooflane"},
-                        {"version", ROOFLANE_VERSION}})) {
-    return 1;
-  }
+  if (!write_line(out, protocol::to_json(greeting(catalogue)))) return 1;
   for (std::string line; std::getline(std::cin, line);) {
     json reply;
     try {
@@ -68,6 +81,12 @@ int serve_worker(const Catalogue& catalogue) {
     if (!write_line(out, reply)) return 1;
   }
   return 0;
+}
+
+int refuse_to_serve(const std::string& error) {
+  write_line(STDOUT_FILENO,
+             protocol::to_json(Greeting{"rooflane", ROOFLANE_VERSION, error, std::nullopt}));
+  return static_cast<int>(ErrorKind::argument);
 }
 
 }  // namespace rooflane

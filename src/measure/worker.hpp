@@ -5,11 +5,12 @@
 // Protocol 1: one JSON object per line. The worker greets with
 //   {"rooflane_worker":1,"name":"rooflane","version":"..."}
 // to which it adds what it can run, so that foreign workers (other builds, plugins, Python peers)
-// are found by asking them:
+// are found by asking them (foreign.hpp):
 //   "variants":[{"kernel":"gemm","variant":"numpy","threads":"one|many|device","backend":"python",
 //                "verifies":false},
 //               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...]
-// and answers each request with {"ok":true,...} or
+// A worker that cannot serve what it was started for greets with "error":"why" and ends. It answers
+// each request with {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2"} -> Opened's fields
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
@@ -26,6 +27,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +83,23 @@ class Worker {
 
 std::unique_ptr<Worker> local_worker(const Catalogue& catalogue);
 
+// One variant of a worker's greeting.
+struct Offer {
+  std::string kernel;
+  std::string variant;
+  std::string absent;  // why it cannot be had; the rest is meaningless then
+  Threads threads = Threads::one;
+  std::string backend;
+  bool verifies = true;  // else whoever asks compares its output with the reference
+};
+
+// What a worker says when it starts.
+struct Greeting {
+  std::string name, version;
+  std::string error;                           // not empty: it cannot serve
+  std::optional<std::vector<Offer>> variants;  // nothing: a worker that does not say
+};
+
 // How a worker process is started and when it is given up.
 struct ProcessSettings {
   std::vector<std::string> argv;                                 // {"/proc/self/exe", "worker"}
@@ -88,6 +107,7 @@ struct ProcessSettings {
   std::vector<int> cpus;                      // it may use these only; empty: all
   std::chrono::duration<double> timeout{60};  // for each answer
   std::size_t memory_bytes = 0;               // resident at most; 0: what is available now
+  std::string variant;                        // the worker's own name for it; empty: the case's
 };
 
 // Every call throws WorkerError: TIMEOUT after `timeout` (the process is killed), RUNTIME_ERROR
@@ -96,8 +116,13 @@ struct ProcessSettings {
 // starts a new process. The process also ends when this one does.
 std::unique_ptr<Worker> process_worker(ProcessSettings settings);
 
+// Starts a worker, reads its greeting and ends it. Throws WorkerError as above.
+Greeting greeting_of(const ProcessSettings& settings);
+
 // Serves the protocol until end of input. Standard output is kept for the protocol: whatever
 // libraries print there goes to standard error. Returns the exit status.
 int serve_worker(const Catalogue& catalogue);
+// Greets with the error only; returns the exit status of arguments that are wrong.
+int refuse_to_serve(const std::string& error);
 
 }  // namespace rooflane

@@ -22,10 +22,37 @@ double number_from(const json& value) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+Threads threads_from(const std::string& name) {
+  for (const Threads threads : {Threads::one, Threads::many, Threads::device}) {
+    if (name == name_of(threads)) return threads;
+  }
+  throw json::other_error::create(501, "threads '" + name + "'", nullptr);
+}
+
 }  // namespace
 
 std::string line_of(const json& message) {
   return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json to_json(const Greeting& greeting) {
+  json message = {
+      {"rooflane_worker", version}, {"name", greeting.name}, {"version", greeting.version}};
+  if (!greeting.error.empty()) message["error"] = greeting.error;
+  if (!greeting.variants) return message;
+  json& variants = message["variants"] = json::array();
+  for (const Offer& offer : *greeting.variants) {
+    json item = {{"kernel", offer.kernel}, {"variant", offer.variant}};
+    if (offer.absent.empty()) {
+      item["threads"] = name_of(offer.threads);
+      item["backend"] = offer.backend;
+      item["verifies"] = offer.verifies;
+    } else {
+      item["absent"] = offer.absent;
+    }
+    variants.push_back(std::move(item));
+  }
+  return message;
 }
 
 json to_json(const Opened& opened) {
@@ -70,6 +97,28 @@ json to_json(const Samples& samples) {
 
 json failure(Status status, const std::string& reason) {
   return {{"ok", false}, {"status", name_of(status)}, {"reason", reason}};
+}
+
+Greeting greeting_from(const json& message) {
+  Greeting greeting;
+  greeting.name = message.value("name", "");
+  greeting.version = message.value("version", "");
+  greeting.error = message.value("error", "");
+  if (!message.contains("variants")) return greeting;
+  greeting.variants.emplace();
+  for (const json& item : message.at("variants")) {
+    Offer offer;
+    offer.kernel = item.at("kernel");
+    offer.variant = item.at("variant");
+    offer.absent = item.value("absent", "");
+    if (offer.absent.empty()) {
+      offer.threads = threads_from(item.at("threads").get<std::string>());
+      offer.backend = item.at("backend");
+      offer.verifies = item.value("verifies", true);
+    }
+    greeting.variants->push_back(std::move(offer));
+  }
+  return greeting;
 }
 
 Opened opened_from(const json& message) {

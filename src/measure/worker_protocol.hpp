@@ -16,13 +16,15 @@ inline constexpr std::size_t longest_line = std::size_t{1} << 24;
 // strings, since JSON has none.
 std::string line_of(const nlohmann::json& message);
 
+nlohmann::json to_json(const Greeting& greeting);
 nlohmann::json to_json(const Opened& opened);
 nlohmann::json to_json(const Verification& verification);
 nlohmann::json to_json(const Calibration& calibration);
 nlohmann::json to_json(const Samples& samples);
 nlohmann::json failure(Status status, const std::string& reason);
 
-// Throw nlohmann::json::exception when fields are missing or of another type.
+// Throw nlohmann::json::exception when fields are missing, of another type or out of range.
+Greeting greeting_from(const nlohmann::json& message);
 Opened opened_from(const nlohmann::json& message);
 Verification verification_from(const nlohmann::json& message);
 Calibration calibration_from(const nlohmann::json& message);

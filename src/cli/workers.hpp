@@ -1,0 +1,29 @@
+// Variants from outside this build: --plugin, --against and --peers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options.hpp"
+
+namespace rooflane {
+
+void declare_plugins(Arguments& arguments);  // --plugin alone
+void declare_workers(Arguments& arguments);  // --plugin, --against and --peers
+
+// A plugin as --plugin names it.
+struct PluginArgument {
+  std::string name, path;
+};
+// Reads --plugin. Throws Error(argument) for text that does not parse, a name that the catalogue
+// has, or a file that cannot be read.
+std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catalogue& catalogue);
+
+// Starts each worker once and adds its variants to the catalogue. Returns the names of those that
+// take part whatever -v says: plugins and peers, which nobody names without wanting them. What is
+// wrong goes to `complaints`; they are raised before peers are prepared, which may take minutes.
+std::vector<std::string> add_workers(const Arguments& arguments, const CommonOptions& common,
+                                     const CliSettings& settings, Catalogue& catalogue,
+                                     Complaints& complaints);
+
+}  // namespace rooflane

@@ -1,0 +1,30 @@
+// Foreign variants: those of worker processes that are not this build (other builds, plugins,
+// Python peers). They are found by starting the worker once and reading its greeting; how they run
+// is process_worker's business.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/catalogue.hpp"
+#include "measure/worker.hpp"
+
+namespace rooflane {
+
+struct ForeignWorker {
+  std::vector<std::string> command;  // an executable file and its arguments
+  std::vector<std::string> option;   // the argument that names it: {"--against", "old=PATH"}
+  // Under which name an offer is listed; empty: not at all.
+  std::function<std::string(const Offer&)> name;
+};
+
+// Starts the worker and adds what it offers for the catalogue's kernels: a foreign entry each, or
+// an absent variant with its reason. Returns the names of the entries, each once. Throws
+// Error(argument) that begins with the option: the command cannot be executed, does not greet
+// within `timeout`, greets in another protocol or with an error, or is too old to say what it runs.
+std::vector<std::string> add_foreign(Catalogue& catalogue, const ForeignWorker& worker,
+                                     std::chrono::duration<double> timeout);
+
+}  // namespace rooflane

@@ -1,0 +1,38 @@
+// Verification of a worker that cannot compare for itself: it writes its output into a file in
+// memory, and this process compares that with the reference. What it is asked: worker.hpp, op
+// `output`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/problem.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+
+// The file has the output's size and holds NaN, so that what is not written fails.
+class OutputFile {
+ public:
+  // Throws Error(unavailable) when no file in memory can be made.
+  OutputFile(const Problem& problem, std::uint64_t seed);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  std::string path() const;  // other processes of this user can open it
+  std::size_t bytes() const { return bytes_; }
+  // Fails for another size than bytes(). The inputs are made from the seed and live during this
+  // call only; an empty path: the reference is computed from them. Throws Error for a file that is
+  // no reference.
+  Verification verify(const std::string& reference_path) const;
+
+ private:
+  Problem problem_;
+  std::uint64_t seed_;
+  std::size_t bytes_ = 0;
+  int descriptor_ = -1;
+};
+
+}  // namespace rooflane
