@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "measure/model.hpp"
 #include "measure/statistics.hpp"
 
 namespace rooflane {
@@ -72,6 +73,15 @@ void join_roof(const Measured& measured, const Roof& roof, Row& row) {
   row.roof_pct_hi = interval.high;
 }
 
+void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
+  if (!measured.opened) return;
+  const Case& c = measured.planned->measured;
+  const PlanFacts& facts = measured.opened->facts;
+  row.model_ns = model_ns(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, c.cache);
+  if (!row.model_ns || !has_speed(measured)) return;
+  row.model_pct = median(roof_percentages(measured, *row.model_ns));
+}
+
 }  // namespace
 
 std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) {
@@ -130,6 +140,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   if (measured.verification) join_verification(*measured.verification, row);
   if (measured.peak_rss_bytes > 0) row.peak_rss_bytes = measured.peak_rss_bytes;
   if (const auto roof = roof_of(measured, ceilings)) join_roof(measured, *roof, row);
+  join_model(measured, ceilings, row);
   if (has_speed(measured)) {
     join_samples(measured, row);
     if (cost.flops > 0 && *row.p50_ns > 0) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "measure/bandwidth.hpp"
 #include "measure/ceilings_json.hpp"
 #include "measure/fma_peak.hpp"
+#include "measure/math_rates.hpp"
 #include "measure/stream_loops.hpp"
 
 using namespace rooflane;
@@ -86,6 +88,35 @@ TEST_CASE("every target of this CPU has a peak at every number of threads") {
   }
 }
 
+TEST_CASE("every target has rates of exp and of unfused operations at every number of threads") {
+  CHECK(measured().rates.size() == measured().fma.size());
+  for (const std::string& isa : isa_targets()) {
+    for (int threads : {1, 2}) {
+      const auto rates = find_rates(measured(), isa, threads, "");
+      REQUIRE(rates.has_value());
+      CHECK(rates->exp_g_s > 0);
+      CHECK(rates->unfused_gflops > 0);
+    }
+  }
+}
+
+TEST_CASE("every ceiling is cross-checked, and the outcome said once") {
+  const Ceilings& c = measured();
+  for (const std::string& isa : isa_targets()) {
+    long lines = 0;
+    for (const auto& list : {c.notes, c.warnings}) {
+      lines += std::count_if(list.begin(), list.end(), [&](const std::string& line) {
+        return line.find("peak, " + isa + ", 2 threads") != std::string::npos;
+      });
+    }
+#if defined(__x86_64__)
+    CHECK(lines == 1);
+#else
+    CHECK(lines == 0);
+#endif
+  }
+}
+
 TEST_CASE("each thread count has one curve of positive rates over rising footprints") {
   REQUIRE(measured().bandwidth.size() == 2);
   for (const BandwidthCurve& curve : measured().bandwidth) {
@@ -143,12 +174,17 @@ TEST_CASE("JSON gives back what was measured") {
   Ceilings before = measured();
   before.transfer.push_back({"Some GPU", 11.5, 12.25});
   before.fma.push_back({"fp32", "", 0, "Some GPU", 1e4});
+  before.rates.push_back({"", 0, "Some GPU", 800.5, 5e3});
+  before.warnings.push_back("one");
   const nlohmann::json j = before;
   const nlohmann::json again = nlohmann::json::parse(j.dump()).get<Ceilings>();
   CHECK(again == j);
   CHECK(again.at("bandwidth").at(0).at("points").at(0).at("read_gb_s") ==
         before.bandwidth[0].points[0].read_gb_s);
   CHECK(again.at("transfer").at(0).at("d2h_gb_s") == 12.25);
+  CHECK(again.at("rates").back().at("exp_g_s") == 800.5);
+  CHECK(again.at("warnings").back() == "one");
+  CHECK(again.at("notes").size() == before.notes.size());
 }
 
 TEST_CASE("JSON that lacks a field is refused by the field's name") {
@@ -197,6 +233,22 @@ TEST_CASE("every target's FMA loop computes a·x + y on all its vectors") {
     const int n = loop.vectors;
     CHECK(loop.run(2, 2, 3) == static_cast<float>(17 * n + 4 * n * (n - 1) / 2 + 3));
     CHECK(loop.run(0, 2, 3) == static_cast<float>(2 * n + n * (n - 1) / 2 + 3));
+  }
+}
+
+TEST_CASE("every target's exp loop computes exp, its unfused loop max((a + z)x, y) - y") {
+  for (const std::string& isa : isa_targets()) {
+    CAPTURE(isa);
+    const MathLoops loops = math_loops(resolve_isa(isa));
+    CHECK(loops.run_exp(3, -1) == doctest::Approx(std::exp(-1.0)).epsilon(1e-6));
+    CHECK(loops.run_exp(0, -1) == -1);
+    CHECK(loops.flops_per_step >= 4.0 * loops.vectors);
+    // Vector i starts at 2 + i; x = 2, y = 3, z = 1: max(2·(3 + i), 3) - 3 = 3 + 2i; again with
+    // that: 2·(4 + 2i) - 3 = 5 + 4i.
+    const int n = loops.vectors;
+    CHECK(loops.run_unfused(2, 2, 3, 1) == static_cast<float>(5 * n + 4 * n * (n - 1) / 2));
+    // The maximum decides: every vector becomes 0.
+    CHECK(loops.run_unfused(1, 2, 1000, 1) == 0);
   }
 }
 

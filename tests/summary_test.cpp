@@ -193,6 +193,23 @@ TEST_CASE("rows and samples come back from files; samples without a row are left
   CHECK(rows[1].samples.size() == 1);
 }
 
+TEST_CASE("the share of the model has a column where it differs from the roof's, and only there") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 50), row("scalar", 1, 1000)};
+  rows[0].row.roof_pct = rows[0].row.model_pct = 90;
+  const auto title_at = [&](std::size_t column) {
+    return summary_table(summarise_rows(rows)[0]).columns.at(column).title;
+  };
+  CHECK(title_at(7) == "bound");
+  rows[0].row.model_pct = 97.25;
+  CHECK(title_at(6) == "% of roof [95 %]");
+  CHECK(title_at(7) == "% of model");
+  CHECK(title_at(8) == "bound");
+  const TextTable table = summary_table(summarise_rows(rows)[0]);
+  CHECK(table.rows[0][7] == "97.2");
+  CHECK(table.rows[1][7] == "");
+  for (const auto& cells : table.rows) CHECK(cells.size() == table.columns.size());
+}
+
 TEST_CASE("Markdown has one table per problem") {
   const std::vector<MeasuredRow> rows = {row("scalar", 1, 1000), row("hwy", 1, 100)};
   const std::string text = markdown_summary(summarise_rows(rows));

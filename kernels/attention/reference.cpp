@@ -56,15 +56,20 @@ double visible_pairs(const Sizes& s) {
   return seeing * (kv_len - (seeing - 1) / 2);
 }
 
+// The flops are those of q·kᵀ and of the sums over v, all multiply-adds. Softmax comes on top: per
+// visible pair an exp, and unfused the scaling, the maximum, the difference to it and the sum.
 Cost cost(const Problem& problem) {
   const Sizes s(problem);
   const auto batch = static_cast<double>(s.batch), head_dim = static_cast<double>(s.head_dim);
   const double pairs = batch * static_cast<double>(s.heads) * visible_pairs(s);
   const double q_elements = batch * static_cast<double>(s.heads * s.q_len) * head_dim;
   const double kv_elements = batch * static_cast<double>(s.kv_heads * s.kv_len) * head_dim;
-  return {.flops = 4 * head_dim * pairs,
+  const double flops = 4 * head_dim * pairs;
+  return {.flops = flops,
           .exps = pairs,
-          .bytes = sizeof(float) * (2 * q_elements + 2 * kv_elements)};
+          .bytes = sizeof(float) * (2 * q_elements + 2 * kv_elements),
+          .fma_flops = flops,
+          .unfused_flops = 4 * pairs};
 }
 
 // One row of o. `weight` has room for kv_len values.

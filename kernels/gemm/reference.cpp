@@ -51,15 +51,18 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   return list;
 }
 
+// Every flop is half of a multiply-add; alpha and beta, O(m·n), are left out of all counts.
 Cost cost(const Problem& problem) {
   const double m = static_cast<double>(problem.size("m"));
   const double n = static_cast<double>(problem.size("n"));
   const double k = static_cast<double>(problem.size("k"));
   const double batch = static_cast<double>(problem.size("batch"));
   const double outputs = problem.value("beta") != 0 ? 2 : 1;
-  return {.flops = 2 * batch * m * n * k,
+  const double flops = 2 * batch * m * n * k;
+  return {.flops = flops,
           .exps = 0,
-          .bytes = 4 * batch * (m * k + k * n + outputs * m * n)};
+          .bytes = 4 * batch * (m * k + k * n + outputs * m * n),
+          .fma_flops = flops};
 }
 
 // Sums for up to 4 rows of op(a) against 64 gathered columns: two rows of accumulators in L1 each.

@@ -26,9 +26,13 @@ std::vector<TensorSpec> tensors(const Problem&) {
           {.name = "y", .role = Role::output, .axes = axes, .like = "x"}};
 }
 
+// An element's 5 flops: exp, and unfused the maximum, the difference to it, the sum, the scaling.
 Cost cost(const Problem& problem) {
   const double elements = problem.value("rows") * problem.value("cols");
-  return {.flops = 5 * elements, .exps = elements, .bytes = 8 * elements};
+  return {.flops = 5 * elements,
+          .exps = elements,
+          .bytes = 8 * elements,
+          .unfused_flops = 4 * elements};
 }
 
 // A NaN is never the maximum here; it comes back through the sum.

@@ -56,6 +56,21 @@ bool splits_by_counts(cl_device_id id) {
   return std::find(ways.begin(), ways.end(), CL_DEVICE_PARTITION_BY_COUNTS) != ways.end();
 }
 
+// Float32 lanes of a streaming multiprocessor by compute capability, from NVIDIA's table of
+// arithmetic throughput (CUDA C++ Programming Guide); 0 for other vendors' devices.
+int lanes_per_unit(cl_device_id id) {
+  // cl_nv_device_attribute_query; the numbers are the extension's.
+  constexpr cl_device_info capability_major = 0x4000, capability_minor = 0x4001;
+  if (words(id, CL_DEVICE_EXTENSIONS).find("cl_nv_device_attribute_query") == std::string::npos) {
+    return 0;
+  }
+  const auto capability =
+      10 * number<cl_uint>(id, capability_major) + number<cl_uint>(id, capability_minor);
+  if (capability < 50) return 0;
+  const bool has_half = capability == 60 || (capability >= 70 && capability <= 80);
+  return has_half ? 64 : 128;
+}
+
 DeviceInfo describe(cl_device_id id, const std::string& platform) {
   DeviceInfo info;
   info.platform = platform;
@@ -68,6 +83,8 @@ DeviceInfo describe(cl_device_id id, const std::string& platform) {
               : (type & CL_DEVICE_TYPE_CPU) ? DeviceKind::cpu
                                             : DeviceKind::accelerator;
   info.compute_units = static_cast<int>(number<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS));
+  info.clock_mhz = static_cast<int>(number<cl_uint>(id, CL_DEVICE_MAX_CLOCK_FREQUENCY));
+  info.lanes_per_unit = lanes_per_unit(id);
   info.vector_floats = std::max<int>(1, number<cl_uint>(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   info.global_bytes = number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE);
   info.max_buffer_bytes = number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

@@ -36,7 +36,9 @@ struct DeviceInfo {
   std::string driver;
   DeviceKind kind = DeviceKind::cpu;
   int compute_units = 0;
-  int vector_floats = 1;  // native width of float vectors
+  int clock_mhz = 0;       // highest
+  int lanes_per_unit = 0;  // float32 multiply-adds a clock and compute unit; 0: unknown
+  int vector_floats = 1;   // native width of float vectors
   std::size_t global_bytes = 0;
   std::size_t max_buffer_bytes = 0;  // largest single buffer
   std::size_t local_bytes = 0;       // per work-group

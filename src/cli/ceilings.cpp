@@ -29,15 +29,20 @@ std::string where(int threads, const std::string& device) {
   return count.empty() ? device : device + ", " + count;
 }
 
-std::string rate(double gb_s) { return fmt::format("{:.1f}", gb_s); }
+std::string one_decimal(double rate) { return fmt::format("{:.1f}", rate); }
 
 std::string terminal_text(const Ceilings& ceilings) {
   TextTable fma{{{"FMA peak"}, {"math"}, {"ISA"}, {"GFLOP/s", true}}, {}};
   for (const FmaCeiling& peak : ceilings.fma) {
     fma.rows.push_back({where(peak.threads, peak.device), peak.math,
-                        peak.isa.empty() ? "-" : peak.isa, rate(peak.gflops)});
+                        peak.isa.empty() ? "-" : peak.isa, one_decimal(peak.gflops)});
   }
-  std::string text = terminal_table(fma);
+  TextTable rates{{{"in registers"}, {"ISA"}, {"exp G/s", true}, {"unfused GFLOP/s", true}}, {}};
+  for (const RateCeiling& rate : ceilings.rates) {
+    rates.rows.push_back({where(rate.threads, rate.device), rate.isa.empty() ? "-" : rate.isa,
+                          fmt::format("{:.2f}", rate.exp_g_s), one_decimal(rate.unfused_gflops)});
+  }
+  std::string text = terminal_table(fma) + "\n" + terminal_table(rates);
   for (const BandwidthCurve& curve : ceilings.bandwidth) {
     TextTable table{{{"footprint", true},
                      {"read GB/s", true},
@@ -48,8 +53,9 @@ std::string terminal_text(const Ceilings& ceilings) {
                     {}};
     for (const BandwidthPoint& point : curve.points) {
       table.rows.push_back(
-          {print_bytes(static_cast<std::size_t>(point.footprint_bytes)), rate(point.read_gb_s),
-           rate(point.write_gb_s), rate(point.copy_gb_s), plateau_at(curve, point.footprint_bytes),
+          {print_bytes(static_cast<std::size_t>(point.footprint_bytes)),
+           one_decimal(point.read_gb_s), one_decimal(point.write_gb_s),
+           one_decimal(point.copy_gb_s), plateau_at(curve, point.footprint_bytes),
            fmt::format("{}; {}; {}", point.read_method, point.write_method, point.copy_method)});
     }
     text += fmt::format("\nbandwidth, {}\n{}", where(curve.threads, curve.device),
@@ -58,10 +64,14 @@ std::string terminal_text(const Ceilings& ceilings) {
   if (!ceilings.transfer.empty()) {
     TextTable table{{{"transfer"}, {"to device GB/s", true}, {"from device GB/s", true}}, {}};
     for (const TransferCeiling& transfer : ceilings.transfer) {
-      table.rows.push_back({transfer.device, rate(transfer.h2d_gb_s), rate(transfer.d2h_gb_s)});
+      table.rows.push_back(
+          {transfer.device, one_decimal(transfer.h2d_gb_s), one_decimal(transfer.d2h_gb_s)});
     }
     text += "\n" + terminal_table(table);
   }
+  text += "\ncross-checks\n";
+  for (const std::string& note : ceilings.notes) text += "- " + note + "\n";
+  for (const std::string& warning : ceilings.warnings) text += "- WARNING: " + warning + "\n";
   return text;
 }
 

@@ -39,9 +39,12 @@ struct Cost {
   double flops = 0;
   double exps = 0;
   double bytes = 0;
-  // Of `flops`, those done in pairs by multiply-adds; what is neither these nor exps goes through
-  // the adders one by one. Only the model asks, the strict roof takes all flops for multiply-adds.
+  // What the model (measure/model.hpp) prices besides exps and bytes: flops that multiply-adds do
+  // in pairs, and sums, differences, products and maxima that are done one by one. No split of
+  // `flops`, which leaves out what attention's softmax needs and which the strict roof takes for
+  // multiply-adds altogether.
   double fma_flops = 0;
+  double unfused_flops = 0;
 };
 
 // Chosen elements of the (single) output seen as [rows, cols], rows = product of all axes but the

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "measure/statistics.hpp"
@@ -31,6 +32,25 @@ std::string share(const Row& row) {
   if (!row.roof_pct) return "";
   if (!row.roof_pct_lo || !row.roof_pct_hi) return fmt::format("{:.1f}", *row.roof_pct);
   return fmt::format("{:.1f} [{:.1f}, {:.1f}]", *row.roof_pct, *row.roof_pct_lo, *row.roof_pct_hi);
+}
+
+// Whether the model says more than the roof: somewhere exps or unfused operations take their time.
+bool has_model(const SummaryGroup& group) {
+  return std::any_of(group.lines.begin(), group.lines.end(), [](const SummaryLine& line) {
+    const Row& row = *line.row;
+    return row.model_pct && row.roof_pct && std::abs(*row.model_pct - *row.roof_pct) >= 0.1;
+  });
+}
+
+// "% of model", beside the roof's column, where it differs.
+void add_model(const SummaryGroup& group, TextTable& table) {
+  constexpr std::ptrdiff_t place = 7;  // after "% of roof"
+  table.columns.insert(table.columns.begin() + place, {"% of model", true});
+  for (std::size_t i = 0; i < group.lines.size(); ++i) {
+    const std::optional<double>& share = group.lines[i].row->model_pct;
+    std::vector<std::string>& cells = table.rows[i];
+    cells.insert(cells.begin() + place, share ? fmt::format("{:.1f}", *share) : "");
+  }
 }
 
 std::string times(const std::optional<double>& ratio) {
@@ -145,6 +165,7 @@ TextTable summary_table(const SummaryGroup& group) {
                           times(line.over_scalar), times(line.over_peer), verdict(line),
                           with(row)});
   }
+  if (has_model(group)) add_model(group, table);
   return table;
 }
 

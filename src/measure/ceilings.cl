@@ -1,4 +1,5 @@
-// Loops that reach a device's limits: FMA without loads, and reading, writing, copying an array.
+// Loops that reach a device's limits: FMA, exp and unfused operations without loads, and reading,
+// writing, copying an array.
 // V floats per vector and UNROLL independent chains or streams by -D. What a compiler can see
 // through it leaves out, as a GPU's did with lanes that always held the same value: every lane of
 // every chain starts from memory, and all of them count in what may be stored at the end.
@@ -38,6 +39,43 @@ __kernel void fma_peak(__global const float* restrict start, __global float* res
   if (SUM(total) == -1.0f) sink[get_global_id(0)] = SUM(total);
 }
 
+// steps × UNROLL × V exps an item, by the same function as in the kernels. x = exp(-x) leads to
+// 0.567 from any start value; the sign costs no instruction.
+__kernel void exp_rate(__global const float* restrict start, __global float* restrict sink,
+                       int steps) {
+  floatv x[UNROLL];
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) x[i] = LOAD(i, start) + (float)get_local_id(0);
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < UNROLL; ++i) x[i] = exp(-x[i]);
+  }
+  floatv total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) total += x[i];
+  if (SUM(total) == -1.0f) sink[get_global_id(0)] = SUM(total);
+}
+
+// steps × UNROLL × V × 4 operations an item: sum, product, maximum, difference. No product is added
+// to, so that none becomes a multiply-add. x = 0.5, y = 0.25, z = 1 lead to 0.5.
+__kernel void unfused_rate(__global const float* restrict start, __global float* restrict sink,
+                           float x, float y, float z, int steps) {
+  floatv a[UNROLL];
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) a[i] = LOAD(i, start) + (float)get_local_id(0);
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < UNROLL; ++i) {
+      const floatv scaled = (a[i] + z) * x;
+      a[i] = (scaled > y ? scaled : (floatv)(y)) - y;
+    }
+  }
+  floatv total = 0.0f;
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) total += a[i];
+  if (SUM(total) == -1.0f) sink[get_global_id(0)] = SUM(total);
+}
+
 // The array is cut into `slices`, one for each of as many groups. With more groups than that the
 // first `slices` of them make one pass, the next ones another, and so on, as launches back to back
 // without the time between them; each pass deals the slices `turn` groups on, so that a slice does
@@ -60,8 +98,7 @@ __kernel void fma_peak(__global const float* restrict start, __global float* res
   }
 
 __kernel void read_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
-                         long turn, long spread, long stride, long count, int passes,
-                         int back) {
+                         long turn, long spread, long stride, long count, int passes, int back) {
   floatv sum[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) sum[i] = 0.0f;
@@ -74,12 +111,9 @@ __kernel void read_array(__global floatv* restrict x, __global floatv* restrict 
 
 __kernel void write_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
                           long turn, long spread, long stride, long count, int passes,
-                          int back) {
-  EACH_VECTOR(y[at] = (floatv)(pass))
-}
+                          int back){EACH_VECTOR(y[at] = (floatv)(pass))}
 
 __kernel void copy_array(__global floatv* restrict x, __global floatv* restrict y, long slices,
-                         long turn, long spread, long stride, long count, int passes,
-                         int back) {
+                         long turn, long spread, long stride, long count, int passes, int back) {
   EACH_VECTOR(y[at] = x[at])
 }

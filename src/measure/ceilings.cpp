@@ -11,7 +11,9 @@
 #include "backends/highway.hpp"
 #include "core/error.hpp"
 #include "measure/bandwidth.hpp"
+#include "measure/ceilings_check.hpp"
 #include "measure/fma_peak.hpp"
+#include "measure/math_rates.hpp"
 
 #ifdef ROOFLANE_HAS_OPENCL
 #include "backends/opencl.hpp"
@@ -22,9 +24,11 @@ namespace rooflane {
 namespace {
 
 // What a measurement is worth of the budget, in seconds that suffice on a busy machine: an FMA peak
-// settles within 0.15 s, a curve (24 points × 15 to 23 loops) within 5 s, a device's peak and curve
-// within 5 s. More time than that is not used.
+// settles within 0.15 s, two rates that only the model asks for within 0.1 s, a curve (24 points ×
+// 15 to 23 loops) within 5 s, a device's peak and curve within 5 s. More time than that is not
+// used.
 constexpr double fma_seconds = 0.15;
+constexpr double rates_seconds = 0.1;
 constexpr double curve_seconds = 5;
 constexpr double device_seconds = 5;
 
@@ -48,6 +52,11 @@ void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out,
                      [=, &out](double seconds, const auto&) {
                        out.fma.push_back({"fp32", isa, threads, "",
                                           measure_fma_gflops(target, threads, seconds)});
+                     }});
+    steps.push_back({fmt::format("exp and unfused rates at {}, {}", isa, print_threads(threads)),
+                     rates_seconds, [=, &out](double seconds, const auto&) {
+                       const MathRates rates = measure_math_rates(target, threads, seconds);
+                       out.rates.push_back({isa, threads, "", rates.exp_g_s, rates.unfused_gflops});
                      }});
   }
   steps.push_back({fmt::format("bandwidth, {}", print_threads(threads)), curve_seconds,
@@ -172,6 +181,14 @@ void keep_better(Ceilings& known, const Ceilings& again) {
       }
     }
   }
+  for (const RateCeiling& rate : again.rates) {
+    for (RateCeiling& held : known.rates) {
+      if (held.isa == rate.isa && held.threads == rate.threads && held.device == rate.device) {
+        held.exp_g_s = std::max(held.exp_g_s, rate.exp_g_s);
+        held.unfused_gflops = std::max(held.unfused_gflops, rate.unfused_gflops);
+      }
+    }
+  }
   for (const BandwidthCurve& curve : again.bandwidth) {
     for (BandwidthCurve& held : known.bandwidth) {
       if (held.threads == curve.threads && held.device == curve.device) {
@@ -202,6 +219,7 @@ Ceilings measure_ceilings(const CeilingsRequest& request) {
     step.run(step.seconds * scale, progress);
     before += step.seconds;
   }
+  check_ceilings(out, known_limits(request));
   if (request.progress) request.progress(1, "ceilings");
   return out;
 }
@@ -214,6 +232,20 @@ std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view m
     if (fma.threads != threads && (fma.threads != 0 || device.empty())) continue;
     if (!isa.empty() && fma.isa != isa) continue;
     best = std::max(best.value_or(0), fma.gflops);
+  }
+  return best;
+}
+
+std::optional<RateCeiling> find_rates(const Ceilings& ceilings, std::string_view isa, int threads,
+                                      std::string_view device) {
+  std::optional<RateCeiling> best;
+  for (const RateCeiling& rate : ceilings.rates) {
+    if (rate.device != device) continue;
+    if (rate.threads != threads && (rate.threads != 0 || device.empty())) continue;
+    if (!isa.empty() && rate.isa != isa) continue;
+    if (!best) best = rate;
+    best->exp_g_s = std::max(best->exp_g_s, rate.exp_g_s);
+    best->unfused_gflops = std::max(best->unfused_gflops, rate.unfused_gflops);
   }
   return best;
 }

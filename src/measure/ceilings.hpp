@@ -20,6 +20,15 @@ struct FmaCeiling {
   double gflops = 0;
 };
 
+// What the maths needs beside multiply-adds, at best and in registers. Only the model asks.
+struct RateCeiling {
+  std::string isa;            // as above
+  int threads = 1;            // as above
+  std::string device;         // as above
+  double exp_g_s = 0;         // 1e9 float32 exps a second, by the kernels' own exp
+  double unfused_gflops = 0;  // adds, products and maxima in equal parts, never fused
+};
+
 struct BandwidthPoint {
   double footprint_bytes = 0;  // all arrays of the loop together
   double read_gb_s = 0;
@@ -50,6 +59,10 @@ struct Ceilings {
   std::vector<FmaCeiling> fma;
   std::vector<BandwidthCurve> bandwidth;
   std::vector<TransferCeiling> transfer;
+  std::vector<RateCeiling> rates;
+  // Cross-checks in words (ceilings_check.hpp): what was compared and held, and what did not.
+  std::vector<std::string> notes;
+  std::vector<std::string> warnings;
 };
 
 struct CeilingsRequest {
@@ -61,7 +74,7 @@ struct CeilingsRequest {
 };
 
 // Uses the calling thread and the default pool. One measurement at a time. A budget above what the
-// measurements need (about 6 s per thread count) is not used up; a smaller one means fewer repeats.
+// measurements need (about 7 s per thread count) is not used up; a smaller one means fewer repeats.
 // Throws Error: threads below 1, an unknown target (argument); a target that this CPU lacks, fewer
 // threads than asked for, a device that is not there (unavailable).
 Ceilings measure_ceilings(const CeilingsRequest& request);
@@ -74,6 +87,12 @@ void keep_better(Ceilings& known, const Ceilings& again);
 // device's peak with threads 0 serves any count.
 std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
                                     std::string_view isa, int threads, std::string_view device);
+
+// Rates at these settings, each the best where isa is empty; nothing when they were not measured.
+// A device's rates with threads 0 serve any count: its exps and unfused operations have units of
+// their own.
+std::optional<RateCeiling> find_rates(const Ceilings& ceilings, std::string_view isa, int threads,
+                                      std::string_view device);
 
 // Bandwidth in GB/s that a kernel reading (1-w) and writing w of its bytes can reach at most at
 // this footprint, with R, W, C the interpolated read, write and copy curves:

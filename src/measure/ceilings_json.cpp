@@ -6,6 +6,7 @@
 namespace rooflane {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FmaCeiling, math, isa, threads, device, gflops)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RateCeiling, isa, threads, device, exp_g_s, unfused_gflops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthPoint, footprint_bytes, read_gb_s, write_gb_s,
                                    copy_gb_s, read_method, write_method, copy_method)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plateau, label, largest_footprint_bytes)
@@ -13,13 +14,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthCurve, threads, device, points, plat
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCeiling, device, h2d_gb_s, d2h_gb_s)
 
 void to_json(nlohmann::json& j, const Ceilings& ceilings) {
-  j = {{"fma", ceilings.fma}, {"bandwidth", ceilings.bandwidth}, {"transfer", ceilings.transfer}};
+  j = {
+      {"fma", ceilings.fma},           {"rates", ceilings.rates}, {"bandwidth", ceilings.bandwidth},
+      {"transfer", ceilings.transfer}, {"notes", ceilings.notes}, {"warnings", ceilings.warnings}};
 }
 
 void from_json(const nlohmann::json& j, Ceilings& ceilings) {
   j.at("fma").get_to(ceilings.fma);
+  j.at("rates").get_to(ceilings.rates);
   j.at("bandwidth").get_to(ceilings.bandwidth);
   j.at("transfer").get_to(ceilings.transfer);
+  j.at("notes").get_to(ceilings.notes);
+  j.at("warnings").get_to(ceilings.warnings);
 }
 
 }  // namespace rooflane

@@ -1,4 +1,5 @@
-// Measures a device's FMA peak, bandwidth curve and transfer rates with the loops of ceilings.cl.
+// Measures a device's FMA peak, exp and unfused rates, bandwidth curve and transfer rates with the
+// loops of ceilings.cl.
 // Each figure is the best over vector widths, unrolling and numbers of groups, timed by events, so
 // that neither launches nor the host's clock are in it.
 #include "measure/ceilings_opencl.hpp"
@@ -112,7 +113,11 @@ std::vector<Shape> fma_shapes(DeviceBench& bench) {
   return {{v, 10}, {v, 12}, {v, 16}};
 }
 
-double fma_gflops(DeviceBench& bench, double seconds) {
+// Best rate, in 1e9 operations a second, of a loop of ceilings.cl that works in registers and does
+// `operations` on each lane of each chain in a step; `constants` are its arguments before `steps`.
+template <class... Constants>
+double register_rate(DeviceBench& bench, const char* name, double operations, double seconds,
+                     Constants... constants) {
   const std::vector<Shape> shapes = fma_shapes(bench);
   const Grid grid{bench.units() * (bench.is_cpu() ? 4 : 32), bench.group_items()};
   const DeviceBuffer sink(bench.context(), grid.groups * grid.group_items * sizeof(float));
@@ -123,21 +128,34 @@ double fma_gflops(DeviceBench& bench, double seconds) {
   bench.write(start, values.data());
   double best = 0;
   for (const Shape& shape : shapes) {
-    KernelCall kernel = bench.kernel(shape.v, shape.unroll, "fma_peak");
+    KernelCall kernel = bench.kernel(shape.v, shape.unroll, name);
     const Stopwatch watch;
     double steps = 1024;
     for (int run = 0; run < 3 || watch.seconds() < seconds / static_cast<double>(shapes.size());
          ++run) {
-      kernel.set_args(bench.context(), start.get(), sink.get(), cl_float{0.999999F},
-                      cl_float{1e-6F}, static_cast<cl_int>(steps));
+      kernel.set_args(bench.context(), start.get(), sink.get(), constants...,
+                      static_cast<cl_int>(steps));
       const double ns = bench.time_kernel_ns(kernel, grid);
-      const double flops = 2.0 * steps * shape.unroll * shape.v *
-                           static_cast<double>(grid.groups * grid.group_items);
-      best = std::max(best, flops / ns);
+      const double done = operations * std::floor(steps) * shape.unroll * shape.v *
+                          static_cast<double>(grid.groups * grid.group_items);
+      best = std::max(best, done / ns);
       steps = std::clamp(steps * bench.launch_ns() / ns, 64.0, 1e8);
     }
   }
   return best;
+}
+
+double fma_gflops(DeviceBench& bench, double seconds) {
+  return register_rate(bench, "fma_peak", 2, seconds, cl_float{0.999999F}, cl_float{1e-6F});
+}
+
+double exp_g_s(DeviceBench& bench, double seconds) {
+  return register_rate(bench, "exp_rate", 1, seconds);
+}
+
+double unfused_gflops(DeviceBench& bench, double seconds) {
+  return register_rate(bench, "unfused_rate", 4, seconds, cl_float{0.5F}, cl_float{0.25F},
+                       cl_float{1});
 }
 
 // One way of walking over an array.
@@ -266,15 +284,37 @@ BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds) 
       bench.is_cpu() ? 16384.0 * static_cast<double>(bench.units())
                      : 16.0 * 8 * 2 * static_cast<double>(bench.units() * bench.group_items());
   CurveBench loops(bench, static_cast<std::size_t>(most));
-  const double slot = seconds / (curve_points * 3);
+  const auto measure = [&](BandwidthPoint& point, int loop, double slot) {
+    const Best best = loops.measure(loop, point.footprint_bytes, slot);
+    double& held = point.*(std::array{&BandwidthPoint::read_gb_s, &BandwidthPoint::write_gb_s,
+                                      &BandwidthPoint::copy_gb_s}[static_cast<std::size_t>(loop)]);
+    if (best.gb_s <= held) return;
+    held = best.gb_s;
+    point.*(std::array{&BandwidthPoint::read_method, &BandwidthPoint::write_method,
+                       &BandwidthPoint::copy_method}[static_cast<std::size_t>(loop)]) = best.method;
+  };
+  const double slot = 0.8 * seconds / (curve_points * 3);
   for (int i = 0; i < curve_points; ++i) {
     const double share = static_cast<double>(i) / (curve_points - 1);
     const double footprint = std::min(most, std::round(least * std::pow(most / least, share)));
-    const Best read = loops.measure(0, footprint, slot);
-    const Best write = loops.measure(1, footprint, slot);
-    const Best copy = loops.measure(2, footprint, slot);
-    curve.points.push_back(
-        {footprint, read.gb_s, write.gb_s, copy.gb_s, read.method, write.method, copy.method});
+    BandwidthPoint point;
+    point.footprint_bytes = footprint;
+    for (int loop = 0; loop < 3; ++loop) measure(point, loop, slot);
+    curve.points.push_back(point);
+  }
+  // Points that a larger footprint outran are measured again while the time lasts.
+  const Stopwatch watch;
+  for (int loop = 0; loop < 3; ++loop) {
+    const auto rate = std::array{&BandwidthPoint::read_gb_s, &BandwidthPoint::write_gb_s,
+                                 &BandwidthPoint::copy_gb_s}[static_cast<std::size_t>(loop)];
+    double beyond = 0;
+    for (std::size_t i = curve.points.size(); i-- > 0;) {
+      BandwidthPoint& point = curve.points[i];
+      if (point.*rate < 0.98 * beyond && watch.seconds() < 0.2 * seconds) {
+        measure(point, loop, slot);
+      }
+      beyond = std::max(beyond, point.*rate);
+    }
   }
   const auto units = static_cast<double>(bench.units());
   const Machine& cpu = machine();
@@ -334,8 +374,10 @@ TransferCeiling transfer_rates(DeviceBench& bench, double seconds) {
 void measure_device_ceilings(int device, int threads, double seconds, Ceilings& into) {
   DeviceBench bench(device, threads);
   const std::string& name = bench.context().info().name;
-  into.fma.push_back({"fp32", "", threads, name, fma_gflops(bench, 0.15 * seconds)});
-  into.bandwidth.push_back(bandwidth_curve(bench, threads, 0.7 * seconds));
+  into.fma.push_back({"fp32", "", threads, name, fma_gflops(bench, 0.1 * seconds)});
+  into.rates.push_back(
+      {"", threads, name, exp_g_s(bench, 0.05 * seconds), unfused_gflops(bench, 0.05 * seconds)});
+  into.bandwidth.push_back(bandwidth_curve(bench, threads, 0.65 * seconds));
   const bool is_known =
       std::any_of(into.transfer.begin(), into.transfer.end(),
                   [&](const TransferCeiling& known) { return known.device == name; });

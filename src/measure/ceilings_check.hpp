@@ -1,0 +1,39 @@
+// Cross-checks of measured ceilings: against themselves and against what the hardware's numbers
+// allow. check_ceilings is arithmetic; what is known of this machine comes from known_limits.
+// Internal to src/measure. Against other programs: scripts/check_ceilings.sh.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measure/ceilings.hpp"
+
+namespace rooflane {
+
+// What one FMA ceiling cannot exceed, from clock and units.
+struct KnownLimit {
+  std::string isa;  // isa, threads and device name the ceiling
+  int threads = 1;
+  std::string device;
+  double gflops = 0;
+  std::string how;  // "4.15 GHz x 2 ports x 16 lanes x 2"
+};
+
+// Points of a curve that a larger footprint outruns by more than 5 %, which disturbances do and
+// memory should not: one line a loop, naming the points. Empty for a curve that falls as it should.
+// Roofs do not suffer: there a point counts with the best of all larger ones (ceilings.cpp).
+std::vector<std::string> curve_warnings(const BandwidthCurve& curve);
+
+// Sets notes and warnings of `ceilings`, in place of those it has: curve_warnings of every curve;
+// every FMA peak that has a limit beside it (a warning when 5 % above); every OpenCL CPU device
+// beside the CPU's own best peak at as many threads (a warning when 5 % above: then the CPU's is
+// too low); a GPU below half of its limit.
+void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits);
+
+// The limits of what was asked for. CPU (x86): the highest clock that cpufreq names, else the clock
+// measured, × 2 ports × lanes × 2. OpenCL GPUs: clock × compute units × lanes × 2 where the driver
+// tells the lanes of a unit. Others have none.
+std::vector<KnownLimit> known_limits(const CeilingsRequest& request);
+
+}  // namespace rooflane

@@ -1,0 +1,97 @@
+// What clock and units allow at most, for cross-checks of FMA peaks. See ceilings_check.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "backends/highway.hpp"
+#include "measure/ceilings_check.hpp"
+#include "measure/fma_peak.hpp"
+#include "measure/together.hpp"
+
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
+
+namespace rooflane {
+namespace {
+
+#if defined(__x86_64__)
+
+// Vector ports that multiply and add, at full width, of every x86-64 CPU so far at most; SSE code
+// has two for products beside two for sums, which comes to the same.
+constexpr int ports = 2;
+
+struct Clock {
+  double ghz;
+  const char* source;
+};
+
+// Virtual machines hide cpufreq, and what /proc/cpuinfo shows there is the nominal clock, below
+// what turbo reaches. So the clock is measured: products that wait for each other take 3 cycles
+// each on every x86-64 CPU of the last ten years.
+Clock highest_clock() {
+  double khz = 0;
+  if (std::ifstream("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") >> khz && khz > 0) {
+    return {khz * 1e-6, "highest clock by cpufreq"};
+  }
+  constexpr int products = 50'000;  // 40 µs at 4 GHz: short enough to fall between disturbances
+  constexpr double latency = 3;
+  constexpr int repeats = 100;
+  Together together(1);
+  double best_ns = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const double ns = together.run_ns([](int) {
+      unsigned x = 3;
+      for (int i = 0; i < products; ++i) {
+        asm volatile("imul %0, %0" : "+r"(x));
+      }
+      keep(x);
+    });
+    best_ns = repeat == 0 ? ns : std::min(best_ns, ns);
+  }
+  return {latency * products / best_ns, "clock measured by dependent products"};
+}
+
+void add_cpu_limits(const CeilingsRequest& request, std::vector<KnownLimit>& limits) {
+  if (request.threads.empty()) return;
+  const Clock clock = highest_clock();
+  const std::vector<std::string> isas = request.isas.empty() ? isa_targets() : request.isas;
+  for (const std::string& isa : isas) {
+    const FmaLoop loop = fma_loop(resolve_isa(isa));
+    const double lanes = loop.flops_per_step / 2 / loop.vectors;
+    for (int threads : request.threads) {
+      limits.push_back(
+          {isa, threads, "", 2 * ports * lanes * clock.ghz * threads,
+           fmt::format("{:.2f} GHz ({}) x {} ports x {:.0f} lanes x 2{}", clock.ghz, clock.source,
+                       ports, lanes, threads > 1 ? fmt::format(" x {} threads", threads) : "")});
+    }
+  }
+}
+
+#else
+
+// Other CPUs differ in their number of ports from model to model.
+void add_cpu_limits(const CeilingsRequest&, std::vector<KnownLimit>&) {}
+
+#endif
+
+}  // namespace
+
+std::vector<KnownLimit> known_limits(const CeilingsRequest& request) {
+  std::vector<KnownLimit> limits;
+  add_cpu_limits(request, limits);
+#ifdef ROOFLANE_HAS_OPENCL
+  for (int index : request.devices) {
+    const opencl::DeviceInfo& info = opencl::device(index);
+    if (info.kind == opencl::DeviceKind::cpu || info.lanes_per_unit == 0) continue;
+    limits.push_back({"", 0, info.name,
+                      2e-3 * info.clock_mhz * info.compute_units * info.lanes_per_unit,
+                      fmt::format("{} MHz x {} compute units x {} lanes x 2", info.clock_mhz,
+                                  info.compute_units, info.lanes_per_unit)});
+  }
+#endif
+  return limits;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,25 @@
+// The model: a least time that also counts what multiply-adds cannot do, exps and unfused
+// operations. It explains a row's distance to the strict roof (roofline.hpp) and judges nothing:
+// a kernel may beat it, by a cheaper exp or by fusing what is counted as unfused.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/kernel.hpp"
+#include "measure/case.hpp"
+#include "measure/ceilings.hpp"
+
+namespace rooflane {
+
+// Nanoseconds, with P, N and E the FMA peak, the unfused rate and the exp rate at these settings:
+//   CPU:    max(bytes/bandwidth, fma_flops/P + unfused_flops/N + exps/E), since all three go
+//           through the same ports;
+//   others: the largest of the four terms, since a GPU has units of their own for exps;
+// and never below the strict roof, which counts every flop at P. Bandwidth, isa, threads and device
+// as in roof_of; nothing where that is nothing or the rates were not measured.
+std::optional<double> model_ns(const Problem& problem, const Ceilings& ceilings,
+                               std::string_view math, std::string_view isa, int threads,
+                               std::string_view device, CacheMode cache = CacheMode::warm);
+
+}  // namespace rooflane
