@@ -9,6 +9,7 @@ import ctypes
 import glob
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import python_environment
@@ -40,9 +41,11 @@ PACKAGES = {
     "openblas": ["scipy-openblas32"],
 }
 # PyPI's PyTorch is the CUDA build. Where its GPU parts are of no use and a CUDA toolkit lends the
-# libraries that its import asks for, these are enough beside `torch` itself: 1 GB instead of 5.
-TORCH_NEEDS = ["filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy"]
-TORCH_NVIDIA = ["nvidia-cufile", "nvidia-cusparselt-", "nvidia-nvshmem-", "nvidia-nccl-"]
+# libraries that its import asks for, these are enough beside `torch` itself: 2 GB instead of 7.
+TORCH_NEEDS = ["filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy",
+               "setuptools"]
+# Not in a toolkit. The versions of all but the first stand in what torch itself asks for.
+TORCH_NVIDIA = ("nvidia-cufile", "nvidia-cusparselt-", "nvidia-nvshmem-", "nvidia-nccl-")
 
 
 def gpu_missing() -> str | None:
@@ -76,18 +79,23 @@ def _needs_toolkit() -> bool:
 
 
 def _install_torch(pip: Pip) -> None:
-    if not _needs_toolkit():
-        pip(["torch", "numpy"])
-        return
-    pip(["--no-deps", "torch"])
-    pip(TORCH_NEEDS)
-    site = python_environment.folder_of("torch") / "bin" / "python"
-    listed = subprocess.run(
-        [str(site), "-c", "import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')"],
-        stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    wanted = [line.split(";")[0].strip() for line in listed]
-    # Their versions as torch asks for them, whatever CUDA version their names carry.
-    pip(["--no-deps", *[want for want in wanted if want.startswith(tuple(TORCH_NVIDIA))]])
+    if _needs_toolkit():
+        python = str(python_environment.folder_of("torch") / "bin" / "python")
+        pip(["--no-deps", "torch"])
+        pip(["--no-warn-conflicts", *TORCH_NEEDS])
+        asks = "import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')"
+        listed = subprocess.run([python, "-c", asks], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout.splitlines()
+        wanted = [line.split(";")[0].strip() for line in listed]
+        pip(["--no-deps", TORCH_NVIDIA[0],
+             *[want for want in wanted if want.startswith(TORCH_NVIDIA[1:])]])
+        imported = subprocess.run([python, "-c", "import torch"], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, check=False,
+                                  env={**os.environ, **variables("torch")})
+        if imported.returncode == 0:
+            return
+        print("the CUDA toolkit does not fit this PyTorch; installing its own", file=sys.stderr)
+    pip(["torch", "numpy"])
 
 
 def _recipe(environment: str) -> str:

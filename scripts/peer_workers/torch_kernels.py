@@ -1,0 +1,93 @@
+"""The four kernels as PyTorch says them, for a CPU or CUDA, eager or compiled.
+
+What is eager and has an out= form writes into the output given; the others return a new tensor.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from peer_workers.problem import Problem
+
+Tensors = dict[str, torch.Tensor]
+
+
+def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
+    """The views that `function_of` works on, in its order. Gemm drops a batch axis of 1, since
+    torch.mm is a call of its own; attention adds the mask that its problem needs."""
+    if problem.kernel == "gemm":
+        names = ["a", "b"] + (["c0"] if problem.beta != 0 else [])
+        views = [tensors[name] for name in names]
+        if problem.trans_a:
+            views[0] = views[0].transpose(1, 2)
+        if problem.trans_b:
+            views[1] = views[1].transpose(1, 2)
+        return [view[0] for view in views] if problem.batch == 1 else views
+    if problem.kernel == "softmax":
+        return [tensors["x"]]
+    if problem.kernel == "layernorm":
+        return [tensors["x"], tensors["gamma"], tensors["beta"]]
+    views = [tensors["q"], tensors["k"], tensors["v"]]
+    return views + ([attention_mask(problem, views[0].device)] if needs_mask(problem) else [])
+
+
+def needs_mask(problem: Problem) -> bool:
+    """Causal attention is aligned to the end, is_causal=True to the start: they agree only on
+    squares. A single query, the last, sees every key."""
+    return bool(problem.causal) and problem.q_len != problem.kv_len and problem.visible(0) < (
+        problem.kv_len)
+
+
+def attention_mask(problem: Problem, device: torch.device) -> torch.Tensor:
+    """True where query i sees key j: j <= i + kv_len - q_len."""
+    every = torch.ones(problem.q_len, problem.kv_len, dtype=torch.bool, device=device)
+    return every.tril(problem.kv_len - problem.q_len)
+
+
+def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
+    """The kernel as a function of `operands_of`, returning a new tensor."""
+    p = problem
+    if p.kernel == "gemm":
+        batched = p.batch != 1
+        if p.beta != 0:
+            add = torch.baddbmm if batched else torch.addmm
+            return lambda a, b, c0: add(c0, a, b, beta=p.beta, alpha=p.alpha)
+        product = torch.bmm if batched else torch.mm
+        if p.alpha == 1:
+            return product
+        return lambda a, b: product(a, b) * p.alpha
+    if p.kernel == "softmax":
+        return lambda x: torch.softmax(x, -1)
+    if p.kernel == "layernorm":
+        return lambda x, gamma, beta: F.layer_norm(x, (p.cols,), gamma, beta, p.eps)
+    is_causal = bool(p.causal) and p.q_len == p.kv_len
+    grouped = p.heads != p.kv_heads
+
+    def attention(q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal,
+                                              scale=p.scale, enable_gqa=grouped)
+
+    return attention
+
+
+def function_into(problem: Problem, out: torch.Tensor) -> Callable[..., torch.Tensor] | None:
+    """The kernel as a function that writes into `out` and returns it; nothing where PyTorch has no
+    such form (layer_norm, scaled_dot_product_attention)."""
+    p = problem
+    if p.kernel == "softmax":
+        return lambda x: torch.softmax(x, -1, out=out)
+    if p.kernel != "gemm":
+        return None
+    batched = p.batch != 1
+    into = out if batched else out[0]
+    if p.beta != 0:
+        add = torch.baddbmm if batched else torch.addmm
+        return lambda a, b, c0: add(c0, a, b, beta=p.beta, alpha=p.alpha, out=into)
+    if p.alpha == 1:
+        product = torch.bmm if batched else torch.mm
+        return lambda a, b: product(a, b, out=into)
+    add = torch.baddbmm if batched else torch.addmm
+    # beta=0: what stands in the output is not read.
+    return lambda a, b: add(into, a, b, beta=0, alpha=p.alpha, out=into)
