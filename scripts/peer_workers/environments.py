@@ -35,7 +35,7 @@ NEED_GPU = ("torch-cuda", "triton")
 
 PACKAGES = {
     "numpy": ["numpy"],
-    "numba": ["numba", "intel-cmplr-lib-rt"],  # the second holds SVML, Numba's vectorised exp
+    "numba": ["numba"],
     "onnxruntime": ["onnxruntime", "onnx"],
     "mkl": ["mkl"],
     "openblas": ["scipy-openblas32"],
@@ -160,13 +160,8 @@ def variables(name: str) -> dict[str, str]:
         # Compile in the worker itself: a pool of compilers would keep CPUs busy between turns.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    folders = []
-    if not os.environ.get("ROOFLANE_PEERS_PYTHON"):
-        if PEERS[name] == "torch" and _needs_toolkit():
-            folders = toolkit_folders()
-        if PEERS[name] == "numba":
-            folders = [str(python_environment.folder_of("numba") / "lib")]
-    if folders:
+    if PEERS[name] == "torch" and not os.environ.get("ROOFLANE_PEERS_PYTHON") and _needs_toolkit():
         inherited = os.environ.get("LD_LIBRARY_PATH")
-        changes["LD_LIBRARY_PATH"] = ":".join(folders + ([inherited] if inherited else []))
+        changes["LD_LIBRARY_PATH"] = ":".join(
+            toolkit_folders() + ([inherited] if inherited else []))
     return changes
