@@ -55,6 +55,8 @@ def serve(name: str) -> None:
     greets with the reason."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = str(SCRIPTS)
+    # It names the best core type of another build of OpenBLAS than NumPy's.
+    environment.pop("OPENBLAS_CORETYPE", None)
     command = ["-m", "peer_workers.serve", name]
     try:
         python = str(environments.interpreter(name))

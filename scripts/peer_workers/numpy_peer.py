@@ -19,26 +19,36 @@ BLOCK = 1 << 16
 SCORES = 1 << 18
 
 
-def blas_name() -> str:
-    """Name, version and core type of the OpenBLAS that NumPy loaded, read back from it; NumPy's
-    word when it is another library."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        paths = {line.split(None, 5)[-1].strip() for line in maps if "openblas" in line}
-    for path in sorted(paths):
-        library = ctypes.CDLL(path)
-        words = {}
-        for call in ("config", "corename"):
-            for name in (f"scipy_openblas_get_{call}64_", f"scipy_openblas_get_{call}",
-                         f"openblas_get_{call}64_", f"openblas_get_{call}"):
-                if hasattr(library, name):
-                    function = getattr(library, name)
-                    function.restype = ctypes.c_char_p
-                    words[call] = function().decode()
-                    break
-        version = re.search(r"OpenBLAS\s+(\S+)", words.get("config", ""))
-        if version:
-            return f"OpenBLAS {version[1]} {words.get('corename', '')}".strip()
-    return str(np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"])
+class OpenBlas:
+    """The OpenBLAS that NumPy loaded, by its own functions; `name` is NumPy's word, and threads are
+    not ours to set, when it is another library."""
+
+    def __init__(self) -> None:
+        self.name = str(np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"])
+        self._set_threads = None
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = {line.split(None, 5)[-1].strip() for line in maps if "openblas" in line}
+        for path in sorted(paths):
+            library = ctypes.CDLL(path)
+            for form in ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_",
+                         "openblas_{}"):
+                if hasattr(library, form.format("get_corename")):
+                    self._bind(library, form)
+                    return
+
+    def _bind(self, library: ctypes.CDLL, form: str) -> None:
+        words = []
+        for call in ("get_config", "get_corename"):
+            function = getattr(library, form.format(call))
+            function.restype = ctypes.c_char_p
+            words.append(function().decode())
+        version = re.search(r"OpenBLAS\s+(\S+)", words[0])
+        self.name = f"OpenBLAS {version[1] if version else ''} {words[1]}"
+        self._set_threads = getattr(library, form.format("set_num_threads"))
+
+    def set_threads(self, threads: int) -> None:
+        if self._set_threads is not None:
+            self._set_threads(ctypes.c_int(threads))
 
 
 class NumpyPlan(Plan):
@@ -214,10 +224,12 @@ class NumpyPeer(Peer):
     def __init__(self) -> None:
         # NaN and infinities are legitimate values here; warnings about them are not.
         np.seterr(all="ignore")
+        self.blas = OpenBlas()
 
     def library(self) -> str:
-        return f"NumPy {np.__version__} {blas_name()}"
+        return f"NumPy {np.__version__} {self.blas.name}"
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "NumPy")
+        self.blas.set_threads(threads)
         return self.plans[problem.kernel](problem, arrays)

@@ -45,7 +45,7 @@ class TorchPeer(Peer):
     def library(self) -> str:
         """PyTorch's version with those of its MKL and oneDNN, and the float32 it computes in."""
         config = torch.__config__.show()
-        mkl = re.search(r"Math Kernel Library Version (\S+)", config)
+        mkl = re.search(r"Math Kernel Library Version ([\d.]+)", config)
         onednn = re.search(r"MKL-DNN v([\d.]+)", config)
         words = [f"PyTorch {torch.__version__}"]
         words += [f"MKL {mkl[1]}"] if mkl else []
