@@ -17,6 +17,7 @@
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
+#include "cli/workers.hpp"
 #include "core/buffer.hpp"
 #include "core/text.hpp"
 #include "io/files.hpp"
@@ -227,6 +228,7 @@ void declare(Arguments& arguments) {
   arguments.repeatable("--in", "NAME=FILE", "an input array, .npy");
   arguments.repeatable("--out", "NAME=FILE", "the output array, .npy");
   declare_common(arguments, Many::no);
+  declare_plugins(arguments);
   arguments.examples({"rooflane inputs softmax --shape softmax:rows=4,cols=8 --out softmax-problem",
                       "rooflane run softmax -v hwy --in x=softmax-problem/x.npy --out y=y.npy"});
 }
@@ -234,6 +236,7 @@ void declare(Arguments& arguments) {
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
   const CommonOptions common = read_common(arguments, catalogue, Many::no, complaints);
+  load_plugins(arguments, common, settings, catalogue, complaints);
   const auto name = arguments.value("KERNEL");
   if (!name) {
     throw argument_error("KERNEL is missing; valid: " + join(catalogue.kernel_names(), ", "));

@@ -1,19 +1,28 @@
 // `rooflane worker`: runs cases for another process over the protocol of measure/worker.hpp.
 #include "measure/worker.hpp"
 
-#include "cli/options.hpp"
+#include "backends/plugin.hpp"
 #include "cli/verbs.hpp"
+#include "cli/workers.hpp"
 
 namespace rooflane {
 namespace {
 
 void declare(Arguments& arguments) {
+  declare_plugins(arguments);
   arguments.examples(
       {"printf '{\"op\":\"open\",\"case\":\"softmax:rows=4,cols=8 variant=scalar\"}"
        "\\n' | rooflane worker"});
 }
 
-int run(const Arguments&, Catalogue& catalogue, const CliSettings&) {
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  try {
+    for (const PluginArgument& given : read_plugins(arguments, catalogue)) {
+      plugin::load(catalogue, given.name, given.path);
+    }
+  } catch (const Error& error) {
+    return refuse_to_serve(error.what());
+  }
   return serve_worker(catalogue);
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "backends/plugin.hpp"
 #include "cli/peers.hpp"
 #include "core/text.hpp"
 #include "measure/foreign.hpp"
@@ -16,6 +17,10 @@ namespace {
 
 // Importing a Python package may take half of this on a busy machine.
 constexpr double greeting_seconds = 60;
+
+std::chrono::duration<double> greeting_timeout(const CommonOptions& common) {
+  return std::chrono::duration<double>(common.timeout.value_or(greeting_seconds));
+}
 
 // "NAME=PATH" with NAME of [a-z0-9-]; the path made absolute, since workers are told it.
 PluginArgument parse_named_path(const std::string& option, const std::string& value) {
@@ -41,10 +46,10 @@ void require_new(const std::vector<std::string>& names, const std::string& optio
                                    name, join(names, ", ")));
 }
 
-void add_plugins(const Arguments& arguments, std::chrono::duration<double> timeout,
+void add_plugins(const std::vector<PluginArgument>& plugins, std::chrono::duration<double> timeout,
                  const CliSettings& settings, Catalogue& catalogue,
                  std::vector<std::string>& guests) {
-  for (const PluginArgument& plugin : read_plugins(arguments, catalogue)) {
+  for (const PluginArgument& plugin : plugins) {
     const std::string text = plugin.name + "=" + plugin.path;
     ForeignWorker worker;
     worker.command = settings.worker_command;
@@ -156,10 +161,24 @@ std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catal
   return plugins;
 }
 
+void load_plugins(const Arguments& arguments, const CommonOptions& common,
+                  const CliSettings& settings, Catalogue& catalogue, Complaints& complaints) {
+  complaints.check([&] {
+    const std::vector<PluginArgument> plugins = read_plugins(arguments, catalogue);
+    Catalogue tried = catalogue;
+    std::vector<std::string> names;
+    add_plugins(plugins, greeting_timeout(common), settings, tried, names);
+    for (const PluginArgument& given : plugins) {
+      plugin::load(catalogue, given.name, given.path);
+    }
+    return true;
+  });
+}
+
 std::vector<std::string> add_workers(const Arguments& arguments, const CommonOptions& common,
                                      const CliSettings& settings, Catalogue& catalogue,
                                      Complaints& complaints) {
-  const std::chrono::duration<double> timeout(common.timeout.value_or(greeting_seconds));
+  const auto timeout = greeting_timeout(common);
   std::vector<std::string> guests;
   const auto check = [&](auto&& step) {
     complaints.check([&] {
@@ -167,7 +186,9 @@ std::vector<std::string> add_workers(const Arguments& arguments, const CommonOpt
       return true;
     });
   };
-  check([&] { add_plugins(arguments, timeout, settings, catalogue, guests); });
+  check([&] {
+    add_plugins(read_plugins(arguments, catalogue), timeout, settings, catalogue, guests);
+  });
   check([&] { add_builds(arguments, timeout, catalogue); });
   if (!arguments.has("--peers")) return guests;
   std::optional<PeersScript> script;

@@ -19,6 +19,11 @@ struct PluginArgument {
 // has, or a file that cannot be read.
 std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catalogue& catalogue);
 
+// For a verb that computes in this process: each plugin is tried in a worker of its own, so that
+// one that crashes when it is loaded is a wrong argument, then loaded here.
+void load_plugins(const Arguments& arguments, const CommonOptions& common,
+                  const CliSettings& settings, Catalogue& catalogue, Complaints& complaints);
+
 // Starts each worker once and adds its variants to the catalogue. Returns the names of those that
 // take part whatever -v says: plugins and peers, which nobody names without wanting them. What is
 // wrong goes to `complaints`; they are raised before peers are prepared, which may take minutes.

@@ -1,0 +1,211 @@
+// From the C tables of rooflane/variant.h to Variant and Plan. See plugin.hpp.
+#include "backends/plugin.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "rooflane/variant.h"
+
+namespace rooflane::plugin {
+
+namespace {
+
+// A Variant's functions carry no data of their own, so each loaded variant gets a place here and
+// functions that know its number. More than any library of kernels offers.
+constexpr std::size_t most_variants = 64;
+
+struct Loaded {
+  std::string name;
+  rooflane_variant table{};
+  const char* (*last_error)() = nullptr;
+  Variant variant{};
+
+  Error failure(const char* step) const {
+    const char* const text = last_error != nullptr ? last_error() : nullptr;
+    return argument_error(fmt::format("plugin {}: {} failed{}{}", name, step,
+                                      text != nullptr ? ": " : "", text != nullptr ? text : ""));
+  }
+};
+
+std::array<Loaded, most_variants> places;
+std::size_t places_used = 0;
+
+// The problem as C; lives no longer than what it was made from.
+class ProblemInC {
+ public:
+  explicit ProblemInC(const Problem& problem) {
+    for (const ParamSpec& param : problem.kernel().params) {
+      params_.push_back({param.name, problem.value(param.name)});
+    }
+    problem_ = {problem.kernel().name, params_.data(), params_.size()};
+  }
+  const rooflane_problem* get() const { return &problem_; }
+
+ private:
+  std::vector<rooflane_param> params_;
+  rooflane_problem problem_{};
+};
+
+class TensorsInC {
+ public:
+  void add(const char* name, const View& view) {
+    rooflane_tensor tensor{name, view.f32(), view.rank, {}, {}};
+    std::copy(view.shape.begin(), view.shape.end(), std::begin(tensor.shape));
+    std::copy(view.strides.begin(), view.strides.end(), std::begin(tensor.strides));
+    tensors_.push_back(tensor);
+    all_ = {tensors_.data(), tensors_.size()};
+  }
+  const rooflane_tensors* get() const { return &all_; }
+
+ private:
+  std::vector<rooflane_tensor> tensors_;
+  rooflane_tensors all_{};
+};
+
+class PluginPlan final : public Plan {
+ public:
+  PluginPlan(const Loaded& loaded, const Problem& problem, const Environment& env,
+             const Operands& constants)
+      : Plan(problem), loaded_(loaded) {
+    TensorsInC given;
+    for (const auto& [name, view] : constants.all()) given.add(name.c_str(), view);
+    const int threads = loaded.table.many_threads != 0 ? env.threads : 1;
+    plan_ = loaded.table.plan(ProblemInC(problem).get(), threads, given.get());
+    if (plan_ == nullptr) throw loaded.failure("plan");
+  }
+  ~PluginPlan() override { loaded_.table.destroy(plan_); }
+
+  void run() override {
+    if (loaded_.table.run(plan_) != 0) throw loaded_.failure("run");
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    if (loaded_.table.library != nullptr) facts.library = loaded_.table.library;
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    TensorsInC given;
+    const std::vector<TensorSpec> tensors = problem().kernel().tensors(problem());
+    for (const TensorSpec& tensor : tensors) {
+      if (tensor.role != Role::constant) given.add(tensor.name.c_str(), operands.at(tensor.name));
+    }
+    if (loaded_.table.bind(plan_, given.get()) != 0) throw loaded_.failure("bind");
+  }
+
+ private:
+  const Loaded& loaded_;
+  void* plan_ = nullptr;
+};
+
+std::optional<std::string> refusal(const Loaded& loaded, const Problem& problem,
+                                   const Environment& env) {
+  if (auto reason = other_math(problem, env)) return reason;
+  const rooflane_variant& table = loaded.table;
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  const bool has_constants = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+    return tensor.role == Role::constant;
+  });
+  if (has_constants && table.constants == 0) return "the plugin takes no constants";
+  if (table.unsupported == nullptr) return std::nullopt;
+  const char* const reason = table.unsupported(ProblemInC(problem).get(), env.threads);
+  return reason != nullptr ? std::optional<std::string>(reason) : std::nullopt;
+}
+
+template <std::size_t I>
+std::optional<std::string> unsupported_of(const Problem& problem, const Environment& env) {
+  return refusal(places[I], problem, env);
+}
+
+template <std::size_t I>
+std::unique_ptr<Plan> plan_of(const Problem& problem, const Tuning&, const Environment& env,
+                              const Operands& constants) {
+  return std::make_unique<PluginPlan>(places[I], problem, env, constants);
+}
+
+struct Functions {
+  decltype(Variant::unsupported) unsupported;
+  decltype(Variant::plan) plan;
+};
+template <std::size_t... I>
+constexpr std::array<Functions, sizeof...(I)> functions_of(std::index_sequence<I...>) {
+  return {Functions{unsupported_of<I>, plan_of<I>}...};
+}
+constexpr auto functions = functions_of(std::make_index_sequence<most_variants>());
+
+const rooflane_plugin& describe(const std::string& path) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw argument_error(fmt::format("cannot be opened ({})", dlerror()));
+  using Describe = const rooflane_plugin* (*)();
+  const auto call = reinterpret_cast<Describe>(dlsym(library, "rooflane_describe"));
+  if (call == nullptr) throw argument_error("is no plugin: it exports no rooflane_describe");
+  const rooflane_plugin* const described = call();
+  if (described == nullptr) throw argument_error("is no plugin: rooflane_describe returned NULL");
+  if (described->abi != ROOFLANE_VARIANT_ABI) {
+    throw argument_error(
+        fmt::format("was built for version {} of rooflane/variant.h, this program takes version {}",
+                    described->abi, ROOFLANE_VARIANT_ABI));
+  }
+  if (described->variant_count == 0 || described->variants == nullptr) {
+    throw argument_error("is a plugin without variants");
+  }
+  return *described;
+}
+
+void require_complete(const rooflane_variant& table) {
+  const std::pair<const char*, bool> parts[] = {{"kernel", table.kernel != nullptr},
+                                                {"plan", table.plan != nullptr},
+                                                {"bind", table.bind != nullptr},
+                                                {"run", table.run != nullptr},
+                                                {"destroy", table.destroy != nullptr}};
+  for (const auto& [part, present] : parts) {
+    if (!present) throw argument_error(fmt::format("describes a variant without '{}'", part));
+  }
+}
+
+void require_new(const Catalogue& catalogue, const Kernel& kernel, const std::string& name) {
+  for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    if (entry->name != name) continue;
+    throw argument_error(fmt::format("describes '{}' of {}, which exists", name, kernel.name));
+  }
+}
+
+}  // namespace
+
+void load(Catalogue& catalogue, const std::string& name, const std::string& path) {
+  const rooflane_plugin& described = describe(path);
+  for (std::uint32_t i = 0; i < described.variant_count; ++i) {
+    const rooflane_variant& table = described.variants[i];
+    require_complete(table);
+    const Kernel& kernel = catalogue.kernel(table.kernel);
+    if (places_used == most_variants) {
+      throw argument_error(fmt::format("allowed are {} variants of plugins", most_variants));
+    }
+    Loaded& loaded = places[places_used];
+    loaded.name = table.name == nullptr ? name : fmt::format("{}-{}", name, table.name);
+    require_new(catalogue, kernel, loaded.name);
+    loaded.table = table;
+    loaded.last_error = described.last_error;
+    loaded.variant = {.name = loaded.name.c_str(),
+                      .kernel = &kernel,
+                      .backend = "plugin",
+                      .threads = table.many_threads != 0 ? Threads::many : Threads::one,
+                      .tunables = {},
+                      .unsupported = functions[places_used].unsupported,
+                      .tunings = no_tunings,
+                      .plan = functions[places_used].plan};
+    ++places_used;
+    catalogue.add(CatalogueEntry{.name = loaded.name, .variant = &loaded.variant});
+  }
+}
+
+}  // namespace rooflane::plugin

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""A stand-in for scripts/peers.py whose peers cheat, die or hang: fake_peers.py --serve NAME.
+
+Each computes softmax in plain Python and then does what its name says; `honest` does nothing else.
+Standard library only. foreign_test.py says what must come of each.
+"""
+import json
+import math
+import os
+import struct
+import sys
+import time
+
+WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "dies", "hangs", "nonsense",
+           "no-time", "no-runs", "refuses", "absent", "taken", "mute", "rubbish", "outdated",
+           "complaint"]
+LIBRARIES = ["mkl", "openblas"]
+MASK = 2**64 - 1
+
+
+def seeded(seed, name, count):
+    """The contract's inputs: a pure function of seed, "kernel/NAME" and the element's index."""
+    z = 0xcbf29ce484222325
+    for byte in name.encode():
+        z = (z ^ byte) * 0x100000001b3 & MASK
+    z ^= seed
+    values = []
+    for i in range(count):
+        u = (z + (i + 1) * 0x9E3779B97F4A7C15) & MASK
+        u = (u ^ u >> 30) * 0xBF58476D1CE4E5B9 & MASK
+        u = (u ^ u >> 27) * 0x94D049BB133111EB & MASK
+        u ^= u >> 31
+        value = ((u >> 40) + 0.5) * 2.0**-23 - 1
+        values.append(struct.unpack("f", struct.pack("f", value))[0])
+    return values
+
+
+def softmax(case):
+    """The output of a case's line, as bytes of float32."""
+    words = case.split(" ")
+    sizes = dict(item.split("=") for item in words[0].split(":")[1].split(","))
+    fields = dict(word.split("=") for word in words[1:])
+    rows, cols = int(sizes["rows"]), int(sizes["cols"])
+    x = [8 * value for value in seeded(int(fields.get("seed", 1)), "softmax/x", rows * cols)]
+    y = []
+    for row in range(rows):
+        line = x[row * cols:(row + 1) * cols]
+        powers = [math.exp(value - max(line)) for value in line]
+        y += [power / sum(powers) for power in powers]
+    return struct.pack(f"{len(y)}f", *y)
+
+
+def greeting(name):
+    hello = {"rooflane_worker": 1, "name": "fake", "version": "1"}
+    variant = {"kernel": "softmax", "variant": "scalar" if name == "taken" else name,
+               "threads": "many", "backend": "python", "verifies": False}
+    if name == "mute":
+        time.sleep(1000)
+    if name == "rubbish":
+        return "hello"
+    if name == "complaint":
+        return json.dumps({**hello, "error": "no such luck"})
+    if name == "absent":
+        variant = {"kernel": "softmax", "variant": name, "absent": "no module of that name"}
+    elsewhere = {"kernel": "no-such-kernel", "variant": name, "threads": "one", "backend": "x"}
+    return json.dumps(hello if name == "outdated" else {**hello, "variants": [variant, elsewhere]})
+
+
+class Worker:
+    def __init__(self, name):
+        self.name, self.case, self.outputs = name, "", 0
+
+    def open(self, request):
+        self.case = request["case"]
+        assert f"variant={self.name}" in self.case.split(" "), self.case
+        if self.name == "refuses":
+            return {"ok": False, "status": "UNSUPPORTED", "reason": "not in the mood"}
+        return {"isa": "", "library": "Fake 1.0", "device": "", "driver": "", "tuning": [],
+                "workspace_bytes": 0, "packed_bytes": 0, "plan_ns": 1.0}
+
+    def output(self, request):
+        self.outputs += 1
+        data = softmax(self.case)
+        assert request["output_bytes"] == len(data)
+        if self.name == "dies":
+            os._exit(5)
+        if self.name == "hangs":
+            time.sleep(1000)
+        if self.name == "zeros" or (self.name == "forgetful" and self.outputs > 1):
+            data = bytes(len(data))
+        if self.name == "short":
+            data = data[:-4]
+        if self.name == "long":
+            data += data
+        if self.name != "untouched":
+            with open(request["path"], "r+b") as file:
+                file.write(data)
+                file.truncate()
+        return {}
+
+    def calibrate(self, _):
+        return {"runs_per_sample": 0 if self.name == "no-runs" else 1, "run_ns": 1e6}
+
+    def sample(self, request):
+        times = []
+        for _ in range(request["n"]):
+            begin = time.perf_counter_ns()
+            softmax(self.case)
+            times.append(-1 if self.name == "no-time" else time.perf_counter_ns() - begin)
+        return {"ns": times, "h2d_ns": [], "kernel_ns": [], "d2h_ns": [], "e2e_ns": []}
+
+    def close(self, _):
+        return {}
+
+
+def serve(name):
+    print(greeting(name), flush=True)
+    worker = Worker(name)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if name == "nonsense" and request["op"] == "sample":
+            print("nonsense", flush=True)
+            continue
+        answer = getattr(worker, request["op"])(request)
+        print(json.dumps({"ok": True, **answer}), flush=True)
+
+
+def main():
+    action, names = sys.argv[1], sys.argv[2:]
+    if action == "--names":
+        print("\n".join(WORKERS + LIBRARIES))
+    elif action == "--prepare":
+        print("prepared", *names)  # on standard output: it must not reach the caller's
+    elif action == "--library":
+        if names != ["openblas"] or "FAKE_LIBRARY" not in os.environ:
+            sys.exit(3)
+        print(os.environ["FAKE_LIBRARY"])
+    elif action == "--serve":
+        serve(names[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""Variants from outside the build: foreign_test.py ROOFLANE PLUGINS_DIR FAKE_PEERS.
+
+Plugins, another build, and peers that cheat, die or hang, beside honest ones that must not suffer.
+Python's standard library only. Nothing depends on speed.
+"""
+import csv
+import glob
+import json
+import os
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOFLANE, PLUGINS, FAKE_PEERS = "", "", ""
+SMALL = "softmax:rows=4,cols=9"
+QUICK = ("--threads", "1", "--min-time", "0.0001")
+
+
+class Foreign(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def script(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.path(name), stat.S_IRWXU)
+        return self.path(name)
+
+    def call(self, *arguments, env=None):
+        result = subprocess.run(
+            [ROOFLANE, *arguments], cwd=self.folder.name, capture_output=True, text=True,
+            timeout=240, stdin=subprocess.DEVNULL,
+            env={**os.environ, "ROOFLANE_PEERS": FAKE_PEERS, **(env or {})})
+        return result.returncode, result.stdout, result.stderr
+
+    def refuse(self, status, words, *arguments):
+        """One line on standard error that holds all the words."""
+        got, out, err = self.call(*arguments)
+        context = f"{arguments}\n{out}\n{err}"
+        self.assertEqual(got, status, context)
+        self.assertEqual(out, "", context)
+        lines = [line for line in err.splitlines()
+                 if not line.startswith(("note: ", "prepared"))]
+        self.assertEqual(len(lines), 1, context)
+        for word in words:
+            self.assertIn(word, lines[0], context)
+
+    def rows(self, *arguments, status=0, **options):
+        """The rows of a bench by variant."""
+        got, out, err = self.call("bench", *arguments, *QUICK, "--csv", "rows.csv", **options)
+        self.assertEqual(got, status, f"{arguments}\n{out}\n{err}")
+        with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            if row["status"] != "PASSED":
+                self.assertNotEqual(row["reason"], "", row)
+                self.assertEqual(row["p50_ns"], "", row)
+        return {row["variant"]: row for row in rows}
+
+    def verified(self, *arguments, status=0, **options):
+        """The statuses of a verify by variant."""
+        got, out, err = self.call("verify", *arguments, "--threads", "1", **options)
+        self.assertEqual(got, status, f"{arguments}\n{out}\n{err}")
+        return {line.split("variant=")[1].split()[0]: line.split()[0] for line in out.splitlines()}
+
+
+class Plugins(Foreign):
+    def plugin(self, name, file=None):
+        return f"{name}=" + os.path.join(PLUGINS, (file or f"odd_{name.replace('-', '_')}") + ".so")
+
+    def test_the_example_passes_every_edge_shape(self):
+        got, out, err = self.call("verify", "-k", "softmax", "-v", "mine", "--plugin",
+                                  self.plugin("mine", "softmax"), "--threads", "1,2")
+        self.assertEqual(got, 0, out + err)
+        mine = [line for line in out.splitlines() if "variant=mine" in line]
+        self.assertGreater(len(mine), 10)
+        self.assertEqual([line for line in mine if not line.startswith("PASSED")], [])
+
+    def test_the_example_is_timed_beside_ours_and_takes_part_whatever_is_named(self):
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--plugin",
+                         self.plugin("mine", "softmax"))
+        self.assertEqual(set(rows), {"scalar", "mine"})
+        self.assertEqual(rows["mine"]["status"], "PASSED")
+        self.assertEqual(rows["mine"]["backend"], "plugin")
+        self.assertGreater(float(rows["mine"]["p50_ns"]), 0)
+
+    def test_list_shows_all_variants_of_a_plugin(self):
+        got, out, err = self.call("list", "--json", "--plugin", self.plugin("wrong"),
+                                  "--plugin", self.plugin("mine", "softmax"))
+        self.assertEqual(got, 0, err)
+        found = {(kernel["name"], variant["name"], variant["threads"])
+                 for kernel in json.loads(out)["kernels"] for variant in kernel["variants"]
+                 if variant.get("backend") == "plugin"}
+        self.assertEqual(found, {("softmax", "wrong", "one"), ("layernorm", "wrong-second", "many"),
+                                 ("softmax", "mine", "one")})
+
+    def test_wrong_crashing_hanging_and_failing_plugins_do_not_touch_the_others(self):
+        odd = {"wrong": ("FAILED", "expected"), "crash": ("RUNTIME_ERROR", "SIGABRT"),
+               "hang": ("TIMEOUT", "2 s"), "run-fails": ("RUNTIME_ERROR", "out of ideas"),
+               "plan-fails": ("RUNTIME_ERROR", "out of ideas")}
+        plugins = [word for name in odd for word in ("--plugin", self.plugin(name))]
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", "2", *plugins, "--plugin",
+                         self.plugin("mine", "softmax"), status=1)
+        self.assertEqual(set(rows), {"scalar", "mine", *odd})
+        for name, (status, reason) in odd.items():
+            with self.subTest(name):
+                self.assertEqual(rows[name]["status"], status, rows[name]["reason"])
+                self.assertIn(reason, rows[name]["reason"])
+        self.assertEqual(rows["wrong"]["library"], "Odd 1.0")
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+        self.assertEqual(rows["mine"]["status"], "PASSED")
+
+    def test_what_a_plugin_refuses_is_unsupported_with_its_reason(self):
+        rows = self.rows("--shape", "softmax:rows=2,cols=17", "-v", "scalar", "--plugin",
+                         self.plugin("wrong"))
+        self.assertEqual(rows["wrong"]["status"], "UNSUPPORTED")
+        self.assertEqual(rows["wrong"]["reason"], "only up to 16 columns")
+
+    def test_files_that_are_no_plugins_are_refused_in_one_line(self):
+        for name, words in {"abi": ["version 99", "version 1"], "no-symbol": ["rooflane_describe"],
+                            "kernel": ["'softmix'", "'softmax'"], "incomplete": ["'run'"],
+                            "load-crash": ["SIGABRT"]}.items():
+            for verb in (["bench", "--shape", SMALL], ["verify", "--shape", SMALL], ["list"]):
+                with self.subTest(name, verb=verb[0]):
+                    self.refuse(2, ["--plugin " + name, *words], *verb, "--plugin",
+                                self.plugin(name))
+        text = self.script("text.so", "no library")
+        self.refuse(2, ["--plugin mine", "text.so"], "list", "--plugin", "mine=" + text)
+        with open(os.path.join(PLUGINS, "softmax.so"), "rb") as file:
+            half = file.read()[:5000]
+        with open(self.path("half.so"), "wb") as file:
+            file.write(half)
+        self.refuse(2, ["--plugin mine", "half.so"], "list", "--plugin", "mine=half.so")
+
+    def test_names_and_paths_of_plugins_are_checked(self):
+        good = os.path.join(PLUGINS, "softmax.so")
+        self.refuse(2, ["'hwy'", "exists"], "list", "--plugin", "hwy=" + good)
+        self.refuse(2, ["'mine'", "exists"], "list", "--plugin", "mine=" + good, "--plugin",
+                    "mine=" + good)
+        self.refuse(2, ["'Mine=", "NAME=PATH"], "list", "--plugin", "Mine=" + good)
+        self.refuse(2, ["NAME=PATH"], "list", "--plugin", good)
+        self.refuse(2, ["'nowhere.so'"], "list", "--plugin", "mine=nowhere.so")
+        self.refuse(2, ["'.'"], "list", "--plugin", "mine=.")
+
+    def test_run_computes_ones_own_arrays_with_ones_own_plugin(self):
+        self.assertEqual(self.call("inputs", "softmax", "--shape", SMALL, "--out", "p")[0], 0)
+        for variant in ("mine", "scalar"):
+            got, out, err = self.call("run", "softmax", "-v", variant, "--plugin",
+                                      self.plugin("mine", "softmax"), "--in", "x=p/x.npy",
+                                      "--out", f"y={variant}.npy")
+            self.assertEqual(got, 0, out + err)
+        values = {}
+        for variant in ("mine", "scalar"):
+            with open(self.path(variant + ".npy"), "rb") as file:
+                values[variant] = struct.unpack("<36f", file.read()[-36 * 4:])
+        for mine, ours in zip(values["mine"], values["scalar"]):
+            self.assertAlmostEqual(mine, ours, delta=1e-6)
+        self.refuse(2, ["SIGABRT"], "run", "softmax", "-v", "load-crash", "--plugin",
+                    self.plugin("load-crash"), "--in", "x=p/x.npy", "--out", "y=y.npy")
+
+    def test_a_failure_names_the_command_that_repeats_it(self):
+        got, _, err = self.call("verify", "--shape", SMALL, "-v", "wrong", "--threads", "1",
+                                "--plugin", self.plugin("wrong"))
+        self.assertEqual(got, 1)
+        self.assertIn("--plugin " + self.plugin("wrong"), err)
+
+
+class Against(Foreign):
+    def test_v_selects_namesakes_of_the_other_build(self):
+        other = ("--shape", SMALL, "--against", "other=" + ROOFLANE)
+        self.assertEqual(self.verified("-v", "scalar", *other),
+                         {"scalar": "PASSED", "scalar@other": "PASSED"})
+        self.assertEqual(self.verified("-v", "scalar@other", *other), {"scalar@other": "PASSED"})
+        everything = self.verified(*other)
+        self.assertEqual(everything["hwy@other"], "PASSED")
+        ours = {name for name in everything if "@" not in name}
+        self.assertEqual({name + "@other" for name in ours}, set(everything) - ours)
+
+    def test_both_builds_take_turns_in_the_same_rounds(self):
+        rows = self.rows("--shape", SMALL, "-v", "hwy", "--against", "other=" + ROOFLANE)
+        self.assertEqual({name: row["status"] for name, row in rows.items()},
+                         {"hwy": "PASSED", "hwy@other": "PASSED"})
+        self.assertEqual(rows["hwy"]["isa"], rows["hwy@other"]["isa"])
+        self.assertEqual(rows["hwy@other"]["backend"], "highway")
+        with open(self.path("rows.csv.samples.csv"), encoding="utf-8", newline="") as file:
+            samples = list(csv.DictReader(file))
+        rounds = {row: [(s["launch"], s["round"]) for s in samples if s["row"] == row]
+                  for row in "01"}
+        self.assertGreater(len(rounds["0"]), 2)
+        self.assertEqual(sorted(rounds["0"]), sorted(rounds["1"]))
+
+    def test_programs_that_are_no_other_build_are_refused(self):
+        hello = '#!/bin/sh\necho \'{"rooflane_worker":%s,"name":"rooflane","version":"0.1.0"}\'\n'
+        for name, text, words in [
+                ("old", hello % 1 + "read line\n", ["rooflane 0.1.0", "too old"]),
+                ("new", hello % 2 + "read line\n", ["protocol 1"]),
+                ("chatty", "#!/bin/sh\necho hello\nread line\n", ["'hello'"]),
+                ("dead", "#!/bin/sh\nexit 4\n", ["status 4"]),
+                ("mute", "#!/bin/sh\nsleep 100\n", ["no greeting within 1 s"])]:
+            with self.subTest(name):
+                self.refuse(2, ["--against " + name, *words], "bench", "--shape", SMALL,
+                            "--timeout", "1", "--against", f"{name}={self.script(name, text)}")
+        plain = self.script("plain", "x")
+        os.chmod(plain, stat.S_IRUSR)
+        self.refuse(2, ["cannot be executed"], "verify", "--against", "old=" + plain)
+        self.refuse(2, ["'nowhere'"], "verify", "--against", "old=nowhere")
+        self.refuse(2, ["NAME=PATH"], "verify", "--against", ROOFLANE)
+        self.refuse(2, ["'a'", "exists"], "verify", "--against", "a=" + ROOFLANE, "--against",
+                    "a=" + ROOFLANE)
+
+
+class Peers(Foreign):
+    def test_liars_and_the_dying_fail_and_the_honest_pass(self):
+        expected = {
+            "honest": ("PASSED", ""), "zeros": ("FAILED", "expected"),
+            "short": ("FAILED", "140 bytes, expected 144"),
+            "long": ("FAILED", "288 bytes, expected 144"), "untouched": ("FAILED", "nan"),
+            "forgetful": ("FAILED", "after the measurement"), "dies": ("RUNTIME_ERROR", "status 5"),
+            "hangs": ("TIMEOUT", "2 s"), "nonsense": ("RUNTIME_ERROR", "'nonsense'"),
+            "no-time": ("RUNTIME_ERROR", "-1 ns"), "no-runs": ("RUNTIME_ERROR", "0 runs"),
+            "refuses": ("UNSUPPORTED", "not in the mood")}
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", "2", "--peers",
+                         ",".join([*expected, "absent"]), status=1)
+        self.assertEqual(set(rows), {"scalar", *expected})
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+        for name, (status, reason) in expected.items():
+            with self.subTest(name):
+                self.assertEqual(rows[name]["status"], status, rows[name]["reason"])
+                self.assertIn(reason, rows[name]["reason"])
+        honest = rows["honest"]
+        self.assertEqual((honest["backend"], honest["library"]), ("python", "Fake 1.0"))
+        self.assertLess(float(honest["err_value"]), 1)
+        self.assertGreater(float(honest["err_value"]), 0)
+
+    def test_verify_asks_peers_too_and_seeds_reach_them(self):
+        self.assertEqual(
+            self.verified("--shape", SMALL, "-v", "scalar", "--peers", "honest,zeros", "--seed",
+                          "18446744073709551", status=1),
+            {"scalar": "PASSED", "honest": "PASSED", "zeros": "FAILED"})
+        self.assertEqual(self.verified("--shape", SMALL, "--shape", "gemm:m=2,n=2,k=2", "-v",
+                                       "honest", "--peers", "honest"), {"honest": "PASSED"})
+
+    def test_an_absent_peer_is_noted_with_its_reason(self):
+        got, out, err = self.call("bench", "--dry-run", "--shape", SMALL, "--peers",
+                                  "absent,honest")
+        self.assertEqual(got, 0, err)
+        self.assertIn("note: variant absent is absent: no module of that name", err)
+        self.assertNotIn("variant=absent", out)
+        self.assertIn("variant=honest", out)
+        self.refuse(3, ["no module of that name"], "verify", "--shape", SMALL, "-v", "absent",
+                    "--peers", "absent")
+
+    def test_peers_that_cannot_be_started_are_refused_in_one_line(self):
+        for name, words in {"mute": ["no greeting within 1 s"], "rubbish": ["'hello'"],
+                            "outdated": ["too old"], "complaint": ["no such luck"],
+                            "taken": ["'scalar'", "exists"], "honets": ["nearest is 'honest'"]
+                            }.items():
+            with self.subTest(name):
+                self.refuse(2, ["--peers", name, *words], "bench", "--shape", SMALL, "--timeout",
+                            "1", "--peers", name)
+
+    def test_wrong_arguments_are_told_before_peers_are_prepared(self):
+        got, _, err = self.call("bench", "--shape", "softmax:rows=4", "--peers", "honest")
+        self.assertEqual(got, 2)
+        self.assertNotIn("prepared", err)
+
+    def test_a_library_from_the_peers_stands_in_for_blas(self):
+        found = glob.glob("/usr/lib/*/libopenblas.so.0")
+        if not found:
+            self.skipTest("no OpenBLAS in /usr/lib")
+        rows = self.rows("--shape", "gemm:m=8,n=8,k=8", "-v", "scalar", "--peers", "openblas",
+                         env={"FAKE_LIBRARY": found[0]})
+        self.assertEqual(rows["blas-openblas"]["status"], "PASSED")
+        got, out, err = self.call("bench", "--dry-run", "--shape", "gemm:m=8,n=8,k=8", "--peers",
+                                  "mkl")
+        self.assertEqual(got, 0, err)
+        self.assertIn("variant blas-mkl is absent", err)
+
+    def test_the_script_that_ROOFLANE_PEERS_names_must_exist(self):
+        got, _, err = self.call("list", "--peers", "honest", env={"ROOFLANE_PEERS": "/nowhere.py"})
+        self.assertEqual(got, 2)
+        self.assertIn("/nowhere.py", err)
+
+
+if __name__ == "__main__":
+    ROOFLANE, PLUGINS, FAKE_PEERS = (os.path.abspath(path) for path in sys.argv[1:4])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

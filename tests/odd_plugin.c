@@ -1,0 +1,57 @@
+// Plugins that do what they should not: one source, built once for each ODD_ value.
+// tests/meson.build names them, foreign_test.py says what must come of each.
+#define _POSIX_C_SOURCE 200809L  // sleep
+#include <math.h>
+#include <rooflane/variant.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct {
+  rooflane_tensor x, y;
+} Plan;
+
+static const char* last_error(void) { return "out of ideas"; }
+
+static void* plan(const rooflane_problem* problem, int32_t threads, const rooflane_tensors* none) {
+  (void)none;
+  if (ODD == ODD_PLAN_FAILS || rooflane_value(problem, "rows") < 0 || threads < 1) return NULL;
+  return calloc(1, sizeof(Plan));
+}
+
+static int32_t bind(void* self, const rooflane_tensors* tensors) {
+  ((Plan*)self)->x = *rooflane_find(tensors, "x");
+  ((Plan*)self)->y = *rooflane_find(tensors, "y");
+  return 0;
+}
+
+static int32_t run(void* self) {
+  const Plan* p = self;
+  if (ODD == ODD_CRASH) abort();
+  if (ODD == ODD_HANG) sleep(1000);
+  if (ODD == ODD_RUN_FAILS) return 1;
+  for (int64_t i = 0; i < p->x.shape[0] * p->x.shape[1]; ++i) p->y.data[i] = expf(p->x.data[i]);
+  return 0;
+}
+
+static const char* refuse(const rooflane_problem* problem, int32_t threads) {
+  (void)threads;
+  return rooflane_value(problem, "cols") > 16 ? "only up to 16 columns" : NULL;
+}
+
+static const rooflane_variant variants[] = {
+    {ODD == ODD_KERNEL ? "softmix" : "softmax", NULL, "Odd 1.0", 0, 0, refuse, plan, bind, run,
+     free},
+    {"layernorm", "second", NULL, 1, 0, NULL, plan, bind, ODD == ODD_INCOMPLETE ? NULL : run, free},
+};
+static const rooflane_plugin plugin = {ODD == ODD_ABI ? 99u : ROOFLANE_VARIANT_ABI, 2, variants,
+                                       last_error};
+
+#if ODD == ODD_NO_SYMBOL
+const rooflane_plugin* another_function(void);
+const rooflane_plugin* another_function(void) { return &plugin; }
+#else
+const rooflane_plugin* rooflane_describe(void) {
+  if (ODD == ODD_LOAD_CRASH) abort();
+  return &plugin;
+}
+#endif
