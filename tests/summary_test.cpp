@@ -46,6 +46,16 @@ const SummaryLine& line_of(const SummaryGroup& group, const std::string& variant
 
 using Verdict = SummaryLine::Verdict;
 
+TEST_CASE("another build's variant is no peer, whatever library it uses") {
+  const std::vector<MeasuredRow> rows = {row("hwy", 1, 50), row("blas", 1, 100),
+                                         row("blas@old", 1, 80)};
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 1);
+  REQUIRE(line_of(groups[0], "blas@old").row->library == line_of(groups[0], "blas").row->library);
+  CHECK(*line_of(groups[0], "hwy").over_peer == 2);
+  CHECK(*line_of(groups[0], "blas@old").over_peer == 1.25);
+}
+
 TEST_CASE("a slower variant is ranked below a faster one, with its speed-ups") {
   const std::vector<MeasuredRow> rows = {row("scalar", 1, 1000), row("hwy", 1, 50),
                                          row("blas", 1, 100)};
