@@ -112,8 +112,14 @@ std::vector<double> roof_percentages(const Measured& measured, double roof_ns) {
 Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
                  const Ceilings& ceilings) {
   const Case& c = measured.planned->measured;
-  const Variant& variant = *measured.planned->entry->variant;
+  const CatalogueEntry& entry = *measured.planned->entry;
+  const Variant& variant = *entry.variant;
   Row row = stamp;
+  if (!entry.build.commit.empty()) {
+    row.build_commit = entry.build.commit;
+    row.git_dirty = entry.build.dirty;
+    row.compiler = entry.build.compiler;
+  }
   if (c.threads > 0) row.threads = c.threads;
   row.affinity = measured.affinity;
   row.backend = variant.backend;

@@ -204,6 +204,20 @@ class Against(Foreign):
         self.assertGreater(len(rounds["0"]), 2)
         self.assertEqual(sorted(rounds["0"]), sorted(rounds["1"]))
 
+    def test_rows_of_another_build_name_its_commit(self):
+        # A stand-in for another build: this one with another commit in its greeting.
+        other = self.script("other", f"#!{sys.executable}\nimport subprocess, sys\n"
+                            f"worker = subprocess.Popen([{ROOFLANE!r}, 'worker'], text=True,\n"
+                            "  stdin=sys.stdin, stdout=subprocess.PIPE, bufsize=1)\n"
+                            "for line in worker.stdout:\n"
+                            "  print(line.replace('build_commit\":\"', 'build_commit\":\"not-'),\n"
+                            "    end='', flush=True)\n")
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--against", "other=" + other)
+        self.assertEqual(rows["scalar@other"]["status"], "PASSED")
+        self.assertEqual(rows["scalar@other"]["build_commit"],
+                         "not-" + rows["scalar"]["build_commit"])
+        self.assertEqual(rows["scalar@other"]["compiler"], rows["scalar"]["compiler"])
+
     def test_programs_that_are_no_other_build_are_refused(self):
         hello = '#!/bin/sh\necho \'{"rooflane_worker":%s,"name":"rooflane","version":"0.1.0"}\'\n'
         for name, text, words in [

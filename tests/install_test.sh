@@ -25,6 +25,11 @@ $compiler -std=c++20 main.cpp -o example "${flags[@]}"
 for variant in "$@"; do
   LD_LIBRARY_PATH=$lib ./example "$variant"
 done
-# The installed program runs from there too.
+# The installed program runs from there too, with a plugin built against the installed header.
 program=$(find "$place/root" -path '*/bin/rooflane')
 LD_LIBRARY_PATH=$lib "$program" --version
+cp "$source/examples/plugin/softmax.c" "$place"
+read -ra includes <<<"$(pkg-config --cflags rooflane)"
+cc -O3 -shared -fPIC "${includes[@]}" softmax.c -o softmax.so -lm
+LD_LIBRARY_PATH=$lib "$program" verify --shape softmax:rows=3,cols=5 -v scalar --threads 1 \
+  --plugin mine=softmax.so

@@ -2,6 +2,7 @@
 #include "measure/worker.hpp"
 
 #include "backends/plugin.hpp"
+#include "cli/build_facts.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
 
@@ -23,7 +24,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   } catch (const Error& error) {
     return refuse_to_serve(error.what());
   }
-  return serve_worker(catalogue);
+  return serve_worker(catalogue, {build_commit, build_dirty, build_compiler});
 }
 
 }  // namespace

@@ -12,6 +12,11 @@
 
 namespace rooflane {
 
+// What a program was built from, as the rows' columns have it. Empty where it is not known.
+struct Build {
+  std::string commit, dirty, compiler;
+};
+
 // A variant under the name that users see. `library` is set for --blas NAME=PATH (blas-NAME).
 // An entry with a `worker` is foreign: it runs only in a process of that command, which speaks the
 // worker protocol (measure/worker.hpp) and calls the variant `worker_variant`; its `variant` is a
@@ -24,6 +29,7 @@ struct CatalogueEntry {
   std::string worker_variant = {};
   std::shared_ptr<const Variant> owned = {};
   std::vector<std::string> option = {};  // the argument that brought it: {"--against", "old=..."}
+  Build build = {};                      // of a foreign entry
   bool foreign() const { return !worker.empty(); }
 };
 

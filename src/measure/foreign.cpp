@@ -80,7 +80,8 @@ std::vector<std::string> add_foreign(Catalogue& catalogue, const ForeignWorker& 
                                  .worker = worker.command,
                                  .worker_variant = offer.variant,
                                  .owned = variant,
-                                 .option = worker.option});
+                                 .option = worker.option,
+                                 .build = greeting.build});
     if (std::find(added.begin(), added.end(), name) == added.end()) added.push_back(name);
   }
   return added;

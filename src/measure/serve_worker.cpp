@@ -25,8 +25,8 @@ bool write_line(int file, const json& message) {
   return true;
 }
 
-Greeting greeting(const Catalogue& catalogue) {
-  Greeting greeting{"rooflane", ROOFLANE_VERSION, "", std::vector<Offer>()};
+Greeting greeting(const Catalogue& catalogue, const Build& build) {
+  Greeting greeting{"rooflane", ROOFLANE_VERSION, "", std::vector<Offer>(), build};
   for (const CatalogueEntry& entry : catalogue.entries()) {
     const Variant& variant = *entry.variant;
     greeting.variants->push_back(
@@ -60,12 +60,12 @@ json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
 
 }  // namespace
 
-int serve_worker(const Catalogue& catalogue) {
+int serve_worker(const Catalogue& catalogue, const Build& build) {
   // Whatever libraries print on standard output must not reach the protocol.
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   if (out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) return 1;
   const std::unique_ptr<Worker> worker = local_worker(catalogue);
-  if (!write_line(out, protocol::to_json(greeting(catalogue)))) return 1;
+  if (!write_line(out, protocol::to_json(greeting(catalogue, build)))) return 1;
   for (std::string line; std::getline(std::cin, line);) {
     json reply;
     try {
@@ -85,7 +85,7 @@ int serve_worker(const Catalogue& catalogue) {
 
 int refuse_to_serve(const std::string& error) {
   write_line(STDOUT_FILENO,
-             protocol::to_json(Greeting{"rooflane", ROOFLANE_VERSION, error, std::nullopt}));
+             protocol::to_json(Greeting{"rooflane", ROOFLANE_VERSION, error, std::nullopt, {}}));
   return static_cast<int>(ErrorKind::argument);
 }
 

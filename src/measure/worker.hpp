@@ -8,7 +8,8 @@
 // are found by asking them (foreign.hpp):
 //   "variants":[{"kernel":"gemm","variant":"numpy","threads":"one|many|device","backend":"python",
 //                "verifies":false},
-//               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...]
+//               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...],
+//   "build_commit":"...","git_dirty":"...","compiler":"..."  (where it is a build of its own)
 // A worker that cannot serve what it was started for greets with "error":"why" and ends. It answers
 // each request with {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
@@ -98,6 +99,7 @@ struct Greeting {
   std::string name, version;
   std::string error;                           // not empty: it cannot serve
   std::optional<std::vector<Offer>> variants;  // nothing: a worker that does not say
+  Build build;
 };
 
 // How a worker process is started and when it is given up.
@@ -121,7 +123,7 @@ Greeting greeting_of(const ProcessSettings& settings);
 
 // Serves the protocol until end of input. Standard output is kept for the protocol: whatever
 // libraries print there goes to standard error. Returns the exit status.
-int serve_worker(const Catalogue& catalogue);
+int serve_worker(const Catalogue& catalogue, const Build& build);
 // Greets with the error only; returns the exit status of arguments that are wrong.
 int refuse_to_serve(const std::string& error);
 

@@ -39,6 +39,11 @@ json to_json(const Greeting& greeting) {
   json message = {
       {"rooflane_worker", version}, {"name", greeting.name}, {"version", greeting.version}};
   if (!greeting.error.empty()) message["error"] = greeting.error;
+  if (!greeting.build.commit.empty()) {
+    message["build_commit"] = greeting.build.commit;
+    message["git_dirty"] = greeting.build.dirty;
+    message["compiler"] = greeting.build.compiler;
+  }
   if (!greeting.variants) return message;
   json& variants = message["variants"] = json::array();
   for (const Offer& offer : *greeting.variants) {
@@ -104,6 +109,8 @@ Greeting greeting_from(const json& message) {
   greeting.name = message.value("name", "");
   greeting.version = message.value("version", "");
   greeting.error = message.value("error", "");
+  greeting.build = {message.value("build_commit", ""), message.value("git_dirty", ""),
+                    message.value("compiler", "")};
   if (!message.contains("variants")) return greeting;
   greeting.variants.emplace();
   for (const json& item : message.at("variants")) {
