@@ -202,10 +202,17 @@ TEST_CASE("an OpenCL CPU device is held against the CPU itself") {
   CHECK_FALSE(has(c.notes, "Some CPU device, 2 threads: 90.0 GFLOP/s"));
 }
 
+#if defined(__x86_64__)
+TEST_CASE("the measured clock is one that CPUs have") {
+  CHECK(measure_clock_ghz() > 0.1);
+  CHECK(measure_clock_ghz() < 10);
+}
+#endif
+
 TEST_CASE("the limits of this machine name the targets and threads asked for") {
   CeilingsRequest request;
   request.threads = {1, 2};
-  const std::vector<KnownLimit> limits = known_limits(request);
+  const std::vector<KnownLimit> limits = known_limits(request, 2.5);
 #if defined(__x86_64__)
   REQUIRE(!limits.empty());
   CHECK(limits.size() % 2 == 0);

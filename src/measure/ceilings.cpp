@@ -43,15 +43,18 @@ std::string print_threads(int threads) {
   return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
 }
 
-void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out,
+// `clock_ghz` becomes the highest clock seen right before and after an FMA peak: turbo moves it.
+void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, double& clock_ghz,
                    std::vector<Step>& steps) {
   const std::vector<std::string> isas = request.isas.empty() ? isa_targets() : request.isas;
   for (const std::string& isa : isas) {
     const std::int64_t target = resolve_isa(isa);
     steps.push_back({fmt::format("FMA peak at {}, {}", isa, print_threads(threads)), fma_seconds,
-                     [=, &out](double seconds, const auto&) {
+                     [=, &out, &clock_ghz](double seconds, const auto&) {
+                       clock_ghz = std::max(clock_ghz, measure_clock_ghz());
                        out.fma.push_back({"fp32", isa, threads, "",
                                           measure_fma_gflops(target, threads, seconds)});
+                       clock_ghz = std::max(clock_ghz, measure_clock_ghz());
                      }});
     steps.push_back({fmt::format("exp and unfused rates at {}, {}", isa, print_threads(threads)),
                      rates_seconds, [=, &out](double seconds, const auto&) {
@@ -200,10 +203,11 @@ void keep_better(Ceilings& known, const Ceilings& again) {
 
 Ceilings measure_ceilings(const CeilingsRequest& request) {
   Ceilings out;
+  double clock_ghz = 0;
   std::vector<Step> steps;
   for (int threads : request.threads) {
     if (threads < 1) throw argument_error(fmt::format("threads {}: at least 1", threads));
-    add_cpu_steps(request, threads, out, steps);
+    add_cpu_steps(request, threads, out, clock_ghz, steps);
   }
   for (int device : request.devices) add_device_steps(request, device, out, steps);
 
@@ -219,7 +223,7 @@ Ceilings measure_ceilings(const CeilingsRequest& request) {
     step.run(step.seconds * scale, progress);
     before += step.seconds;
   }
-  check_ceilings(out, known_limits(request));
+  check_ceilings(out, known_limits(request, clock_ghz));
   if (request.progress) request.progress(1, "ceilings");
   return out;
 }

@@ -31,9 +31,14 @@ std::vector<std::string> curve_warnings(const BandwidthCurve& curve);
 // too low); a GPU below half of its limit.
 void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits);
 
-// The limits of what was asked for. CPU (x86): the highest clock that cpufreq names, else the clock
-// measured, × 2 ports × lanes × 2. OpenCL GPUs: clock × compute units × lanes × 2 where the driver
-// tells the lanes of a unit. Others have none.
-std::vector<KnownLimit> known_limits(const CeilingsRequest& request);
+// The clock at this moment, from products that wait for each other; 2 ms. 0 where the CPU's
+// latencies are not known. Virtual machines hide cpufreq, and what /proc/cpuinfo shows there is the
+// nominal clock, below what turbo reaches.
+double measure_clock_ghz();
+
+// The limits of what was asked for. CPU (x86): the highest clock that cpufreq names, else
+// `clock_ghz`, × 2 ports × lanes × 2. OpenCL GPUs: clock × compute units × lanes × 2 where the
+// driver tells the lanes of a unit. Others have none.
+std::vector<KnownLimit> known_limits(const CeilingsRequest& request, double clock_ghz);
 
 }  // namespace rooflane

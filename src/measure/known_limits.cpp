@@ -22,49 +22,22 @@ namespace {
 // has two for products beside two for sums, which comes to the same.
 constexpr int ports = 2;
 
-struct Clock {
-  double ghz;
-  const char* source;
-};
-
-// Virtual machines hide cpufreq, and what /proc/cpuinfo shows there is the nominal clock, below
-// what turbo reaches. So the clock is measured: products that wait for each other take 3 cycles
-// each on every x86-64 CPU of the last ten years.
-Clock highest_clock() {
+void add_cpu_limits(const CeilingsRequest& request, double ghz, std::vector<KnownLimit>& limits) {
+  const char* source = "measured by dependent products";
   double khz = 0;
   if (std::ifstream("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") >> khz && khz > 0) {
-    return {khz * 1e-6, "highest clock by cpufreq"};
+    ghz = khz * 1e-6;
+    source = "highest by cpufreq";
   }
-  constexpr int products = 50'000;  // 40 µs at 4 GHz: short enough to fall between disturbances
-  constexpr double latency = 3;
-  constexpr int repeats = 100;
-  Together together(1);
-  double best_ns = 0;
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    const double ns = together.run_ns([](int) {
-      unsigned x = 3;
-      for (int i = 0; i < products; ++i) {
-        asm volatile("imul %0, %0" : "+r"(x));
-      }
-      keep(x);
-    });
-    best_ns = repeat == 0 ? ns : std::min(best_ns, ns);
-  }
-  return {latency * products / best_ns, "clock measured by dependent products"};
-}
-
-void add_cpu_limits(const CeilingsRequest& request, std::vector<KnownLimit>& limits) {
-  if (request.threads.empty()) return;
-  const Clock clock = highest_clock();
   const std::vector<std::string> isas = request.isas.empty() ? isa_targets() : request.isas;
   for (const std::string& isa : isas) {
     const FmaLoop loop = fma_loop(resolve_isa(isa));
     const double lanes = loop.flops_per_step / 2 / loop.vectors;
     for (int threads : request.threads) {
       limits.push_back(
-          {isa, threads, "", 2 * ports * lanes * clock.ghz * threads,
-           fmt::format("{:.2f} GHz ({}) x {} ports x {:.0f} lanes x 2{}", clock.ghz, clock.source,
-                       ports, lanes, threads > 1 ? fmt::format(" x {} threads", threads) : "")});
+          {isa, threads, "", 2 * ports * lanes * ghz * threads,
+           fmt::format("{:.2f} GHz ({}) x {} ports x {:.0f} lanes x 2{}", ghz, clock.source, ports,
+                       lanes, threads > 1 ? fmt::format(" x {} threads", threads) : "")});
     }
   }
 }
@@ -72,15 +45,35 @@ void add_cpu_limits(const CeilingsRequest& request, std::vector<KnownLimit>& lim
 #else
 
 // Other CPUs differ in their number of ports from model to model.
-void add_cpu_limits(const CeilingsRequest&, std::vector<KnownLimit>&) {}
+void add_cpu_limits(const CeilingsRequest&, double, std::vector<KnownLimit>&) {}
 
 #endif
 
 }  // namespace
 
-std::vector<KnownLimit> known_limits(const CeilingsRequest& request) {
+double measure_clock_ghz() {
+#if defined(__x86_64__)
+  constexpr int products = 50'000;  // 40 µs at 4 GHz: short enough to fall between disturbances
+  constexpr double latency = 3;     // cycles, on every x86-64 CPU of the last ten years
+  constexpr int repeats = 50;
+  Together together(1);
+  double best_ns = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const double ns = together.run_ns([](int) {
+      unsigned x = 3;
+      for (int i = 0; i < products; ++i) asm volatile("imul %0, %0" : "+r"(x));
+    });
+    best_ns = repeat == 0 ? ns : std::min(best_ns, ns);
+  }
+  return latency * products / best_ns;
+#else
+  return 0;
+#endif
+}
+
+std::vector<KnownLimit> known_limits(const CeilingsRequest& request, double clock_ghz) {
   std::vector<KnownLimit> limits;
-  add_cpu_limits(request, limits);
+  add_cpu_limits(request, clock_ghz, limits);
 #ifdef ROOFLANE_HAS_OPENCL
   for (int index : request.devices) {
     const opencl::DeviceInfo& info = opencl::device(index);
