@@ -17,12 +17,19 @@ void write(const TemporaryFolder& root, const std::string& path, const std::stri
 }
 
 // The command that mends what `word` names; empty when it was not found.
-std::string mend(const TemporaryFolder& root, const std::string& word) {
-  const std::vector<Slowdown> found = find_slowdowns(root.path());
+std::string mend(const std::vector<Slowdown>& found, const std::string& word) {
   const auto slowdown = std::find_if(found.begin(), found.end(), [&](const Slowdown& s) {
     return s.what.find(word) != std::string::npos;
   });
   return slowdown == found.end() ? "" : slowdown->mend;
+}
+
+std::string mend(const TemporaryFolder& root, const std::string& word) {
+  return mend(find_slowdowns(root.path()), word);
+}
+
+std::string driver_mend(const TemporaryFolder& root, const std::string& word) {
+  return mend(find_missing_drivers(root.path()), word);
 }
 
 TEST_CASE("each slowdown is found with the command that mends it") {
@@ -62,6 +69,86 @@ TEST_CASE("a machine at its best, or one that tells nothing, has no such complai
       CHECK_MESSAGE(mend(*root, word).empty(), word);
     }
   }
+}
+
+TEST_CASE("limits are told with the command that raises them, as far as the hard limit lets it") {
+  const TemporaryFolder root;
+  const std::string head = "Limit                     Soft Limit           Hard Limit    Units\n";
+  write(root, "proc/self/limits",
+        head +
+            "Max processes             100                  4096          processes\n"
+            "Max locked memory         65536                65536         bytes\n"
+            "Max address space         1048576              unlimited     bytes");
+  CHECK(mend(root, "only 64 KiB of memory may be locked").find("/etc/security/limits.d/memlock") !=
+        std::string::npos);
+  CHECK(mend(root, "address space is limited to 1 MiB") == "ulimit -v unlimited");
+  CHECK(mend(root, "only 100 processes") == "ulimit -u 1024");
+  write(root, "proc/self/limits",
+        head +
+            "Max processes             unlimited            unlimited     processes\n"
+            "Max locked memory         unlimited            unlimited     bytes\n"
+            "Max address space         unlimited            unlimited     bytes");
+  CHECK(find_slowdowns(root.path()).empty());
+}
+
+TEST_CASE("a quota of control groups of version 1 is found too, and -1 is none") {
+  const TemporaryFolder root;
+  write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+  write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
+  CHECK(mend(root, "quota").empty());
+  write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000");
+  CHECK(!mend(root, "quota of 0.25 CPUs").empty());
+}
+
+TEST_CASE("how busy each CPU was between two readings") {
+  const std::vector<double> shares =
+      busy_shares("cpu 9 9 9 9\ncpu0 100 0 0 100 0 0 0 0\ncpu1 0 0 0 50 50 0 0 0\nintr 5\n",
+                  "cpu 9 9 9 9\ncpu0 130 0 10 160 0 0 0 0\ncpu1 0 0 0 90 60 0 0 0\nintr 9\n");
+  REQUIRE(shares.size() == 2);
+  CHECK(shares[0] == doctest::Approx(0.4));
+  CHECK(shares[1] == 0);
+}
+
+TEST_CASE("OpenBLAS that takes the CPU for a slower one is told with the export that mends it") {
+  const auto slowdown =
+      core_type_slowdown("OpenBLAS 0.3.21 Haswell", {{"OPENBLAS_CORETYPE", "SkylakeX"}});
+  REQUIRE(slowdown.has_value());
+  CHECK(slowdown->mend == "export OPENBLAS_CORETYPE=SkylakeX");
+  CHECK(slowdown->what.find("OpenBLAS 0.3.21 takes this CPU for Haswell") == 0);
+  CHECK(!core_type_slowdown("OpenBLAS 0.3.21 SkylakeX", {{"OPENBLAS_CORETYPE", "SKYLAKEX"}}));
+  CHECK(!core_type_slowdown("MKL 2024.1", {}));
+}
+
+TEST_CASE("a card without the file that names its driver is told with what installs it") {
+  const TemporaryFolder root;
+  CHECK(driver_mend(root, "no OpenCL driver") == "sudo apt-get install pocl-opencl-icd");
+  write(root, "etc/OpenCL/vendors/pocl.icd", "libpocl.so.2");
+  CHECK(find_missing_drivers(root.path()).empty());
+
+  const std::string card = "sys/bus/pci/devices/0000:01:00.0/";
+  write(root, card + "vendor", "0x10de");
+  write(root, card + "class", "0x040300");  // the card's sound
+  CHECK(find_missing_drivers(root.path()).empty());
+  write(root, card + "class", "0x030200");
+  CHECK(driver_mend(root, "NVIDIA card") == "sudo apt-get install nvidia-opencl-icd");
+  write(root, "proc/driver/nvidia/version", "NVRM version: 580");
+  CHECK(driver_mend(root, "NVIDIA card").find("libnvidia-opencl.so.1 | sudo tee") !=
+        std::string::npos);
+  write(root, "etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1");
+  CHECK(find_missing_drivers(root.path()).empty());
+
+  write(root, "sys/bus/pci/devices/0000:02:00.0/vendor", "0x1002");
+  write(root, "sys/bus/pci/devices/0000:02:00.0/class", "0x030000");
+  CHECK(driver_mend(root, "AMD card") == "sudo apt-get install mesa-opencl-icd");
+}
+
+TEST_CASE("in a container NVIDIA's own list of cards is enough") {
+  const TemporaryFolder root;
+  write(root, "proc/driver/nvidia/version", "NVRM version: 580");
+  write(root, "proc/driver/nvidia/gpus/0000:00:06.0/information", "Model: NVIDIA H200");
+  const std::vector<Slowdown> found = find_missing_drivers(root.path());
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].mend.find("nvidia.icd") != std::string::npos);
 }
 
 TEST_CASE("steal is the hypervisor's share of the time between two readings") {

@@ -12,6 +12,7 @@
 #include "bench/google_benchmark.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/options.hpp"
+#include "cli/slowdowns.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
@@ -97,9 +98,15 @@ std::string progress_text(const Progress& progress) {
   return fmt::format("[{:3.0f} %{}] {}", 100 * progress.done, left, progress.doing);
 }
 
-// The context of the JSON: arguments, environment of each worker, machine, ceilings.
+// The context of the JSON: arguments, environment of each worker, what disturbs the machine,
+// ceilings.
 nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions& options,
-                                  const BenchResult& result) {
+                                  const BenchResult& result,
+                                  const std::vector<Slowdown>& slowdowns) {
+  auto disturbing = nlohmann::ordered_json::array();
+  for (const Slowdown& slowdown : slowdowns) {
+    disturbing.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
+  }
   auto workers = nlohmann::ordered_json::array();
   for (const WorkerContext& worker : result.workers) {
     auto environment = nlohmann::ordered_json::object();
@@ -115,6 +122,7 @@ nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions
           {"seed", options.seed},
           {"machine", machine_json(machine())},
           {"workers", workers},
+          {"slowdowns", disturbing},
           {"ceilings", nlohmann::ordered_json(nlohmann::json(result.ceilings))}};
 }
 
@@ -238,6 +246,11 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     return 0;
   }
 
+  std::vector<Slowdown> slowdowns;
+  if (!google.list) slowdowns = slowdowns_here(catalogue);
+  for (const Slowdown& slowdown : slowdowns) {
+    print_note(fmt::format("{}; mend: {}", slowdown.what, slowdown.mend));
+  }
   ProgressLine progress;
   options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
   MemorySink memory;
@@ -253,7 +266,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   progress.wipe();
 
   if (!json.empty()) {
-    write_json(json, document_json(result.rows, context_of(arguments, options, result)));
+    write_json(json, document_json(result.rows, context_of(arguments, options, result, slowdowns)));
   }
   const std::vector<MeasuredRow> measured = memory.take();
   if (file && !google.prints()) std::cout << terminal_summary(summarise_rows(measured));

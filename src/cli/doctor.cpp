@@ -1,7 +1,7 @@
 // `rooflane doctor`: what this machine offers to each backend, and what slows it down.
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -135,16 +135,18 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   }
   print_machine();
   print_libraries(catalogue);
-  std::vector<Slowdown> slowdowns;
-  if (!print_devices(catalogue)) {
-    const bool nvidia = ::access("/dev/nvidiactl", F_OK) == 0;
+  const bool has_devices = print_devices(catalogue);
+  std::vector<Slowdown> slowdowns = slowdowns_here(catalogue);
+  const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
+    return s.what.find("OpenCL") != std::string::npos;
+  });
+  if (!has_devices && !explained) {
     slowdowns.push_back(
-        {"no OpenCL device is found: the opencl variants are absent",
-         nvidia ? "sudo mkdir -p /etc/OpenCL/vendors; echo libnvidia-opencl.so.1 | sudo tee "
-                  "/etc/OpenCL/vendors/nvidia.icd"
-                : "sudo apt-get install pocl-opencl-icd"});
+        {"no OpenCL device is found, though a driver is installed: it is broken or "
+         "may not use the card",
+         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
+         "be open to this user"});
   }
-  for (Slowdown& slowdown : find_slowdowns("")) slowdowns.push_back(std::move(slowdown));
   std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
                                   : "\nWhat slows this machine down, and what mends it:\n");
   for (const Slowdown& slowdown : slowdowns) {

@@ -1,15 +1,20 @@
-// Frequency governor, turbo, SMT, huge pages, CPU quota, load, steal, limits, waiting policy.
+// Frequency governor, turbo, SMT, huge pages, CPU quota, load, steal, limits, waiting policy,
+// OpenBLAS's core type. Missing OpenCL drivers: missing_drivers.cpp.
 #include "cli/slowdowns.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
+#include <strings.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
+#include <set>
 #include <sstream>
 #include <thread>
 
+#include "backends/cblas.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 
@@ -33,10 +38,14 @@ std::string whole(const std::string& path) {
 
 constexpr auto cpu_folder = "/sys/devices/system/cpu";
 // Device drivers pin host memory for transfers; less than this makes them stage through copies.
-constexpr rlim_t enough_locked_memory = 64u << 20;
+constexpr double enough_locked_memory = 64.0 * 1024 * 1024;
+// Peers that compile start some tens of processes beside every worker's threads; OpenBLAS and
+// OpenCL drivers start a thread per CPU each.
+constexpr double enough_processes = 1024;
 constexpr double noticeable_steal = 0.01;
 constexpr double noticeable_load = 0.5;  // runnable processes beside this one
-constexpr auto steal_window = std::chrono::milliseconds(300);
+constexpr double noticeable_busy = 0.1;  // of a sibling's time
+constexpr auto watch_window = std::chrono::milliseconds(300);
 
 void check_frequency(const std::string& root, std::vector<Slowdown>& found) {
   const std::string cpu = root + cpu_folder;
@@ -54,11 +63,30 @@ void check_frequency(const std::string& root, std::vector<Slowdown>& found) {
     found.push_back({"boost is off: clocks stay at the base frequency",
                      fmt::format("echo 1 | sudo tee {}/cpufreq/boost", cpu_folder)});
   }
-  if (first_line(cpu + "/smt/active") == "1") {
-    found.push_back(
-        {"SMT siblings share cores: other processes on a sibling take from a measurement",
-         fmt::format("echo off | sudo tee {}/smt/control", cpu_folder)});
-  }
+}
+
+// A line of /proc/self/limits; what is unlimited is infinite.
+struct Limit {
+  double soft, hard;
+};
+std::optional<Limit> limit_of(const std::string& limits, std::string_view name) {
+  const std::size_t at = limits.find(name);
+  if (at == std::string::npos) return std::nullopt;
+  std::string soft, hard;
+  std::istringstream(limits.substr(at + name.size())) >> soft >> hard;
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  return Limit{parse_real(soft).value_or(unlimited), parse_real(hard).value_or(unlimited)};
+}
+
+// Raises a limit to `value`: in this shell, or for good where the hard limit forbids that. `item`
+// is limits.conf's name, `flag` ulimit's.
+std::string raise_limit(const Limit& limit, double wanted, char flag, const char* item,
+                        const std::string& value) {
+  if (limit.hard >= wanted) return fmt::format("ulimit -{} {}", flag, value);
+  return fmt::format(
+      "echo '* - {0} {1}' | sudo tee /etc/security/limits.d/{0}.conf   # and log in "
+      "again",
+      item, value);
 }
 
 void check_memory(const std::string& root, std::vector<Slowdown>& found) {
@@ -67,25 +95,55 @@ void check_memory(const std::string& root, std::vector<Slowdown>& found) {
     found.push_back({"transparent huge pages are off: large operands miss the TLB",
                      "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"});
   }
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < enough_locked_memory) {
-    found.push_back({fmt::format("only {} KiB of memory may be locked: device transfers are staged",
-                                 limit.rlim_cur >> 10),
-                     "ulimit -l unlimited"});
+  const std::string limits = whole(root + "/proc/self/limits");
+  const auto locked = limit_of(limits, "Max locked memory");
+  if (locked && locked->soft < enough_locked_memory) {
+    found.push_back({fmt::format("only {:.0f} KiB of memory may be locked: device transfers are "
+                                 "staged",
+                                 locked->soft / 1024),
+                     raise_limit(*locked, enough_locked_memory, 'l', "memlock", "unlimited")});
+  }
+  // GPU drivers reserve as much as host and device have together, and use little of it.
+  const double enough_space = 2.0 * static_cast<double>(machine().memory_bytes);
+  const auto space = limit_of(limits, "Max address space");
+  if (space && space->soft < enough_space) {
+    found.push_back({fmt::format("the address space is limited to {}: large problems and GPU "
+                                 "drivers fail",
+                                 print_bytes(static_cast<std::size_t>(space->soft))),
+                     raise_limit(*space, enough_space, 'v', "as", "unlimited")});
+  }
+  const auto processes = limit_of(limits, "Max processes");
+  if (processes && processes->soft < enough_processes) {
+    found.push_back({fmt::format("only {:.0f} processes and threads are allowed: workers may fail "
+                                 "to start theirs",
+                                 processes->soft),
+                     raise_limit(*processes, enough_processes, 'u', "nproc",
+                                 fmt::format("{:.0f}", enough_processes))});
   }
 }
 
-void check_sharing(const std::string& root, std::vector<Slowdown>& found) {
-  std::istringstream quota(first_line(root + "/sys/fs/cgroup/cpu.max"));
+// CPUs that the control group allows on average; nothing without a quota.
+std::optional<double> quota_cpus(const std::string& root) {
+  const std::string group = root + "/sys/fs/cgroup";
   std::string allowed;
   double period = 0;
-  quota >> allowed >> period;
-  const auto microseconds = parse_real(allowed);
-  if (microseconds && period > 0 && *microseconds / period < machine().logical_cpus) {
+  std::istringstream(first_line(group + "/cpu.max")) >> allowed >> period;  // version 2
+  if (allowed.empty()) {                                                    // version 1
+    allowed = first_line(group + "/cpu/cpu.cfs_quota_us");
+    std::istringstream(first_line(group + "/cpu/cpu.cfs_period_us")) >> period;
+  }
+  const auto microseconds = parse_real(allowed);  // none of "max"; -1 in version 1
+  if (!microseconds || *microseconds <= 0 || period <= 0) return std::nullopt;
+  return *microseconds / period;
+}
+
+void check_quota_and_load(const std::string& root, std::vector<Slowdown>& found) {
+  const auto quota = quota_cpus(root);
+  if (quota && *quota < machine().logical_cpus) {
     found.push_back(
         {fmt::format("a quota of {:.3g} CPUs holds for {} CPUs: threads are stopped in "
                      "the middle of a run",
-                     *microseconds / period, machine().logical_cpus),
+                     *quota, machine().logical_cpus),
          "start the container without a CPU quota (--cpus), with --cpuset-cpus instead"});
   }
   double load = 0;
@@ -93,10 +151,39 @@ void check_sharing(const std::string& root, std::vector<Slowdown>& found) {
     found.push_back({fmt::format("other work runs: load {:.2f} over the last minute", load),
                      "top -o %CPU   # and stop what need not run"});
   }
+}
+
+// ", and CPU 3, a sibling of CPU 1, is 40 % busy now" for the busiest CPU that is not the first of
+// its core; empty when none is busy. Lists are those of thread_siblings_list: "1,3" or "1-3".
+std::string busy_sibling(const std::string& root, const std::vector<double>& busy) {
+  std::string text;
+  double most = noticeable_busy;
+  for (std::size_t cpu = 0; cpu < busy.size(); ++cpu) {
+    const std::string list =
+        first_line(fmt::format("{}{}/cpu{}/topology/thread_siblings_list", root, cpu_folder, cpu));
+    const auto first = parse_integer(list.substr(0, list.find_first_of(",-")));
+    if (!first || *first == static_cast<std::int64_t>(cpu) || busy[cpu] <= most) continue;
+    most = busy[cpu];
+    text =
+        fmt::format("; CPU {}, a sibling of CPU {}, is {:.0f} % busy now", cpu, *first, 100 * most);
+  }
+  return text;
+}
+
+// What shows only while one watches: steal and busy siblings.
+void check_for_a_while(const std::string& root, std::vector<Slowdown>& found) {
   const std::string before = whole(root + "/proc/stat");
-  if (before.empty()) return;
-  std::this_thread::sleep_for(steal_window);
-  const double share = steal_share(before, whole(root + "/proc/stat"));
+  std::string after = before;
+  if (!before.empty()) {
+    std::this_thread::sleep_for(watch_window);
+    after = whole(root + "/proc/stat");
+  }
+  if (first_line(root + cpu_folder + "/smt/active") == "1") {
+    found.push_back({"SMT siblings share cores: what runs on a sibling takes from a measurement" +
+                         busy_sibling(root, busy_shares(before, after)),
+                     fmt::format("echo off | sudo tee {}/smt/control", cpu_folder)});
+  }
+  const double share = steal_share(before, after);
   if (share > noticeable_steal) {
     found.push_back({fmt::format("the hypervisor gives {:.0f} % of the CPU time to others (steal)",
                                  100 * share),
@@ -113,30 +200,109 @@ void check_environment(std::vector<Slowdown>& found) {
   }
 }
 
+// user nice system idle iowait irq softirq steal, of a line of /proc/stat after its label.
+constexpr std::size_t idle = 3, iowait = 4, steal = 7, fields = 8;
+
+std::vector<double> fields_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::string label;
+  stream >> label;
+  std::vector<double> values(fields, 0);
+  for (double& value : values) stream >> value;
+  return values;
+}
+
+std::vector<double> difference(const std::string& before, const std::string& after) {
+  std::vector<double> a = fields_of(before), b = fields_of(after);
+  for (std::size_t i = 0; i < fields; ++i) b[i] -= a[i];
+  return b;
+}
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+
+// The lines "cpuN ..." of /proc/stat.
+std::vector<std::string> cpu_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  std::string line;
+  std::getline(stream, line);  // all CPUs together
+  while (std::getline(stream, line) && line.starts_with("cpu")) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace
 
 double steal_share(const std::string& before, const std::string& after) {
-  // cpu user nice system idle iowait irq softirq steal
-  const auto fields = [](const std::string& text) {
-    std::istringstream stream(text.substr(0, text.find('\n')));
-    std::string label;
-    stream >> label;
-    std::vector<double> values(8, 0);
-    for (double& value : values) stream >> value;
-    return values;
-  };
-  const std::vector<double> a = fields(before), b = fields(after);
-  double total = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) total += b[i] - a[i];
-  return total > 0 ? (b[7] - a[7]) / total : 0;
+  const std::vector<double> spent =
+      difference(before.substr(0, before.find('\n')), after.substr(0, after.find('\n')));
+  const double total = sum(spent);
+  return total > 0 ? spent[steal] / total : 0;
+}
+
+std::vector<double> busy_shares(const std::string& before, const std::string& after) {
+  const std::vector<std::string> first = cpu_lines(before), second = cpu_lines(after);
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    const std::vector<double> spent = difference(first[i], second[i]);
+    const double total = sum(spent);
+    shares.push_back(total > 0 ? 1 - (spent[idle] + spent[iowait]) / total : 0);
+  }
+  return shares;
 }
 
 std::vector<Slowdown> find_slowdowns(const std::string& root) {
   std::vector<Slowdown> found;
   check_frequency(root, found);
   check_memory(root, found);
-  check_sharing(root, found);
+  check_quota_and_load(root, found);
+  check_for_a_while(root, found);
   check_environment(found);
+  return found;
+}
+
+std::optional<Slowdown> core_type_slowdown(
+    const std::string& description, const std::vector<std::pair<std::string, std::string>>& best) {
+  const std::string type = description.substr(description.find_last_of(' ') + 1);
+  for (const auto& [name, value] : best) {
+    if (name != "OPENBLAS_CORETYPE" || strcasecmp(type.c_str(), value.c_str()) == 0) continue;
+    return Slowdown{fmt::format("{} takes this CPU for {}, and its {} kernels are faster: workers "
+                                "are started with those, other programs are not",
+                                description.substr(0, description.find_last_of(' ')), type, value),
+                    fmt::format("export {}={}", name, value)};
+  }
+  return std::nullopt;
+}
+
+std::vector<Slowdown> find_library_slowdowns(const Catalogue& catalogue) {
+  std::vector<Slowdown> found;
+  std::set<std::string> seen;
+  for (const CatalogueEntry& entry : catalogue.entries()) {
+    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.library).second ||
+        cblas::absent_reason(entry.library)) {
+      continue;
+    }
+    const auto slowdown = core_type_slowdown(cblas::open(entry.library)->description,
+                                             cblas::best_environment(entry.library));
+    if (slowdown) found.push_back(*slowdown);
+  }
+  return found;
+}
+
+std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
+  std::vector<Slowdown> found;
+  const auto add = [&](std::vector<Slowdown> more) {
+    found.insert(found.end(), more.begin(), more.end());
+  };
+#ifdef ROOFLANE_HAS_OPENCL
+  // With this set the loader looks for drivers elsewhere.
+  if (std::getenv("OCL_ICD_VENDORS") == nullptr) add(find_missing_drivers(""));
+#endif
+  add(find_slowdowns(""));
+  add(find_library_slowdowns(catalogue));
   return found;
 }
 

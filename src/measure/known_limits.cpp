@@ -36,8 +36,8 @@ void add_cpu_limits(const CeilingsRequest& request, double ghz, std::vector<Know
     for (int threads : request.threads) {
       limits.push_back(
           {isa, threads, "", 2 * ports * lanes * ghz * threads,
-           fmt::format("{:.2f} GHz ({}) x {} ports x {:.0f} lanes x 2{}", ghz, clock.source, ports,
-                       lanes, threads > 1 ? fmt::format(" x {} threads", threads) : "")});
+           fmt::format("{:.2f} GHz ({}) x {} ports x {:.0f} lanes x 2{}", ghz, source, ports, lanes,
+                       threads > 1 ? fmt::format(" x {} threads", threads) : "")});
     }
   }
 }
