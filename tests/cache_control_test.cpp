@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "backends/availability.hpp"
 #include "core/buffer.hpp"
+#include "core/catalogue.hpp"
 #include "measure/cache_control.hpp"
 
 #if defined(__x86_64__)
@@ -66,6 +70,46 @@ TEST_CASE("nothing to evict is no error") {
 TEST_CASE("streaming works with more threads than this machine has CPUs") {
   evict_by_streaming(1);
   evict_by_streaming(5);
+}
+
+// What a cold sample evicts (local_worker.cpp) is what plans say; scratch must not be in it.
+TEST_CASE("plans of CPU variants have exactly their operands evicted, scratch excluded") {
+  const Catalogue catalogue = Catalogue::built_in();
+  int with_scratch = 0;
+  for (const char* text :
+       {"gemm:m=200,n=200,k=200", "softmax:rows=64,cols=700", "layernorm:rows=64,cols=700",
+        "attention:batch=1,heads=2,q_len=64,kv_len=64,head_dim=32,causal=1"}) {
+    const Problem problem = parse_problem(text, catalogue.kernels());
+    for (const CatalogueEntry* entry : catalogue.variants(problem.kernel())) {
+      if (entry->variant->threads == Threads::device || absent_reason(*entry)) continue;
+      CAPTURE(text);
+      CAPTURE(entry->name);
+      std::vector<Buffer> buffers;
+      Operands operands;
+      std::set<std::pair<const std::byte*, const std::byte*>> expected;
+      for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+        const Shape shape = tensor_shape(problem, tensor);
+        std::size_t bytes = sizeof(float);
+        for (const std::int64_t length : shape) bytes *= static_cast<std::size_t>(length);
+        buffers.emplace_back(bytes);
+        std::memset(buffers.back().data(), 0, bytes);
+        operands.set(tensor.name, contiguous_view(buffers.back().data(), shape));
+        expected.insert(operands.at(tensor.name).extent());
+      }
+      Environment env;
+      env.threads = 1;
+      const auto plan = entry->variant->plan(problem, {}, env, operands);
+      plan->bind(operands);
+      plan->run();
+      std::set<std::pair<const std::byte*, const std::byte*>> evicted;
+      for (const auto& region : plan->regions()) {
+        evicted.emplace(region.data(), region.data() + region.size());
+      }
+      CHECK(evicted == expected);
+      if (plan->facts().workspace_bytes > 0) ++with_scratch;
+    }
+  }
+  CHECK(with_scratch > 0);
 }
 
 #if defined(__x86_64__)

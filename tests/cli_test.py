@@ -496,11 +496,38 @@ class Bench(CommandLine):
         self.assertEqual({s["row"] for s in samples}, {"0", "1"})
         document = json.loads(self.read("rows.json"))
         self.assertEqual(len(document["rows"]), 2)
-        for key in ["arguments", "workers", "machine", "ceilings"]:
+        for key in ["arguments", "workers", "machine", "slowdowns", "ceilings"]:
             self.assertIn(key, document["context"])
+        for row in rows:  # gemm needs multiply-adds only: the model is the roof
+            self.assertGreater(float(row["model_ns"]), 0)
+            self.assertEqual(row["model_pct"], row["roof_pct"])
         summary = self.succeed("roofline", "rows.csv")
         self.assertEqual(summary, out)
         self.assertIn("| variant |", self.succeed("roofline", "--markdown", "rows.csv"))
+
+    def test_what_slows_the_machine_down_is_noted_once_and_kept(self):
+        passive = {"OMP_WAIT_POLICY": "passive"}
+        status, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--json",
+                                   "rows.json", env=passive)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(err.count("unset OMP_WAIT_POLICY"), 1, err)
+        slowdowns = json.loads(self.read("rows.json"))["context"]["slowdowns"]
+        self.assertIn("unset OMP_WAIT_POLICY", [slowdown["mend"] for slowdown in slowdowns])
+        for nothing_measured in ["--dry-run", "--benchmark_list_tests"]:
+            _, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", nothing_measured,
+                                  env=passive)
+            self.assertNotIn("OMP_WAIT_POLICY", err)
+
+    def test_cold_rows_say_so(self):
+        for cache in ["cold", "warm"]:
+            out = self.succeed("bench", "--shape", "softmax:rows=64,cols=512", "-v", "scalar,hwy",
+                               "--cache", cache, *self.QUICK)
+            rows = list(csv.DictReader(io.StringIO(out)))
+            self.assertEqual({(row["cache"], row["status"]) for row in rows}, {(cache, "PASSED")})
+            for row in rows:
+                if cache == "cold":
+                    self.assertEqual(row["runs_per_sample"], "1")
+                self.assertGreater(float(row["model_ns"]), 0)
 
     def test_bad_arguments_leave_the_csv_as_it_was(self):
         self.write("rows.csv", b"old\n")

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto vendors_folder = "/etc/OpenCL/vendors";
-
 struct Vendor {
   const char* pci;                   // as /sys/bus/pci/devices/*/vendor words it
   const char* name;                  // with its article
@@ -59,9 +57,9 @@ std::vector<fs::path> entries_of(const std::string& folder) {
 }
 
 // Libraries that the loader would open, in small letters.
-std::vector<std::string> installed_drivers(const std::string& root) {
+std::vector<std::string> installed_drivers(const std::string& folder) {
   std::vector<std::string> libraries;
-  for (const fs::path& file : entries_of(root + vendors_folder)) {
+  for (const fs::path& file : entries_of(folder)) {
     if (file.extension() == ".icd") libraries.push_back(lower_line(file));
   }
   return libraries;
@@ -86,9 +84,10 @@ bool serves(const std::string& library, const Vendor& vendor) {
 
 }  // namespace
 
-std::vector<Slowdown> find_missing_drivers(const std::string& root) {
+std::vector<Slowdown> find_missing_drivers(const std::string& root,
+                                           const std::string& vendors_folder) {
   std::vector<Slowdown> found;
-  const std::vector<std::string> libraries = installed_drivers(root);
+  const std::vector<std::string> libraries = installed_drivers(root + vendors_folder);
   for (const Vendor& vendor : vendors) {
     const bool served = std::any_of(libraries.begin(), libraries.end(),
                                     [&](const auto& library) { return serves(library, vendor); });
@@ -101,10 +100,11 @@ std::vector<Slowdown> find_missing_drivers(const std::string& root) {
                      names_only ? name_nvidia_library : vendor.mend});
   }
   if (libraries.empty() && found.empty()) {
-    found.push_back({fmt::format("no OpenCL driver is installed ({} is empty): the opencl variants "
-                                 "are absent",
-                                 vendors_folder),
-                     "sudo apt-get install pocl-opencl-icd"});
+    found.push_back(
+        {fmt::format("no OpenCL driver is installed (none is named in {}): the opencl variants "
+                     "are absent",
+                     vendors_folder),
+         "sudo apt-get install pocl-opencl-icd"});
   }
   return found;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -298,8 +299,13 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
     found.insert(found.end(), more.begin(), more.end());
   };
 #ifdef ROOFLANE_HAS_OPENCL
-  // With this set the loader looks for drivers elsewhere.
-  if (std::getenv("OCL_ICD_VENDORS") == nullptr) add(find_missing_drivers(""));
+  // The loader's own variable; it may also name a single file, which then stands for itself.
+  const char* vendors = std::getenv("OCL_ICD_VENDORS");
+  if (vendors == nullptr) {
+    add(find_missing_drivers(""));
+  } else if (!std::filesystem::is_regular_file(vendors)) {
+    add(find_missing_drivers("", vendors));
+  }
 #endif
   add(find_slowdowns(""));
   add(find_library_slowdowns(catalogue));

@@ -27,8 +27,10 @@ std::vector<Slowdown> find_library_slowdowns(const Catalogue& catalogue);
 std::optional<Slowdown> core_type_slowdown(
     const std::string& description, const std::vector<std::pair<std::string, std::string>>& best);
 
-// Cards without the OpenCL driver that would make them devices, or no driver at all.
-std::vector<Slowdown> find_missing_drivers(const std::string& root);
+// Cards without the OpenCL driver that would make them devices, or no driver at all. The loader
+// learns of drivers from the files of `vendors_folder`, which lies below `root` as well.
+std::vector<Slowdown> find_missing_drivers(
+    const std::string& root, const std::string& vendors_folder = "/etc/OpenCL/vendors");
 
 // All of the above on this machine.
 std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue);
