@@ -25,7 +25,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """Nanoseconds of the last upload, run and download by the device's own clock."""
+    """Nanoseconds of an upload, a run and a download by the device's own clock."""
     h2d_ns: float
     kernel_ns: float
     d2h_ns: float
@@ -55,9 +55,13 @@ class Plan(ABC):
     def download(self) -> None:
         """Copies the output back from the device. Nothing on a CPU."""
 
-    def device_times(self) -> DeviceTimes | None:
-        """Nothing on a CPU."""
-        return None
+    def kernel_ns(self) -> float:
+        """Runs once; the device's own time of it. Devices only."""
+        raise NotImplementedError
+
+    def device_times(self) -> DeviceTimes:
+        """Uploads, runs and downloads once; the device's own times of it. Devices only."""
+        raise NotImplementedError
 
 
 class Peer(ABC):
@@ -82,7 +86,7 @@ class Peer(ABC):
     @abstractmethod
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         """A plan for the problem, bound to `arrays` (inputs filled, output named as in the
-        problem). Raises Unsupported."""
+        problem). It may put arrays of its own in their place. Raises Unsupported."""
 
 
 def aligned_array(shape: tuple[int, ...]) -> np.ndarray:

@@ -207,13 +207,15 @@ class Server:
         samples: dict[str, list[float]] = {
             name: [] for name in ("ns", "h2d_ns", "kernel_ns", "d2h_ns", "e2e_ns")}
         by_event = self.case.fields.get("timer") == "event"
+        on_device = self.peer.kernels[self.case.problem.kernel] == "device"
         warm_up(plan.run)
         for _ in range(request["n"]):
             if by_event:
-                samples["ns"].append(self._device_runs(request["runs"]))
+                runs = request["runs"]
+                samples["ns"].append(sum(plan.kernel_ns() for _ in range(runs)) / runs)
             else:
                 samples["ns"].append(time_runs(plan.run, request["runs"]))
-            if plan.device_times() is None:
+            if not on_device:
                 continue
             start = time.perf_counter_ns()
             plan.upload()
@@ -223,14 +225,6 @@ class Server:
             for name, value in vars(plan.device_times()).items():
                 samples[name].append(value)
         return samples
-
-    def _device_runs(self, runs: int) -> float:
-        """Mean of the device's own time of one run."""
-        total = 0.0
-        for _ in range(runs):
-            self.plan.run()
-            total += self.plan.device_times().kernel_ns
-        return total / runs
 
     def close(self, request: Message) -> Message:
         self.plan = None
