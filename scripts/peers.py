@@ -41,10 +41,16 @@ def names_of(texts: list[str]) -> list[str]:
 def prepare(names: list[str]) -> int:
     """Makes the environments of all names; tells on standard error which cannot be had."""
     status = 0
+    failed: dict[str, str] = {}  # peers that share an environment are not tried twice
     for name in names:
-        try:
-            environments.prepare(name)
-        except Unavailable as reason:
+        environment = environments.PEERS[name]
+        reason = environments.lacks_gpu(name) or failed.get(environment)
+        if reason is None:
+            try:
+                environments.prepare(name)
+            except Unavailable as error:
+                reason = failed[environment] = str(error)
+        if reason is not None:
             print(f"peers: {name} is absent: {reason}", file=sys.stderr)
             status = 3
     return status

@@ -109,4 +109,6 @@ def _run(command: Sequence[str]) -> None:
     reason = (errors or lines or [f"exit status {done.returncode}"])[-1]
     if "ensurepip" in done.stdout:
         reason = "this Python cannot make virtual environments: apt-get install python3-venv"
+    if "connection broken" in done.stdout:
+        reason = "PyPI cannot be reached"
     raise Unavailable(reason)

@@ -43,8 +43,6 @@ class CudaPlan(Plan):
 
     def __init__(self, problem: Problem, arrays: Arrays,
                  make_call: Callable[[Tensors], Callable[[], torch.Tensor]]):
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         *inputs, output = [tensor.name for tensor in problem.tensors()]
         host = {name: pinned(arrays[name]) for name in arrays}
@@ -54,9 +52,12 @@ class CudaPlan(Plan):
         self.host_output = host[output]
         self.call = make_call(tensors)
         self.result = None
+        self.run()  # compiles, chooses among kernels
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
         self.run()
         held = sum(tensor.nbytes for tensor in tensors.values())
-        own = 0 if self.result is tensors[output] else self.result.nbytes
+        own = 0 if self.result.data_ptr() == tensors[output].data_ptr() else self.result.nbytes
         self.workspace_bytes = max(0, torch.cuda.max_memory_allocated() - before - held - own)
 
     def _compute(self) -> None:
@@ -68,6 +69,7 @@ class CudaPlan(Plan):
         self._compute()
         torch.cuda.synchronize()
 
+    @torch.inference_mode()
     def poison(self) -> None:
         self.host_output.fill_(float("nan"))
         self.result.fill_(float("nan"))

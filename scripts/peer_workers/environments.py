@@ -60,6 +60,11 @@ def gpu_missing() -> str | None:
     return None
 
 
+def lacks_gpu(name: str) -> str | None:
+    """Why peer `name` cannot work on this machine, if it is one for GPUs."""
+    return gpu_missing() if name in NEED_GPU else None
+
+
 def toolkit_folders() -> list[str]:
     """The library folders of the newest CUDA toolkit that is installed; empty without one."""
     def version(path: str) -> tuple[int, ...]:
@@ -106,8 +111,6 @@ def _recipe(environment: str) -> str:
 
 def prepare(name: str) -> None:
     """Makes what peer `name` needs, or returns at once. Raises Unavailable."""
-    if name in NEED_GPU and (reason := gpu_missing()):
-        raise Unavailable(reason)
     if os.environ.get("ROOFLANE_PEERS_PYTHON") and name not in LIBRARIES:
         return
     environment = PEERS[name]
@@ -123,7 +126,7 @@ def prepare(name: str) -> None:
 
 def interpreter(name: str) -> Path:
     """The interpreter of peer `name`. Raises Unavailable with the reason when there is none."""
-    if name in NEED_GPU and (reason := gpu_missing()):
+    if reason := lacks_gpu(name):
         raise Unavailable(reason)
     if given := os.environ.get("ROOFLANE_PEERS_PYTHON"):
         if not os.access(given, os.X_OK):
