@@ -7,6 +7,7 @@ peers.py makes. Exits with 77 (skipped) where PyPI cannot be reached. NAMEs are 
 through the same shapes, by hand.
 """
 import array
+import csv
 import json
 import math
 import os
@@ -210,6 +211,28 @@ for tensor in case.problem.tensors()[:-1]:
         with open(path, "wb"):
             pass
         self.assertIn("16 bytes", worker.ask("output", path=path, output_bytes=8)["reason"])
+
+    def test_verify_and_bench_run_it_like_a_variant_of_ours(self):
+        shapes = ["gemm:m=33,n=65,k=17,trans_b=1", "softmax:rows=9,cols=100",
+                  "layernorm:rows=9,cols=100",
+                  "attention:batch=1,heads=4,kv_heads=2,q_len=7,kv_len=9,head_dim=16,causal=1"]
+        words = [word for shape in shapes for word in ("--shape", shape)]
+        words += ["--peers", "numpy", "-v", "numpy", "--threads", "1"]
+        environment = {**os.environ, "ROOFLANE_PEERS": PEERS}
+        done = subprocess.run([ROOFLANE, "verify", *words], env=environment, text=True,
+                              stdout=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stdout.count("PASSED")), (0, 4), done.stdout)
+        done = subprocess.run([ROOFLANE, "bench", *words, "--min-time", "0.01"], env=environment,
+                              text=True, stdout=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0)
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        self.assertEqual([row["kernel"] for row in rows],
+                         ["gemm", "softmax", "layernorm", "attention"])
+        for row in rows:
+            self.assertEqual((row["variant"], row["backend"], row["status"]),
+                             ("numpy", "python", "PASSED"))
+            self.assertRegex(row["library"], r"^NumPy \d")
+            self.assertGreater(float(row["p50_ns"]), 0)
 
     def test_an_absent_peer_greets_with_the_reason(self):
         empty = {"XDG_CACHE_HOME": self.folder.name, "ROOFLANE_PEERS_PYTHON": ""}

@@ -27,10 +27,10 @@ def softmax(x, y):
             largest = max(largest, row[i])
         for i in range(row.size):
             out[i] = math.exp(row[i] - largest)
-        total = np.float32(0)
+        total = 0.0  # in double: long rows lose digits in a float32 sum
         for i in range(row.size):
             total += out[i]
-        scale = np.float32(1) / total
+        scale = np.float32(1 / total)
         for i in range(row.size):
             out[i] *= scale
 
