@@ -71,10 +71,11 @@ class RowSink {
   virtual void on_row(const Row& row) = 0;  // rows of a group when it ends, in order
 };
 
-// Environment variables that a worker was started with.
+// What a worker was started as, and with which environment variables.
 struct WorkerContext {
   std::string variant;
   int threads = 1;
+  std::vector<std::string> command;  // empty: in this process
   std::vector<std::pair<std::string, std::string>> environment;
 };
 

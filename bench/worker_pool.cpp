@@ -65,7 +65,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   if (worker != nullptr) return *worker;
   if (options_.in_process && !entry.foreign()) {
     worker = local_worker(*options_.catalogue);
-    contexts_.push_back({c.variant, c.threads, {}});
+    contexts_.push_back({c.variant, c.threads, {}, {}});
     return *worker;
   }
   ProcessSettings settings;
@@ -75,7 +75,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   settings.environment = worker_environment(c, entry, settings.cpus);
   settings.timeout = std::chrono::duration<double>(options_.timeout);
   settings.memory_bytes = options_.worker_memory_bytes;
-  contexts_.push_back({c.variant, c.threads, settings.environment});
+  contexts_.push_back({c.variant, c.threads, settings.argv, settings.environment});
   worker = process_worker(std::move(settings));
   return *worker;
 }

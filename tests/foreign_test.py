@@ -192,11 +192,16 @@ class Against(Foreign):
         self.assertEqual({name + "@other" for name in ours}, set(everything) - ours)
 
     def test_both_builds_take_turns_in_the_same_rounds(self):
-        rows = self.rows("--shape", SMALL, "-v", "hwy", "--against", "other=" + ROOFLANE)
+        rows = self.rows("--shape", SMALL, "-v", "hwy", "--against", "other=" + ROOFLANE, "--json",
+                         "run.json")
         self.assertEqual({name: row["status"] for name, row in rows.items()},
                          {"hwy": "PASSED", "hwy@other": "PASSED"})
         self.assertEqual(rows["hwy"]["isa"], rows["hwy@other"]["isa"])
         self.assertEqual(rows["hwy@other"]["backend"], "highway")
+        with open(self.path("run.json"), encoding="utf-8") as file:
+            workers = {w["variant"]: w for w in json.load(file)["context"]["workers"]}
+        self.assertEqual(workers["hwy@other"]["command"], [ROOFLANE, "worker"])
+        self.assertEqual(workers["hwy@other"]["environment"], workers["hwy"]["environment"])
         with open(self.path("rows.csv.samples.csv"), encoding="utf-8", newline="") as file:
             samples = list(csv.DictReader(file))
         rounds = {row: [(s["launch"], s["round"]) for s in samples if s["row"] == row]

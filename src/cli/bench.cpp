@@ -111,8 +111,10 @@ nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions
   for (const WorkerContext& worker : result.workers) {
     auto environment = nlohmann::ordered_json::object();
     for (const auto& [name, value] : worker.environment) environment[name] = value;
-    workers.push_back(
-        {{"variant", worker.variant}, {"threads", worker.threads}, {"environment", environment}});
+    workers.push_back({{"variant", worker.variant},
+                       {"threads", worker.threads},
+                       {"command", worker.command},
+                       {"environment", environment}});
   }
   return {{"run_id", result.run_id},
           {"version", build_version},

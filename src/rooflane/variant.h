@@ -102,7 +102,7 @@ static inline const rooflane_tensor* rooflane_find(const rooflane_tensors* all, 
   for (i = 0; i < all->count; ++i) {
     if (strcmp(all->tensors[i].name, name) == 0) return &all->tensors[i];
   }
-  return NULL;
+  return NULL; /* NOLINT: this is C */
 }
 
 #ifdef __cplusplus
