@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rooflane's ceilings beside those of likwid-bench, STREAM and clpeak, as far as they are installed.
+"""Rooflane's ceilings beside those of likwid-bench, STREAM and clpeak, where they are installed.
 
 Prints a table of ours, theirs and the ratio ours/theirs; a ceiling that another program exceeds by
 more than a tenth is marked LOW and makes the status 1. Needs Python's standard library only.
@@ -75,7 +75,8 @@ def likwid_suffixes() -> tuple[str, str]:
 def likwid_run(test: str, kilobytes: int, threads: int, figure: str) -> float:
     """Best of two runs in MByte/s or MFlops/s, as 1e9 a second."""
     iterations = max(10, round(LIKWID_BYTES * threads / (kilobytes * 1000)))
-    command = ["likwid-bench", "-t", test, "-w", f"N:{kilobytes}kB:{threads}", "-i", str(iterations)]
+    command = ["likwid-bench", "-t", test, "-w", f"N:{kilobytes}kB:{threads}",
+               "-i", str(iterations)]
     found = [re.search(rf"{figure}:\s*([\d.]+)", output_of(command)) for _ in range(2)]
     return max((float(match[1]) / 1e3 for match in found if match), default=0)
 
@@ -95,7 +96,8 @@ def likwid(ceilings: dict[str, Any]) -> Iterator[Comparison]:
             kilobytes = round(footprint / 1000)
             for loop, tests in (("read", ["load"]), ("write", ["store", "store_mem"]),
                                 ("copy", ["copy", "copy_mem"])):
-                best = max(likwid_run(test + moves, kilobytes, threads, "MByte/s") for test in tests)
+                best = max(likwid_run(test + moves, kilobytes, threads, "MByte/s")
+                           for test in tests)
                 yield (f"{loop} {kilobytes} kB, {where}, GB/s", "likwid-bench",
                        rate_at(curve, kilobytes * 1e3, loop + "_gb_s"), best)
 
@@ -123,7 +125,8 @@ def clpeak(ceilings: dict[str, Any]) -> Iterator[Comparison]:
         reads = [curve["points"][-1]["read_gb_s"] for curve in ceilings["bandwidth"]
                  if curve["device"] == name]
         if peaks:
-            yield f"FMA peak, {name}, GFLOP/s", "clpeak", max(peaks), best("Single-precision compute")
+            yield (f"FMA peak, {name}, GFLOP/s", "clpeak", max(peaks),
+                   best("Single-precision compute"))
         if reads:
             yield f"read from memory, {name}, GB/s", "clpeak", max(reads), best("Global memory")
 
