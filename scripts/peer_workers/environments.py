@@ -55,7 +55,8 @@ def gpu_missing() -> str | None:
     except OSError:
         return "no NVIDIA GPU: the driver's libcuda.so.1 is not here"
     count = ctypes.c_int(0)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value < 1:
+    started = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+    if not started or count.value < 1:
         return "no NVIDIA GPU: the driver finds none"
     return None
 
@@ -81,6 +82,12 @@ def toolkit_folders() -> list[str]:
 
 def _needs_toolkit() -> bool:
     return gpu_missing() is not None and bool(toolkit_folders())
+
+
+def _has_own_cuda() -> bool:
+    """Whether the environment of torch holds NVIDIA's libraries itself."""
+    site = python_environment.folder_of("torch") / "lib"
+    return bool(glob.glob(f"{site}/python*/site-packages/nvidia/**/libcublas.so.*", recursive=True))
 
 
 def _install_torch(pip: Pip) -> None:
@@ -162,9 +169,11 @@ def variables(name: str) -> dict[str, str]:
         "NVIDIA_TF32_OVERRIDE": "0",
         # Compile in the worker itself: a pool of compilers would keep CPUs busy between turns.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCH_LOGS": "-all",  # errors only
     }
-    if PEERS[name] == "torch" and not os.environ.get("ROOFLANE_PEERS_PYTHON") and _needs_toolkit():
-        inherited = os.environ.get("LD_LIBRARY_PATH")
-        changes["LD_LIBRARY_PATH"] = ":".join(
-            toolkit_folders() + ([inherited] if inherited else []))
+    if PEERS[name] == "torch" and not os.environ.get("ROOFLANE_PEERS_PYTHON"):
+        if _needs_toolkit() and not _has_own_cuda():
+            inherited = os.environ.get("LD_LIBRARY_PATH")
+            changes["LD_LIBRARY_PATH"] = ":".join(
+                toolkit_folders() + ([inherited] if inherited else []))
     return changes

@@ -189,7 +189,7 @@ class Attention(NumpyPlan):
 
     def _mask(self, p: Problem, first: int, last: int) -> tuple[int, np.ndarray | None]:
         """What to add to the scores of queries first..last: the first key that some of them do not
-        see, and from there on 0 or -inf; nothing when all see the same keys. Shared by all heads."""
+        see, and from there on 0 or -inf; nothing when all see the same keys. All heads share it."""
         start, end = p.visible(first), p.visible(last)
         if start == end:
             return end, None

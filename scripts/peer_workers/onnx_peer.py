@@ -52,7 +52,8 @@ def attention_nodes(p: Problem) -> tuple[list[onnx.NodeProto], dict[str, np.ndar
         constants["mask"] = seen
         inputs.append("mask")
     causal = int(p.causal and p.q_len == p.kv_len)
-    return [helper.make_node("Attention", inputs, ["o"], scale=p.scale, is_causal=causal)], constants
+    node = helper.make_node("Attention", inputs, ["o"], scale=p.scale, is_causal=causal)
+    return [node], constants
 
 
 def model_of(p: Problem, arrays: Arrays) -> bytes:
