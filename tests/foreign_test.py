@@ -124,6 +124,18 @@ class Plugins(Foreign):
         self.assertEqual(rows["wrong"]["status"], "UNSUPPORTED")
         self.assertEqual(rows["wrong"]["reason"], "only up to 16 columns")
 
+    def test_constants_go_to_those_who_pack_them_and_are_refused_by_the_others(self):
+        gemm = ("--plugin", self.plugin("own", "gemm_plugin"))
+        shape = "gemm:m=5,n=7,k=3"
+        self.assertEqual(self.verified("-v", "own,own-unpacked", "--shape", shape, *gemm),
+                         {"own": "PASSED", "own-unpacked": "PASSED"})
+        rows = self.rows("-v", "own,own-unpacked", "--shape", shape + ",prepack=1", *gemm, status=3)
+        self.assertEqual(rows["own"]["status"], "PASSED")
+        self.assertEqual(rows["own-unpacked"]["status"], "UNSUPPORTED")
+        self.assertEqual(rows["own-unpacked"]["reason"], "the plugin takes no constants")
+        rows = self.rows("-v", "own,scalar", "--shape", shape + ",beta=2", *gemm, status=3)
+        self.assertEqual(rows["own"]["reason"], "only c = a*b")
+
     def test_files_that_are_no_plugins_are_refused_in_one_line(self):
         for name, words in {"abi": ["version 99", "version 1"], "no-symbol": ["rooflane_describe"],
                             "kernel": ["'softmix'", "'softmax'"], "incomplete": ["'run'"],
