@@ -20,14 +20,6 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : ""; }
 
-std::string time_text(const std::optional<double>& ns) {
-  if (!ns) return "";
-  if (*ns < 1e3) return number(*ns) + " ns";
-  if (*ns < 1e6) return number(*ns / 1e3) + " us";
-  if (*ns < 1e9) return number(*ns / 1e6) + " ms";
-  return number(*ns / 1e9) + " s";
-}
-
 std::string share(const Row& row) {
   if (!row.roof_pct) return "";
   if (!row.roof_pct_lo || !row.roof_pct_hi) return fmt::format("{:.1f}", *row.roof_pct);
@@ -135,6 +127,14 @@ std::string sentence(const std::string& kernel, std::span<const SummaryGroup> gr
 }
 
 }  // namespace
+
+std::string time_text(const std::optional<double>& ns) {
+  if (!ns) return "";
+  if (*ns < 1e3) return number(*ns) + " ns";
+  if (*ns < 1e6) return number(*ns / 1e3) + " us";
+  if (*ns < 1e9) return number(*ns / 1e6) + " ms";
+  return number(*ns / 1e9) + " s";
+}
 
 std::string summary_title(const SummaryGroup& group) {
   std::string title = group.kernel + ":" + group.shape;

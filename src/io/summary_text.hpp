@@ -10,6 +10,9 @@
 
 namespace rooflane {
 
+// "12.34 us"; four significant digits.
+std::string time_text(const std::optional<double>& ns);
+
 TextTable summary_table(const SummaryGroup& group);
 std::string summary_title(const SummaryGroup& group);
 // One sentence per kernel, in order of appearance.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "core/seeds.hpp"
@@ -108,6 +109,96 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
   }
   std::sort(medians.begin(), medians.end());
   return {quantile_of_sorted(medians, 0.025), quantile_of_sorted(medians, 0.975)};
+}
+
+// With t = sqrt(df)·tan(x) the density becomes a multiple of cos(x)^(df-1), and the tail an
+// integral up to pi/2, done by Simpson's rule.
+double student_tail(double t, double df) {
+  if (t < 0) return 1 - student_tail(-t, df);
+  constexpr int steps = 400;  // even; 5 digits for df from 1 to 1000
+  const double from = std::atan(t / std::sqrt(df));
+  const double step = (std::numbers::pi / 2 - from) / steps;
+  double sum = 0;
+  for (int i = 0; i <= steps; ++i) {
+    const double weight = i == 0 || i == steps ? 1 : (i % 2 == 1 ? 4 : 2);
+    sum += weight * std::pow(std::max(std::cos(from + i * step), 0.0), df - 1);
+  }
+  const double scale = std::exp(std::lgamma((df + 1) / 2) - std::lgamma(df / 2));
+  return std::min(sum * step / 3 * scale / std::sqrt(std::numbers::pi), 0.5);
+}
+
+double student_quantile(double tail, double df) {
+  double low = 0;
+  double high = 1;
+  while (student_tail(high, df) > tail) high *= 2;
+  constexpr int halvings = 40;  // 12 digits of any quantile
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = 0.5 * (low + high);
+    (student_tail(middle, df) > tail ? low : high) = middle;
+  }
+  return high;
+}
+
+Interval Estimate::interval() const {
+  const double half = student_quantile(0.025, df) * error;
+  return {value - half, value + half};
+}
+
+double Estimate::p_beyond(double margin) const {
+  if (error <= 0) return std::abs(value) > margin ? 0 : 1;
+  const double distance = std::abs(value);
+  return std::min(
+      student_tail((distance - margin) / error, df) + student_tail((distance + margin) / error, df),
+      1.0);
+}
+
+Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed) {
+  const std::size_t count = launches.size();
+  const auto n = static_cast<double>(count);
+  Estimate estimate{0, 0, n - 1};
+  for (const std::vector<double>& rounds : launches) estimate.value += median(rounds) / n;
+
+  // The standard error of a standard error from B resamples is 1/sqrt(2B) of it: 4 % here.
+  constexpr int error_resamples = 400;
+  CounterRng rng(seed);
+  std::vector<double> means(error_resamples, 0.0);
+  std::vector<double> drawn;
+  for (double& mean : means) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::vector<double>& rounds = launches[rng.below(count)];
+      drawn.resize(rounds.size());
+      for (double& x : drawn) x = rounds[rng.below(rounds.size())];
+      mean += median_in_place(drawn) / n;
+    }
+  }
+  estimate.error = summarise(means).stdev * std::sqrt(n / (n - 1));
+  return estimate;
+}
+
+Estimate difference(const Estimate& x, const Estimate& y) {
+  const double vx = x.error * x.error;
+  const double vy = y.error * y.error;
+  const double sum = vx + vy;
+  const double df = sum > 0 ? sum * sum / (vx * vx / x.df + vy * vy / y.df) : std::min(x.df, y.df);
+  return {x.value - y.value, std::sqrt(sum), df};
+}
+
+std::vector<double> adjusted_for_false_discoveries(std::span<const double> p_values) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < p_values.size(); ++i) {
+    if (!std::isnan(p_values[i])) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return p_values[a] > p_values[b]; });
+  std::vector<double> adjusted(p_values.begin(), p_values.end());
+  const auto count = static_cast<double>(order.size());
+  double least = 1;
+  for (std::size_t k = 0; k < order.size(); ++k) {  // from the largest, whose rank is `count`
+    const double rank = count - static_cast<double>(k);
+    least = std::min(least, p_values[order[k]] * count / rank);
+    adjusted[order[k]] = least;
+  }
+  return adjusted;
 }
 
 }  // namespace rooflane

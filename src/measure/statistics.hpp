@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace rooflane {
 
@@ -27,5 +28,36 @@ struct Interval {
 // 95 % percentile-bootstrap interval of the median (2000 resamples). NaN when empty, a point for
 // one sample.
 Interval median_interval(std::span<const double> samples, std::uint64_t seed);
+
+// P(T > t) of Student's distribution with df > 0 degrees of freedom, which need not be whole.
+double student_tail(double t, double df);
+// The t with P(T > t) = tail, 0 < tail < 0.5.
+double student_quantile(double tail, double df);
+
+// An estimate with its standard error and the degrees of freedom behind the error.
+struct Estimate {
+  double value = 0;
+  double error = 0;
+  double df = 0;
+  Interval interval() const;  // 95 %, by Student's distribution
+  // Of "the true value lies within ±margin": the largest probability, over all such values, of an
+  // estimate at least as far from 0.
+  double p_beyond(double margin) const;
+};
+
+// The mean over launches of the median of each one's rounds. Its error is that of a bootstrap over
+// launches, then over the rounds in each (Davison and Hinkley, Bootstrap Methods and their
+// Application, 1997, section 3.8), times sqrt(n/(n-1)): resampling n launches sees only (n-1)/n of
+// their variance, and percentiles of it are far too narrow at n = 3 (Hesterberg, What Teachers
+// Should Know about the Bootstrap, 2015); hence also n-1 degrees of freedom. Needs at least two
+// launches, each with a round.
+Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed);
+
+// x - y of independent estimates; degrees of freedom after Welch (Biometrika 34, 1947).
+Estimate difference(const Estimate& x, const Estimate& y);
+
+// p-values made comparable with the share of false discoveries allowed among all that are called
+// one, in the order given (Benjamini and Hochberg, 1995). NaN stays NaN and is not counted.
+std::vector<double> adjusted_for_false_discoveries(std::span<const double> p_values);
 
 }  // namespace rooflane

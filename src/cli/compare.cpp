@@ -1,0 +1,91 @@
+// `rooflane compare`: which rows became faster or slower, between two files or two builds in one.
+// Judging stands in io/compare.hpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "cli/verbs.hpp"
+#include "core/status.hpp"
+#include "core/text.hpp"
+#include "io/compare_text.hpp"
+
+namespace rooflane {
+namespace {
+
+void declare(Arguments& arguments) {
+  arguments.positionals("FILE", "OLD.csv NEW.csv; with --against one file");
+  arguments.option("--against", "NAME", "compare V@NAME (old) with V (new) in one file");
+  arguments.flag("--fail-on-regression", "exit status 1 when a row is SLOWER or FAILING");
+  arguments.flag("--markdown", "for a pull request: counts, changed rows, the rest folded");
+  arguments.flag("--any-machine", "compare rows of different machines too");
+  arguments.examples(
+      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv old.csv > old.txt",
+       "rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv new.csv > new.txt",
+       "rooflane compare old.csv new.csv", "rooflane compare old.csv new.csv --markdown"});
+}
+
+std::vector<MeasuredRow> rows_of(const std::string& path) {
+  std::vector<MeasuredRow> rows = read_measured_rows({path});
+  if (rows.empty()) throw argument_error("'" + path + "' holds no row");
+  for (const MeasuredRow& measured : rows) {
+    if (!parse_status(measured.row.status)) {
+      throw argument_error(
+          fmt::format("'{}': status '{}' is not known", path, measured.row.status));
+    }
+  }
+  return rows;
+}
+
+int show(const Arguments& arguments, const Comparison& comparison,
+         const std::vector<std::string>& header) {
+  std::cout << (arguments.has("--markdown") ? markdown_comparison(comparison, header)
+                                            : terminal_comparison(comparison, header));
+  return arguments.has("--fail-on-regression") && comparison.regressed() ? 1 : 0;
+}
+
+int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+  const std::vector<std::string>& files = arguments.values("FILE");
+  if (const auto name = arguments.value("--against")) {
+    if (files.size() != 1) {
+      throw argument_error(fmt::format("--against compares within one FILE, not {}", files.size()));
+    }
+    const std::vector<MeasuredRow> rows = rows_of(files[0]);
+    const std::vector<std::string> builds = other_builds(rows);
+    if (std::find(builds.begin(), builds.end(), *name) == builds.end()) {
+      if (builds.empty()) {
+        throw argument_error(fmt::format(
+            "--against: '{}' holds no other build; measure one with bench --against NAME=PATH",
+            files[0]));
+      }
+      throw argument_error("--against: " + unknown_name("build", *name, builds));
+    }
+    return show(
+        arguments, compare_against(rows, *name),
+        {run_line(files[0], rows), fmt::format("old: V@{}, new: V, in the same rounds", *name)});
+  }
+  if (files.size() != 2) {
+    throw argument_error(
+        fmt::format("OLD.csv and NEW.csv are needed, not {} FILE{}; or one FILE and --against NAME",
+                    files.size(), files.size() == 1 ? "" : "s"));
+  }
+  const std::vector<MeasuredRow> before = rows_of(files[0]);
+  const std::vector<MeasuredRow> after = rows_of(files[1]);
+  const std::string difference = machine_difference(before, after);
+  if (!difference.empty() && !arguments.has("--any-machine")) {
+    throw argument_error(
+        fmt::format("'{}' and '{}' are of different machines: {}; --any-machine compares them "
+                    "all the same",
+                    files[0], files[1], difference));
+  }
+  std::vector<std::string> header = {"old: " + run_line(files[0], before),
+                                     "new: " + run_line(files[1], after)};
+  if (!difference.empty()) header.push_back("different machines: " + difference);
+  return show(arguments, compare_rows(before, after), header);
+}
+
+}  // namespace
+
+const Verb compare_verb = {"compare", "what became faster or slower", declare, run};
+
+}  // namespace rooflane
