@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "shapes_crossover.hpp"
 #include "shapes_default.hpp"
 #include "shapes_edge.hpp"
 #include "shapes_quick.hpp"
@@ -19,7 +20,7 @@ struct Preset {
   const char* text;
 };
 constexpr std::array presets = {Preset{"default", shapes_default}, Preset{"quick", shapes_quick},
-                                Preset{"edge", shapes_edge}};
+                                Preset{"edge", shapes_edge}, Preset{"crossover", shapes_crossover}};
 
 }  // namespace
 

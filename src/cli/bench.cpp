@@ -18,6 +18,8 @@
 #include "cli/workers.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "io/compare_text.hpp"
+#include "io/crossover.hpp"
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -168,6 +170,8 @@ void declare(Arguments& arguments) {
   arguments.option("--min-time", "SECONDS", "timed work per row, at least");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--fail-on-regression",
+                 "exit status 1 when a row is SLOWER than that of --against, or fails");
   arguments.flag("--dry-run", "print the cases and measure nothing");
   arguments.pass_through("--benchmark_");
   arguments.examples(
@@ -271,12 +275,24 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     write_json(json, document_json(result.rows, context_of(arguments, options, result, slowdowns)));
   }
   const std::vector<MeasuredRow> measured = memory.take();
-  if (file && !google.prints()) std::cout << terminal_summary(summarise_rows(measured));
+  bool regressed = false;
+  if (file && !google.prints()) {
+    std::cout << terminal_summary(summarise_rows(measured)) << crossover_text(measured, "");
+  }
+  for (const std::string& build : other_builds(measured)) {
+    const Comparison comparison = compare_against(measured, build);
+    regressed = regressed || comparison.regressed();
+    if (!file || google.prints()) continue;
+    const std::string header = "old: V@" + build + ", new: V, in the same rounds";
+    std::cout << "\n" << terminal_comparison(comparison, {&header, 1});
+  }
   StatusesByVariant seen;
   for (const Row& row : result.rows) {
     if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);
   }
-  return exit_status_of(seen, google.list ? std::vector<std::string>() : common.variants);
+  const int status =
+      exit_status_of(seen, google.list ? std::vector<std::string>() : common.variants);
+  return status == 0 && regressed && arguments.has("--fail-on-regression") ? 1 : status;
 }
 
 }  // namespace

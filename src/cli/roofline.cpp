@@ -6,6 +6,7 @@
 #include "cli/verbs.hpp"
 #include "core/status.hpp"
 #include "core/text.hpp"
+#include "io/crossover.hpp"
 #include "io/summary_text.hpp"
 
 namespace rooflane {
@@ -39,6 +40,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   }
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   std::cout << (arguments.has("--markdown") ? markdown_summary(groups) : terminal_summary(groups));
+  std::cout << crossover_text(rows, arguments.has("--markdown") ? "- " : "");
   return 0;
 }
 

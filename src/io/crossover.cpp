@@ -1,0 +1,199 @@
+// Families of shapes and where the device overtakes. See crossover.hpp.
+#include "io/crossover.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/text.hpp"
+
+namespace rooflane {
+namespace {
+
+using Parameters = std::vector<std::pair<std::string, std::string>>;
+
+Parameters parameters_of(const std::string& shape) {
+  Parameters parameters;
+  for (const std::string_view part : split(shape, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) return {};
+    parameters.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+  }
+  return parameters;
+}
+
+// The line on which two shapes lie: fixed parameters as they are, growing ones as "*" with their
+// proportion. Empty when there is none.
+struct Line {
+  std::string family;
+  std::vector<std::int64_t> proportion;
+  auto operator<=>(const Line&) const = default;
+};
+
+std::optional<Line> line_through(const Parameters& x, const Parameters& y) {
+  if (x.size() != y.size()) return std::nullopt;
+  std::vector<std::string> words;
+  std::vector<std::pair<std::int64_t, std::int64_t>> growing;
+  std::int64_t common = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i].first != y[i].first) return std::nullopt;
+    if (x[i].second == y[i].second) {
+      words.push_back(x[i].first + "=" + x[i].second);
+      continue;
+    }
+    const auto a = parse_integer(x[i].second);
+    const auto b = parse_integer(y[i].second);
+    if (!a || !b || *a <= 0 || *b <= 0) return std::nullopt;  // flags and scales do not grow
+    growing.emplace_back(*a, *b);
+    common = std::gcd(common, *a);
+    words.push_back(x[i].first + "=*");
+  }
+  if (growing.empty()) return std::nullopt;
+  Line line{join(words, ","), {}};
+  for (const auto& [a, b] : growing) {
+    const auto& [first_a, first_b] = growing.front();
+    if (static_cast<double>(a) * static_cast<double>(first_b) !=
+        static_cast<double>(b) * static_cast<double>(first_a)) {
+      return std::nullopt;
+    }
+    line.proportion.push_back(a / common);
+  }
+  return line;
+}
+
+// Disjoint families of at least two shapes, those with the most first.
+std::vector<std::pair<std::string, std::set<std::string>>> families_of(
+    const std::vector<std::string>& shapes) {
+  std::vector<Parameters> parameters;
+  for (const std::string& shape : shapes) parameters.push_back(parameters_of(shape));
+  std::map<Line, std::set<std::string>> members;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    for (std::size_t j = i + 1; j < shapes.size(); ++j) {
+      if (const auto line = line_through(parameters[i], parameters[j])) {
+        members[*line].insert({shapes[i], shapes[j]});
+      }
+    }
+  }
+  std::vector<std::pair<std::string, std::set<std::string>>> families;
+  while (true) {
+    const auto largest = std::max_element(
+        members.begin(), members.end(),
+        [](const auto& x, const auto& y) { return x.second.size() < y.second.size(); });
+    if (largest == members.end() || largest->second.size() < 2) return families;
+    families.emplace_back(largest->first.family, largest->second);
+    for (auto& [line, others] : members) {
+      for (const std::string& shape : families.back().second) others.erase(shape);
+    }
+  }
+}
+
+bool is_timed(const Row& row) {
+  return row.status == "PASSED" && row.p50_ns && *row.p50_ns > 0 &&
+         row.variant.find('@') == std::string::npos;
+}
+bool is_device(const Row& row) { return !row.threads && !row.device.empty(); }
+
+void keep_least(std::optional<double>& least, const std::optional<double>& value) {
+  if (value && *value > 0) least = std::min(least.value_or(*value), *value);
+}
+
+// The first point from which on the device is faster at every larger one.
+std::optional<std::size_t> wins_from(const std::vector<CrossoverPoint>& points,
+                                     std::optional<double> CrossoverPoint::*device) {
+  std::size_t from = points.size();
+  while (from > 0) {
+    const CrossoverPoint& point = points[from - 1];
+    if (!(point.*device) || *(point.*device) >= *point.cpu->p50_ns) break;
+    --from;
+  }
+  return from == points.size() ? std::nullopt : std::optional(from);
+}
+
+std::string where(const Crossover& crossover, const std::optional<std::size_t>& from) {
+  if (!from) return "never in this range";
+  if (*from == 0) return "at every size";
+  return "from " + crossover.points[*from].shape + " on";
+}
+
+}  // namespace
+
+std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows) {
+  using Setting = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+  const auto setting_of = [](const Row& row) {
+    return Setting{row.kernel, row.dtype, row.math, row.cache, row.cpu};
+  };
+  std::vector<std::pair<Setting, std::string>> order;  // with the device
+  for (const MeasuredRow& measured : rows) {
+    const Row& row = measured.row;
+    const std::pair key{setting_of(row), row.device};
+    if (is_timed(row) && is_device(row) &&
+        std::find(order.begin(), order.end(), key) == order.end()) {
+      order.push_back(key);
+    }
+  }
+
+  std::vector<Crossover> result;
+  for (const auto& [setting, device] : order) {
+    std::map<std::string, CrossoverPoint> points;  // by shape
+    for (const MeasuredRow& measured : rows) {
+      const Row& row = measured.row;
+      if (!is_timed(row) || setting_of(row) != setting) continue;
+      CrossoverPoint& point = points[row.shape];
+      point.shape = row.shape;
+      point.flops = row.flops.value_or(0);
+      if (is_device(row) && row.device == device) {
+        keep_least(point.device_kernel_ns, row.kernel_ns ? row.kernel_ns : row.p50_ns);
+        keep_least(point.device_end_to_end_ns, row.e2e_ns);
+      } else if (row.threads && (point.cpu == nullptr || *row.p50_ns < *point.cpu->p50_ns)) {
+        point.cpu = &row;
+      }
+    }
+    std::vector<std::string> shapes;
+    for (const auto& [shape, point] : points) {
+      if (point.cpu != nullptr && point.device_kernel_ns) shapes.push_back(shape);
+    }
+    for (const auto& [family, members] : families_of(shapes)) {
+      const auto& [kernel, dtype, math, cache, cpu] = setting;
+      Crossover crossover{kernel, dtype, math, cache, cpu, device, family, {}, {}, {}, true};
+      for (const std::string& shape : members) crossover.points.push_back(points.at(shape));
+      std::sort(crossover.points.begin(), crossover.points.end(),
+                [](const CrossoverPoint& x, const CrossoverPoint& y) { return x.flops < y.flops; });
+      for (const CrossoverPoint& point : crossover.points) {
+        crossover.has_end_to_end = crossover.has_end_to_end && point.device_end_to_end_ns;
+      }
+      crossover.kernel_from = wins_from(crossover.points, &CrossoverPoint::device_kernel_ns);
+      if (crossover.has_end_to_end) {
+        crossover.end_to_end_from =
+            wins_from(crossover.points, &CrossoverPoint::device_end_to_end_ns);
+      }
+      result.push_back(std::move(crossover));
+    }
+  }
+  return result;
+}
+
+std::vector<std::string> crossover_sentences(std::span<const MeasuredRow> rows) {
+  std::vector<std::string> sentences;
+  for (const Crossover& c : crossovers(rows)) {
+    std::string text =
+        fmt::format("{}:{} ({} sizes, {} to {}), {} faster than the CPU: ", c.kernel, c.family,
+                    c.points.size(), c.points.front().shape, c.points.back().shape, c.device);
+    if (c.has_end_to_end) text += "end to end " + where(c, c.end_to_end_from) + ", ";
+    sentences.push_back(text + "kernel alone " + where(c, c.kernel_from));
+  }
+  return sentences;
+}
+
+std::string crossover_text(std::span<const MeasuredRow> rows, const std::string& bullet) {
+  std::string text;
+  for (const std::string& sentence : crossover_sentences(rows)) text += bullet + sentence + "\n";
+  return text;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,45 @@
+// The size from which on a device beats the CPU, per kernel and family of shapes. Knows rows only;
+// the shapes to measure stand in bench/shapes/crossover.txt.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/summary.hpp"
+
+namespace rooflane {
+
+// One measured size: the fastest PASSED row of each side, at any thread count.
+struct CrossoverPoint {
+  std::string shape;
+  double flops = 0;
+  const Row* cpu = nullptr;
+  std::optional<double> device_kernel_ns;      // kernel_ns, else p50
+  std::optional<double> device_end_to_end_ns;  // upload + run + download
+};
+
+struct Crossover {
+  std::string kernel, dtype, math, cache, cpu, device;
+  std::string family;                  // the shape, with * for the sizes that grow: "m=1,n=*,k=*"
+  std::vector<CrossoverPoint> points;  // by growing size
+  // The first of `points` from which on the device wins at every larger one. Empty: never.
+  std::optional<std::size_t> kernel_from, end_to_end_from;
+  bool has_end_to_end = false;  // every point has such a time
+};
+
+// A family: at least two problems of one kernel that differ only in sizes, all of them multiplied
+// by one factor (m=n=k, or rows alone). A problem that lies on several such lines counts for the
+// one with the most problems. Rows without threads are a device's; an OpenCL device that is a CPU
+// has threads and counts as one. Variants of other builds (V@NAME) are left out.
+std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows);
+
+// One sentence each: how many sizes there are, from which one on the device is faster than the CPU
+// end to end, and from which one by its kernel alone.
+std::vector<std::string> crossover_sentences(std::span<const MeasuredRow> rows);
+// The same as the end of a summary; `bullet` stands before each. Empty when there is none.
+std::string crossover_text(std::span<const MeasuredRow> rows, const std::string& bullet);
+
+}  // namespace rooflane
