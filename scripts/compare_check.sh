@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Does `compare` cry wolf, and does `--against` find a wolf? Part one: pairs of runs of one build,
+# compared; every FASTER or SLOWER among them is false. Part two: a copy of the program whose softmax
+# does 5 % of its rows twice runs in the same rounds as this one. Prints both tables; with --out
+# PREFIX also PREFIX.md. Exit status 1 when more than 1 % of the rows are flagged or the slowed
+# kernel is not found. Usage: scripts/compare_check.sh [--pairs N] [--out PREFIX]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pairs=20
+out=
+while (($#)); do
+  case $1 in
+    --pairs) pairs=${2:?} ;;
+    --out) out=${2:?} ;;
+    *)
+      echo "compare_check.sh: unknown argument '$1'; valid: --pairs N, --out PREFIX" >&2
+      exit 2
+      ;;
+  esac
+  shift 2
+done
+
+[[ -x build/rooflane ]] || scripts/build.sh rooflane
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Few problems of well below a second each: 40 runs must end within a quarter of an hour.
+light=(-v hwy,blas --launches 3 --min-time 0.02 --threads 1
+  --shape gemm:m=n=k=128..512*4 --shape softmax:rows=64,cols=512
+  --shape layernorm:rows=64,cols=768)
+run() { # FILE ARGUMENTS...: a run whose rows may be SUSPECT is a run all the same
+  local file=$1 status=0
+  shift
+  build/rooflane bench --csv "$file" "$@" >"$work/summary.txt" 2>"$work/notes.txt" || status=$?
+  if ((status > 1)); then
+    cat "$work/notes.txt" >&2
+    exit "$status"
+  fi
+}
+count() { awk -v verdict="$1" '$1 == verdict { n++ } END { print n + 0 }' "$2"; }
+
+{
+  echo "| pair | rows | FASTER | SLOWER | UNSURE | SAME |"
+  echo "| ---: | ---: | ---: | ---: | ---: | ---: |"
+} >"$work/report.md"
+rows=0 flagged=0
+for ((pair = 1; pair <= pairs; ++pair)); do
+  run "$work/old.csv" "${light[@]}"
+  run "$work/new.csv" "${light[@]}"
+  build/rooflane compare "$work/old.csv" "$work/new.csv" >"$work/compared.txt"
+  line=()
+  for verdict in FASTER SLOWER UNSURE SAME; do line+=("$(count $verdict "$work/compared.txt")"); done
+  total=$((line[0] + line[1] + line[2] + line[3]))
+  echo "| $pair | $total | ${line[0]} | ${line[1]} | ${line[2]} | ${line[3]} |" >>"$work/report.md"
+  echo "pair $pair of $pairs: ${line[0]} FASTER, ${line[1]} SLOWER of $total rows" >&2
+  rows=$((rows + total))
+  flagged=$((flagged + line[0] + line[1]))
+done
+share=$(awk -v f="$flagged" -v r="$rows" 'BEGIN { printf "%.2f", r ? 100 * f / r : 0 }')
+echo -e "\n$flagged of $rows rows of one build against itself flagged: $share %.\n" >>"$work/report.md"
+
+# The slowed copy: of the rows that fit the cache, one in twenty is computed twice.
+git ls-files -z | tar --null -T - -c | tar -x -C "$work" --one-top-level=slowed
+sed -i 's|^    stream ? CachedRows<true>(io, begin, end, n, scratch)$|\
+    for (std::int64_t row = begin; row < end; ++row) {\
+      if (row % 20 != 0) continue;\
+      stream ? CachedRows<true>(io, row, row + 1, n, scratch)\
+             : CachedRows<false>(io, row, row + 1, n, nullptr);\
+    }\
+&|' "$work/slowed/kernels/softmax/hwy.cpp"
+if cmp -s kernels/softmax/hwy.cpp "$work/slowed/kernels/softmax/hwy.cpp"; then
+  echo "compare_check.sh: the line of kernels/softmax/hwy.cpp that is slowed is gone" >&2
+  exit 1
+fi
+meson setup "$work/slowed/build" "$work/slowed" --buildtype=release >"$work/setup.txt"
+ninja -C "$work/slowed/build" -j "$(nproc)" rooflane >"$work/setup.txt"
+
+# Problems of a millisecond or more; LayerNorm is the one that must not be flagged.
+run "$work/against.csv" -v hwy --against "slowed=$work/slowed/build/rooflane" --launches 3 \
+  --min-time 0.5 --threads 1 --shape softmax:rows=8192,cols=1024..4096*2 \
+  --shape layernorm:rows=4096,cols=768
+# The slowed one is OLD there: that this build is FASTER means that it was found.
+build/rooflane compare "$work/against.csv" --against slowed >"$work/compared.txt"
+{
+  echo "Softmax slowed by one row in twenty, in the same rounds (old: the slowed build):"
+  echo
+  echo '```'
+  cat "$work/compared.txt"
+  echo '```'
+} >>"$work/report.md"
+cat "$work/report.md"
+if [[ -n $out ]]; then
+  mkdir -p "$(dirname "$out")"
+  cp "$work/report.md" "$out.md"
+fi
+found=$(count FASTER <(grep softmax: "$work/compared.txt"))
+wrong=$(grep -v softmax: "$work/compared.txt" | grep -cE '^(FASTER|SLOWER) ' || true)
+((flagged * 100 <= rows && found > 0 && wrong == 0))
