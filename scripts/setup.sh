@@ -43,8 +43,16 @@ want opencl-clhpp-headers has_header CL/opencl.hpp
 want libopenblas-openmp-dev has_file '/usr/lib/*/openblas-openmp/libopenblas.so.0' \
   '/usr/lib64/libopenblaso.so.0'
 want pocl-opencl-icd has_file '/etc/OpenCL/vendors/pocl*.icd'
-
-if ((${#missing[@]} == 0)); then
+# Peers: measured where they are found, listed as absent elsewhere. Nothing fails for their sake.
+optional=()
+prefer() {  # PACKAGE CHECK...
+  local package=$1
+  shift
+  "$@" || optional+=("$package")
+}
+prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
+prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
+if ((${#missing[@]} == 0)) && { ((${#optional[@]} == 0)) || ! has_command apt-cache; }; then
   exit 0
 fi
 if ! has_command apt-get; then
@@ -54,6 +62,9 @@ if ! has_command apt-get; then
 fi
 as_root=()
 if ((EUID != 0)); then
+  if ((${#missing[@]} == 0)) && ! sudo -n true 2>/dev/null; then
+    exit 0  # only peers are missing, and nobody may install them
+  fi
   if ! has_command sudo; then
     echo "setup: neither root nor sudo; as root run: apt-get install ${missing[*]}" >&2
     exit 1
@@ -61,7 +72,12 @@ if ((EUID != 0)); then
   as_root=(sudo)
   [[ -t 0 ]] || as_root=(sudo -n)  # nobody is there to type a password
 fi
-echo "setup: installing ${missing[*]}" >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2
+for package in "${optional[@]}"; do
+  # Not every distribution has every peer.
+  if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); fi
+done
+if ((${#missing[@]} == 0)); then exit 0; fi
+echo "setup: installing ${missing[*]}" >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
   install "${missing[@]}" >&2

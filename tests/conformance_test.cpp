@@ -14,6 +14,7 @@
 
 #include "backends/availability.hpp"
 #include "backends/highway.hpp"
+#include "backends/installed.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/seeds.hpp"
@@ -155,6 +156,14 @@ std::vector<std::string> targets_of(const Variant& variant) {
   return variant.backend == std::string("highway") ? isa_targets() : std::vector<std::string>{""};
 }
 
+// What peers refuse because the library behind them has no such facility or misses the bound.
+bool may_refuse(const Variant& variant, const Problem& problem) {
+  const std::string kernel = problem.kernel().name, backend = variant.backend;
+  if (kernel == "gemm" && problem.flag("prepack"))
+    return backend == "cblas" || backend == "clblast";
+  return kernel == "softmax" && backend == "onednn" && problem.size("cols") > 1024;
+}
+
 void run_whole(Plan& plan) {
   plan.upload();
   plan.run();
@@ -214,6 +223,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
         for (const Layout& layout : layouts) {
           Environment env;
           env.isa = isa;
+          env.library = entry->library;
           // Each problem meets each thread count over the ISA targets and layouts.
           if (entry->variant->threads == Threads::many) {
             env.threads = 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4);
@@ -221,6 +231,8 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
           if (entry->variant->threads == Threads::device) env.threads = 0;  // all of it
           if (entry->variant->unsupported != nullptr &&
               entry->variant->unsupported(problems[i], env)) {
+            // No variant may slip through by refusing its problems.
+            CHECK(may_refuse(*entry->variant, problems[i]));
             continue;
           }
           check_case(*entry, problems[i], env, layout);
@@ -228,8 +240,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
         }
       }
       INFO(kernel.name, " ", entry->name, " ", isa);
-      // No variant may slip through by refusing its problems.
-      CHECK(checked == static_cast<int>(2 * problems.size()));
+      CHECK(checked > static_cast<int>(problems.size()));
     }
   }
 }
@@ -239,7 +250,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
 TEST_CASE("shapes: every variant and ISA target is right on every edge shape") {
   // One kernel, so that kernels share the cores as tests of their own; unset: all of them.
   const char* const only = std::getenv("CONFORMANCE_KERNEL");
-  const Catalogue catalogue = Catalogue::built_in();
+  const Catalogue catalogue = with_installed_libraries(Catalogue::built_in());
   int kernels = 0;
   for (const Kernel* kernel : catalogue.kernels()) {
     if (only != nullptr && std::string(only) != kernel->name) continue;

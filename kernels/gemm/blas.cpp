@@ -1,6 +1,6 @@
 // GEMM, variant `blas`: one sgemm (or sgemv, where a matrix has one row or column) per batch of a
-// CBLAS library opened at run time. What is not BLAS: copying c0 into c, and the cases without a
-// product. Next: hwy.cpp for our own.
+// CBLAS library opened at run time. prepack=1: MKL's packed GEMM; other libraries have none. What
+// is not BLAS: copying c0 into c, and the cases without a product. Next: hwy.cpp for our own.
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -76,16 +76,21 @@ class BlasPlan final : public Plan {
       : Plan(problem), g_(problem), library_(cblas::open(env.library)), threads_(env.threads) {
     clear_first_ = !g_.reads_c0() && g_.reads_ab() && keeps_nan(*library_);
     if (!g_.prepack) return;
-    // CBLAS has no portable way to keep a packed b, so prepack=1 here is one copy of b, aligned and
-    // without gaps, in the order the caller stores it.
     const View& b = constants.at("b");
-    packed_ = Buffer(static_cast<std::size_t>(b.elements()) * sizeof(float));
-    copy_rows(b, packed_.f32());
-    View copy = b;
-    copy.data = packed_.data();
-    copy.strides[1] = b.shape[2];
-    copy.strides[0] = b.shape[1] * b.shape[2];
-    b_.set(copy);
+    if (!g_.reads_ab() || g_.empty()) return;
+    Stored stored;
+    View view;
+    bind_input(b, stored, view);
+    gather(stored, view);
+    const int m = static_cast<int>(g_.m), n = static_cast<int>(g_.n), k = static_cast<int>(g_.k);
+    library_->set_num_threads(threads_);
+    packed_stride_ = (library_->sgemm_pack_get_size(cblas::b_matrix, m, n, k) + 63) / 64 * 64;
+    packed_ = Buffer(packed_stride_ * static_cast<std::size_t>(g_.batch));
+    for (int64_t batch = 0; batch < g_.batch; ++batch) {
+      library_->sgemm_pack(
+          cblas::row_major, cblas::b_matrix, g_.trans_b ? cblas::trans : cblas::no_trans, m, n, k,
+          g_.alpha, stored.data + batch * stored.batch_stride, stored.valid_ld(), packed_of(batch));
+    }
   }
 
   void run() override {
@@ -95,7 +100,7 @@ class BlasPlan final : public Plan {
     }
     if (g_.empty()) return;
     gather(a_, a_view_);
-    gather(b_, b_view_);
+    if (!g_.prepack) gather(b_, b_view_);
     library_->set_num_threads(threads_);
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       if (g_.reads_c0()) {
@@ -105,8 +110,16 @@ class BlasPlan final : public Plan {
       } else if (clear_first_) {
         for (int64_t i = 0; i < g_.m; ++i) std::fill_n(c_.row(batch, i), g_.n, 0.0f);
       }
-      multiply(a_.data + batch * a_.batch_stride, b_.data + batch * b_.batch_stride,
-               c_.row(batch, 0));
+      const float* a = a_.data + batch * a_.batch_stride;
+      if (g_.prepack) {
+        library_->sgemm_compute(cblas::row_major, g_.trans_a ? cblas::trans : cblas::no_trans,
+                                cblas::packed, static_cast<int>(g_.m), static_cast<int>(g_.n),
+                                static_cast<int>(g_.k), a, a_.valid_ld(), packed_of(batch),
+                                static_cast<int>(g_.trans_b ? g_.k : g_.n), g_.beta,
+                                c_.row(batch, 0), ldc());
+        continue;
+      }
+      multiply(a, b_.data + batch * b_.batch_stride, c_.row(batch, 0));
     }
   }
 
@@ -127,6 +140,11 @@ class BlasPlan final : public Plan {
   }
 
  private:
+  float* packed_of(int64_t batch) const {
+    return packed_.f32() + static_cast<std::size_t>(batch) * packed_stride_ / sizeof(float);
+  }
+  int ldc() const { return static_cast<int>(g_.m > 1 ? c_.ld : g_.n); }
+
   void on_bind(const Operands& operands) override {
     bind_input(operands.at("a"), a_, a_view_);
     if (!g_.prepack) bind_input(operands.at("b"), b_, b_view_);
@@ -171,12 +189,11 @@ class BlasPlan final : public Plan {
     const auto transpose = [](bool flag) { return flag ? cblas::trans : cblas::no_trans; };
     const int lda = a_.valid_ld();
     const int ldb = b_.valid_ld();
-    const int ldc = static_cast<int>(g_.m > 1 ? c_.ld : g_.n);
     if (g_.n == 1) {
       // A column of c: op(a) times the one column of op(b).
       library_->sgemv(cblas::row_major, transpose(g_.trans_a), static_cast<int>(a_.rows),
                       static_cast<int>(a_.cols), g_.alpha, a, lda, b, g_.trans_b ? 1 : ldb, g_.beta,
-                      c, ldc);
+                      c, ldc());
       return;
     }
     if (g_.m == 1) {
@@ -188,7 +205,7 @@ class BlasPlan final : public Plan {
     }
     library_->sgemm(cblas::row_major, transpose(g_.trans_a), transpose(g_.trans_b),
                     static_cast<int>(g_.m), static_cast<int>(g_.n), static_cast<int>(g_.k),
-                    g_.alpha, a, lda, b, ldb, g_.beta, c, ldc);
+                    g_.alpha, a, lda, b, ldb, g_.beta, c, ldc());
   }
 
   const Gemm g_;
@@ -196,6 +213,7 @@ class BlasPlan final : public Plan {
   const int threads_;
   bool clear_first_ = false;
   Buffer packed_;
+  std::size_t packed_stride_ = 0;  // bytes from one batch's matrix to the next
   Stored a_, b_;
   View a_view_, b_view_;
   Matrix<const float> c0_;
@@ -208,7 +226,12 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
       return fmt::format("{}={} exceeds CBLAS's 32-bit integers", name, problem.size(name));
     }
   }
-  return cblas::unsupported_anywhere(problem, env);
+  if (auto reason = cblas::unsupported_anywhere(problem, env)) return reason;
+  const auto library = cblas::open(env.library);
+  if (problem.flag("prepack") && !library->packs()) {
+    return fmt::format("prepack=1: {} has no GEMM that keeps b packed", library->description);
+  }
+  return std::nullopt;
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include "backends/cblas_load.hpp"
 #include "core/error.hpp"
@@ -23,12 +24,6 @@ namespace rooflane::cblas {
 namespace {
 
 namespace fs = std::filesystem;
-
-#if defined(__aarch64__)
-constexpr const char* multiarch = "aarch64-linux-gnu";
-#else
-constexpr const char* multiarch = "x86_64-linux-gnu";
-#endif
 
 // The OpenMP build first: it shares one pool of threads with everything else in the process.
 std::vector<std::string> default_files() {
@@ -146,6 +141,12 @@ bool describe_mkl(const Symbols& symbols, Library& library) {
   number = number.substr(0, number.find_first_of("- "));
   library.description = number.empty() ? "MKL" : fmt::format("MKL {}", number);
   library.set_num_threads = threads;
+  library.sgemm_pack_get_size =
+      symbols.find<std::size_t(int, int, int, int)>("cblas_sgemm_pack_get_size");
+  library.sgemm_pack =
+      symbols.find<std::remove_pointer_t<decltype(library.sgemm_pack)>>("cblas_sgemm_pack");
+  library.sgemm_compute =
+      symbols.find<std::remove_pointer_t<decltype(library.sgemm_compute)>>("cblas_sgemm_compute");
   return true;
 }
 

@@ -3,6 +3,7 @@
 // the library is opened, so workers are started with it set.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@ namespace rooflane::cblas {
 // CBLAS's own constants.
 enum Order : int { row_major = 101 };
 enum Transpose : int { no_trans = 111, trans = 112 };
+// MKL's.
+enum Packing : int { packed = 151, b_matrix = 162 };
 
 struct Library {
   void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
@@ -28,6 +31,13 @@ struct Library {
   void (*sscal)(int n, float alpha, float* x, int incx);
   void (*saxpy)(int n, float alpha, const float* x, int incx, float* y, int incy);
   void (*scopy)(int n, const float* x, int incx, float* y, int incy);
+  // MKL's packed GEMM; null in other libraries. alpha goes into the packed matrix.
+  std::size_t (*sgemm_pack_get_size)(int matrix, int m, int n, int k) = nullptr;
+  void (*sgemm_pack)(int order, int matrix, int trans, int m, int n, int k, float alpha,
+                     const float* from, int ld, float* to) = nullptr;
+  void (*sgemm_compute)(int order, int trans_a, int trans_b, int m, int n, int k, const float* a,
+                        int lda, const float* b, int ldb, float beta, float* c, int ldc) = nullptr;
+  bool packs() const { return sgemm_pack_get_size && sgemm_pack && sgemm_compute; }
   // Never empty; does nothing when the library has no threads of its own. Call it on the thread
   // that will call the functions above: an OpenMP build keeps the count per calling thread.
   std::function<void(int threads)> set_num_threads;

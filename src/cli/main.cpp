@@ -1,7 +1,9 @@
 // The program `rooflane`: the built-in catalogue handed to the command line (cli.hpp).
+#include "backends/installed.hpp"
 #include "cli/cli.hpp"
 
 int main(int argc, char** argv) {
-  return rooflane::cli_main(argc, argv, rooflane::Catalogue::built_in(),
+  return rooflane::cli_main(argc, argv,
+                            rooflane::with_installed_libraries(rooflane::Catalogue::built_in()),
                             {{"/proc/self/exe", "worker"}});
 }

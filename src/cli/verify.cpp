@@ -37,7 +37,7 @@ std::string repro_command(const Case& c, const CatalogueEntry& entry) {
     command += fmt::format(" --tuning {}:{}", c.variant, c.tuning.text());
   }
   if (c.device != 0) command += fmt::format(" --cl-device {}", c.device);
-  if (!c.library.empty()) {
+  if (!c.library.empty() && c.variant != "blis") {  // blis is found without an option
     const bool named = c.variant.starts_with("blas-");
     command += " --blas " + shell_word((named ? c.variant.substr(5) + "=" : "") + c.library);
   }

@@ -1,0 +1,178 @@
+// GEMM, variant `onednn`: one matmul primitive over the whole batch on the caller's strides; alpha
+// and beta are post-operations. prepack=1: b in the layout oneDNN chooses, reordered by `plan`. Not
+// oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for our own.
+#include "backends/onednn.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/buffer.hpp"
+#include "core/error.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+// batch × rows × cols with any strides; a batch of one is left out, as oneDNN's faster kernels
+// want.
+struct Layout {
+  std::array<int64_t, 3> dims, strides;
+  int skipped;
+  Layout(int64_t batch, int64_t rows, int64_t cols, std::array<int64_t, 3> steps)
+      : dims{batch, rows, cols}, strides(steps), skipped(batch == 1 ? 1 : 0) {}
+  std::span<const int64_t> lengths() const { return std::span(dims).subspan(skipped); }
+  std::optional<onednn::Desc> desc() const {
+    return onednn::describe(lengths(), std::span(strides).subspan(skipped));
+  }
+};
+
+// An input as stored, [batch,rows,cols], transposed by its strides. Rows that overlap, which oneDNN
+// cannot express, are copied at each run.
+class Source {
+ public:
+  void bind(const View& view, bool is_transposed) {
+    view_ = view;
+    strides_ = {view.strides[0], view.strides[1], 1};
+    transposed_ = is_transposed;
+    gathered_ = Buffer();
+    if (layout().desc()) return;
+    gathered_ = Buffer(static_cast<std::size_t>(view.elements()) * sizeof(float));
+    strides_ = {view.shape[1] * view.shape[2], view.shape[2], 1};
+  }
+  Layout layout() const {
+    if (transposed_) {
+      return {view_.shape[0], view_.shape[2], view_.shape[1], {strides_[0], 1, strides_[1]}};
+    }
+    return {view_.shape[0], view_.shape[1], view_.shape[2], {strides_[0], strides_[1], 1}};
+  }
+  const float* data() {
+    if (gathered_.bytes() == 0) return view_.f32();
+    float* to = gathered_.f32();
+    for (int64_t batch = 0; batch < view_.shape[0]; ++batch) {
+      for (int64_t i = 0; i < view_.shape[1]; ++i) {
+        const float* row = view_.f32() + batch * view_.strides[0] + i * view_.strides[1];
+        to = std::copy_n(row, view_.shape[2], to);
+      }
+    }
+    return gathered_.f32();
+  }
+  std::size_t bytes() const { return gathered_.bytes(); }
+
+ private:
+  View view_;
+  std::array<int64_t, 3> strides_{};
+  bool transposed_ = false;
+  Buffer gathered_;
+};
+
+class OnednnPlan final : public Plan {
+ public:
+  OnednnPlan(const Problem& problem, const Environment& env, const Operands& constants)
+      : Plan(problem), g_(problem), threads_(env.threads) {
+    if (g_.empty() || !g_.reads_ab()) return;
+    const Shape a = g_.trans_a ? Shape{g_.batch, g_.k, g_.m} : Shape{g_.batch, g_.m, g_.k};
+    const Shape b = g_.trans_b ? Shape{g_.batch, g_.n, g_.k} : Shape{g_.batch, g_.k, g_.n};
+    const Shape c = {g_.batch, g_.m, g_.n};
+    a_.bind(contiguous_view(nullptr, a), g_.trans_a);
+    b_.bind(g_.prepack ? constants.at("b") : contiguous_view(nullptr, b), g_.trans_b);
+    make(contiguous_view(nullptr, c));
+    if (!g_.prepack) return;
+    packed_layout_ = matmul_->weights;
+    packed_ = Buffer(packed_layout_.get_size());
+    onednn::reorder(*b_.layout().desc(), b_.data(), packed_layout_, packed_.data());
+  }
+
+  void run() override {
+    if (g_.empty()) return;
+    if (!g_.reads_ab()) {
+      scale_only(g_, c0_, c_);
+      return;
+    }
+    if (g_.reads_c0()) {
+      for (int64_t batch = 0; batch < g_.batch; ++batch) {
+        for (int64_t i = 0; i < g_.m; ++i) {
+          std::copy_n(c0_.row(batch, i), g_.n, c_.row(batch, i));
+        }
+      }
+    }
+    onednn::set_threads(threads_);
+    onednn::Call& call = matmul_->call;
+    call.set(DNNL_ARG_SRC, a_.data());
+    call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.f32() : b_.data());
+    call.set(DNNL_ARG_DST, c_.data);
+    call.run();
+  }
+
+  std::vector<std::span<const std::byte>> regions() const override {
+    auto list = Plan::regions();
+    if (packed_.bytes() > 0) {
+      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
+    }
+    return list;
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.library = onednn::description();
+    facts.workspace_bytes = a_.bytes() + (g_.prepack ? 0 : b_.bytes());
+    if (matmul_) facts.workspace_bytes += matmul_->call.scratch_bytes();
+    facts.packed_bytes = packed_.bytes();
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    c_ = matrix(operands.at("c"));
+    if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
+    if (g_.empty() || !g_.reads_ab()) return;
+    a_.bind(operands.at("a"), g_.trans_a);
+    if (!g_.prepack) b_.bind(operands.at("b"), g_.trans_b);
+    make(operands.at("c"));
+  }
+
+ private:
+  // The primitive for a_, b_ and an output laid out like c. oneDNN keeps primitives it has made, so
+  // that making one again is cheap.
+  void make(const View& c) {
+    onednn::set_threads(threads_);
+    const Layout out(g_.batch, g_.m, g_.n, {c.strides[0], c.strides[1], 1});
+    const Layout b = b_.layout();
+    const auto dst = out.desc();
+    if (!dst) throw unavailable_error("gemm: oneDNN cannot express the strides of c");
+    const onednn::Desc weights = !g_.prepack            ? *b.desc()
+                                 : packed_.bytes() == 0 ? onednn::any_layout(b.lengths())
+                                                        : packed_layout_;
+    matmul_.emplace(*a_.layout().desc(), weights, *dst, g_.alpha, g_.beta);
+  }
+
+  const Gemm g_;
+  const int threads_;
+  Source a_, b_;
+  onednn::Desc packed_layout_;
+  Buffer packed_;
+  std::optional<onednn::Matmul> matmul_;
+  Matrix<const float> c0_;
+  Matrix<float> c_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
+                           const Operands& constants) {
+  return std::make_unique<OnednnPlan>(problem, env, constants);
+}
+
+}  // namespace
+
+const Variant onednn = {.name = "onednn",
+                        .kernel = &kernel,
+                        .backend = "onednn",
+                        .threads = Threads::many,
+                        .tunables = {},
+                        .unsupported = onednn::unsupported_anywhere,
+                        .tunings = no_tunings,
+                        .plan = plan};
+
+}  // namespace rooflane::gemm

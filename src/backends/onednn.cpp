@@ -1,0 +1,263 @@
+// oneDNN's primitives under both interfaces. See onednn.hpp.
+#include "backends/onednn.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace rooflane::onednn {
+namespace {
+
+std::string isa_name() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:  // newer than both interfaces' common names, or no x86
+      return fmt::format("isa {:#x}", static_cast<unsigned>(dnnl::get_effective_cpu_isa()));
+  }
+}
+
+// Scratchpads are the caller's, so that a run allocates none; no reduced precision anywhere.
+dnnl::primitive_attr strict() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
+  return attributes;
+}
+
+// What oneDNN refuses is no mistake of the user's.
+template <class Make>
+auto made(const char* what, Make make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    throw unavailable_error(fmt::format("oneDNN: {}: {}", what, error.what()));
+  }
+}
+
+dnnl::matmul::primitive_desc matmul_desc(const Desc& src, const Desc& weights, const Desc& dst,
+                                         float alpha, float beta) {
+  dnnl::post_ops post;
+#if DNNL_VERSION_MAJOR >= 3
+  if (alpha != 1) post.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
+#else
+  if (alpha != 1) post.append_eltwise(1, dnnl::algorithm::eltwise_linear, alpha, 0);
+#endif
+  if (beta != 0) post.append_sum(beta);
+  dnnl::primitive_attr attributes = strict();
+  attributes.set_post_ops(post);
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), src, weights, dst, attributes};
+#else
+  return {dnnl::matmul::desc(src, weights, dst), attributes, engine()};
+#endif
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+std::string description() {
+  const dnnl_version_t* version = dnnl::version();
+  return fmt::format("oneDNN {}.{}.{} {} strict", version->major, version->minor, version->patch,
+                     isa_name());
+}
+
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env) {
+  if (auto reason = other_math(problem, env)) return reason;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    for (const std::int64_t length : tensor_shape(problem, tensor)) {
+      if (length > std::numeric_limits<int>::max()) {
+        return fmt::format("tensor {}: a length of {} exceeds the 32-bit sizes of oneDNN's kernels",
+                           tensor.name, length);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+int lanes() {
+  const std::string isa = isa_name();
+  return isa.starts_with("avx512") ? 16 : isa.starts_with("avx") ? 8 : 4;
+}
+
+void set_threads(int threads) { omp_set_num_threads(std::max(threads, 1)); }
+
+std::optional<Desc> describe(std::span<const std::int64_t> dims,
+                             std::span<const std::int64_t> strides) {
+  dnnl::memory::dims lengths(dims.begin(), dims.end());
+  dnnl::memory::dims steps(strides.begin(), strides.end());
+  // What an axis of length 1 would need as the outermost one.
+  std::int64_t end = 1;
+  for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
+    if (lengths[axis] == 1) continue;
+    if (steps[axis] == 0) return std::nullopt;
+    end = std::max(end, steps[axis] * lengths[axis]);
+  }
+  for (std::size_t axis = lengths.size(); axis-- > 0;) {
+    // A last axis of length 1 stays contiguous, so that kernels for row-major rows take it.
+    if (lengths[axis] == 1) steps[axis] = axis + 1 == lengths.size() && steps[axis] == 1 ? 1 : end;
+  }
+  // From the innermost axis outwards every stride must clear what lies inside.
+  std::vector<std::size_t> order;
+  for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
+    if (lengths[axis] > 1) order.push_back(axis);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t x, std::size_t y) { return steps[x] < steps[y]; });
+  std::int64_t inside = 1;
+  for (const std::size_t axis : order) {
+    if (steps[axis] < inside) return std::nullopt;
+    inside = steps[axis] * (lengths[axis] - 1) + inside;
+  }
+  try {
+    return Desc(lengths, dnnl::memory::data_type::f32, steps);
+  } catch (const dnnl::error&) {
+    return std::nullopt;
+  }
+}
+
+Call::Call(const dnnl::primitive& primitive, const Desc& scratchpad,
+           std::span<const std::pair<int, Desc>> tensors)
+    : primitive_(primitive), stream_(engine()), scratch_(scratchpad.get_size()) {
+  memories_.reserve(tensors.size() + 1);
+  const auto add = [&](int argument, const Desc& layout, void* data) {
+    const dnnl::memory& memory = memories_.emplace_back(layout, engine(), data);
+    arguments_.push_back({argument, memory.get()});
+  };
+  for (const auto& [argument, layout] : tensors) add(argument, layout, nullptr);
+  if (scratch_.bytes() > 0) add(DNNL_ARG_SCRATCHPAD, scratchpad, scratch_.data());
+}
+
+void Call::set(int argument, const void* data) {
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    // oneDNN knows no read-only memory; it does not write its sources.
+    if (arguments_[i].arg == argument) memories_[i].set_data_handle(const_cast<void*>(data));
+  }
+}
+
+void Call::run() {
+  // The C++ interface would build a list of arguments on each call.
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
+                             arguments_.data()),
+      "could not execute a primitive");
+  stream_.wait();
+}
+
+Matmul::Matmul(const Desc& src, const Desc& weights_or_any, const Desc& dst, float alpha,
+               float beta) {
+  const auto desc =
+      made("matmul", [&] { return matmul_desc(src, weights_or_any, dst, alpha, beta); });
+  weights = desc.weights_desc();
+  const std::pair<int, Desc> tensors[] = {
+      {DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
+  call = Call(made("matmul", [&] { return dnnl::matmul(desc); }), desc.scratchpad_desc(), tensors);
+}
+
+Desc any_layout(std::span<const std::int64_t> dims) {
+  return {dnnl::memory::dims(dims.begin(), dims.end()), dnnl::memory::data_type::f32,
+          dnnl::memory::format_tag::any};
+}
+
+void reorder(const Desc& from, const void* source, const Desc& to, void* target) {
+  dnnl::memory in(from, engine(), const_cast<void*>(source));
+  dnnl::memory out(to, engine(), target);
+  dnnl::stream stream(engine());
+  made("reorder", [&] {
+    dnnl::reorder(in, out).execute(stream, in, out);
+    stream.wait();
+    return 0;
+  });
+}
+
+Call softmax(const Desc& rows) {
+  constexpr auto inference = dnnl::prop_kind::forward_inference;
+  constexpr auto accurate = dnnl::algorithm::softmax_accurate;
+  constexpr int axis = 1;
+  const std::pair<int, Desc> tensors[] = {{DNNL_ARG_SRC, rows}, {DNNL_ARG_DST, rows}};
+  return made("softmax", [&] {
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::softmax_forward::primitive_desc desc(engine(), inference, accurate, rows, rows,
+                                                     axis, strict());
+    const dnnl::softmax_forward primitive(desc);
+#else
+    const dnnl::softmax_v2_forward::primitive_desc desc({inference, accurate, rows, rows, axis},
+                                                        strict(), engine());
+    const dnnl::softmax_v2_forward primitive(desc);
+#endif
+    return Call(primitive, desc.scratchpad_desc(), tensors);
+  });
+}
+
+Call layer_normalization(const Desc& rows, float eps) {
+  constexpr auto inference = dnnl::prop_kind::forward_inference;
+  const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  return made("layer normalization", [&] {
+    using Forward = dnnl::layer_normalization_forward;
+#if DNNL_VERSION_MAJOR >= 3
+    const Forward::primitive_desc desc(engine(), inference, rows, rows, eps, flags, strict());
+#else
+    const Forward::primitive_desc desc({inference, rows, eps, flags}, strict(), engine());
+#endif
+    const std::pair<int, Desc> tensors[] = {{DNNL_ARG_SRC, rows},
+                                            {DNNL_ARG_DST, rows},
+                                            {DNNL_ARG_SCALE, desc.weights_desc()},
+                                            {DNNL_ARG_SHIFT, desc.weights_desc()}};
+    return Call(Forward(desc), desc.scratchpad_desc(), tensors);
+  });
+}
+
+Desc Rows::layout() const {
+  return {{rows_, cols_}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab};
+}
+
+void Rows::bind(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride) {
+  x_ = x;
+  x_stride_ = x_stride;
+  y_ = y;
+  y_stride_ = y_stride;
+  const auto elements = static_cast<std::size_t>(rows_ * cols_);
+  dense_ = has_gaps(y_stride) ? Buffer(elements * sizeof(float)) : Buffer();
+}
+
+void Rows::run(Call& call) const {
+  float* const target = has_gaps(y_stride_) ? dense_.f32() : y_;
+  const float* source = x_;
+  if (has_gaps(x_stride_)) {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      std::copy_n(x_ + row * x_stride_, cols_, target + row * cols_);
+    }
+    source = target;
+  }
+  call.set(DNNL_ARG_SRC, source);
+  call.set(DNNL_ARG_DST, target);
+  call.run();
+  if (target == y_) return;
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    std::copy_n(target + row * cols_, cols_, y_ + row * y_stride_);
+  }
+}
+
+}  // namespace rooflane::onednn

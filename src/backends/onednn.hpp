@@ -1,0 +1,100 @@
+// oneDNN on this CPU: the one place that knows both of its C++ interfaces (2.x and 3.x). Rooms ask
+// for primitives here and run them as calls on the caller's memory. Strict float32 throughout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/buffer.hpp"
+#include "core/variant.hpp"
+#include "oneapi/dnnl/dnnl.hpp"
+
+namespace rooflane::onednn {
+
+using Desc = dnnl::memory::desc;
+
+const dnnl::engine& engine();
+
+// "oneDNN 2.6.3 avx512_core strict": version, the instruction set it may use, the math mode.
+std::string description();
+
+// Why no plan can work: env.math is not strict float32, or a size beyond what oneDNN indexes.
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env);
+
+// Floats in one register of the widest instructions it may use.
+int lanes();
+
+// How many OpenMP threads primitives made and run on the calling thread use. Call it before both:
+// oneDNN divides the work when a primitive is made.
+void set_threads(int threads);
+
+// float32 of any layout; strides in elements. An axis of length 1 may have any stride. Nothing when
+// oneDNN cannot express the layout (elements that overlap).
+std::optional<Desc> describe(std::span<const std::int64_t> dims,
+                             std::span<const std::int64_t> strides);
+
+// One primitive, its scratchpad and its arguments. Running it is one call of oneDNN's C function.
+class Call {
+ public:
+  Call() = default;
+  // `tensors` maps argument numbers (DNNL_ARG_SRC…) to layouts.
+  Call(const dnnl::primitive& primitive, const Desc& scratchpad,
+       std::span<const std::pair<int, Desc>> tensors);
+  // Where an argument lies; to be set before `run`.
+  void set(int argument, const void* data);
+  void run();
+  explicit operator bool() const { return !arguments_.empty(); }
+  std::size_t scratch_bytes() const { return scratch_.bytes(); }
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::stream stream_;
+  Buffer scratch_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// dst = alpha·src·weights + beta·dst, matrices of rank 2, or of rank 3 with a batch in front.
+// A weights layout of `any` lets oneDNN choose; ask the result. Throws Error when it cannot.
+struct Matmul {
+  Matmul(const Desc& src, const Desc& weights, const Desc& dst, float alpha = 1, float beta = 0);
+  Desc weights;
+  Call call;
+};
+
+// A layout of oneDNN's own choice.
+Desc any_layout(std::span<const std::int64_t> dims);
+
+// Copies between layouts.
+void reorder(const Desc& from, const void* source, const Desc& to, void* target);
+
+// Over the last of two axes.
+Call softmax(const Desc& rows);
+// src and dst have one layout, gamma and beta are [cols] (DNNL_ARG_SCALE, DNNL_ARG_SHIFT).
+Call layer_normalization(const Desc& rows, float eps);
+
+// x and y of a row kernel for calls over rows without gaps. oneDNN 2.6 takes rows with gaps but
+// normalises the wrong elements; such x are copied to where the call works in place, such y back.
+class Rows {
+ public:
+  Rows(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols) {}
+  Desc layout() const;
+  void bind(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride);
+  // Runs `call` on these rows.
+  void run(Call& call) const;
+  std::size_t bytes() const { return dense_.bytes(); }
+
+ private:
+  bool has_gaps(std::int64_t stride) const { return rows_ > 1 && stride != cols_; }
+  std::int64_t rows_, cols_;
+  const float* x_ = nullptr;
+  float* y_ = nullptr;
+  std::int64_t x_stride_ = 0, y_stride_ = 0;
+  Buffer dense_;  // only while y has gaps
+};
+
+}  // namespace rooflane::onednn
