@@ -51,6 +51,7 @@ prefer() {  # PACKAGE CHECK...
   "$@" || optional+=("$package")
 }
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
+prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
 if ((${#missing[@]} == 0)) && { ((${#optional[@]} == 0)) || ! has_command apt-cache; }; then
   exit 0

@@ -160,7 +160,7 @@ std::vector<std::string> targets_of(const Variant& variant) {
 bool may_refuse(const Variant& variant, const Problem& problem) {
   const std::string kernel = problem.kernel().name, backend = variant.backend;
   if (kernel == "gemm" && problem.flag("prepack"))
-    return backend == "cblas" || backend == "clblast";
+    return backend == "cblas" || variant.name == std::string("clblast");
   return kernel == "softmax" && backend == "onednn" && problem.size("cols") > 1024;
 }
 

@@ -1,5 +1,6 @@
-// Which core type OpenBLAS runs best at on this CPU: each one that the CPU can run is timed once,
-// in a child process of its own, and the answer is kept on disk. Opening a library: cblas.cpp.
+// Which core type OpenBLAS runs best at on this CPU, and which architecture BLIS: each one that the
+// CPU can run is timed once, in a child process of its own, and the answer is kept on disk (BLIS
+// 0.9 takes Zen 5 for `generic`, a tenth of its speed). Opening a library: cblas.cpp.
 //
 // Why children: OpenBLAS reads OPENBLAS_CORETYPE in its constructor and never again, and a kernel
 // for another CPU may die by SIGILL. A child is a fork without exec, because the program that links
@@ -55,6 +56,11 @@ const std::vector<CoreType>& core_types() {
   };
   return types;
 }
+
+// BLIS knows its architectures by number, which BLIS_ARCH_TYPE takes; here they are `blis:NUMBER`.
+// It aborts for those that it was built without. BLIS 1.0 has 26.
+constexpr std::string_view blis_prefix = "blis:";
+constexpr int blis_architectures = 32;
 
 struct Cpu {
   std::string identity;  // model name, family, model, stepping, flags
@@ -136,19 +142,24 @@ double time_sgemm(const Library& library) {
     std::signal(signal, SIG_DFL);  // not the parent's handlers
   }
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  if (core_type.empty()) {
-    unsetenv("OPENBLAS_CORETYPE");
-  } else {
+  setenv("BLIS_NUM_THREADS", "1", 1);
+  unsetenv("OPENBLAS_CORETYPE");
+  unsetenv("BLIS_ARCH_TYPE");
+  if (core_type.starts_with(blis_prefix)) {
+    setenv("BLIS_ARCH_TYPE", core_type.c_str() + blis_prefix.size(), 1);
+  } else if (!core_type.empty()) {
     setenv("OPENBLAS_CORETYPE", core_type.c_str(), 1);
   }
   try {
     const bool held = dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
     const auto library = load(held ? copy_in_memory(file) : file, file);
     const bool openblas = library->description.starts_with("OpenBLAS");
-    const std::string core =
-        openblas ? library->description.substr(library->description.rfind(' ') + 1) : "-";
+    const bool blis = library->description.starts_with("BLIS");
+    const std::string core = library->description.substr(library->description.rfind(' ') + 1);
     const std::string line =
-        fmt::format("{} {:.0f}\n", core, openblas ? time_sgemm(*library) : 0.0);
+        openblas || blis
+            ? fmt::format("{}{} {:.0f}\n", blis ? blis_prefix : "", core, time_sgemm(*library))
+            : "- 0\n";
     _exit(write(out, line.data(), line.size()) == static_cast<ssize_t>(line.size()) ? 0 : 1);
   } catch (...) {
     _exit(1);
@@ -158,7 +169,7 @@ double time_sgemm(const Library& library) {
 // --- the parent ----------------------------------------------------------------------------------
 
 struct Answer {
-  std::string core_type;  // as read back from the library; "-": no OpenBLAS
+  std::string core_type;  // as read back from the library; "-": neither OpenBLAS nor BLIS
   double ns = 0;
 };
 
@@ -203,15 +214,30 @@ bool same_name(std::string_view a, std::string_view b) {
                     [](char x, char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-// The fastest core type's name as OPENBLAS_CORETYPE takes it; "-": no OpenBLAS. Nothing when the
-// library could not be opened in a child.
+constexpr double noise = 0.03;  // equal kernels under two names differ by this much
+
+// The fastest of BLIS's architectures as `blis:NUMBER`; "-": the one that it takes by itself.
+std::string measure_architecture(const std::string& file, double least) {
+  std::string best = "-";
+  for (int number = 0; number < blis_architectures; ++number) {
+    const std::string candidate = fmt::format("{}{}", blis_prefix, number);
+    const std::optional<Answer> answer = ask_child(file, candidate);
+    if (!answer || answer->ns >= least) continue;
+    best = candidate;
+    least = answer->ns * (1 - noise);
+  }
+  return best;
+}
+
+// The fastest core type's name as OPENBLAS_CORETYPE takes it, or of BLIS `blis:NUMBER`; "-":
+// nothing to set. Nothing when the library could not be opened in a child.
 std::optional<std::string> measure_core_type(const std::string& file) {
   const std::optional<Answer> own_choice = ask_child(file, "");
   if (!own_choice) return std::nullopt;
   std::string best = own_choice->core_type;
   if (best == "-") return best;
-  constexpr double noise = 0.03;  // equal kernels under two names differ by this much
   double least = own_choice->ns * (1 - noise);
+  if (best.starts_with(blis_prefix)) return measure_architecture(file, least);
   for (const CoreType& type : core_types()) {
     if (!runs_here(type) || same_name(type.name, own_choice->core_type)) continue;
     const std::optional<Answer> answer = ask_child(file, type.name);
@@ -250,8 +276,7 @@ CacheEntry cache_entry(const std::string& file) {
   } else {
     return entry;
   }
-  entry.file =
-      directory / "rooflane" / fmt::format("openblas-core-type-{:016x}", fnv1a64(entry.key));
+  entry.file = directory / "rooflane" / fmt::format("blas-core-type-{:016x}", fnv1a64(entry.key));
   return entry;
 }
 
@@ -297,6 +322,9 @@ std::vector<std::pair<std::string, std::string>> best_environment(const std::str
     write_cache(entry, *answer);
   }
   if (*answer == "-") return {};
+  if (answer->starts_with(blis_prefix)) {
+    return {{"BLIS_ARCH_TYPE", answer->substr(blis_prefix.size())}};
+  }
   return {{"OPENBLAS_CORETYPE", *answer}};
 }
 

@@ -178,6 +178,17 @@ void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
   });
 }
 
+void DevicePlan::enqueue_call(const char* name,
+                              FunctionRef<cl_int(cl_command_queue*, cl_event*)> call) {
+  if (records_events_) {
+    enqueue_in(run_, "clEnqueueMarkerWithWaitList", [&](cl_event* event) {
+      return clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, event);
+    });
+  }
+  cl_command_queue queue = queue_.get();
+  enqueue_in(run_, name, [&](cl_event* event) { return call(&queue, event); });
+}
+
 void DevicePlan::wait_now() {
   context_->check(clFinish(queue_.get()), "clFinish");
   run_.clear();

@@ -42,7 +42,7 @@ class DevicePlan : public Plan {
   void download() final;
   // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
   std::vector<std::span<const std::byte>> regions() const final;
-  PlanFacts facts() const final;
+  PlanFacts facts() const override;
   // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
   // there, which steady rows would carry.
   std::optional<DeviceTimes> device_times() const final;
@@ -65,6 +65,10 @@ class DevicePlan : public Plan {
   // Enqueues one kernel; does nothing for zero groups. `wait_now` is for packing while planning.
   void launch(const KernelCall& kernel, const Launch& size);
   void wait_now();
+
+  // Enqueues what a library offers: `call` gets the queue and where to put its last event, and
+  // returns a status. The library's other kernels count too: a marker notes where they start.
+  void enqueue_call(const char* name, FunctionRef<cl_int(cl_command_queue*, cl_event*)> call);
 
   // Enqueues every kernel of one run with `launch`. Not called when the output is empty.
   virtual void enqueue() = 0;
