@@ -9,6 +9,7 @@
 #include <ctime>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "bench/google_benchmark.hpp"
 #include "bench/group_runner.hpp"
@@ -59,10 +60,19 @@ class BenchRun {
     begin_ns_ = steady_clock_ns();
     if (!flags_.list) take_ceilings();
     groups_begin_ns_ = steady_clock_ns();
+    if (!flags_.list) {
+      begin_rows();
+      for (std::int64_t launch = first_launch_; launch < options_.launches; ++launch) {
+        for (std::size_t g = 0; g < groups_.size(); ++g) run_group(g, launch);
+        runner_.end_workers();
+      }
+    }
+    // The last launch, group by group as Google Benchmark asks: a row is shown when it is there.
     run_google_benchmark(flags_, names_, [&](std::size_t i) -> const Row& {
-      if (i >= result_.rows.size()) run_group(group_of_[i]);
+      while (i >= result_.rows.size()) run_group(group_of_[i], options_.launches);
       return result_.rows.at(i);
     });
+    if (!flags_.list) report(groups_.back().title(), 1, 0);
     result_.workers = runner_.worker_contexts();
     return std::move(result_);
   }
@@ -116,39 +126,94 @@ class BenchRun {
     result_.ceilings = measure_ceilings(request);
   }
 
+  // What an interrupted run left, and where it stopped.
+  void begin_rows() {
+    for (const Group& group : groups_) {
+      std::vector<Measured>& measured = measured_.emplace_back(group.cases.size());
+      for (std::size_t i = 0; i < measured.size(); ++i) measured[i].planned = &group.cases[i];
+    }
+    for (RowSink* sink : sinks_) sink->on_begin(result_.run_id, result_.ceilings);
+    if (options_.earlier == nullptr) return;
+    const Earlier& earlier = *options_.earlier;
+    result_.rows = earlier.rows;
+    for (const auto& [row, runs] : earlier.runs_per_sample) {
+      measured_of(row).calibration.runs_per_sample = runs;
+    }
+    for (const auto& [row, failure] : earlier.failures) {
+      std::tie(measured_of(row).status, measured_of(row).reason) = failure;
+    }
+    for (const Sample& sample : earlier.samples) {
+      add_sample(measured_of(sample.row), sample);
+      const std::size_t group = group_of_[static_cast<std::size_t>(sample.row)];
+      last_ = std::max(last_, std::pair(sample.launch, group));
+    }
+    first_launch_ = std::clamp<std::int64_t>(last_.first, 1, options_.launches);
+  }
+
+  Measured& measured_of(std::int64_t row) {
+    const std::size_t group = group_of_.at(static_cast<std::size_t>(row));
+    return measured_[group][static_cast<std::size_t>(row - groups_[group].cases.front().row)];
+  }
+
   // Seconds for the rounds of the next group: an equal share of what is left of the budget.
   double seconds_for_group() const {
-    if (options_.budget_seconds <= 0) return std::numeric_limits<double>::infinity();
+    if (options_.budget_seconds <= 0) return options_.max_time;
     const double used = (steady_clock_ns() - begin_ns_) * 1e-9;
-    const auto groups_left = static_cast<double>(groups_.size() - groups_done_);
     // A quarter of the time goes into opening and verifying.
-    return std::max(0.0, options_.budget_seconds - used) / groups_left * 0.75;
+    const double share = std::max(0.0, options_.budget_seconds - used) / turns_left() * 0.75;
+    return std::min(options_.max_time, share);
   }
 
-  void report_group(const Group& group, double done_of_group) const {
-    const double done =
-        (static_cast<double>(groups_done_) + done_of_group) / static_cast<double>(groups_.size());
+  double all_turns() const {
+    return static_cast<double>(groups_.size()) * static_cast<double>(options_.launches);
+  }
+  double turns_left() const { return std::max(1.0, all_turns() - turns_done_); }
+
+  void report_group(const Group& group, std::int64_t launch, double done_of_group) const {
+    const double done = (turns_done_ + done_of_group) / all_turns();
+    const double here = turns_done_ - turns_skipped_ + done_of_group;
     const double used = (steady_clock_ns() - groups_begin_ns_) * 1e-9;
-    report(group.title(), done, done > 0 ? used / done * (1 - done) : -1);
+    const std::string title = options_.launches > 1 ? fmt::format("launch {} of {}: {}", launch,
+                                                                  options_.launches, group.title())
+                                                    : group.title();
+    report(title, done, here > 0 ? used / here * (all_turns() - turns_done_ - done_of_group) : -1);
   }
 
-  void run_group(std::size_t index) {
+  // One launch of a group; in the last one its rows are made.
+  void run_group(std::size_t index, std::int64_t launch) {
     const Group& group = groups_[index];
-    report_group(group, 0);
+    // Before the place where an interrupted run stopped everything is done, but for rows that it
+    // had no time to write.
+    const bool has_rows = static_cast<std::size_t>(group.cases.front().row) < result_.rows.size();
+    const bool sampled = std::pair(launch, index) < last_;
+    if (has_rows || (sampled && launch < options_.launches)) {
+      ++turns_done_;
+      ++turns_skipped_;
+      return;
+    }
+    report_group(group, launch, 0);
     GroupCallbacks callbacks;
     callbacks.on_sample = [&](const Sample& sample) {
       for (RowSink* sink : sinks_) sink->on_sample(sample);
     };
-    callbacks.on_progress = [&](double done) { report_group(group, done); };
-    std::vector<Measured> measured = runner_.run(group, seconds_for_group(), callbacks);
+    callbacks.on_calibration = [&](std::int64_t row, std::int64_t runs) {
+      for (RowSink* sink : sinks_) sink->on_calibration(row, runs);
+    };
+    callbacks.on_failure = [&](std::int64_t row, Status status, const std::string& reason) {
+      for (RowSink* sink : sinks_) sink->on_failure(row, status, reason);
+    };
+    callbacks.on_progress = [&](double done) { report_group(group, launch, done); };
+    std::vector<Measured>& measured = measured_[index];
+    runner_.run(group, launch, seconds_for_group(), measured, callbacks);
+    ++turns_done_;
+    if (launch < options_.launches) return;
+
     find_suspects(measured);
     stamp_.test_time = utc_time("{:%Y-%m-%dT%H:%M:%SZ}");
     for (const Measured& m : measured) {
       result_.rows.push_back(assemble_row(m, group, stamp_, result_.ceilings));
       for (RowSink* sink : sinks_) sink->on_row(result_.rows.back());
     }
-    ++groups_done_;
-    report_group(group, 0);
   }
 
   // Faster than the strict roof, and still so when the ceilings were measured again: SUSPECT.
@@ -185,7 +250,12 @@ class BenchRun {
   Row stamp_;
   BenchResult result_;
   GroupRunner runner_;
-  std::size_t groups_done_ = 0;
+  std::vector<std::vector<Measured>> measured_;  // by group, what all launches gave so far
+  std::int64_t first_launch_ = 1;
+  // Launch and group of the last sample of an interrupted run.
+  std::pair<std::int64_t, std::size_t> last_ = {0, 0};
+  double turns_done_ = 0;  // groups, each counted once a launch
+  double turns_skipped_ = 0;
   double begin_ns_ = 0;
   double groups_begin_ns_ = 0;
 };

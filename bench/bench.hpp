@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/catalogue.hpp"
+#include "core/status.hpp"
 #include "io/csv.hpp"
 #include "io/row.hpp"
 #include "measure/case.hpp"
@@ -30,6 +32,14 @@ struct Progress {
   double seconds_left = -1;
 };
 
+// What was measured before in a run that was interrupted: it is not measured again.
+struct Earlier {
+  std::vector<Row> rows;                                 // of whole groups, from the first on
+  std::vector<Sample> samples;                           // of all rows
+  std::map<std::int64_t, std::int64_t> runs_per_sample;  // by row
+  std::map<std::int64_t, std::pair<Status, std::string>> failures;  // by row: status and reason
+};
+
 struct BenchOptions {
   const Catalogue* catalogue = nullptr;
   std::vector<BenchProblem> problems;
@@ -44,7 +54,10 @@ struct BenchOptions {
   int device = 0;       // OpenCL device
   CacheMode cache = CacheMode::warm;
   Timer timer = Timer::steady;
-  double min_time = 0.02;         // seconds of timed work per row, at least
+  double min_time = 0.02;         // seconds of timed work per row, at least, over all launches
+  int launches = 3;               // times that everything is measured, in fresh processes each
+  double interval_pct = 2;        // sampling ends when each row's median is known to ± this
+  double max_time = 2;            // or after so many seconds for rounds of a group in one launch
   double timeout = 60;            // seconds until a worker's answer is a TIMEOUT
   double scalar_run_seconds = 5;  // a one-thread variant skips problems predicted to take longer
   double budget_seconds = 0;      // whole run; fewer rounds rather than more time. 0: no limit
@@ -60,6 +73,7 @@ struct BenchOptions {
   // Ceilings measured before in this run; null: measured here first.
   const Ceilings* ceilings = nullptr;
   double ceilings_seconds = 15;
+  const Earlier* earlier = nullptr;               // resume from here; null: from the beginning
   std::function<void(const Progress&)> progress;  // may be null
 };
 
@@ -67,6 +81,12 @@ struct BenchOptions {
 class RowSink {
  public:
   virtual ~RowSink() = default;
+  // Once, before the first group.
+  virtual void on_begin(const std::string& /*run_id*/, const Ceilings&) {}
+  // How many runs make a sample of a row, before its first sample.
+  virtual void on_calibration(std::int64_t /*row*/, std::int64_t /*runs_per_sample*/) {}
+  // A row will carry no speed.
+  virtual void on_failure(std::int64_t /*row*/, Status, const std::string& /*reason*/) {}
   virtual void on_sample(const Sample&) {}  // at once
   virtual void on_row(const Row& row) = 0;  // rows of a group when it ends, in order
 };
@@ -77,6 +97,7 @@ struct WorkerContext {
   int threads = 1;
   std::vector<std::string> command;  // empty: in this process
   std::vector<std::pair<std::string, std::string>> environment;
+  friend bool operator==(const WorkerContext&, const WorkerContext&) = default;
 };
 
 struct BenchResult {

@@ -1,4 +1,4 @@
-// Rounds and turns. See group_runner.hpp.
+// One launch of a group, around its rounds. See group_runner.hpp.
 #include "bench/group_runner.hpp"
 
 #include <fmt/format.h>
@@ -16,16 +16,6 @@
 namespace rooflane {
 
 namespace {
-
-// Enough rounds for a bootstrap interval of the median that is narrower than the range.
-constexpr int fewest_rounds = 7;
-// When time runs out; also for variants far slower than the rest.
-constexpr int fewest_rounds_in_haste = 3;
-constexpr int most_rounds = 1000;
-// A variant is slow when one run takes 20 times as long as the fastest of the group and longer than
-// 0.1 s: it would turn a group of milliseconds into one of minutes.
-constexpr double slow_ratio = 20;
-constexpr double slow_run_ns = 1e8;
 
 // Predicting costs a small run; problems that even 0.05 GFLOP/s finishes in time need none.
 constexpr double assumed_flops_per_ns = 0.05;
@@ -60,56 +50,46 @@ Problem shrunk(Problem problem) {
   return problem;
 }
 
-void append(std::vector<double>& to, const std::vector<double>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
-
 }  // namespace
 
-// One case while its group runs.
-struct GroupRunner::Member {
-  Measured measured;
-  Worker* worker = nullptr;
-  bool active = true;  // still to be measured
-  bool slow = false;
-  double timed_ns = 0;  // timed work so far
-
-  // Runs a step; what the worker answers instead becomes the status.
-  template <class Step>
-  void attempt(Step&& step) {
-    if (!active) return;
-    try {
-      step();
-    } catch (const WorkerError& error) {
-      stop(error.status(), error.what());
-    }
-  }
-  void stop(Status status, const std::string& reason) {
-    measured.status = status;
-    measured.reason = reason;
-    active = false;
-  }
-};
-
-std::vector<Measured> GroupRunner::run(const Group& group, double seconds,
-                                       const GroupCallbacks& callbacks) {
+void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
+                      std::vector<Measured>& measured, const GroupCallbacks& callbacks) {
   std::vector<Member> members(group.cases.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
-    members[i].measured.planned = &group.cases[i];
-    members[i].measured.affinity = workers_.affinity_of(group.cases[i].measured);
+    const Case& c = group.cases[i].measured;
+    members[i].measured = &measured[i];
+    members[i].active = measured[i].status == Status::passed;
+    members[i].cpus = workers_.cpus_for(c);
+    measured[i].affinity = workers_.affinity_of(c);
     open(members[i]);
   }
-  for (Member& member : members) verify(member, group);
+  for (Member& member : members) verify(member, group, false);
   for (Member& member : members) {
-    member.attempt([&] {
-      member.measured.calibration = member.worker->calibrate();
-      member.worker->settle();
-    });
+    member.attempt([&] { calibrate(member, callbacks); });
   }
-  take_rounds(members, group, seconds, callbacks);
+  Rounds rounds;
+  rounds.title = group.title();
+  rounds.launch = launch;
+  rounds.launches = options_.launches;
+  rounds.seed = options_.seed;
+  rounds.min_time = options_.min_time;
+  rounds.seconds = seconds;
+  rounds.interval_pct = options_.interval_pct;
+  rounds.probe = [&] { return probe(group); };
+  rounds.on_sample = callbacks.on_sample;
+  rounds.on_progress = callbacks.on_progress;
+  take_rounds(members, rounds);
   for (Member& member : members) {
-    verify(member, group);
-    member.attempt([&] { member.measured.peak_rss_bytes = member.worker->peak_rss_bytes(); });
+    verify(member, group, true);
+    member.attempt([&] {
+      member.measured->peak_rss_bytes =
+          std::max(member.measured->peak_rss_bytes, member.worker->peak_rss_bytes());
+    });
+    if (member.worker == nullptr) continue;
+    if (!member.active) {
+      const Measured& failed = *member.measured;
+      callbacks.on_failure(failed.planned->row, failed.status, failed.reason);
+    }
     // Also of a case that failed: its memory is others' by now.
     try {
       member.worker->close();
@@ -117,13 +97,36 @@ std::vector<Measured> GroupRunner::run(const Group& group, double seconds,
       // It died; the next open starts another.
     }
   }
-  std::vector<Measured> measured;
-  for (Member& member : members) measured.push_back(std::move(member.measured));
-  return measured;
+}
+
+void GroupRunner::calibrate(Member& member, const GroupCallbacks& callbacks) {
+  Measured& measured = *member.measured;
+  const Calibration calibration = member.worker->calibrate();
+  member.worker->settle();
+  measured.calibration.run_ns = calibration.run_ns;
+  // A cold sample is one run: the clock's own cost must be lost in it.
+  constexpr double most_share = 0.03;
+  if (options_.cache == CacheMode::cold && calibration.run_ns * most_share < clock_cost_ns()) {
+    member.stop(Status::skipped,
+                fmt::format("a cold sample is one run, here of {:.0f} ns; reading the clock costs "
+                            "{:.0f} ns, more than {:g} % of it",
+                            calibration.run_ns, clock_cost_ns(), 100 * most_share));
+    return;
+  }
+  // Fixed by the first launch.
+  if (!measured.ns.empty()) return;
+  measured.calibration.runs_per_sample = calibration.runs_per_sample;
+  callbacks.on_calibration(measured.planned->row, calibration.runs_per_sample);
+}
+
+double GroupRunner::clock_cost_ns() {
+  if (clock_cost_ns_ == 0) clock_cost_ns_ = rooflane::clock_cost_ns(steady_clock_ns);
+  return clock_cost_ns_;
 }
 
 void GroupRunner::open(Member& member) {
-  const GroupCase& planned = *member.measured.planned;
+  if (!member.active) return;
+  const GroupCase& planned = *member.measured->planned;
   member.worker = &workers_.worker_for(planned.measured);
   member.attempt([&] {
     if (const auto predicted = predicted_seconds(planned);
@@ -133,7 +136,7 @@ void GroupRunner::open(Member& member) {
                               options_.scalar_run_seconds));
       return;
     }
-    member.measured.opened = member.worker->open(planned.measured);
+    member.measured->opened = member.worker->open(planned.measured);
     member.worker->settle();
   });
 }
@@ -161,14 +164,14 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
 }
 
 // Before the rounds and again after them: a failed row carries no speed.
-void GroupRunner::verify(Member& member, const Group& group) {
+void GroupRunner::verify(Member& member, const Group& group, bool again) {
   member.attempt([&] {
-    const bool again = member.measured.verification.has_value();
-    member.measured.verification =
+    Measured& measured = *member.measured;
+    measured.verification =
         member.worker->verify(reference_.path_for(group.problem, options_.seed));
-    if (!member.measured.verification->passed) {
+    if (!measured.verification->passed) {
       member.stop(Status::failed, fmt::format("{}{}", again ? "after the measurement: " : "",
-                                              member.measured.verification->reason));
+                                              measured.verification->reason));
     }
     member.worker->settle();
   });
@@ -184,61 +187,6 @@ double GroupRunner::probe(const Group& group) const {
                         : probe_copy_ns(bytes, group.threads);
   settle(getpid());
   return ns;
-}
-
-void GroupRunner::take_rounds(std::vector<Member>& members, const Group& group, double seconds,
-                              const GroupCallbacks& callbacks) {
-  std::vector<Member*> order;
-  double fastest_ns = std::numeric_limits<double>::infinity();
-  for (Member& member : members) {
-    if (!member.active) continue;
-    order.push_back(&member);
-    fastest_ns = std::min(fastest_ns, member.measured.calibration.run_ns);
-  }
-  for (Member* member : order) {
-    const double run_ns = member->measured.calibration.run_ns;
-    member->slow = run_ns > slow_run_ns && run_ns > slow_ratio * fastest_ns;
-  }
-  const double begin = steady_clock_ns();
-  std::uint64_t random = options_.seed ^ fnv1a64(group.title());
-  for (int round = 0; round < most_rounds; ++round) {
-    std::erase_if(order, [&](const Member* member) {
-      return !member->active || (member->slow && round >= fewest_rounds_in_haste);
-    });
-    if (order.empty()) return;
-    const double elapsed = (steady_clock_ns() - begin) * 1e-9;
-    double least_timed_ns = std::numeric_limits<double>::infinity();
-    for (const Member* member : order) least_timed_ns = std::min(least_timed_ns, member->timed_ns);
-    const bool enough = round >= fewest_rounds && least_timed_ns >= options_.min_time * 1e9;
-    if (enough || (round >= fewest_rounds_in_haste && elapsed >= seconds)) return;
-    const double rounds_done = std::min(static_cast<double>(round) / fewest_rounds,
-                                        least_timed_ns / (options_.min_time * 1e9 + 1));
-    callbacks.on_progress(std::clamp(std::max(rounds_done, elapsed / seconds), 0.0, 1.0));
-
-    const double probe_ns = probe(group);
-    // Fisher and Yates' shuffle; std::shuffle's order is the library's choice.
-    for (std::size_t i = order.size(); i > 1; --i) {
-      random += 0x9e3779b97f4a7c15;
-      std::swap(order[i - 1], order[splitmix64(random) % i]);
-    }
-    for (Member* member : order) {
-      member->attempt([&] {
-        Measured& measured = member->measured;
-        const Samples samples = member->worker->sample(1, measured.calibration.runs_per_sample);
-        append(measured.ns, samples.ns);
-        measured.probe_ns.resize(measured.ns.size(), probe_ns);
-        append(measured.device.h2d_ns, samples.h2d_ns);
-        append(measured.device.kernel_ns, samples.kernel_ns);
-        append(measured.device.d2h_ns, samples.d2h_ns);
-        append(measured.device.e2e_ns, samples.e2e_ns);
-        for (const double ns : samples.ns) {
-          member->timed_ns += ns * static_cast<double>(measured.calibration.runs_per_sample);
-          callbacks.on_sample({measured.planned->row, 1, round, ns, probe_ns});
-        }
-        member->worker->settle();
-      });
-    }
-  }
 }
 
 }  // namespace rooflane

@@ -1,5 +1,5 @@
-// Runs one group: opens its cases, verifies them, lets them take turns in rounds, verifies again.
-// What goes wrong with one case becomes its status; the others go on.
+// Runs one group: opens its cases, verifies them, lets them take turns (rounds.hpp), verifies
+// again. What goes wrong with one case becomes its status; the others go on.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/groups.hpp"
+#include "bench/rounds.hpp"
 #include "bench/row_assembly.hpp"
 #include "bench/worker_pool.hpp"
 #include "measure/reference_file.hpp"
@@ -17,7 +18,9 @@ namespace rooflane {
 
 struct GroupCallbacks {
   std::function<void(const Sample&)> on_sample;
-  std::function<void(double done)> on_progress;  // of this group, in [0,1]
+  std::function<void(std::int64_t row, std::int64_t runs_per_sample)> on_calibration;
+  std::function<void(std::int64_t row, Status, const std::string& reason)> on_failure;
+  std::function<void(double done)> on_progress;  // of this group and launch, in [0,1]
 };
 
 class GroupRunner {
@@ -26,25 +29,29 @@ class GroupRunner {
   GroupRunner(const BenchOptions& options, const Ceilings& ceilings)
       : options_(options), ceilings_(ceilings), workers_(options) {}
 
-  // One entry per case, in order. `seconds`: after that much time for rounds, no more of them than
-  // the fewest allowed.
-  std::vector<Measured> run(const Group& group, double seconds, const GroupCallbacks& callbacks);
+  // One launch of a group. `measured` has one entry per case, in order, with what earlier launches
+  // gave (planned is set); a case that is no longer PASSED is left alone. `seconds`: after that
+  // much time for rounds, no more of them than the fewest allowed.
+  void run(const Group& group, std::int64_t launch, double seconds, std::vector<Measured>& measured,
+           const GroupCallbacks& callbacks);
+  // Ends all worker processes: the next launch finds fresh ones.
+  void end_workers() { workers_.end_all(); }
 
   const std::vector<WorkerContext>& worker_contexts() const { return workers_.contexts(); }
 
  private:
-  struct Member;
   void open(Member& member);
-  void verify(Member& member, const Group& group);
-  void take_rounds(std::vector<Member>& members, const Group& group, double seconds,
-                   const GroupCallbacks& callbacks);
+  void verify(Member& member, const Group& group, bool again);
+  void calibrate(Member& member, const GroupCallbacks& callbacks);
   double probe(const Group& group) const;
+  double clock_cost_ns();
   std::optional<double> predicted_seconds(const GroupCase& planned);
 
   const BenchOptions& options_;
   const Ceilings& ceilings_;
   WorkerPool workers_;
   ReferenceFile reference_;
+  double clock_cost_ns_ = 0;                    // 0: not yet measured
   std::map<std::string, double> flops_per_ns_;  // of one-thread variants, by kernel and variant
 };
 

@@ -1,8 +1,14 @@
 // Rows from measurements. See row_assembly.hpp.
 #include "bench/row_assembly.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/text.hpp"
 #include "measure/model.hpp"
 #include "measure/statistics.hpp"
 
@@ -39,6 +45,21 @@ void join_plan(const Opened& opened, Row& row) {
   row.packed_bytes = static_cast<std::int64_t>(facts.packed_bytes);
 }
 
+// "steal 3, preempted 2, repeated 4": of the samples that are kept, and how many were taken again.
+void join_disturbance(const Measured& measured, Row& row) {
+  std::map<std::string, int> causes;
+  row.n_disturbed = 0;
+  for (const std::string& disturbance : measured.disturbances) {
+    if (disturbance.empty()) continue;
+    ++*row.n_disturbed;
+    for (const std::string_view cause : split(disturbance, '+')) ++causes[std::string(cause)];
+  }
+  if (measured.repeats > 0) causes["repeated"] = measured.repeats;
+  std::vector<std::string> words;
+  for (const auto& [cause, count] : causes) words.push_back(fmt::format("{} {}", cause, count));
+  row.disturbance = join(words, ", ");
+}
+
 void join_samples(const Measured& measured, Row& row) {
   const Summary summary = summarise(measured.ns);
   row.n_samples = summary.count;
@@ -51,6 +72,13 @@ void join_samples(const Measured& measured, Row& row) {
   row.mean_ns = summary.mean;
   row.stdev_ns = summary.stdev;
   row.noise_pct = summary.noise_pct;
+  std::set<std::int64_t> launches;
+  for (const Position& position : measured.positions) launches.insert(position.launch);
+  row.launch = static_cast<std::int64_t>(launches.size());
+  row.stop = measured.stop;
+  const double half_width = median_half_width_pct(measured.ns);
+  if (std::isfinite(half_width)) row.interval_pct = half_width;
+  join_disturbance(measured, row);
   row.h2d_ns = median_of(measured.device.h2d_ns);
   row.kernel_ns = median_of(measured.device.kernel_ns);
   row.d2h_ns = median_of(measured.device.d2h_ns);
@@ -83,6 +111,17 @@ void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
 }
 
 }  // namespace
+
+void add_sample(Measured& measured, const Sample& sample) {
+  measured.ns.push_back(sample.ns);
+  measured.probe_ns.push_back(sample.probe_ns.value_or(0));
+  measured.positions.push_back({sample.launch, sample.round});
+  measured.disturbances.push_back(sample.disturbance);
+  if (sample.h2d_ns) measured.device.h2d_ns.push_back(*sample.h2d_ns);
+  if (sample.kernel_ns) measured.device.kernel_ns.push_back(*sample.kernel_ns);
+  if (sample.d2h_ns) measured.device.d2h_ns.push_back(*sample.d2h_ns);
+  if (sample.e2e_ns) measured.device.e2e_ns.push_back(*sample.e2e_ns);
+}
 
 std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) {
   if (!measured.opened) return std::nullopt;
@@ -134,7 +173,6 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   row.seed = static_cast<std::int64_t>(c.seed);
   row.cache = name_of(c.cache);
   row.timer = name_of(c.timer);
-  row.launch = 1;
   row.status = name_of(measured.status);
   row.reason = measured.reason;
 

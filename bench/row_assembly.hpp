@@ -13,6 +13,13 @@
 
 namespace rooflane {
 
+// Which launch, from 1, and which of its rounds, from 0.
+struct Position {
+  std::int64_t launch = 1;
+  std::int64_t round = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
 // All that is known of one case when its group ends.
 struct Measured {
   const GroupCase* planned = nullptr;
@@ -21,12 +28,19 @@ struct Measured {
   std::optional<Opened> opened;
   std::optional<Verification> verification;
   Calibration calibration;
-  std::vector<double> ns;        // one a round
-  std::vector<double> probe_ns;  // of the same rounds
-  Samples device;                // the lists beside ns
+  std::vector<double> ns;                 // one a round
+  std::vector<double> probe_ns;           // of the same rounds
+  std::vector<Position> positions;        // of the same samples
+  std::vector<std::string> disturbances;  // of the same samples; empty: none
+  int repeats = 0;                        // samples taken again because something interfered
+  std::string stop;                       // why sampling ended
+  Samples device;                         // lists beside ns; empty on a CPU
   std::int64_t peak_rss_bytes = 0;
   std::string affinity;
 };
+
+// Adds a sample that was taken before.
+void add_sample(Measured& measured, const Sample& sample);
 
 // The roof of a measured case at its own target, threads and device; nothing when it has none.
 std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings);

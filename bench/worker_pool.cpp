@@ -56,6 +56,13 @@ std::string WorkerPool::affinity_of(const Case& c) const {
   return options_.in_process ? "" : fmt::format("{}", fmt::join(cpus_for(c), " "));
 }
 
+// A worker of a later launch is started as the first one was.
+void WorkerPool::note(WorkerContext context) {
+  if (std::find(contexts_.begin(), contexts_.end(), context) == contexts_.end()) {
+    contexts_.push_back(std::move(context));
+  }
+}
+
 Worker& WorkerPool::worker_for(const Case& c) {
   const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
   // Rooms may give one name to variants of different backends, which need other environments.
@@ -65,7 +72,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   if (worker != nullptr) return *worker;
   if (options_.in_process && !entry.foreign()) {
     worker = local_worker(*options_.catalogue);
-    contexts_.push_back({c.variant, c.threads, {}, {}});
+    note({c.variant, c.threads, {}, {}});
     return *worker;
   }
   ProcessSettings settings;
@@ -75,7 +82,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   settings.environment = worker_environment(c, entry, settings.cpus);
   settings.timeout = std::chrono::duration<double>(options_.timeout);
   settings.memory_bytes = options_.worker_memory_bytes;
-  contexts_.push_back({c.variant, c.threads, settings.argv, settings.environment});
+  note({c.variant, c.threads, settings.argv, settings.environment});
   worker = process_worker(std::move(settings));
   return *worker;
 }

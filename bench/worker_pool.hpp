@@ -16,14 +16,19 @@ class WorkerPool {
  public:
   explicit WorkerPool(const BenchOptions& options) : options_(options) {}
 
-  // Starts nothing yet: a process starts when its first case is opened. Stays valid.
+  // Starts nothing yet: a process starts when its first case is opened. Stays valid
+  // until end_all().
   Worker& worker_for(const Case& c);
+  // Ends all of them: the next case starts a fresh process, with fresh pages.
+  void end_all() { workers_.clear(); }
+  // CPUs that the case's worker may use; empty: all.
+  std::vector<int> cpus_for(const Case& c) const;
   // CPUs that the case's worker is bound to, "0 1"; empty for workers in this process.
   std::string affinity_of(const Case& c) const;
   const std::vector<WorkerContext>& contexts() const { return contexts_; }
 
  private:
-  std::vector<int> cpus_for(const Case& c) const;
+  void note(WorkerContext context);
 
   const BenchOptions& options_;
   std::map<std::string, std::unique_ptr<Worker>> workers_;

@@ -188,9 +188,16 @@ TEST_CASE("a row holds what the contract says, and samples come before their row
   CHECK_FALSE(row.h2d_ns);
   CHECK(static_cast<std::int64_t>(recorder.samples.size()) == *row.n_samples);
   CHECK(recorder.samples_before_row.at(0) == recorder.samples.size());
+  CHECK(*row.launch == BenchOptions().launches);
+  CHECK(recorder.samples.back().launch == BenchOptions().launches);
+  CHECK((row.stop == "interval" || row.stop == "time" || row.stop == "rounds"));
+  REQUIRE(row.interval_pct);
+  CHECK((*row.interval_pct <= BenchOptions().interval_pct) == (row.stop == "interval"));
   for (std::size_t i = 0; i < recorder.samples.size(); ++i) {
+    const bool new_launch =
+        i == 0 || recorder.samples[i].launch == recorder.samples[i - 1].launch + 1;
     CHECK(recorder.samples[i].row == 0);
-    CHECK(recorder.samples[i].round == static_cast<std::int64_t>(i));
+    CHECK(recorder.samples[i].round == (new_launch ? 0 : recorder.samples[i - 1].round + 1));
     CHECK(recorder.samples[i].ns > 0);
     CHECK(recorder.samples[i].probe_ns > 0);
   }

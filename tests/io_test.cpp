@@ -126,14 +126,39 @@ TEST_CASE("appended rows and samples are in the file at once") {
   SamplesWriter samples(samples_path(path));
   samples.append({3, 1, 2, 12.5, 1000.25});
   samples.append({4, 1, 2, 13, std::nullopt});
+  samples.append({5, 3, 2, 14, 1, 10, 11, 12, 13, "steal+probe"});
   CHECK(read_text_file(samples_path(path)) ==
-        "row,launch,round,ns,probe_ns\n3,1,2,12.5,1000.25\n4,1,2,13,\n");
-  const std::vector<Sample> read = read_samples(samples_path(path));
-  REQUIRE(read.size() == 2);
+        "row,launch,round,ns,probe_ns,h2d_ns,kernel_ns,d2h_ns,e2e_ns,disturbance\n"
+        "3,1,2,12.5,1000.25,,,,,\n4,1,2,13,,,,,,\n5,3,2,14,1,10,11,12,13,steal+probe\n");
+  std::vector<Sample> read = read_samples(samples_path(path));
+  REQUIRE(read.size() == 3);
+  CHECK(read[2].launch == 3);
+  CHECK(*read[2].h2d_ns == 10);
+  CHECK(*read[2].e2e_ns == 13);
+  CHECK(read[2].disturbance == "steal+probe");
+  CHECK_FALSE(read[1].e2e_ns);
+
+  // More is added behind what is there, and half a line, as a kill leaves it, is no sample.
+  SamplesWriter(samples_path(path), Open::at_its_end).append({6, 1, 0, 15, 1});
+  LineFile(samples_path(path), Open::at_its_end).append("7,1,0,1");
+  read = read_samples(samples_path(path));
+  REQUIRE(read.size() == 4);
+  CHECK(read[3].row == 6);
   CHECK(read[0].row == 3);
   CHECK(read[0].ns == 12.5);
   CHECK(*read[0].probe_ns == 1000.25);
   CHECK_FALSE(read[1].probe_ns);
+}
+
+TEST_CASE("a samples file without device times is read, one without times is refused") {
+  const TemporaryFolder folder;
+  LineFile(folder / "short.csv", Open::anew).append("row,launch,round,ns,probe_ns\n3,1,2,12.5,\n");
+  const std::vector<Sample> read = read_samples(folder / "short.csv");
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].ns == 12.5);
+  CHECK(read[0].disturbance.empty());
+  LineFile(folder / "bad.csv", Open::anew).append("row,launch,round,probe_ns\n3,1,2,12.5\n");
+  CHECK_THROWS_AS(read_samples(folder / "bad.csv"), Error);
 }
 
 TEST_CASE(

@@ -145,3 +145,22 @@ TEST_CASE("the interval narrows with the square root of the number of samples") 
   CHECK(ratio > 3);
   CHECK(ratio < 5);
 }
+
+TEST_CASE("the half width from order statistics covers the median in 95 of 100 trials") {
+  for (const int count : {6, 21, 200}) {
+    int covered = 0;
+    constexpr int trials = 400;
+    for (std::uint64_t seed = 1; seed <= trials; ++seed) {
+      const std::vector<double> samples = normal_samples(seed, count, 100, 1);
+      const double reach = median_half_width_pct(samples) / 100 * median(samples);
+      // The interval need not be symmetric about the median; its half width nearly covers as well.
+      covered += std::abs(median(samples) - 100) <= reach;
+    }
+    CAPTURE(count);
+    CHECK(covered >= 0.90 * trials);
+  }
+  const std::vector<double> few = {1, 2, 3, 4, 5};
+  CHECK(std::isnan(median_half_width_pct(few)));
+  const std::vector<double> six = {90, 98, 100, 100, 102, 110};
+  CHECK(median_half_width_pct(six) == doctest::Approx(10));
+}

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/google_benchmark.hpp"
+#include "bench/run_files.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/options.hpp"
 #include "cli/slowdowns.hpp"
@@ -33,32 +34,6 @@ namespace {
 // `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
 constexpr double default_budget_seconds = 165;
 
-// Opens (and so truncates) its files at the first sample or row: until then run_bench may still
-// refuse the request.
-class CsvFileSink : public RowSink {
- public:
-  explicit CsvFileSink(std::string path) : path_(std::move(path)) {}
-  void on_sample(const Sample& sample) override {
-    open();
-    samples_->append(sample);
-  }
-  void on_row(const Row& row) override {
-    open();
-    rows_->append(row);
-  }
-
- private:
-  void open() {
-    if (rows_) return;
-    rows_.emplace(path_);
-    samples_.emplace(samples_path(path_));
-  }
-
-  std::string path_;
-  std::optional<CsvWriter> rows_;
-  std::optional<SamplesWriter> samples_;
-};
-
 class StandardOutputSink : public RowSink {
  public:
   explicit StandardOutputSink(ProgressLine& progress) : progress_(progress) {}
@@ -76,6 +51,11 @@ class StandardOutputSink : public RowSink {
 // Keeps rows with their samples for the summary of this run.
 class MemorySink : public RowSink {
  public:
+  explicit MemorySink(const Earlier* earlier) {
+    if (earlier == nullptr) return;
+    for (const Row& row : earlier->rows) rows_.push_back({row, {}});
+    samples_ = earlier->samples;
+  }
   void on_sample(const Sample& sample) override { samples_.push_back(sample); }
   void on_row(const Row& row) override { rows_.push_back({row, {}}); }
   std::vector<MeasuredRow> take() {
@@ -124,6 +104,9 @@ nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions
           {"compiler", build_compiler},
           {"arguments", arguments.words()},
           {"seed", options.seed},
+          {"launches", options.launches},
+          {"interval_pct", options.interval_pct},
+          {"max_time", options.max_time},
           {"machine", machine_json(machine())},
           {"workers", workers},
           {"slowdowns", disturbing},
@@ -168,6 +151,13 @@ void declare(Arguments& arguments) {
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
   arguments.option("--timer", "steady|event", "host clock, or the device's own");
   arguments.option("--min-time", "SECONDS", "timed work per row, at least");
+  arguments.option("--launches", "N",
+                   "times everything is measured, in fresh processes; default 3");
+  arguments.option("--interval", "PERCENT",
+                   "sampling ends when medians are known to ± this; default 2");
+  arguments.option("--max-time", "SECONDS",
+                   "or after so long for the rounds of a group in one launch; default 2");
+  arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
   arguments.flag("--fail-on-regression",
@@ -208,6 +198,25 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     const auto text = arguments.value("--min-time");
     return text ? std::optional(parse_seconds("--min-time", *text)) : std::nullopt;
   });
+  const int launches = complaints.check([&] {
+    const auto text = arguments.value("--launches");
+    constexpr int most_launches = 1000;
+    return text ? static_cast<int>(parse_count("--launches", *text, 1, most_launches))
+                : BenchOptions().launches;
+  });
+  const double interval = complaints.check([&] {
+    const auto text = arguments.value("--interval");
+    const auto value = text ? parse_real(*text) : BenchOptions().interval_pct;
+    if (!value || !(*value > 0 && *value <= 100)) {
+      throw argument_error(fmt::format(
+          "--interval '{}': allowed is a number of per cent above 0, at most 100", *text));
+    }
+    return *value;
+  });
+  const double max_time = complaints.check([&] {
+    const auto text = arguments.value("--max-time");
+    return text ? parse_seconds("--max-time", *text) : BenchOptions().max_time;
+  });
   const std::string csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
   const std::string json =
       complaints.check([&] { return read_output(arguments, "--json", false); });
@@ -227,12 +236,21 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
       return true;
     });
   }
+  complaints.check([&] {
+    if (arguments.has("--resume") && csv.empty()) {
+      throw argument_error("--resume needs --csv FILE: the file of the interrupted run");
+    }
+    return true;
+  });
   complaints.raise();
 
   BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
   options.cache = cache == "cold" ? CacheMode::cold : CacheMode::warm;
   options.timer = timer == "event" ? Timer::event : Timer::steady;
   if (min_time) options.min_time = *min_time;
+  options.launches = launches;
+  options.interval_pct = interval;
+  options.max_time = max_time;
   const bool selected = arguments.has("--kernel") || arguments.has("--shape") ||
                         arguments.has("--preset") || min_time.has_value();
   if (!selected) options.budget_seconds = default_budget_seconds;
@@ -252,42 +270,58 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     return 0;
   }
 
-  std::vector<Slowdown> slowdowns;
-  if (!google.list) slowdowns = slowdowns_here(catalogue);
-  for (const Slowdown& slowdown : slowdowns) {
-    print_note(fmt::format("{}; mend: {}", slowdown.what, slowdown.mend));
+  std::optional<Interrupted> interrupted;
+  if (arguments.has("--resume")) interrupted = read_interrupted(csv, options);
+  MemorySink memory(interrupted ? &interrupted->earlier : nullptr);
+  std::vector<Row> rows;
+  if (interrupted && interrupted->complete) {
+    print_note(fmt::format("the run of '{}' is complete: nothing is left to do", csv));
+    rows = interrupted->earlier.rows;
+  } else {
+    if (interrupted) {
+      options.stamp.run_id = interrupted->run_id;
+      options.ceilings = &interrupted->ceilings;
+      options.earlier = &interrupted->earlier;
+    }
+    std::vector<Slowdown> slowdowns;
+    if (!google.list) slowdowns = slowdowns_here(catalogue);
+    for (const Slowdown& slowdown : slowdowns) {
+      print_note(fmt::format("{}; mend: {}", slowdown.what, slowdown.mend));
+    }
+    ProgressLine progress;
+    options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
+    std::vector<RowSink*> sinks = {&memory};
+    std::optional<RunFiles> files;
+    std::optional<StandardOutputSink> standard_output;
+    if (!csv.empty() && !google.list) {
+      sinks.push_back(&files.emplace(csv, options, interrupted ? &*interrupted : nullptr));
+    } else if (!google.prints()) {
+      sinks.push_back(&standard_output.emplace(progress));
+    }
+    const BenchResult result = run_bench(options, sinks);
+    progress.wipe();
+    if (!json.empty()) {
+      write_json(json,
+                 document_json(result.rows, context_of(arguments, options, result, slowdowns)));
+    }
+    if (files) files->finish();
+    rows = result.rows;
   }
-  ProgressLine progress;
-  options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
-  MemorySink memory;
-  std::vector<RowSink*> sinks = {&memory};
-  std::optional<CsvFileSink> file;
-  std::optional<StandardOutputSink> standard_output;
-  if (!csv.empty() && !google.list) {
-    sinks.push_back(&file.emplace(csv));
-  } else if (!google.prints()) {
-    sinks.push_back(&standard_output.emplace(progress));
-  }
-  const BenchResult result = run_bench(options, sinks);
-  progress.wipe();
-
-  if (!json.empty()) {
-    write_json(json, document_json(result.rows, context_of(arguments, options, result, slowdowns)));
-  }
+  const bool with_file = !csv.empty() && !google.list;
   const std::vector<MeasuredRow> measured = memory.take();
   bool regressed = false;
-  if (file && !google.prints()) {
+  if (with_file && !google.prints()) {
     std::cout << terminal_summary(summarise_rows(measured)) << crossover_text(measured, "");
   }
   for (const std::string& build : other_builds(measured)) {
     const Comparison comparison = compare_against(measured, build);
     regressed = regressed || comparison.regressed();
-    if (!file || google.prints()) continue;
+    if (!with_file || google.prints()) continue;
     const std::string header = "old: V@" + build + ", new: V, in the same rounds";
     std::cout << "\n" << terminal_comparison(comparison, {&header, 1});
   }
   StatusesByVariant seen;
-  for (const Row& row : result.rows) {
+  for (const Row& row : rows) {
     if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);
   }
   const int status =

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -17,7 +18,11 @@ namespace rooflane {
 namespace {
 
 constexpr std::int64_t newest_schema = 1;
-constexpr std::string_view samples_header = "row,launch,round,ns,probe_ns\n";
+// The first five are in every samples file.
+const std::vector<std::string> sample_columns = {"row",      "launch",     "round",     "ns",
+                                                 "probe_ns", "h2d_ns",     "kernel_ns", "d2h_ns",
+                                                 "e2e_ns",   "disturbance"};
+constexpr std::size_t needed_sample_columns = 5;
 
 std::string quoted(const std::string& cell) {
   if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
@@ -105,9 +110,11 @@ std::string csv_line(const Row& row) {
   return join(cells, ",") + "\n";
 }
 
-LineFile::LineFile(const std::string& path)
+LineFile::LineFile(const std::string& path, Open how)
     : path_(path),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+      descriptor_(::open(path.c_str(),
+                         O_WRONLY | O_CREAT | O_CLOEXEC | (how == Open::anew ? O_TRUNC : O_APPEND),
+                         0666)) {
   if (descriptor_ < 0) {
     throw argument_error(fmt::format("'{}' cannot be written: {}", path, std::strerror(errno)));
   }
@@ -128,20 +135,27 @@ LineFile& LineFile::operator=(LineFile&& other) noexcept {
 
 void LineFile::append(std::string_view lines) { write_all(descriptor_, lines, path_); }
 
-CsvWriter::CsvWriter(const std::string& path) : file_(path) { file_.append(csv_header()); }
+CsvWriter::CsvWriter(const std::string& path, Open how) : file_(path, how) {
+  if (how == Open::anew) file_.append(csv_header());
+}
 
 void CsvWriter::append(const Row& row) { file_.append(csv_line(row)); }
 
 std::string samples_path(const std::string& csv_path) { return csv_path + ".samples.csv"; }
 
-SamplesWriter::SamplesWriter(const std::string& path) : file_(path) {
-  file_.append(samples_header);
+SamplesWriter::SamplesWriter(const std::string& path, Open how) : file_(path, how) {
+  if (how == Open::anew) file_.append(join(sample_columns, ",") + "\n");
 }
 
 void SamplesWriter::append(const Sample& sample) {
-  file_.append(fmt::format("{},{},{},{},{}\n", sample.row, sample.launch, sample.round,
-                           print_real(sample.ns),
-                           sample.probe_ns ? print_real(*sample.probe_ns) : std::string()));
+  std::vector<std::string> cells = {std::to_string(sample.row), std::to_string(sample.launch),
+                                    std::to_string(sample.round), print_real(sample.ns)};
+  for (const auto& value :
+       {sample.probe_ns, sample.h2d_ns, sample.kernel_ns, sample.d2h_ns, sample.e2e_ns}) {
+    cells.push_back(value ? print_real(*value) : std::string());
+  }
+  cells.push_back(quoted(sample.disturbance));
+  file_.append(join(cells, ",") + "\n");
 }
 
 std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
@@ -188,25 +202,48 @@ std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
 std::vector<Row> read_csv(const std::string& path) { return parse_csv(read_text_file(path), path); }
 
 std::vector<Sample> read_samples(const std::string& path) {
-  const std::vector<Record> records = parse_records(read_text_file(path), path);
-  if (records.empty() || join(records.front().cells, ",") + "\n" != samples_header) {
-    throw argument_error(fmt::format("{}: no samples file: the header is not {}", path,
-                                     samples_header.substr(0, samples_header.size() - 1)));
+  const std::string text = read_text_file(path);
+  // A killed run may leave half a line: it holds no sample.
+  const std::size_t whole = text.rfind('\n') + 1;
+  const std::vector<Record> records = parse_records(std::string_view(text).substr(0, whole), path);
+  std::vector<std::size_t> position(sample_columns.size(), std::string::npos);
+  for (std::size_t c = 0; !records.empty() && c < sample_columns.size(); ++c) {
+    const auto& names = records.front().cells;
+    const auto found = std::find(names.begin(), names.end(), sample_columns[c]);
+    if (found != names.end()) position[c] = static_cast<std::size_t>(found - names.begin());
+  }
+  for (std::size_t c = 0; c < needed_sample_columns; ++c) {
+    if (position[c] == std::string::npos) {
+      throw argument_error(
+          fmt::format("{}: no samples file: column {} is missing", path, sample_columns[c]));
+    }
   }
   std::vector<Sample> samples;
   for (std::size_t r = 1; r < records.size(); ++r) {
     const Record& record = records[r];
-    require_cells(record, 5, path);
-    const auto row = parse_integer(record.cells[0]);
-    const auto launch = parse_integer(record.cells[1]);
-    const auto round = parse_integer(record.cells[2]);
-    const auto ns = parse_real(record.cells[3]);
-    const auto probe = parse_real(record.cells[4]);
-    if (!row || !launch || !round || !ns || (!probe && !record.cells[4].empty())) {
+    require_cells(record, records.front().cells.size(), path);
+    const auto cell = [&](std::size_t column) {
+      return position[column] == std::string::npos ? std::string() : record.cells[position[column]];
+    };
+    bool good = true;
+    const auto integer = [&](std::size_t column) {
+      const auto value = parse_integer(cell(column));
+      good = good && value;
+      return value.value_or(0);
+    };
+    const auto real = [&](std::size_t column) {
+      const auto value = parse_real(cell(column));
+      good = good && (value || cell(column).empty());
+      return value;
+    };
+    Sample sample{integer(0), integer(1), integer(2), real(3).value_or(0),
+                  real(4),    real(5),    real(6),    real(7),
+                  real(8),    cell(9)};
+    if (!good || cell(3).empty()) {
       throw argument_error(
           fmt::format("{}: line {} holds a cell that is no number", path, record.line));
     }
-    samples.push_back({*row, *launch, *round, *ns, probe});
+    samples.push_back(std::move(sample));
   }
   return samples;
 }

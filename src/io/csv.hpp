@@ -16,13 +16,15 @@ namespace rooflane {
 std::string csv_header();              // with the line end
 std::string csv_line(const Row& row);  // with the line end
 
+enum class Open { anew, at_its_end };  // anew: truncated
+
 // Appends whole lines to a file descriptor, each with one write, so that a killed run leaves whole
 // rows behind.
 class LineFile {
  public:
   LineFile() = default;
-  // Truncates the file. Throws Error(argument) when it cannot be written.
-  explicit LineFile(const std::string& path);
+  // Throws Error(argument) when the file cannot be written.
+  LineFile(const std::string& path, Open how);
   ~LineFile();
   LineFile(LineFile&& other) noexcept;
   LineFile& operator=(LineFile&& other) noexcept;
@@ -38,7 +40,7 @@ class LineFile {
 
 class CsvWriter {
  public:
-  explicit CsvWriter(const std::string& path);  // truncates and writes the header
+  explicit CsvWriter(const std::string& path, Open how = Open::anew);  // anew: with the header
   void append(const Row& row);
 
  private:
@@ -63,7 +65,7 @@ std::string samples_path(const std::string& csv_path);  // FILE.samples.csv
 
 class SamplesWriter {
  public:
-  explicit SamplesWriter(const std::string& path);  // truncates and writes the header
+  explicit SamplesWriter(const std::string& path, Open how = Open::anew);
   void append(const Sample& sample);
 
  private:
@@ -76,6 +78,8 @@ class SamplesWriter {
 std::vector<Row> read_csv(const std::string& path);
 std::vector<Row> parse_csv(std::string_view text, const std::string& name);
 
+// Columns are found by name; those of device times and disturbance may be absent. Half a line at
+// the end, as a killed run leaves it, is left out.
 std::vector<Sample> read_samples(const std::string& path);
 
 }  // namespace rooflane

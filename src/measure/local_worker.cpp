@@ -113,6 +113,8 @@ class LocalWorker final : public Worker {
 
   void settle() override { rooflane::settle(getpid()); }
 
+  pid_t process() override { return getpid(); }
+
   std::int64_t peak_rss_bytes() override { return peak_resident_bytes(getpid()); }
 
  private:

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <vector>
+
+#include "measure/statistics.hpp"
 
 namespace rooflane {
 
@@ -12,6 +15,16 @@ double SteadyClock::operator()() const {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  std::chrono::steady_clock::now().time_since_epoch())
                                  .count());
+}
+
+double clock_cost_ns(Clock now) {
+  constexpr int readings = 1001;
+  std::vector<double> costs;
+  for (int i = 0; i < readings; ++i) {
+    const double start = now();
+    costs.push_back(now() - start);
+  }
+  return median(costs);
 }
 
 double warm_up(RunCall run, Clock now) {

@@ -31,6 +31,9 @@ double time_runs(RunCall run, std::int64_t runs, Clock now);
 // How many back-to-back runs make a warm sample of at least least_sample_ns. At least 1.
 std::int64_t runs_for_sample(double run_ns);
 
+// What reading the clock twice adds to a time, in ns: the median of many readings.
+double clock_cost_ns(Clock now);
+
 // Waits until a CPU clock stands still: advances less than 5 % of real time over 1 ms. Gives up
 // after `seconds`; returns whether it stood still. `cpu_now` is in ns.
 bool wait_until_still(Clock cpu_now, double seconds);

@@ -113,6 +113,17 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
 
 // With t = sqrt(df)·tan(x) the density becomes a multiple of cos(x)^(df-1), and the tail an
 // integral up to pi/2, done by Simpson's rule.
+double median_half_width_pct(std::span<const double> samples) {
+  const auto n = static_cast<double>(samples.size());
+  const double reach = 0.98 * std::sqrt(n);  // 1.96 standard deviations of a binomial of 1/2
+  if (n / 2 - reach < 0.5) return std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto low = static_cast<std::size_t>(std::max(n / 2 - reach - 0.5, 0.0));
+  const std::size_t high = sorted.size() - 1 - low;
+  return 50 * (sorted[high] - sorted[low]) / median(sorted);
+}
+
 double student_tail(double t, double df) {
   if (t < 0) return 1 - student_tail(-t, df);
   constexpr int steps = 400;  // even; 5 digits for df from 1 to 1000

@@ -29,6 +29,11 @@ struct Interval {
 // one sample.
 Interval median_interval(std::span<const double> samples, std::uint64_t seed);
 
+// Half the width of the 95 % interval of the median in per cent of the median, free of any
+// distribution: between the order statistics n/2 ∓ 0.98 √n (Conover, Practical Nonparametric
+// Statistics, section 3.2). Below 6 samples no such interval exists: NaN.
+double median_half_width_pct(std::span<const double> samples);
+
 // P(T > t) of Student's distribution with df > 0 degrees of freedom, which need not be whole.
 double student_tail(double t, double df);
 // The t with P(T > t) = tail, 0 < tail < 0.5.

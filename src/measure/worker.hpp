@@ -26,6 +26,8 @@
 // A request with end of input ends the worker.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -78,6 +80,8 @@ class Worker {
   virtual void close() = 0;
   // Waits until the worker's CPU clock stands still (a runtime may spin for a while after a run).
   virtual void settle() = 0;
+  // The process in which runs take place; below 0 when there is none.
+  virtual pid_t process() = 0;
   // Peak resident memory of its process since open().
   virtual std::int64_t peak_rss_bytes() = 0;
 };

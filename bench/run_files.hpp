@@ -1,0 +1,52 @@
+// The files of a run: FILE.csv with the rows, FILE.csv.samples.csv with every sample, and, while
+// the run is unfinished, FILE.csv.resume, from which an interrupted run goes on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/bench.hpp"
+
+namespace rooflane {
+
+std::string resume_path(const std::string& csv_path);
+
+// What an interrupted run left.
+struct Interrupted {
+  bool complete = false;  // nothing is left to do; only `earlier` is filled
+  std::string run_id;
+  Ceilings ceilings;
+  Earlier earlier;
+};
+
+// Reads the files beside `csv_path`, leaves half lines and rows of unfinished groups out. Nothing
+// when there is nothing to go on with: no such file. Throws Error(argument) that names the first
+// difference when the files are of another request, build or machine, or are no such files.
+std::optional<Interrupted> read_interrupted(const std::string& csv_path,
+                                            const BenchOptions& options);
+
+// Writes the files. They are opened, and so truncated, when the run begins: until then it may still
+// be refused. With `interrupted` they are first brought to exactly what that holds, then appended
+// to. Every line is written at once with one call, so that a kill loses no finished sample.
+class RunFiles : public RowSink {
+ public:
+  RunFiles(std::string csv_path, const BenchOptions& options, const Interrupted* interrupted);
+  void on_begin(const std::string& run_id, const Ceilings& ceilings) override;
+  void on_calibration(std::int64_t row, std::int64_t runs_per_sample) override;
+  void on_failure(std::int64_t row, Status status, const std::string& reason) override;
+  void on_sample(const Sample& sample) override;
+  void on_row(const Row& row) override;
+  // The run is complete: there is nothing to resume.
+  void finish();
+
+ private:
+  std::string path_;
+  const BenchOptions& options_;
+  const Interrupted* interrupted_;
+  std::optional<CsvWriter> rows_;
+  std::optional<SamplesWriter> samples_;
+  std::optional<LineFile> resume_;
+};
+
+}  // namespace rooflane

@@ -1,0 +1,42 @@
+// What disturbs a sample from outside: CPU time that the hypervisor gave to others (steal), the
+// worker's threads waiting for a CPU that others had (preempted), a probe that moved. Linux only;
+// what /proc does not tell counts as nothing seen.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rooflane {
+
+// Counters that only grow, of some CPUs and one process.
+struct InterferenceCounts {
+  double steal_ns = 0;         // of the CPUs together
+  std::int64_t preempted = 0;  // involuntary context switches of all threads
+  double waiting_ns = 0;       // threads ready to run, waiting for a CPU
+  double now_ns = 0;           // steady clock
+};
+
+// `cpus` empty: all.
+InterferenceCounts interference_counts(std::span<const int> cpus, pid_t process);
+
+// What came in between: `steal`, `preempted`, joined by '+'; empty: nothing. Either counts when it
+// took more than 1 % of the time: less is below the interval that a run asks for by default. Steal
+// is counted in ticks of 10 ms, so that a single tick marks any sample shorter than a second.
+std::string interference_between(const InterferenceCounts& before, const InterferenceCounts& after,
+                                 std::size_t cpus);
+
+// True when the last probe lies off the median of all by more than three standard deviations (as
+// the median absolute deviation estimates them), and by more than 5 %. Never with fewer than 5.
+bool probe_moved(std::span<const double> probe_ns);
+
+// Of the text of /proc/stat, in ticks of 1/100 s; of a thread's `status` and `schedstat`.
+double steal_ticks(std::string_view stat, std::span<const int> cpus);
+std::int64_t involuntary_switches(std::string_view status);
+double waiting_time_ns(std::string_view schedstat);
+
+}  // namespace rooflane
