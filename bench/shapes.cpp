@@ -2,27 +2,13 @@
 #include "bench/shapes.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "shapes_crossover.hpp"
-#include "shapes_default.hpp"
-#include "shapes_edge.hpp"
-#include "shapes_quick.hpp"
+#include "generated_presets.hpp"
 
 namespace rooflane {
-
-namespace {
-
-struct Preset {
-  const char* name;
-  const char* text;
-};
-constexpr std::array presets = {Preset{"default", shapes_default}, Preset{"quick", shapes_quick},
-                                Preset{"edge", shapes_edge}, Preset{"crossover", shapes_crossover}};
-
-}  // namespace
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
@@ -32,9 +18,11 @@ std::vector<std::string> preset_names() {
 
 std::vector<BenchProblem> preset_problems(std::string_view name,
                                           std::span<const Kernel* const> kernels) {
-  const auto preset = std::find_if(presets.begin(), presets.end(),
+  const auto preset = std::find_if(std::begin(presets), std::end(presets),
                                    [&](const Preset& known) { return name == known.name; });
-  if (preset == presets.end()) throw argument_error(unknown_name("preset", name, preset_names()));
+  if (preset == std::end(presets)) {
+    throw argument_error(unknown_name("preset", name, preset_names()));
+  }
   std::vector<BenchProblem> problems;
   for (std::string_view line : split(preset->text, '\n')) {
     line = line.substr(0, line.find('#'));
