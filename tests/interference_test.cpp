@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <array>
 #include <vector>
 
 #include "measure/interference.hpp"
@@ -26,25 +27,44 @@ TEST_CASE("steal is counted on the CPUs in use only") {
   CHECK(steal_ticks("", both) == 0);
 }
 
-TEST_CASE("involuntary switches and waiting time come from a thread's files") {
-  CHECK(involuntary_switches(
-            "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t345\n") == 345);
-  CHECK(involuntary_switches("") == 0);
-  CHECK(waiting_time_ns("5000000 123456 77\n") == 123456);
-  CHECK(waiting_time_ns("") == 0);
+TEST_CASE("involuntary switches, CPU time and waiting time come from a thread's files") {
+  const auto thread =
+      thread_counts("Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t345\n",
+                    "5000000 123456 77\n");
+  CHECK(thread.preempted == 345);
+  CHECK(thread.used_ns == 5000000);
+  CHECK(thread.waiting_ns == 123456);
+  CHECK(thread_counts("", "").waiting_ns == 0);
 }
 
-TEST_CASE("a sample is disturbed when others took more than one per cent of its time") {
-  const InterferenceCounts before{10e6, 5, 1000, 0};
-  CHECK(interference_between(before, {10e6, 5, 1000, 1e6}, 1).empty());
-  // 10 ms of steal in 100 ms of two CPUs; 0.5 % of a longer time on one.
-  CHECK(interference_between(before, {20e6, 5, 1000, 100e6}, 2) == "steal");
-  CHECK(interference_between(before, {20e6, 5, 1000, 2000e6}, 1).empty());
+TEST_CASE("a sample is disturbed when others took more than two per cent of its time") {
+  // In 100 ms on two CPUs; each thread: involuntary switches, waiting and CPU time in ms.
+  using Threads = std::vector<std::array<double, 3>>;
+  const auto seen = [](double steal_ms, const Threads& threads, std::size_t cpus = 2) {
+    InterferenceCounts before, after;
+    before.steal_ns = 30e6;
+    after.steal_ns = before.steal_ns + steal_ms * 1e6;
+    after.now_ns = 100e6;
+    for (std::size_t i = 0; i < threads.size(); ++i) {
+      const auto id = static_cast<std::int64_t>(i);
+      before.threads[id] = {7, 5e6, 3e6};
+      after.threads[id] = {7 + static_cast<std::int64_t>(threads[i][0]), 5e6 + threads[i][1] * 1e6,
+                           3e6 + threads[i][2] * 1e6};
+    }
+    return interference_between(before, after, cpus);
+  };
+  CHECK(seen(0, {{0, 0, 100}, {0, 0, 100}}).empty());
+  CHECK(seen(10, {{0, 0, 95}, {0, 0, 95}}) == "steal");
+  CHECK(seen(3, {{0, 0, 99}, {0, 0, 98}}).empty());
+  CHECK(seen(0, {{1, 4, 96}, {0, 0, 100}}) == "preempted");
+  CHECK(seen(10, {{1, 4, 90}, {0, 0, 90}}) == "steal+preempted");
   // Waiting without a switch is a thread that was woken; a switch without waiting cost nothing.
-  CHECK(interference_between(before, {10e6, 6, 2e6, 100e6}, 1) == "preempted");
-  CHECK(interference_between(before, {10e6, 5, 2e6, 100e6}, 1).empty());
-  CHECK(interference_between(before, {10e6, 9, 1000, 100e6}, 1).empty());
-  CHECK(interference_between(before, {20e6, 6, 50e6, 100e6}, 2) == "steal+preempted");
+  CHECK(seen(0, {{0, 4, 96}, {0, 0, 100}}).empty());
+  CHECK(seen(0, {{4, 0.1, 99}, {0, 0, 100}}).empty());
+  // A third thread that only sleeps does not count, one that runs takes the CPUs from the others.
+  CHECK(seen(0, {{1, 4, 96}, {0, 0, 100}, {0, 0, 0.01}}) == "preempted");
+  CHECK(seen(0, {{9, 40, 60}, {9, 40, 60}, {9, 20, 80}}).empty());
+  CHECK(seen(0, {{9, 50, 50}, {9, 50, 50}}, 1).empty());
 }
 
 TEST_CASE("a probe has moved when it lies far off the others, never among the first four") {
@@ -60,8 +80,6 @@ TEST_CASE("a probe has moved when it lies far off the others, never among the fi
 TEST_CASE("a process that runs has counters, one that is gone has none") {
   const InterferenceCounts here = interference_counts({}, getpid());
   CHECK(here.now_ns > 0);
-  CHECK(here.preempted >= 0);
-  const InterferenceCounts gone = interference_counts({}, -1);
-  CHECK(gone.preempted == 0);
-  CHECK(gone.waiting_ns == 0);
+  CHECK(here.threads.contains(getpid()));
+  CHECK(interference_counts({}, -1).threads.empty());
 }

@@ -32,7 +32,7 @@ namespace rooflane {
 namespace {
 
 // `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
-constexpr double default_budget_seconds = 165;
+constexpr double default_budget_seconds = 140;
 
 class StandardOutputSink : public RowSink {
  public:

@@ -18,7 +18,7 @@ namespace rooflane {
 
 namespace {
 
-constexpr double noticeable_share = 0.01;
+constexpr double noticeable_share = 0.02;
 
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -54,17 +54,16 @@ double steal_ticks(std::string_view stat, std::span<const int> cpus) {
   return ticks;
 }
 
-std::int64_t involuntary_switches(std::string_view status) {
+InterferenceCounts::Thread thread_counts(std::string_view status, std::string_view schedstat) {
+  InterferenceCounts::Thread thread;
   for (const std::string_view line : split(status, '\n')) {
-    if (line.starts_with("nonvoluntary_ctxt_switches:")) {
-      return parse_integer(word(line, 1)).value_or(0);
-    }
+    if (!line.starts_with("nonvoluntary_ctxt_switches:")) continue;
+    thread.preempted = parse_integer(word(line, 1)).value_or(0);
   }
-  return 0;
-}
-
-double waiting_time_ns(std::string_view schedstat) {
-  return static_cast<double>(parse_integer(word(schedstat, 1)).value_or(0));
+  // Time on a CPU, time waiting for one, time slices.
+  thread.used_ns = static_cast<double>(parse_integer(word(schedstat, 0)).value_or(0));
+  thread.waiting_ns = static_cast<double>(parse_integer(word(schedstat, 1)).value_or(0));
+  return thread;
 }
 
 InterferenceCounts interference_counts(std::span<const int> cpus, pid_t process) {
@@ -74,8 +73,9 @@ InterferenceCounts interference_counts(std::span<const int> cpus, pid_t process)
   std::error_code gone;  // threads and the process itself may end while they are read
   std::filesystem::directory_iterator threads(fmt::format("/proc/{}/task", process), gone);
   for (; !gone && threads != std::filesystem::directory_iterator(); threads.increment(gone)) {
-    counts.preempted += involuntary_switches(text_of(threads->path() / "status"));
-    counts.waiting_ns += waiting_time_ns(text_of(threads->path() / "schedstat"));
+    const std::filesystem::path& path = threads->path();
+    const auto id = parse_integer(path.filename().string()).value_or(0);
+    counts.threads[id] = thread_counts(text_of(path / "status"), text_of(path / "schedstat"));
   }
   counts.now_ns = steady_clock_ns();
   return counts;
@@ -83,12 +83,23 @@ InterferenceCounts interference_counts(std::span<const int> cpus, pid_t process)
 
 std::string interference_between(const InterferenceCounts& before, const InterferenceCounts& after,
                                  std::size_t cpus) {
+  constexpr double ran_share = 0.002;  // a thread that used less only woke up
   const double passed = std::max(after.now_ns - before.now_ns, 1.0);
   const double available = passed * static_cast<double>(std::max<std::size_t>(cpus, 1));
   std::string what;
   if (after.steal_ns - before.steal_ns > noticeable_share * available) what = "steal";
-  if (after.preempted > before.preempted &&
-      after.waiting_ns - before.waiting_ns > noticeable_share * passed) {
+  std::int64_t preempted = 0;
+  double waiting_ns = 0;
+  std::size_t ran = 0;
+  for (const auto& [id, now] : after.threads) {
+    const auto known = before.threads.find(id);
+    const InterferenceCounts::Thread then =
+        known == before.threads.end() ? InterferenceCounts::Thread() : known->second;
+    preempted += now.preempted - then.preempted;
+    waiting_ns += now.waiting_ns - then.waiting_ns;
+    ran += now.used_ns - then.used_ns > ran_share * passed;
+  }
+  if (ran <= cpus && preempted > 0 && waiting_ns > noticeable_share * passed) {
     what += what.empty() ? "preempted" : "+preempted";
   }
   return what;
