@@ -53,13 +53,23 @@ prefer() {  # PACKAGE CHECK...
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
-if ((${#missing[@]} == 0)) && { ((${#optional[@]} == 0)) || ! has_command apt-cache; }; then
-  exit 0
-fi
+if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi
 if ! has_command apt-get; then
+  if ((${#missing[@]} == 0)); then exit 0; fi
   echo "setup: this system has no apt-get; install what these Debian packages hold, then run again:" \
     "${missing[*]}" >&2
   exit 1
+fi
+offered() {  # the peers that the package lists know; not every distribution has every one
+  local package
+  for package in "${optional[@]}"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; fi
+  done
+}
+# Lists that are there are believed: no update at every call for what this distribution lacks.
+if ((${#missing[@]} == 0)) && has_file '/var/lib/apt/lists/*_Packages*'; then
+  mapfile -t optional < <(offered)
+  if ((${#optional[@]} == 0)); then exit 0; fi
 fi
 as_root=()
 if ((EUID != 0)); then
@@ -73,12 +83,17 @@ if ((EUID != 0)); then
   as_root=(sudo)
   [[ -t 0 ]] || as_root=(sudo -n)  # nobody is there to type a password
 fi
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update >&2
-for package in "${optional[@]}"; do
-  # Not every distribution has every peer.
-  if apt-cache show "$package" >/dev/null 2>&1; then missing+=("$package"); fi
-done
-if ((${#missing[@]} == 0)); then exit 0; fi
-echo "setup: installing ${missing[*]}" >&2
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-  install "${missing[@]}" >&2
+apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >&2; }
+install() { apt_get -y --no-install-recommends install "$@"; }
+if ((${#missing[@]} > 0)); then
+  apt_get update
+  echo "setup: installing ${missing[*]}" >&2
+  install "${missing[@]}"
+elif ! apt_get update; then
+  echo "setup: no package lists; going on without ${optional[*]}" >&2
+  exit 0
+fi
+mapfile -t optional < <(offered)
+if ((${#optional[@]} == 0)); then exit 0; fi
+echo "setup: installing ${optional[*]}" >&2
+install "${optional[@]}" || echo "setup: going on without ${optional[*]}" >&2
