@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Results as one page that opens offline: report.py CSV... --html FILE [--svg FILE].
+
+Reads what `rooflane bench --csv` wrote, with X.json and X.csv.samples.csv beside X.csv where they
+exist. This file needs the standard library only; the charts (report_page/) are drawn in an
+environment with Altair and vl-convert that it makes from PyPI at the first call.
+
+Exit status: 0 good, 2 wrong arguments or input, 3 the environment cannot be had here.
+"""
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(SCRIPTS))
+
+from python_environment import Unavailable, ensure  # noqa: E402
+from report_page import results  # noqa: E402
+
+PACKAGES = ["altair==6.3.0", "vl-convert-python==1.9.0.post1"]
+
+
+def main() -> int:
+    """Checks the input, then draws in the environment."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("csv", nargs="+", metavar="CSV", help="file of `rooflane bench --csv`")
+    parser.add_argument("--html", metavar="FILE", help="page to write")
+    parser.add_argument("--svg", metavar="FILE", help="static roofline picture to write")
+    arguments = parser.parse_args()
+    if not arguments.html and not arguments.svg:
+        print("report.py: --html FILE or --svg FILE is needed", file=sys.stderr)
+        return 2
+    try:
+        results.read_all(arguments.csv)
+        for target in filter(None, (arguments.html, arguments.svg)):
+            if not Path(target).resolve().parent.is_dir():
+                raise results.InputError(f"{target}: no such folder")
+        python = ensure("report", " ".join(PACKAGES),
+                        lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
+    except results.InputError as error:
+        print(f"report.py: {error}", file=sys.stderr)
+        return 2
+    except Unavailable as error:
+        print(f"report.py: {error}", file=sys.stderr)
+        return 3
+    command = [str(python), "-m", "report_page", *(str(Path(p).resolve()) for p in arguments.csv)]
+    for option in ("html", "svg"):
+        if path := getattr(arguments, option):
+            command += [f"--{option}", str(Path(path).resolve())]
+    return subprocess.run(command, cwd=SCRIPTS, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Draws page and picture; report.py calls this inside the environment that has Altair."""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from report_page import charts, page, results
+
+
+def main() -> int:
+    """Writes the files asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("csv", nargs="+")
+    parser.add_argument("--html")
+    parser.add_argument("--svg")
+    arguments = parser.parse_args()
+    try:
+        machines = results.read_all(arguments.csv)
+        if arguments.html:
+            Path(arguments.html).write_text(page.document(machines), encoding="utf-8")
+        if arguments.svg:
+            Path(arguments.svg).write_text(charts.picture(machines), encoding="utf-8")
+    except (results.InputError, OSError) as error:
+        print(f"report.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

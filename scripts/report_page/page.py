@@ -1,0 +1,160 @@
+"""The HTML of the report: one file, nothing loaded. Charts come from charts.py."""
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from report_page import charts
+from report_page.results import Machine
+
+POLICY = ("default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
+          "style-src 'unsafe-inline'; img-src data:")
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6570;--paper:#f6f7f9;--card:#fff;--line:#dde2e7}
+@media(prefers-color-scheme:dark){:root{--ink:#e4e8ec;--soft:#9aa6b2;--paper:#15191e;--card:#1d232a;
+--line:#323a44}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main,header{max-width:1500px;margin:auto;padding:0 1.2rem}h1{margin:1.4rem 0 .2rem}
+h2{margin:2rem 0 .6rem}h3{margin:.2rem 0;font-size:1rem}nav a{margin-right:1rem}a{color:inherit}
+.machines{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:1rem}
+.machine{min-width:0}figure,.card{margin:0 0 1rem;padding:.9rem;background:var(--card);
+border:1px solid var(--line);border-radius:8px;min-width:0}
+figcaption{font-weight:600;margin-bottom:.5rem}.chart{width:100%}.soft{color:var(--soft)}
+.scroll{overflow:auto;max-height:75vh;background:var(--card);border:1px solid var(--line)}
+table{border-collapse:collapse;font-size:13px}td,th{padding:.25rem .6rem;text-align:left;
+border-bottom:1px solid var(--line);white-space:pre;max-width:34rem;overflow:hidden;
+text-overflow:ellipsis}td:hover{white-space:pre-wrap;overflow-wrap:anywhere}
+th{position:sticky;top:0;background:var(--card);cursor:pointer}
+tr.bad td{color:#c2410c}@media(prefers-color-scheme:dark){tr.bad td{color:#fb923c}}
+input{font:inherit;padding:.4rem .7rem;width:min(100%,28rem);margin-bottom:.6rem}
+"""
+
+SCRIPT = """
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const specs = JSON.parse(document.getElementById('specs').textContent);
+function draw() {
+  const ink = dark.matches ? '#cbd3da' : '#3a4650', line = dark.matches ? '#323a44' : '#e6eaee';
+  const config = {background: 'transparent', view: {stroke: line}, font: 'system-ui, sans-serif',
+    axis: {labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line},
+    legend: {labelColor: ink, titleColor: ink}};
+  specs.forEach((spec, i) => vegaEmbed('#chart' + i, spec, {actions: false, config: config}));
+}
+draw();
+dark.addEventListener('change', draw);
+const table = document.getElementById('rows'), body = table.tBodies[0];
+document.getElementById('filter').addEventListener('input', event => {
+  const words = event.target.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  for (const row of body.rows) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every(word => text.includes(word));
+  }
+});
+let sorted = -1, sign = 1;
+function sort(column) {
+  sign = sorted === column ? -sign : 1;
+  sorted = column;
+  const key = row => row.cells[column].textContent;
+  [...body.rows].sort((a, b) => {
+    const x = key(a), y = key(b);
+    if (x === '' || y === '') return (x === '') - (y === '');
+    const numbers = !isNaN(x) && !isNaN(y);
+    return sign * (numbers ? x - y : x.localeCompare(y));
+  }).forEach(row => body.appendChild(row));
+  [...table.tHead.rows[0].cells].forEach((head, i) => head.setAttribute('aria-sort',
+    i !== column ? 'none' : sign > 0 ? 'ascending' : 'descending'));
+}
+[...table.tHead.rows[0].cells].forEach((head, i) => {
+  head.addEventListener('click', () => sort(i));
+  head.addEventListener('keydown', event => { if (event.key === 'Enter') sort(i); });
+});
+"""
+
+
+def esc(value: Any) -> str:
+    """Text as HTML."""
+    return html.escape(str(value))
+
+
+def script_json(value: Any) -> str:
+    """JSON that no text inside can end or escape from."""
+    return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+
+
+def about(machine: Machine) -> str:
+    """What is known of the machine, and its warnings."""
+    parts = [f"<h3>{esc(machine.label)}</h3>"]
+    for name, context in machine.contexts:
+        facts = "; ".join(f"{k.replace('_', ' ')} {v}" for k, v in
+                          (context.get("machine") or {}).items())
+        parts.append(f"<p class=soft>{esc(name)}: {esc(facts)}</p>")
+        warnings = [*(context.get("slowdowns") or []),
+                    *((context.get("ceilings") or {}).get("warnings") or [])]
+        for warning in warnings:
+            text = ("; ".join(f"{k}: {v}" for k, v in warning.items())
+                    if isinstance(warning, dict) else warning)
+            parts.append(f"<p><strong>Warning</strong> {esc(text)}</p>")
+    counts: dict[str, int] = {}
+    for row in machine.rows:
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    told = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no rows"
+    parts.append(f"<p>Rows: {esc(told)}</p>")
+    parts += [f"<p class=soft>{esc(note)}</p>" for note in machine.notes]
+    return f'<div class="card">{"".join(parts)}</div>'
+
+
+def table(machines: list[Machine]) -> str:
+    """Every row with every column."""
+    columns = list(dict.fromkeys(c for machine in machines for c in machine.columns))
+    first = [c for c in ("cpu", "kernel", "variant", "threads", "shape", "status", "reason",
+                         "p50_ns", "gflops", "gb_s", "roof_pct") if c in columns]
+    columns = first + [c for c in columns if c not in first]
+    head = "".join(f'<th scope=col tabindex=0>{esc(c)}</th>' for c in columns)
+    lines = []
+    for machine in machines:
+        for row in machine.rows:
+            cells = "".join(f"<td>{esc(row.get(c, ''))}</td>" for c in columns)
+            kind = "" if row["status"] == "PASSED" else ' class="bad"'
+            lines.append(f"<tr{kind}>{cells}</tr>")
+    return (f'<div class="scroll"><table id="rows"><thead><tr>{head}</tr></thead>'
+            f'<tbody>{"".join(lines)}</tbody></table></div>')
+
+
+def document(machines: list[Machine]) -> str:
+    """The whole page."""
+    drawn = [charts.sections(machine) for machine in machines]
+    specs: list[dict[str, Any]] = []
+    parts, links = [], []
+    for number, section in enumerate(drawn[0]):
+        if not any(one[section] for one in drawn):
+            continue
+        links.append(f'<a href="#s{number}">{esc(section)}</a>')
+        parts.append(f'<h2 id="s{number}">{esc(section)}</h2><div class="machines">')
+        for machine, one in zip(machines, drawn):
+            parts.append(f'<div class="machine"><h3>{esc(machine.label)}</h3>')
+            for title, spec in one[section]:
+                parts.append(f'<figure><figcaption>{esc(title)}</figcaption>'
+                             f'<div class="chart" id="chart{len(specs)}"></div></figure>')
+                specs.append(spec)
+            if not one[section]:
+                parts.append('<p class="soft">Nothing measured.</p>')
+            parts.append("</div>")
+        parts.append("</div>")
+    links.append('<a href="#all">All rows</a>')
+    library = charts.javascript().replace("</script", "<\\/script")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>Rooflane report</title><style>{STYLE}</style></head><body>
+<header><h1>Rooflane report</h1><nav>{"".join(links)}</nav></header><main>
+<h2>Machines</h2><div class="machines">{"".join(about(m) for m in machines)}</div>
+{"".join(parts)}
+<h2 id="all">All rows</h2>
+<input id="filter" type="search" placeholder="Filter: words that a row holds" aria-label="Filter">
+{table(machines)}</main>
+<script type="application/json" id="specs">{script_json(specs)}</script>
+<script>{library}</script><script>{SCRIPT}</script></body></html>
+"""

@@ -1,0 +1,166 @@
+"""Reads result files for the report: rows, ceilings, samples. Standard library only, no drawing."""
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, str]
+NEEDED = ("kernel", "variant", "shape", "status")
+
+
+class InputError(Exception):
+    """A file that cannot be used; the text is one line and names it."""
+
+
+@dataclass
+class Ceiling:
+    """A roof: `kind` is fma (GFLOP/s) or bandwidth (GB/s)."""
+
+    kind: str
+    label: str
+    value: float
+
+
+@dataclass
+class Machine:
+    """All runs of one machine: files of one folder with the same CPU."""
+
+    label: str
+    columns: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    ceilings: list[Ceiling] = field(default_factory=list)
+    samples: list[tuple[Row, dict[str, float]]] = field(default_factory=list)
+    contexts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def number(row: Row, column: str) -> float | None:
+    """The finite number in a cell, or nothing."""
+    try:
+        value = float(row.get(column) or "nan")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def where(row: Row) -> str:
+    """Threads of a CPU row, the device of others."""
+    threads = row.get("threads")
+    if not threads:
+        return row.get("device") or "no threads told"
+    return f"{threads} thread" + ("" if threads == "1" else "s")
+
+
+def is_peer(row: Row) -> bool:
+    """Whether the row is somebody else's library, as that library is meant to be used."""
+    return bool(row.get("library")) and "@" not in row["variant"]
+
+
+def _table(path: Path) -> tuple[list[str], list[Row]]:
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, restkey="(beyond the header)", restval="")
+            rows = [{k: v if isinstance(v, str) else ", ".join(v) for k, v in row.items()}
+                    for row in reader]
+            return list(reader.fieldnames or []), rows
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: {reason}") from error
+
+
+def plateau_bandwidths(curve: dict[str, Any]) -> list[tuple[str, float]]:
+    """(label, GB/s) per plateau: best copy or read inside; of the last one, its largest point."""
+    found, smallest = [], 0.0
+    for index, plateau in enumerate(curve["plateaus"]):
+        largest = plateau["largest_footprint_bytes"]
+        inside = [p for p in curve["points"] if smallest < p["footprint_bytes"] <= largest]
+        if index == len(curve["plateaus"]) - 1:
+            inside = inside[-1:]
+        if inside:
+            best = max(max(p["copy_gb_s"], p["read_gb_s"]) for p in inside)
+            found.append((plateau["label"], best))
+        smallest = largest
+    return found
+
+
+def _from_json(context: dict[str, Any]) -> list[Ceiling]:
+    def place(entry: dict[str, Any]) -> str:
+        threads = str(entry.get("threads") or "")
+        text = where({"threads": threads, "device": entry["device"]})
+        return f"{entry['device']}, {text}" if entry["device"] and threads else text
+
+    measured = context.get("ceilings") or {}
+    found = [Ceiling("fma", f"{f['isa'] or 'FMA'} {f.get('math', '')}, {place(f)}", f["gflops"])
+             for f in measured.get("fma", [])]
+    for curve in measured.get("bandwidth", []):
+        found += [Ceiling("bandwidth", f"{label}, {place(curve)}", value)
+                  for label, value in plateau_bandwidths(curve)]
+    return found
+
+
+def _from_rows(rows: list[Row]) -> list[Ceiling]:
+    best: dict[tuple[str, str], float] = {}
+    for row in rows:
+        for kind, column, name in (("fma", "peak_gflops", row.get("isa") or "FMA"),
+                                   ("bandwidth", "peak_gb_s", row.get("roof_level") or "memory")):
+            value = number(row, column)
+            if value and value > 0:
+                key = kind, f"{name}, {where(row)}"
+                best[key] = max(best.get(key, 0.0), value)
+    return [Ceiling(kind, label, value) for (kind, label), value in best.items()]
+
+
+def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
+    path = Path(name)
+    columns, rows = _table(path)
+    if missing := [column for column in NEEDED if column not in columns]:
+        raise InputError(f"{path}: no column {missing[0]}: not a CSV of `rooflane bench`")
+    cpu = next((row["cpu"] for row in rows if row.get("cpu")), "unknown CPU")
+    machine = machines.setdefault((str(path.resolve().parent), cpu), Machine(cpu))
+    for column in [*columns, *(c for row in rows for c in row)]:
+        if column not in machine.columns:
+            machine.columns.append(column)
+    machine.rows += rows
+
+    beside = path.with_suffix(".json")
+    ceilings: list[Ceiling] = []
+    if beside.exists():
+        try:
+            context = json.loads(beside.read_text(encoding="utf-8"))["context"]
+            ceilings = _from_json(context)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{beside}: not a JSON of `rooflane bench` ({error!r})") from error
+        machine.contexts.append((path.name, context))
+    else:
+        machine.notes.append(f"{path.name}: no {beside.name} beside it; ceilings are those of rows")
+    for ceiling in ceilings or _from_rows(rows):
+        if ceiling not in machine.ceilings:
+            machine.ceilings.append(ceiling)
+
+    beside = Path(f"{path}.samples.csv")
+    if not beside.exists():
+        machine.notes.append(f"{path.name}: no {beside.name} beside it; no distributions")
+        return
+    for sample in _table(beside)[1]:
+        index, ns = number(sample, "row"), number(sample, "ns")
+        if index is None or ns is None or not 0 <= index < len(rows):
+            continue
+        machine.samples.append((rows[int(index)], {
+            "ns": ns, "round": number(sample, "round") or 0.0,
+            "launch": number(sample, "launch") or 0.0}))
+
+
+def read_all(names: list[str]) -> list[Machine]:
+    """The machines of all files, in the order of the arguments. Raises InputError."""
+    machines: dict[tuple[str, str], Machine] = {}
+    for name in names:
+        _read(name, machines)
+    labels = [machine.label for machine in machines.values()]
+    for (folder, _), machine in machines.items():
+        if labels.count(machine.label) > 1:
+            machine.label += f" ({Path(folder).name})"
+    return list(machines.values())
