@@ -39,7 +39,8 @@ function draw() {
   const ink = dark.matches ? '#cbd3da' : '#3a4650', line = dark.matches ? '#323a44' : '#e6eaee';
   const config = {background: 'transparent', view: {stroke: line}, font: 'system-ui, sans-serif',
     axis: {labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line},
-    legend: {labelColor: ink, titleColor: ink}};
+    legend: {labelColor: ink, titleColor: ink, layout: {bottom: {direction: 'vertical',
+      anchor: 'start', margin: 6}}}};
   specs.forEach((spec, i) => vegaEmbed('#chart' + i, spec, {actions: false, config: config}));
 }
 draw();
