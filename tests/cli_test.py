@@ -18,7 +18,8 @@ import time
 import unittest
 
 ROOFLANE, FAKES = "", ""
-VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "bench", "roofline", "worker"]
+VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "bench", "roofline", "schema",
+         "worker"]
 SMALL = "gemm:m=5,n=7,k=3"
 CSV_HEADER_START = "schema_version,run_id,test_time,"
 

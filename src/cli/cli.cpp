@@ -19,7 +19,7 @@ namespace {
 
 const std::array verbs = {&list_verb,    &doctor_verb,   &run_verb,   &inputs_verb,
                           &verify_verb,  &ceilings_verb, &bench_verb, &roofline_verb,
-                          &compare_verb, &worker_verb};
+                          &compare_verb, &schema_verb,   &worker_verb};
 
 std::string version_text() { return fmt::format("rooflane {}\n", build_version); }
 

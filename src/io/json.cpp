@@ -1,6 +1,7 @@
 // Rows, machine and documents as JSON.
 #include "io/json.hpp"
 
+#include "core/text.hpp"
 #include "io/files.hpp"
 
 namespace rooflane {
@@ -26,6 +27,35 @@ ordered_json row_json(const Row& row) {
     object[column.name] = std::visit(Converter{row}, column.member);
   }
   return object;
+}
+
+ordered_json row_schema() {
+  struct TypeName {
+    const char* operator()(std::string Row::*) const { return "string"; }
+    const char* operator()(std::int64_t Row::*) const { return "integer"; }
+    const char* operator()(std::optional<std::int64_t> Row::*) const { return "integer"; }
+    const char* operator()(std::optional<double> Row::*) const { return "number"; }
+  };
+  ordered_json properties = ordered_json::object();
+  ordered_json required = ordered_json::array();
+  for (const Column& column : columns()) {
+    const char* const type = std::visit(TypeName{}, column.member);
+    ordered_json property = {{"description", column.meaning}, {"type", type}};
+    if (column.nullable) property["type"] = {type, "null"};
+    if (column.values != nullptr) {
+      property["enum"] = split(column.values, '|');
+      if (column.nullable) property["enum"].push_back(nullptr);
+    }
+    properties[column.name] = property;
+    required.push_back(column.name);
+  }
+  return {
+      {"description",
+       "One variant on one problem: the columns of the CSV by name, null where a cell is empty. "
+       "Columns may be appended."},
+      {"type", "object"},
+      {"required", required},
+      {"properties", properties}};
 }
 
 ordered_json machine_json(const Machine& machine) {

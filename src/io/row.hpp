@@ -43,6 +43,8 @@ struct Column {
   std::variant<std::string Row::*, std::int64_t Row::*, std::optional<std::int64_t> Row::*,
                std::optional<double> Row::*>
       member;
+  bool nullable = true;          // false: never empty
+  const char* values = nullptr;  // the texts allowed, separated by '|'; null: any
 };
 std::span<const Column> columns();
 

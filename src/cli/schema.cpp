@@ -1,0 +1,177 @@
+// `rooflane schema`: JSON Schema of what `bench --json` writes. Rows come from the table of columns
+// (io/json.hpp); the context is described here, beside the verb that writes it (bench.cpp). A test
+// finds fields of a real document that are missing here.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/verbs.hpp"
+#include "io/json.hpp"
+
+namespace rooflane {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json value(const char* type, const char* description) {
+  return {{"description", description}, {"type", type}};
+}
+
+ordered_json list_of(const ordered_json& item, const char* description) {
+  return {{"description", description}, {"type", "array"}, {"items", item}};
+}
+
+// Every field is required; more may come with later versions.
+ordered_json object(const char* description, const ordered_json& fields) {
+  ordered_json required = ordered_json::array();
+  for (const auto& [name, ignored] : fields.items()) required.push_back(name);
+  return {{"description", description},
+          {"type", "object"},
+          {"required", required},
+          {"properties", fields}};
+}
+
+ordered_json definition(const char* name) { return {{"$ref", std::string("#/$defs/") + name}}; }
+
+ordered_json machine_schema() {
+  return object("The machine of the run.",
+                {{"cpu", value("string", "model name of the CPU")},
+                 {"host", value("string", "node name")},
+                 {"os", value("string", "kernel, version and architecture")},
+                 {"logical_cpus", value("integer", "logical CPUs that may be used")},
+                 {"physical_cores", value("integer", "physical cores among them")},
+                 {"placement", list_of({{"type", "integer"}},
+                                       "logical CPUs in the order in which threads take them")},
+                 {"l1d_bytes", value("integer", "L1 data cache; 0 when not known")},
+                 {"l2_bytes", value("integer", "L2 cache; 0 when not known")},
+                 {"l3_bytes", value("integer", "L3 cache; 0 when not known")},
+                 {"memory_bytes", value("integer", "memory")}});
+}
+
+ordered_json worker_schema() {
+  ordered_json variables = value("object", "environment variables it was started with");
+  variables["additionalProperties"] = {{"type", "string"}};
+  return object("A process that ran cases.",
+                {{"variant", value("string", "the variant it ran")},
+                 {"threads", value("integer", "its threads; 0 on a GPU")},
+                 {"command", list_of({{"type", "string"}}, "its command line; empty: in process")},
+                 {"environment", variables}});
+}
+
+ordered_json slowdown_schema() {
+  return object("Something that slows this machine down.",
+                {{"what", value("string", "what")}, {"mend", value("string", "what mends it")}});
+}
+
+ordered_json fma_schema() {
+  return object("A peak of multiply-adds.",
+                {{"math", value("string", "arithmetic used")},
+                 {"isa", value("string", "Highway target; empty on a device")},
+                 {"threads", value("integer", "threads; 0 on a GPU")},
+                 {"device", value("string", "OpenCL device; empty for the CPU itself")},
+                 {"gflops", value("number", "1e9 floating-point operations per second")}});
+}
+
+ordered_json rate_schema() {
+  return object("What the maths needs beside multiply-adds, in registers.",
+                {{"isa", value("string", "Highway target; empty on a device")},
+                 {"threads", value("integer", "threads; 0 on a GPU")},
+                 {"device", value("string", "OpenCL device; empty for the CPU itself")},
+                 {"exp_g_s", value("number", "1e9 float32 exponentials per second")},
+                 {"unfused_gflops", value("number", "1e9 adds, products and maxima per second")}});
+}
+
+ordered_json bandwidth_schema() {
+  const ordered_json point =
+      object("Bandwidth at one footprint.",
+             {{"footprint_bytes", value("number", "all arrays of the loop together")},
+              {"read_gb_s", value("number", "1e9 bytes per second")},
+              {"write_gb_s", value("number", "1e9 bytes per second")},
+              {"copy_gb_s", value("number", "1e9 bytes per second, read and written together")},
+              {"read_method", value("string", "the loop that was best")},
+              {"write_method", value("string", "the loop that was best")},
+              {"copy_method", value("string", "the loop that was best")}});
+  const ordered_json plateau =
+      object("A level of memory.", {{"label", value("string", "L1, L2, L3 or memory")},
+                                    {"largest_footprint_bytes", value("number", "it ends here")}});
+  return object("A curve of bandwidth over footprint.",
+                {{"threads", value("integer", "threads; 0 on a GPU")},
+                 {"device", value("string", "OpenCL device; empty for the CPU itself")},
+                 {"points", list_of(point, "by rising footprint")},
+                 {"plateaus", list_of(plateau, "by rising footprint")}});
+}
+
+ordered_json transfer_schema() {
+  return object("Transfers between host and device.",
+                {{"device", value("string", "OpenCL device")},
+                 {"h2d_gb_s", value("number", "to the device, 1e9 bytes per second")},
+                 {"d2h_gb_s", value("number", "from the device, 1e9 bytes per second")}});
+}
+
+ordered_json ceilings_schema() {
+  const ordered_json text = {{"type", "string"}};
+  return object("Limits of this machine, measured in this run.",
+                {{"fma", list_of(definition("fma"), "peaks of multiply-adds")},
+                 {"rates", list_of(definition("rate"), "other arithmetic")},
+                 {"bandwidth", list_of(definition("bandwidth"), "curves of memory")},
+                 {"transfer", list_of(definition("transfer"), "links to devices")},
+                 {"notes", list_of(text, "cross-checks that held")},
+                 {"warnings", list_of(text, "cross-checks that did not hold")}});
+}
+
+ordered_json context_schema() {
+  return object(
+      "How and where the rows were measured.",
+      {{"run_id", value("string", "the run, as in the rows")},
+       {"version", value("string", "version of rooflane")},
+       {"build_commit", value("string", "git commit of the build")},
+       {"compiler", value("string", "compiler and version")},
+       {"arguments", list_of({{"type", "string"}}, "arguments of bench")},
+       {"seed", value("integer", "seed of inputs and order")},
+       {"launches", value("integer", "fresh processes that each row was asked to have")},
+       {"interval_pct", value("number", "asked half width of the interval of medians, per cent")},
+       {"max_time", value("number", "seconds that a group may take in one launch")},
+       {"machine", definition("machine")},
+       {"workers", list_of(definition("worker"), "the processes that ran cases")},
+       {"slowdowns", list_of(definition("slowdown"), "what disturbed the machine at the start")},
+       {"ceilings", definition("ceilings")}});
+}
+
+ordered_json document_schema() {
+  ordered_json version = value("integer", "version of the table of columns");
+  version["const"] = Row().schema_version;
+  ordered_json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                         {"$id", "urn:rooflane:results:1"},
+                         {"title", "Results of rooflane bench --json"}};
+  schema.update(object("The rows of a run and its context.",
+                       {{"schema_version", version},
+                        {"context", definition("context")},
+                        {"rows", list_of(definition("row"), "in the order of the CSV")}}));
+  ordered_json row = row_schema();
+  row["properties"]["schema_version"] = version;
+  schema["$defs"] = {{"row", row},
+                     {"context", context_schema()},
+                     {"machine", machine_schema()},
+                     {"worker", worker_schema()},
+                     {"slowdown", slowdown_schema()},
+                     {"ceilings", ceilings_schema()},
+                     {"fma", fma_schema()},
+                     {"rate", rate_schema()},
+                     {"bandwidth", bandwidth_schema()},
+                     {"transfer", transfer_schema()}};
+  return schema;
+}
+
+void declare(Arguments& arguments) {
+  arguments.examples({"rooflane schema", "rooflane schema > rooflane.schema.json"});
+}
+
+int run(const Arguments&, Catalogue&, const CliSettings&) {
+  std::cout << document_schema().dump(2) << "\n";
+  return 0;
+}
+
+}  // namespace
+
+const Verb schema_verb = {"schema", "the JSON Schema of what bench --json writes", declare, run};
+
+}  // namespace rooflane
