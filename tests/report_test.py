@@ -37,12 +37,27 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def in_picture(rows):
+    """How many points the picture shows of a machine's rows: those at the most threads, with the
+    variants that only run on one; of a device where the CPU has none."""
+    threads = {}
+    for row in rows:
+        if row["threads"]:
+            threads.setdefault(row["variant"], set()).add(int(row["threads"]))
+    if not threads:
+        return len(rows)
+    most = max(map(max, threads.values()))
+    return sum(bool(row["threads"]) and (int(row["threads"]) == most
+                                         or threads[row["variant"]] == {1}) for row in rows)
+
+
 class Page(html.parser.HTMLParser):
     """Rows of the table and every attribute that makes a browser fetch."""
 
     def __init__(self, text):
         super().__init__()
         self.head, self.rows, self.fetched, self.cell, self.tags = [], [], [], None, []
+        self.table = None
         self.feed(text)
         self.close()
 
@@ -51,6 +66,10 @@ class Page(html.parser.HTMLParser):
         self.fetched += [value for name, value in attrs
                          if name in ("src", "srcset", "href", "data", "action", "poster")
                          and not (value or "").startswith("#")]
+        if tag == "table":
+            self.table = dict(attrs).get("id")
+        if self.table != "rows":
+            return
         if tag == "tr":
             self.rows.append([])
         if tag in ("td", "th"):
@@ -61,7 +80,9 @@ class Page(html.parser.HTMLParser):
             self.cell += data
 
     def handle_endtag(self, tag):
-        if tag in ("td", "th"):
+        if tag == "table":
+            self.table = None
+        if tag in ("td", "th") and self.cell is not None:
             (self.rows[-1] if tag == "td" else self.head).append(self.cell)
             self.cell = None
 
@@ -76,7 +97,7 @@ class ReportTest(unittest.TestCase):
 
     def write(self, name, rows):
         with open(self.path(name), "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(NASTY[0]))
+            writer = csv.DictWriter(file, list({**NASTY[0], **(rows[0] if rows else {})}))
             writer.writeheader()
             writer.writerows(rows)
         return self.path(name)
@@ -100,8 +121,12 @@ class ReportTest(unittest.TestCase):
         root = xml.etree.ElementTree.parse(self.path("p.svg")).getroot()
         self.assertTrue(root.tag.endswith("}svg"))
         marks = [e for e in root.iter() if e.get("aria-roledescription") == "point"]
-        speeds = [r for r in rows if r["status"] == "PASSED" and float(r["gflops"] or 0) > 0]
-        self.assertEqual(len(marks), len(speeds))
+        machines = {}
+        for name in files:
+            of_machine = machines.setdefault(os.path.dirname(name), [])
+            of_machine += [r for r in read(name)
+                           if r["status"] == "PASSED" and float(r["gflops"] or 0) > 0]
+        self.assertEqual(len(marks), sum(map(in_picture, machines.values())))
 
     def test_every_row_of_a_real_run_is_on_the_page_and_in_the_picture(self):
         files = [f for f in sorted(glob.glob(os.path.join(RESULTS, "*", "*.csv")))
@@ -114,6 +139,57 @@ class ReportTest(unittest.TestCase):
 
     def test_empty_and_all_failed_files_make_pages(self):
         self.check([self.write("empty.csv", []), self.write("failed.csv", NASTY[1:2])])
+
+    def machine(self, rows):
+        """What the page knows of a file with these rows."""
+        return results.read_all([self.write("rows.csv", rows)])[0]
+
+    def test_ratios_are_formed_within_one_cache_mode_and_thread_count(self):
+        def row(variant, threads, cache, ns, library=""):
+            return {**NASTY[0], "variant": variant, "threads": threads, "cache": cache,
+                    "p50_ns": ns, "library": library}
+
+        machine = self.machine([
+            row("scalar", "1", "warm", "100"), row("blas", "1", "warm", "20", "X 1"),
+            row("blas", "2", "warm", "10", "X 1"), row("hwy", "1", "warm", "25"),
+            row("hwy", "2", "warm", "5"), row("hwy@old", "2", "warm", "1", ""),
+            row("scalar", "1", "cold", "400"), row("hwy", "2", "cold", "40")])
+        ratios = groups.Ratios(machine)
+        found = {}
+        for group in groups.groups(machine):
+            for one in group.rows:
+                rivals = groups.scalar_of(group), groups.best_peer_of(group)
+                found[one["cache"], group.threads, one["variant"]] = tuple(
+                    rival and ratios.of(rival, one) for rival in rivals)
+        self.assertEqual(found["warm", "1", "hwy"], (4, 0.8))
+        self.assertEqual(found["warm", "2", "hwy"], (20, 2))
+        self.assertEqual(found["warm", "2", "scalar"], (1, 0.1))
+        self.assertEqual(found["cold", "2", "hwy"], (10, None))
+
+    def test_lines_join_only_shapes_of_one_family(self):
+        family = groups.families(["m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64",
+                                  "m=1,n=64,k=64", "m=1,n=128,k=128", "m=8,n=4,k=2",
+                                  "m=16,n=8,k=4", "m=3,n=5,k=7", "m=2,n=2,k=2,beta=0.5",
+                                  "m=2,n=2,k=2,beta=1.5"])
+        self.assertEqual(family, {
+            "m=16,n=16,k=16": "m=*,n=*,k=*", "m=32,n=32,k=32": "m=*,n=*,k=*",
+            "m=64,n=64,k=64": "m=*,n=*,k=*", "m=1,n=64,k=64": "m=1,n=*,k=*",
+            "m=1,n=128,k=128": "m=1,n=*,k=*", "m=8,n=4,k=2": "m=4*,n=2*,k=*",
+            "m=16,n=8,k=4": "m=4*,n=2*,k=*"})
+
+    def test_a_device_wins_from_the_first_size_on_that_it_keeps(self):
+        rows = []
+        for size, cpu, kernel, whole in ((1, 10, 5, 50), (2, 20, 30, 60), (4, 80, 40, 90),
+                                         (8, 300, 90, 200)):
+            sized = {**NASTY[0], "shape": f"m={size},n=1", "flops": str(size), "kernel_ns": "",
+                     "e2e_ns": "", "device": ""}
+            rows += [{**sized, "p50_ns": str(cpu)},
+                     {**sized, "variant": "opencl", "threads": "", "device": "GPU",
+                      "p50_ns": str(kernel), "kernel_ns": str(kernel), "e2e_ns": str(whole)}]
+        (sizes,) = groups.cpu_and_device(self.machine(rows)).values()
+        self.assertEqual(groups.wins_from(sizes, "kernel_ns"), "from m=4,n=1 on")
+        self.assertEqual(groups.wins_from(sizes, "e2e_ns"), "from m=8,n=1 on")
+        self.assertEqual(groups.wins_from(sizes[:3], "e2e_ns"), "never in this range")
 
     def test_bad_input_exits_with_2_and_one_line(self):
         with open(self.path("other.csv"), "w", encoding="utf-8") as file:
@@ -129,6 +205,8 @@ class ReportTest(unittest.TestCase):
 
 if __name__ == "__main__":
     REPORT, RESULTS = sys.argv[1:3]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
+    from report_page import groups, results  # noqa: E402: found through the argument
     with tempfile.TemporaryDirectory() as scratch:
         probe = os.path.join(scratch, "empty.csv")
         with open(probe, "w", encoding="utf-8") as empty:

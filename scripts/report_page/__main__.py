@@ -5,7 +5,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from report_page import charts, page, results
+from report_page import page, results, roofline
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
         if arguments.html:
             Path(arguments.html).write_text(page.document(machines), encoding="utf-8")
         if arguments.svg:
-            Path(arguments.svg).write_text(charts.picture(machines), encoding="utf-8")
+            Path(arguments.svg).write_text(roofline.picture(machines), encoding="utf-8")
     except (results.InputError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 2

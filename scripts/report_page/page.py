@@ -12,7 +12,8 @@ POLICY = ("default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
           "style-src 'unsafe-inline'; img-src data:")
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6570;--paper:#f6f7f9;--card:#fff;--line:#dde2e7}
+:root{color-scheme:light dark;--ink:#1f2933;--soft:#5b6570;--paper:#f6f7f9;--card:#fff;
+--line:#dde2e7}
 @media(prefers-color-scheme:dark){:root{--ink:#e4e8ec;--soft:#9aa6b2;--paper:#15191e;--card:#1d232a;
 --line:#323a44}}
 *{box-sizing:border-box}
@@ -29,7 +30,13 @@ border-bottom:1px solid var(--line);white-space:pre;max-width:34rem;overflow:hid
 text-overflow:ellipsis}td:hover{white-space:pre-wrap;overflow-wrap:anywhere}
 th{position:sticky;top:0;background:var(--card);cursor:pointer}
 tr.bad td{color:#c2410c}@media(prefers-color-scheme:dark){tr.bad td{color:#fb923c}}
-input{font:inherit;padding:.4rem .7rem;width:min(100%,28rem);margin-bottom:.6rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem .9rem;margin:.3rem 0 .8rem}
+dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}ul{padding-left:1.2rem;margin:.3rem 0}
+li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.88em}summary{cursor:pointer}
+.vega-bind{margin-top:.4rem}.vega-bind-name{color:var(--soft);margin-right:.3rem}
+select{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);
+border-radius:6px;padding:.2rem .4rem;max-width:100%}
+#filter{font:inherit;padding:.4rem .7rem;width:min(100%,28rem);margin-bottom:.6rem}
 """
 
 SCRIPT = """
@@ -84,26 +91,81 @@ def script_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
+def size(count: Any) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.4g} {unit}"
+
+
+def facts(context: dict[str, Any]) -> dict[str, str]:
+    """What the JSON of a run says of machine and build, in words."""
+    machine = context.get("machine") or {}
+    found = {"CPU": machine.get("cpu"), "host": machine.get("host"), "system": machine.get("os")}
+    if "physical_cores" in machine:
+        found["cores"] = f"{machine['physical_cores']} ({machine.get('logical_cpus')} logical)"
+    caches = [f"{name} {size(machine[key])}" for name, key in (
+        ("L1d", "l1d_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes")) if machine.get(key)]
+    found["caches"] = ", ".join(caches)
+    if machine.get("memory_bytes"):
+        found["memory"] = size(machine["memory_bytes"])
+    for transfer in (context.get("ceilings") or {}).get("transfer") or []:
+        found[f"link to {transfer['device']}"] = (
+            f"{transfer['h2d_gb_s']:.3g} GB/s to it, {transfer['d2h_gb_s']:.3g} GB/s from it")
+    found["build"] = " ".join(str(context[k]) for k in ("version", "build_commit", "compiler")
+                              if context.get(k))
+    found["arguments"] = " ".join(map(str, context.get("arguments") or []))
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def warnings(context: dict[str, Any]) -> list[str]:
+    """What disturbed the machine and which ceilings are doubtful, as HTML."""
+    found = []
+    for slowdown in context.get("slowdowns") or []:
+        found.append(f"{esc(slowdown['what'])}<br><code>{esc(slowdown['mend'])}</code>")
+    return found + [esc(w) for w in (context.get("ceilings") or {}).get("warnings") or []]
+
+
 def about(machine: Machine) -> str:
-    """What is known of the machine, and its warnings."""
+    """What is known of the machine, its warnings, and what became of its rows."""
     parts = [f"<h3>{esc(machine.label)}</h3>"]
-    for name, context in machine.contexts:
-        facts = "; ".join(f"{k.replace('_', ' ')} {v}" for k, v in
-                          (context.get("machine") or {}).items())
-        parts.append(f"<p class=soft>{esc(name)}: {esc(facts)}</p>")
-        warnings = [*(context.get("slowdowns") or []),
-                    *((context.get("ceilings") or {}).get("warnings") or [])]
-        for warning in warnings:
-            text = ("; ".join(f"{k}: {v}" for k, v in warning.items())
-                    if isinstance(warning, dict) else warning)
-            parts.append(f"<p><strong>Warning</strong> {esc(text)}</p>")
     counts: dict[str, int] = {}
     for row in machine.rows:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
     told = ", ".join(f"{n} {status}" for status, n in counts.items()) or "no rows"
     parts.append(f"<p>Rows: {esc(told)}</p>")
+    for name, context in machine.contexts:
+        entries = "".join(f"<dt>{esc(k)}</dt><dd>{esc(v)}</dd>" for k, v in facts(context).items())
+        parts.append(f"<p class=soft>{esc(name)}</p><dl>{entries}</dl>")
+        if told := warnings(context):
+            items = "".join(f"<li>{text}</li>" for text in told)
+            parts.append(f"<details open><summary>{len(told)} warning"
+                         f"{'' if len(told) == 1 else 's'}</summary><ul>{items}</ul></details>")
+        if notes := (context.get("ceilings") or {}).get("notes"):
+            items = "".join(f"<li>{esc(note)}</li>" for note in notes)
+            parts.append(f"<details><summary>Cross-checks of the ceilings that held</summary>"
+                         f"<ul>{items}</ul></details>")
     parts += [f"<p class=soft>{esc(note)}</p>" for note in machine.notes]
     return f'<div class="card">{"".join(parts)}</div>'
+
+
+def without_speed(machine: Machine) -> str:
+    """Rows that are not PASSED, those with one reason together."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for row in machine.rows:
+        if row["status"] != "PASSED":
+            key = row["status"], row["kernel"], row["variant"], row.get("reason", "")
+            same.setdefault(key, []).append(row["shape"])
+    if not same:
+        return '<p class="soft">None: all rows PASSED.</p>'
+    lines = "".join(
+        f'<tr class="bad">{"".join(f"<td>{esc(cell)}</td>" for cell in key)}'
+        f"<td>{len(shapes)}</td><td>{esc(shapes[0])}</td></tr>" for key, shapes in same.items())
+    return ('<div class="scroll"><table><thead><tr><th>status<th>kernel<th>variant<th>reason'
+            f"<th>rows<th>first shape</tr></thead><tbody>{lines}</tbody></table></div>")
 
 
 def table(machines: list[Machine]) -> str:
@@ -143,7 +205,9 @@ def document(machines: list[Machine]) -> str:
                 parts.append('<p class="soft">Nothing measured.</p>')
             parts.append("</div>")
         parts.append("</div>")
-    links.append('<a href="#all">All rows</a>')
+    links += ['<a href="#bad">Not passed</a>', '<a href="#all">All rows</a>']
+    bad = "".join(f'<div class="machine"><h3>{esc(m.label)}</h3>{without_speed(m)}</div>'
+                  for m in machines)
     library = charts.javascript().replace("</script", "<\\/script")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -153,6 +217,7 @@ def document(machines: list[Machine]) -> str:
 <header><h1>Rooflane report</h1><nav>{"".join(links)}</nav></header><main>
 <h2>Machines</h2><div class="machines">{"".join(about(m) for m in machines)}</div>
 {"".join(parts)}
+<h2 id="bad">Not passed</h2><div class="machines">{bad}</div>
 <h2 id="all">All rows</h2>
 <input id="filter" type="search" placeholder="Filter: words that a row holds" aria-label="Filter">
 {table(machines)}</main>

@@ -18,10 +18,11 @@ class InputError(Exception):
 
 @dataclass
 class Ceiling:
-    """A roof: `kind` is fma (GFLOP/s) or bandwidth (GB/s)."""
+    """A roof: `kind` is fma (GFLOP/s) or bandwidth (GB/s); `place` is what has it."""
 
     kind: str
-    label: str
+    name: str
+    place: str
     value: float
 
 
@@ -33,7 +34,7 @@ class Machine:
     columns: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     ceilings: list[Ceiling] = field(default_factory=list)
-    samples: list[tuple[Row, dict[str, float]]] = field(default_factory=list)
+    samples: list[tuple[Row, dict[str, Any]]] = field(default_factory=list)
     contexts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -53,6 +54,12 @@ def where(row: Row) -> str:
     if not threads:
         return row.get("device") or "no threads told"
     return f"{threads} thread" + ("" if threads == "1" else "s")
+
+
+def place(threads: str, device: str) -> str:
+    """What has a ceiling: the CPU at a number of threads, a device, or a device at threads."""
+    at = where({"threads": threads, "device": device})
+    return f"{device}, {at}" if device and threads else at
 
 
 def is_peer(row: Row) -> bool:
@@ -88,30 +95,30 @@ def plateau_bandwidths(curve: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def _from_json(context: dict[str, Any]) -> list[Ceiling]:
-    def place(entry: dict[str, Any]) -> str:
-        threads = str(entry.get("threads") or "")
-        text = where({"threads": threads, "device": entry["device"]})
-        return f"{entry['device']}, {text}" if entry["device"] and threads else text
+    def at(entry: dict[str, Any]) -> str:
+        return place(str(entry.get("threads") or ""), entry["device"])
 
     measured = context.get("ceilings") or {}
-    found = [Ceiling("fma", f"{f['isa'] or 'FMA'} {f.get('math', '')}, {place(f)}", f["gflops"])
+    found = [Ceiling("fma", f["isa"] or "FMA", at(f), f["gflops"])
              for f in measured.get("fma", [])]
     for curve in measured.get("bandwidth", []):
-        found += [Ceiling("bandwidth", f"{label}, {place(curve)}", value)
+        found += [Ceiling("bandwidth", label, at(curve), value)
                   for label, value in plateau_bandwidths(curve)]
     return found
 
 
 def _from_rows(rows: list[Row]) -> list[Ceiling]:
-    best: dict[tuple[str, str], float] = {}
+    best: dict[tuple[str, str, str], float] = {}
     for row in rows:
-        for kind, column, name in (("fma", "peak_gflops", row.get("isa") or "FMA"),
+        # Other rows than those of an ISA target are held against the machine's best.
+        isa = row.get("isa") if row.get("isa") != "baseline" else ""
+        for kind, column, name in (("fma", "peak_gflops", isa or "FMA"),
                                    ("bandwidth", "peak_gb_s", row.get("roof_level") or "memory")):
             value = number(row, column)
             if value and value > 0:
-                key = kind, f"{name}, {where(row)}"
+                key = kind, name, place(row.get("threads", ""), row.get("device", ""))
                 best[key] = max(best.get(key, 0.0), value)
-    return [Ceiling(kind, label, value) for (kind, label), value in best.items()]
+    return [Ceiling(*key, value) for key, value in best.items()]
 
 
 def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
@@ -151,7 +158,9 @@ def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
             continue
         machine.samples.append((rows[int(index)], {
             "ns": ns, "round": number(sample, "round") or 0.0,
-            "launch": number(sample, "launch") or 0.0}))
+            "launch": number(sample, "launch") or 0.0,
+            "probe_ns": number(sample, "probe_ns") or 0.0,
+            "disturbance": sample.get("disturbance", "")}))
 
 
 def read_all(names: list[str]) -> list[Machine]:

@@ -1,0 +1,137 @@
+"""The roofline chart, on the page and as a static picture. Shared pieces: marks.py."""
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from report_page.groups import one_thread_variants
+from report_page.marks import GREY, choice, colour, data, record, spec, tips
+from report_page.results import Ceiling, Machine, Row, number, place, where
+
+CLOSE = 1.1  # peaks within a tenth of one another share a line
+
+
+def has_speed(row: Row) -> bool:
+    """Whether the chart has a point for the row."""
+    return (row["status"] == "PASSED" and (number(row, "gflops") or 0) > 0
+            and (number(row, "ai") or 0) > 0)
+
+
+def places_of(row: Row, threads: list[str], singles: set[str]) -> list[str]:
+    """The places whose ceilings a row is shown under: the CPU at its threads (variants of one
+    thread at every count), and its device."""
+    found = []
+    if row.get("threads"):
+        counts = threads if row["variant"] in singles else [row["threads"]]
+        found = [where({"threads": count}) for count in counts]
+    if row.get("device"):
+        found.append(place(row.get("threads", ""), row["device"]))
+    return found or [where(row)]
+
+
+def points_of(machine: Machine) -> list[dict[str, Any]]:
+    """A point per row with a speed and place it is shown at; CPU places first, most threads on
+    top."""
+    rows = [row for row in machine.rows if has_speed(row)]
+    singles = one_thread_variants(machine.rows)
+    threads = sorted({r["threads"] for r in rows if r.get("threads")},
+                     key=lambda count: (len(count), count), reverse=True)
+    order = [where({"threads": count}) for count in threads]
+    points = [record(row, "ai", "gflops", "gb_s", "roof_pct", "model_pct", "p50_ns")
+              | {"place": at} for row in rows for at in places_of(row, threads, singles)]
+    return sorted(points, key=lambda p: order.index(p["place"]) if p["place"] in order
+                  else len(order))
+
+
+def distinct_peaks(ceilings: list[Ceiling]) -> list[tuple[str, float]]:
+    """(names, GFLOP/s), close ones together."""
+    found: list[tuple[list[str], float]] = []
+    for ceiling in sorted(ceilings, key=lambda c: -c.value):
+        if found and found[-1][1] < CLOSE * ceiling.value:
+            if ceiling.name not in found[-1][0]:
+                found[-1][0].append(ceiling.name)
+        else:
+            found.append(([ceiling.name], ceiling.value))
+    return [(", ".join(names), value) for names, value in found]
+
+
+def roofs(machine: Machine, at: str, low: float, high: float) -> list[dict[str, Any]]:
+    """Ends of the lines of one place: flat for peaks, rising to the highest peak for bandwidths."""
+    here = [c for c in machine.ceilings if c.place == at]
+    peaks = distinct_peaks([c for c in here if c.kind == "fma"])
+    slopes = [c for c in here if c.kind == "bandwidth"]
+    top = max([value for _, value in peaks], default=max([high * c.value for c in slopes],
+                                                         default=0))
+    fastest = max([c.value for c in slopes], default=0)
+    lines = []
+    for names, value in peaks:
+        start = max(low, value / fastest) if fastest else low
+        lines.append((f"{names}  {value:,.0f} GFLOP/s", "fma", (start, value), (high, value)))
+    for c in slopes:
+        if low < top / c.value:
+            lines.append((f"{c.name}  {c.value:,.0f} GB/s", "bandwidth", (low, low * c.value),
+                          (min(high, top / c.value), min(high * c.value, top))))
+    return [{"place": at, "ceiling": name, "kind": kind, "x": x, "y": y, "end": end}
+            for name, kind, *ends in lines for end, (x, y) in enumerate(ends)]
+
+
+def chart(machine: Machine, only: str | None = None) -> alt.LayerChart | None:
+    """GFLOP/s against FLOP/byte under the ceilings of one place: `only`, or the one chosen from a
+    list. Nothing without rows that have a speed."""
+    points = [p for p in points_of(machine) if only in (None, p["place"])]
+    if not points:
+        return None
+    places = list(dict.fromkeys(p["place"] for p in points))
+    low = min(min(p["ai"] for p in points), 0.25) / 2
+    high = max(max(p["ai"] for p in points), 64.0) * 2
+    lines = [end for at in places for end in roofs(machine, at, low, high)]
+    slowest = min([p["gflops"] for p in points] + [e["y"] for e in lines if e["y"] > 0])
+    top = max([p["gflops"] for p in points] + [e["y"] for e in lines if e["kind"] == "fma"])
+    x = alt.Scale(type="log", domain=[low, high], nice=False)
+    y = alt.Scale(type="log", domain=[slowest / 2, top * 2], nice=False)
+    roof = alt.Chart(data(lines)).encode(
+        x=alt.X("x:Q", scale=x, title="arithmetic intensity, FLOP/byte"),
+        y=alt.Y("y:Q", scale=y, title="GFLOP/s"), detail="ceiling:N", tooltip="ceiling:N")
+    drawn = roof.mark_line(color=GREY, strokeWidth=1.3, clip=True)
+    names = {"color": GREY, "fontSize": 11, "limit": 420}
+    flat = roof.mark_text(align="right", dx=-4, dy=-7, **names).encode(
+        text="ceiling:N").transform_filter("datum.kind == 'fma' && datum.end == 1")
+    rising = roof.mark_text(align="left", dx=8, dy=5, **names).encode(
+        text="ceiling:N").transform_filter("datum.kind == 'bandwidth' && datum.end == 0")
+    marks = alt.Chart(data(points)).mark_point(filled=True, size=75, opacity=0.85).encode(
+        x=alt.X("ai:Q", scale=x), y=alt.Y("gflops:Q", scale=y),
+        color=colour([p["variant"] for p in points]),
+        shape=alt.Shape("kernel:N", title=None, legend=alt.Legend(orient="bottom", columns=4)),
+        tooltip=tips("ai", "gflops", "gb_s", "roof_pct", "model_pct", "p50_ns"))
+    if len(places) == 1:
+        return alt.layer(drawn, flat, rising, marks)
+    chosen = "datum.place == place"
+    return alt.layer(*(layer.transform_filter(chosen) for layer in (drawn, flat, rising, marks))
+                     ).add_params(choice("place", "limits of ", places, places[0]))
+
+
+def on_page(machine: Machine) -> dict[str, Any] | None:
+    """The chart for the page."""
+    drawn = chart(machine)
+    return spec(drawn, 480) if drawn is not None else None
+
+
+def picture(machines: list[Machine]) -> str:
+    """A static SVG 900 pixels wide: a chart per machine, of its CPU at the most threads (a device
+    where there is no CPU row)."""
+    drawn = []
+    for machine in machines:
+        points = points_of(machine)
+        if points:
+            at = points[0]["place"]
+            one, title = chart(machine, at), f"{machine.label}, {at}"
+        else:
+            one = alt.layer(alt.Chart(data([{"t": "no row has a speed"}])).mark_text().encode(
+                text="t:N"))
+            title = machine.label
+        drawn.append(one.properties(width=800, height=460, title=title))
+    whole = alt.vconcat(*drawn).configure(background="white", font="sans-serif").configure_axis(
+        gridColor="#eceff1", labelFontSize=12, titleFontSize=13).configure_legend(labelFontSize=12)
+    return vl_convert.vegalite_to_svg(whole.to_dict())
