@@ -136,7 +136,9 @@ class Launch {
       std::swap(turns[i - 1], turns[splitmix64(random) % i]);
     }
     for (Member* member : turns) {
-      member->attempt([&] { take_turn(*member, position, probe_ns, moved ? "probe" : ""); });
+      std::string already = moved ? "probe" : "";
+      if (!settled_) already += already.empty() ? "unsettled" : "+unsettled";
+      member->attempt([&] { take_turn(*member, position, probe_ns, already); });
     }
   }
 
@@ -149,7 +151,7 @@ class Launch {
       samples = member.worker->sample(1, measured.calibration.runs_per_sample);
       const auto after = interference_counts(member.cpus, member.worker->process());
       disturbance = interference_between(before, after, member.cpus.size());
-      member.worker->settle();
+      settled_ = member.worker->settle();
       const bool may_repeat = repeat < most_repeats_of_a_turn && elapsed() < rounds_.seconds &&
                               2 * measured.repeats <= static_cast<int>(measured.ns.size()) + 1;
       if (disturbance.empty() || !may_repeat) break;
@@ -174,6 +176,7 @@ class Launch {
   std::vector<Member*> all_;
   std::vector<Member*> order_;  // those that still take turns
   std::vector<double> probes_;
+  bool settled_ = true;  // the last turn's worker rests
   double begin_ns_ = 0;
 };
 

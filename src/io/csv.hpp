@@ -50,7 +50,7 @@ class CsvWriter {
 // One measured time. `row` counts the rows of the CSV from 0, `launch` from 1, `round` from 0
 // within a launch; `ns` is the mean of one run; `probe_ns` the probe of the round. Device times are
 // of one upload, run and download beside the sample. `disturbance`: what interfered (`steal`,
-// `preempted`, `probe`, joined by '+'); empty: nothing was seen.
+// `preempted`, `probe`, `unsettled`, joined by '+'); empty: nothing was seen.
 struct Sample {
   std::int64_t row = 0;
   std::int64_t launch = 1;

@@ -111,7 +111,7 @@ class LocalWorker final : public Worker {
 
   void close() override { open_.reset(); }
 
-  void settle() override { rooflane::settle(getpid()); }
+  bool settle() override { return rooflane::settle(getpid()); }
 
   pid_t process() override { return getpid(); }
 

@@ -41,9 +41,9 @@ double cpu_time_ns(pid_t process) {
 std::int64_t resident_bytes(pid_t process) { return status_bytes(process, "VmRSS:"); }
 std::int64_t peak_resident_bytes(pid_t process) { return status_bytes(process, "VmHWM:"); }
 
-void settle(pid_t process) {
+bool settle(pid_t process) {
   constexpr double patience_seconds = 1;
-  wait_until_still([process] { return cpu_time_ns(process); }, patience_seconds);
+  return wait_until_still([process] { return cpu_time_ns(process); }, patience_seconds);
 }
 
 void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << 5; }

@@ -15,8 +15,8 @@ std::int64_t resident_bytes(pid_t process);
 std::int64_t peak_resident_bytes(pid_t process);
 
 // Waits until a process's CPU clock stands still, at most a second: runtimes spin for a while after
-// a parallel region.
-void settle(pid_t process);
+// a parallel region. False when it was busy to the end.
+bool settle(pid_t process);
 
 // Starts counting this process's peak anew.
 void reset_peak_resident();

@@ -136,9 +136,7 @@ class ProcessWorker final : public Worker {
   void close() override {
     if (process_ >= 0) ask({{"op", "close"}});
   }
-  void settle() override {
-    if (process_ >= 0) rooflane::settle(process_);
-  }
+  bool settle() override { return process_ < 0 || rooflane::settle(process_); }
   pid_t process() override { return process_; }
   std::int64_t peak_rss_bytes() override {
     return process_ >= 0 ? peak_resident_bytes(process_) : 0;
