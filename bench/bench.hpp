@@ -50,6 +50,9 @@ struct BenchOptions {
   // Variant name and text, {"hwy", "mc=96,kc=384"}: for every measured kernel's variant of the
   // name.
   std::vector<std::pair<std::string, std::string>> tunings;
+  // Every rung of the variants' ladders with the variants themselves, one group per problem over
+  // all thread counts. Every variant must have a ladder; excludes `tunings`.
+  bool ladder = false;
   std::string library;  // --blas PATH: behind `blas`; empty: default search
   int device = 0;       // OpenCL device
   CacheMode cache = CacheMode::warm;

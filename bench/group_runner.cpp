@@ -141,13 +141,18 @@ void GroupRunner::open(Member& member) {
   });
 }
 
-// Seconds that one run of a one-thread variant will take, from its speed on a small problem.
+// Seconds that one run of a one-thread variant, or of any rung of a ladder, will take, from its
+// speed on a small problem.
 std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
   const Case& c = planned.measured;
-  if (planned.entry->variant->threads != Threads::one) return std::nullopt;
+  const Variant& variant = *planned.entry->variant;
+  const bool may_be_slow =
+      threads_of(variant, c.tuning) == Threads::one || rung_of(variant, c.tuning) != nullptr;
+  if (!may_be_slow) return std::nullopt;
   const double flops = c.problem.kernel().cost(c.problem).flops;
   if (flops <= options_.scalar_run_seconds * 1e9 * assumed_flops_per_ns) return std::nullopt;
-  const std::string key = fmt::format("{} {}", c.problem.kernel().name, c.variant);
+  const std::string key = fmt::format("{} {} {} {} {}", c.problem.kernel().name, c.variant, c.isa,
+                                      c.tuning.text(), c.threads);
   auto speed = flops_per_ns_.find(key);
   if (speed == flops_per_ns_.end()) {
     Case small = c;

@@ -51,8 +51,9 @@ class GroupRunner {
   const Ceilings& ceilings_;
   WorkerPool workers_;
   ReferenceFile reference_;
-  double clock_cost_ns_ = 0;                    // 0: not yet measured
-  std::map<std::string, double> flops_per_ns_;  // of one-thread variants, by kernel and variant
+  double clock_cost_ns_ = 0;  // 0: not yet measured
+  // Of one-thread variants and rungs, by what identifies a case beside its shape.
+  std::map<std::string, double> flops_per_ns_;
 };
 
 }  // namespace rooflane

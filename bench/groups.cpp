@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "backends/highway.hpp"
 #include "bench/google_benchmark.hpp"
@@ -29,6 +30,9 @@ void check_options(const BenchOptions& options) {
       throw argument_error(
           fmt::format("threads={}: allowed is an integer from 1 to {}", threads, most_threads));
     }
+  }
+  if (options.ladder && !options.tunings.empty()) {
+    throw argument_error("--ladder measures variants at their own tuning: --tuning has no place");
   }
   if (options.math != "fp32") throw argument_error(unknown_name("math", options.math, {"fp32"}));
   for (const std::string& isa : options.isas) resolve_isa(isa);
@@ -96,17 +100,18 @@ std::string case_name(const Case& c) {
   std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
                                  c.problem.shape(), c.threads, name_of(c.cache));
   if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
+  if (const auto step = c.tuning.find(step_key)) name += fmt::format("/{}:{}", step_key, *step);
   return name;
 }
 
-// The cases that an entry adds to a group.
-void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool takes_singles,
-               bool first, Group& group) {
+// A case of an entry at the group's threads and the default ISA target.
+Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tuning& tuning,
+             const Group& group) {
   const Variant& variant = *entry.variant;
   Case c;
   c.problem = group.problem;
   c.variant = entry.name;
-  c.tuning = tuning_of(options, entry);
+  c.tuning = tuning;
   c.math = options.math;
   c.threads = group.threads;
   c.library = !entry.library.empty()                         ? entry.library
@@ -119,21 +124,76 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   c.cache = options.cache;
   c.timer = on_device ? options.timer : Timer::steady;
   c.seed = options.seed;
-  if (variant.threads == Threads::one) {
+  return c;
+}
+
+std::vector<std::string> isas_of(const BenchOptions& options, const CatalogueEntry& entry) {
+  const bool highway = std::string_view(entry.variant->backend) == "highway";
+  return highway && !options.isas.empty() ? options.isas : std::vector<std::string>{""};
+}
+
+// The cases that an entry adds to a group.
+void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool takes_singles,
+               bool first, Group& group) {
+  const Variant& variant = *entry.variant;
+  Case c = case_of(options, entry, tuning_of(options, entry), group);
+  if (threads_of(variant, c.tuning) == Threads::one) {
     if (!takes_singles) return;
     c.threads = 1;
   }
+  const bool opencl = std::string_view(variant.backend) == "opencl";
+  const bool on_device = variant.threads == Threads::device;
   const bool takes_threads = (opencl || !entry.foreign()) && device_takes_threads(options.device);
   if (on_device && !takes_threads) {
     if (!first) return;
     c.threads = 0;
   }
-  std::vector<std::string> isas = {""};
-  if (std::string_view(variant.backend) == "highway" && !options.isas.empty()) isas = options.isas;
-  for (const std::string& isa : isas) {
+  for (const std::string& isa : isas_of(options, entry)) {
     c.isa = isa;
     group.cases.push_back({c, &entry, case_name(c), 0});
   }
+}
+
+// Every rung of an entry's ladder, then the variant itself; those with one thread once.
+void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
+                const std::vector<int>& counts, Group& group) {
+  const Variant& variant = *entry.variant;
+  std::vector<Tuning> tunings;
+  for (std::int64_t step = 0; step < std::ssize(variant.ladder); ++step) {
+    tunings.push_back({{std::string(step_key), step}});
+  }
+  tunings.emplace_back();
+  for (const std::string& isa : isas_of(options, entry)) {
+    for (const Tuning& tuning : tunings) {
+      Case c = case_of(options, entry, tuning, group);
+      c.isa = isa;
+      const bool single = threads_of(variant, tuning) == Threads::one;
+      for (const int threads : single ? std::vector<int>{1} : counts) {
+        c.threads = threads;
+        group.cases.push_back({c, &entry, case_name(c), 0});
+      }
+    }
+  }
+}
+
+// The variants whose ladders are measured: those chosen, each of which must have one, or all.
+std::vector<const CatalogueEntry*> entries_with_ladder(const BenchOptions& options,
+                                                       const Kernel& kernel) {
+  std::vector<std::string> names;
+  for (const CatalogueEntry* entry : options.catalogue->variants(kernel)) {
+    if (!entry->variant->ladder.empty()) names.push_back(entry->name);
+  }
+  std::vector<const CatalogueEntry*> entries = chosen_entries(options, kernel);
+  if (options.variants.empty()) {
+    std::erase_if(entries, [](const CatalogueEntry* e) { return e->variant->ladder.empty(); });
+  }
+  for (const CatalogueEntry* entry : entries) {
+    if (!entry->variant->ladder.empty()) continue;
+    throw argument_error(fmt::format("--ladder: variant '{}' of {} has no ladder; with one: {}",
+                                     entry->name, kernel.name,
+                                     names.empty() ? "none" : join(names, ", ")));
+  }
+  return entries;
 }
 
 }  // namespace
@@ -157,6 +217,15 @@ std::vector<Group> make_groups(const BenchOptions& options) {
     const std::string text = chosen.problem.text();
     if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
     seen.push_back(text);
+    if (options.ladder) {
+      const int most = *std::max_element(counts.begin(), counts.end());
+      Group group{chosen.problem, chosen.preset, most, options.cache, {}};
+      for (const CatalogueEntry* entry : entries_with_ladder(options, chosen.problem.kernel())) {
+        add_ladder(options, *entry, counts, group);
+      }
+      groups.push_back(std::move(group));
+      continue;
+    }
     const auto entries = chosen_entries(options, chosen.problem.kernel());
     for (const int threads : counts) {
       Group group{chosen.problem, chosen.preset, threads, options.cache, {}};

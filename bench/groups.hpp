@@ -28,8 +28,9 @@ struct Group {
 };
 
 // The groups of a run, problem by problem. A variant with one thread stands in the group of 1
-// thread (or the first, when 1 is not asked for), a GPU in the first. Throws Error for what
-// run_bench refuses: unknown names, values out of range, a filter that matches nothing.
+// thread (or the first, when 1 is not asked for), a GPU in the first. With `ladder` a problem has
+// one group, named after its largest thread count: rungs are compared across counts. Throws Error
+// for what run_bench refuses: unknown names, values out of range, a filter that matches nothing.
 std::vector<Group> make_groups(const BenchOptions& options);
 
 }  // namespace rooflane

@@ -74,9 +74,10 @@ void WorkerPool::note(WorkerContext context) {
 
 Worker& WorkerPool::worker_for(const Case& c) {
   const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
-  // Rooms may give one name to variants of different backends, which need other environments.
-  const std::string key =
-      fmt::format("{} {} {} {}", c.variant, entry.variant->backend, c.threads, c.library);
+  // Rooms may give one name to variants of different backends, which need other environments. The
+  // cases of a group are open at once, each in a worker of its own.
+  const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend,
+                                      c.threads, c.library, c.isa, c.tuning.text());
   std::unique_ptr<Worker>& worker = workers_[key];
   if (worker != nullptr) return *worker;
   if (options_.in_process && !entry.foreign()) {

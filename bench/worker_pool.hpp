@@ -1,5 +1,5 @@
-// The workers of a run: one per variant, library and thread count, started with the environment it
-// needs and used again for every group.
+// The workers of a run: one per variant, library, thread count, ISA target and tuning, started with
+// the environment it needs and used again for every group.
 #pragma once
 
 #include <map>

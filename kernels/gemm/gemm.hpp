@@ -80,6 +80,9 @@ inline Matrix<const float> const_matrix(const View& v) {
   return {v.f32(), v.strides[0], v.strides[1]};
 }
 
+// The ladder of hwy (ladder.cpp).
+extern const Rung ladder[5];
+
 // What remains when no product is formed: c = beta · c0, or zeros.
 inline void scale_only(const Gemm& g, Matrix<const float> c0, Matrix<float> c) {
   for (std::int64_t b = 0; b < g.batch; ++b) {

@@ -415,7 +415,8 @@ const Variant hwy = {.name = "hwy",
                      .unsupported = other_math,
                      .tunings = tunings,
                      .plan = plan,
-                     .tuning_defect = tuning_defect};
+                     .tuning_defect = tuning_defect,
+                     .ladder = ladder};
 
 }  // namespace rooflane::gemm
 #endif  // HWY_ONCE

@@ -12,6 +12,7 @@
 #include "bench/google_benchmark.hpp"
 #include "bench/run_files.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/ladder.hpp"
 #include "cli/options.hpp"
 #include "cli/slowdowns.hpp"
 #include "cli/terminal.hpp"
@@ -160,6 +161,9 @@ void declare(Arguments& arguments) {
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--ladder",
+                 "measure every rung of the variants' ladders, from the plainest loops up, and "
+                 "print what each bought; default preset: ladder");
   arguments.flag("--fail-on-regression",
                  "exit status 1 when a row is SLOWER than that of --against, or fails");
   arguments.flag("--dry-run", "print the cases and measure nothing");
@@ -168,14 +172,20 @@ void declare(Arguments& arguments) {
       {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
        "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
        "0.001",
+       "rooflane bench --ladder --shape gemm:m=n=k=128 --min-time 0.001",
        "rooflane bench --dry-run"});
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
-  const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
+  CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
+  const bool ladder = arguments.has("--ladder");
   const std::vector<BenchProblem> problems =
-      read_problems(arguments, catalogue, "default", complaints);
+      read_problems(arguments, catalogue, ladder ? "ladder" : "default", complaints);
+  if (ladder && common.variants.empty()) {
+    common.variants = complaints.check(
+        [&] { return variants_with_ladder(catalogue, kernels_of(problems, catalogue)); });
+  }
   const std::vector<std::string> guests =
       add_workers(arguments, common, settings, catalogue, complaints);
   const std::vector<Target> targets = select_targets(catalogue, kernels_of(problems, catalogue),
@@ -245,6 +255,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   complaints.raise();
 
   BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
+  options.ladder = ladder;
   options.cache = cache == "cold" ? CacheMode::cold : CacheMode::warm;
   options.timer = timer == "event" ? Timer::event : Timer::steady;
   if (min_time) options.min_time = *min_time;
@@ -295,7 +306,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     std::optional<StandardOutputSink> standard_output;
     if (!csv.empty() && !google.list) {
       sinks.push_back(&files.emplace(csv, options, interrupted ? &*interrupted : nullptr));
-    } else if (!google.prints()) {
+    } else if (!google.prints() && !ladder) {
       sinks.push_back(&standard_output.emplace(progress));
     }
     const BenchResult result = run_bench(options, sinks);
@@ -310,8 +321,11 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const bool with_file = !csv.empty() && !google.list;
   const std::vector<MeasuredRow> measured = memory.take();
   bool regressed = false;
-  if (with_file && !google.prints()) {
+  if (with_file && !google.prints() && !ladder) {
     std::cout << terminal_summary(summarise_rows(measured)) << crossover_text(measured, "");
+  }
+  if (!google.list && !google.prints() && (with_file || ladder)) {
+    std::cout << terminal_ladders(ladders_of(measured), rung_texts(catalogue));
   }
   for (const std::string& build : other_builds(measured)) {
     const Comparison comparison = compare_against(measured, build);

@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "cli/ladder.hpp"
 #include "cli/verbs.hpp"
 #include "core/status.hpp"
 #include "core/text.hpp"
@@ -21,7 +22,7 @@ void declare(Arguments& arguments) {
        "rooflane roofline softmax.csv", "rooflane roofline --markdown softmax.csv"});
 }
 
-int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   // A pattern such as results/*/*.csv also names samples files; each is read beside its rows.
   std::vector<std::string> files = arguments.values("FILE");
   if (files.size() > 1) {
@@ -39,8 +40,12 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
     }
   }
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
-  std::cout << (arguments.has("--markdown") ? markdown_summary(groups) : terminal_summary(groups));
-  std::cout << crossover_text(rows, arguments.has("--markdown") ? "- " : "");
+  const bool markdown = arguments.has("--markdown");
+  std::cout << (markdown ? markdown_summary(groups) : terminal_summary(groups));
+  std::cout << crossover_text(rows, markdown ? "- " : "");
+  const std::vector<Ladder> ladders = ladders_of(rows);
+  const RungTexts texts = rung_texts(catalogue);
+  std::cout << (markdown ? markdown_ladders(ladders, texts) : terminal_ladders(ladders, texts));
   return 0;
 }
 

@@ -189,7 +189,7 @@ void compute(const Problem& problem, const Target& target, const Tuning& tuning,
              std::optional<double> timeout) {
   std::optional<Watchdog> watchdog;
   if (timeout) watchdog.emplace(*timeout, problem.text() + " by " + target.entry->name);
-  const auto plan = target.entry->variant->plan(problem, tuning, env, constants);
+  const auto plan = make_plan(*target.entry->variant, problem, tuning, env, constants);
   plan->bind(operands);
   plan->upload();
   plan->run();
@@ -276,13 +276,13 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const Target& target = targets.front();
   const Variant& variant = *target.entry->variant;
   Environment env;
-  env.threads = variant.threads == Threads::one ? 1 : common.threads.front();
   if (!common.isas.empty()) env.isa = common.isas.front();
   env.math = common.math;
   env.library = target.entry->library;
   env.device = common.device;
   Tuning tuning;
   for (const auto& [name_of_variant, text] : common.tunings) tuning = parse_tuning(variant, text);
+  env.threads = threads_of(variant, tuning) == Threads::one ? 1 : common.threads.front();
   if (variant.unsupported) {
     if (const auto reason = variant.unsupported(problem, env)) {
       throw unavailable_error(

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "error.hpp"
 #include "text.hpp"
@@ -43,11 +44,59 @@ std::string_view name_of(Threads threads) {
   return threads == Threads::one ? "one" : threads == Threads::many ? "many" : "device";
 }
 
+const Rung* rung_of(const Variant& variant, const Tuning& tuning) {
+  const auto step = tuning.find(step_key);
+  if (!step || variant.ladder.empty()) return nullptr;
+  if (*step < 0 || *step >= std::ssize(variant.ladder)) {
+    throw argument_error(fmt::format("{}={}: the ladder of {} {} has the rungs 0 to {}", step_key,
+                                     *step, variant.kernel->name, variant.name,
+                                     variant.ladder.size() - 1));
+  }
+  return &variant.ladder[static_cast<std::size_t>(*step)];
+}
+
+Threads threads_of(const Variant& variant, const Tuning& tuning) {
+  const Rung* const rung = rung_of(variant, tuning);
+  return rung != nullptr ? rung->threads : variant.threads;
+}
+
+std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
+                                const Tuning& tuning, const Environment& env,
+                                const Operands& constants) {
+  const Rung* const rung = rung_of(variant, tuning);
+  return (rung != nullptr ? rung->plan : variant.plan)(problem, tuning, env, constants);
+}
+
+namespace {
+
+// The text of one key of a tuning as a number within its range.
+std::int64_t value_in_range(const std::string& key, const std::string& value, std::int64_t least,
+                            std::int64_t most) {
+  const auto number = parse_integer(value);
+  if (!number || *number < least || *number > most) {
+    throw argument_error(
+        fmt::format("tunable {}={}: allowed is an integer from {} to {}", key, value, least, most));
+  }
+  return *number;
+}
+
+}  // namespace
+
 Tuning parse_tuning(const Variant& variant, std::string_view text) {
   Tuning tuning;
   std::vector<std::string> names;
   for (const Tunable& tunable : variant.tunables) names.emplace_back(tunable.name);
-  for (const auto& [key, value] : parse_key_values(text)) {
+  if (!variant.ladder.empty()) names.emplace_back(step_key);
+  const auto keys = parse_key_values(text);
+  for (const auto& [key, value] : keys) {
+    if (key == step_key && !variant.ladder.empty()) {
+      tuning.set(key, value_in_range(key, value, 0, std::ssize(variant.ladder) - 1));
+      if (keys.size() == 1) continue;
+      throw argument_error(
+          fmt::format("tunable {}={} selects a rung of the ladder and stands alone: rungs have no "
+                      "tunables",
+                      key, value));
+    }
     const auto tunable =
         std::find_if(variant.tunables.begin(), variant.tunables.end(),
                      [&name = key](const Tunable& known) { return known.name == name; });
@@ -55,18 +104,14 @@ Tuning parse_tuning(const Variant& variant, std::string_view text) {
       throw argument_error(unknown_name(
           fmt::format("tunable of {} {}", variant.kernel->name, variant.name), key, names));
     }
-    const auto number = parse_integer(value);
-    if (!number || *number < tunable->least || *number > tunable->most) {
-      throw argument_error(fmt::format("tunable {}={}: allowed is an integer from {} to {}", key,
-                                       value, tunable->least, tunable->most));
-    }
-    tuning.set(key, *number);
+    tuning.set(key, value_in_range(key, value, tunable->least, tunable->most));
   }
   return tuning;
 }
 
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given) {
+  if (rung_of(variant, given) != nullptr) return given;
   Tuning tuning = variant.tunings(problem, env).front();
   for (const auto& [key, value] : given.values()) tuning.set(key, value);
   return tuning;
@@ -74,7 +119,7 @@ Tuning complete_tuning(const Variant& variant, const Problem& problem, const Env
 
 void require_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                     const Tuning& given) {
-  if (variant.tuning_defect == nullptr) return;
+  if (variant.tuning_defect == nullptr || rung_of(variant, given) != nullptr) return;
   const Tuning complete = complete_tuning(variant, problem, env, given);
   if (const auto defect = variant.tuning_defect(problem, complete, env)) {
     throw argument_error(fmt::format("--tuning {}:{}: {}: {}", variant.name, complete.text(),

@@ -111,6 +111,18 @@ class Plan {
 enum class Threads { one, many, device };
 std::string_view name_of(Threads threads);  // "one", "many", "device"
 
+// One rung of a variant's ladder: an implementation kept for what it teaches, from the plainest
+// loops up to one idea short of the variant itself. Selected by the tuning `step=I` alone; never a
+// first guess, never in `tunings`.
+struct Rung {
+  const char* name;  // "blocked"
+  const char* idea;  // what it adds to the rung before, in a few words
+  Threads threads;   // one or many
+  // As Variant::plan; `step` holds `step=I` and nothing else, and the plan's facts repeat it.
+  std::unique_ptr<Plan> (*plan)(const Problem&, const Tuning& step, const Environment&,
+                                const Operands& constants);
+};
+
 struct Variant {
   const char* name;  // "hwy"
   const Kernel* kernel;
@@ -129,9 +141,23 @@ struct Variant {
   // nothing when `plan` will take it. Null: nothing ever is.
   std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
                                               const Environment&) = nullptr;
+  // From the plainest rung on; each serves every problem that the variant supports.
+  std::span<const Rung> ladder = {};
 };
 
-// Checks keys and ranges of a tuning; throws Error with the nearest valid key.
+// The tuning's key that selects a rung; no tunable has this name.
+inline constexpr std::string_view step_key = "step";
+// The rung that a tuning selects; null: it selects the variant itself.
+const Rung* rung_of(const Variant& variant, const Tuning& tuning);
+// How many threads the variant uses, or the rung that the tuning selects.
+Threads threads_of(const Variant& variant, const Tuning& tuning);
+// The plan of the variant, or of the rung that the tuning selects. Throws as Variant::plan does.
+std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
+                                const Tuning& tuning, const Environment& env,
+                                const Operands& constants);
+
+// Checks keys and ranges of a tuning; throws Error with the nearest valid key. `step=I` selects a
+// rung where there is a ladder, and stands alone.
 Tuning parse_tuning(const Variant& variant, std::string_view text);
 // The first guess with `given` laid over it.
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,

@@ -35,11 +35,17 @@ std::string build_name(const Row& row) {
 
 using Identity = std::vector<std::string>;
 Identity identity_of(const Row& row) {
-  return {row.kernel,  row.shape,
-          row.dtype,   row.math,
-          row.variant, row.library.substr(0, row.library.find(' ')),
-          row.isa,     row.threads ? fmt::format("{}", *row.threads) : "",
-          row.cache,   row.device};
+  return {row.kernel,
+          row.shape,
+          row.dtype,
+          row.math,
+          row.variant,
+          row.library.substr(0, row.library.find(' ')),
+          row.isa,
+          row.threads ? fmt::format("{}", *row.threads) : "",
+          row.cache,
+          row.device,
+          step_of(row) ? row.tuning : ""};
 }
 // Two builds of one variant in one file: a build is no library.
 Identity identity_across_builds(const Row& row) {

@@ -95,7 +95,7 @@ std::vector<std::pair<std::string, std::set<std::string>>> families_of(
 
 bool is_timed(const Row& row) {
   return row.status == "PASSED" && row.p50_ns && *row.p50_ns > 0 &&
-         row.variant.find('@') == std::string::npos;
+         row.variant.find('@') == std::string::npos && !step_of(row);
 }
 bool is_device(const Row& row) { return !row.threads && !row.device.empty(); }
 

@@ -27,7 +27,7 @@ const Column table[] = {
     {"driver", "OpenCL driver version", &Row::driver},
     {"kernel", "the operation", &Row::kernel, false},
     {"variant", "the implementation", &Row::variant, false},
-    {"tuning", "values of all tunables", &Row::tuning},
+    {"tuning", "values of all tunables; step=I: rung I of the variant's ladder", &Row::tuning},
     {"math", "arithmetic used", &Row::math, false},
     {"dtype", "element type of the tensors", &Row::dtype, false},
     {"shape", "sizes and flags of the problem", &Row::shape, false},
@@ -101,6 +101,12 @@ auto parsed_or_throw(const Column& column, std::string_view text, const Parsed& 
 }  // namespace
 
 std::span<const Column> columns() { return table; }
+
+std::optional<std::int64_t> step_of(const Row& row) {
+  constexpr std::string_view prefix = "step=";
+  if (!row.tuning.starts_with(prefix)) return std::nullopt;
+  return parse_integer(std::string_view(row.tuning).substr(prefix.size()));
+}
 
 std::string cell_text(const Row& row, const Column& column) {
   struct Printer {

@@ -37,6 +37,10 @@ struct Row {
   std::string disturbance;
 };
 
+// The rung of a ladder that the row measured: I of its tuning `step=I`. Nothing: the variant
+// itself.
+std::optional<std::int64_t> step_of(const Row& row);
+
 struct Column {
   const char* name;
   const char* meaning;  // with unit

@@ -37,7 +37,7 @@ std::set<std::string> one_thread_variants(std::span<const MeasuredRow> rows) {
   std::set<std::string> one, many;
   for (const MeasuredRow& measured : rows) {
     const Row& row = measured.row;
-    if (row.threads) (*row.threads > 1 ? many : one).insert(row.variant);
+    if (row.threads && !step_of(row)) (*row.threads > 1 ? many : one).insert(row.variant);
   }
   std::set<std::string> result;
   if (many.empty()) return result;
@@ -75,12 +75,6 @@ Interval time_interval(const Row& row) {
 // Fewer paired rounds than this say nothing about an interval.
 constexpr std::size_t least_rounds = 3;
 
-// Time of x / time of y: the median over the rounds that they share, else that of their medians.
-double time_ratio(const MeasuredRow& x, const MeasuredRow& y) {
-  const std::vector<double> ratios = round_ratios(x, y);
-  return ratios.size() >= least_rounds ? median(ratios) : *x.row.p50_ns / *y.row.p50_ns;
-}
-
 // An interval wholly below 1 names the other one as the faster, against the medians of the times:
 // that decides nothing either.
 bool is_tie(const MeasuredRow& winner, const MeasuredRow& other) {
@@ -89,17 +83,6 @@ bool is_tie(const MeasuredRow& winner, const MeasuredRow& other) {
   const Interval fast = time_interval(winner.row);
   const Interval slow = time_interval(other.row);
   return slow.low <= fast.high;
-}
-
-// One of several rows with one identity: the one with the median time, or the first without any.
-const MeasuredRow* representative(std::vector<const MeasuredRow*> rows) {
-  const auto timed_end = std::stable_partition(
-      rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
-  if (timed_end == rows.begin()) return rows.front();
-  std::sort(rows.begin(), timed_end, [](const MeasuredRow* x, const MeasuredRow* y) {
-    return *x->row.p50_ns < *y->row.p50_ns;
-  });
-  return rows[static_cast<std::size_t>(timed_end - rows.begin() - 1) / 2];
 }
 
 // The fastest PASSED row that counts; rows are sorted by time. Null when there is none.
@@ -147,6 +130,21 @@ std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
 
 }  // namespace
 
+double time_ratio(const MeasuredRow& x, const MeasuredRow& y) {
+  const std::vector<double> ratios = round_ratios(x, y);
+  return ratios.size() >= least_rounds ? median(ratios) : *x.row.p50_ns / *y.row.p50_ns;
+}
+
+const MeasuredRow* representative(std::vector<const MeasuredRow*> rows) {
+  const auto timed_end = std::stable_partition(
+      rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
+  if (timed_end == rows.begin()) return rows.front();
+  std::sort(rows.begin(), timed_end, [](const MeasuredRow* x, const MeasuredRow* y) {
+    return *x->row.p50_ns < *y->row.p50_ns;
+  });
+  return rows[static_cast<std::size_t>(timed_end - rows.begin() - 1) / 2];
+}
+
 std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_paths) {
   std::vector<MeasuredRow> all;
   for (const std::string& path : csv_paths) {
@@ -172,6 +170,7 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
   std::vector<ProblemKey> order;
   std::map<ProblemKey, std::vector<const MeasuredRow*>> problems;
   for (const MeasuredRow& measured : rows) {
+    if (step_of(measured.row)) continue;
     auto& members = problems[problem_key(measured.row)];
     if (members.empty()) order.push_back(problem_key(measured.row));
     members.push_back(&measured);

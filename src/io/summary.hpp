@@ -23,6 +23,12 @@ struct MeasuredRow {
 // Rows of all files, in order, with the samples of `FILE.samples.csv` where it exists.
 std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_paths);
 
+// Time of x / time of y: the median over the rounds that they share, else that of their medians.
+// Both must have a time.
+double time_ratio(const MeasuredRow& x, const MeasuredRow& y);
+// One of several rows with one identity: the one with the median time, or the first without any.
+const MeasuredRow* representative(std::vector<const MeasuredRow*> rows);
+
 struct SummaryLine {
   const Row* row = nullptr;
   // Time of scalar, of the best peer / time of this row: the median of per-round ratios where both
@@ -43,7 +49,8 @@ struct SummaryGroup {
 // appear in the group of every thread count. A peer is a row with a `library`. The winner is the
 // fastest PASSED row; it and every PASSED row whose ratio to it has a 95 % interval that holds 1
 // (or that lies on the other side of it) are a TIE. Of several rows with one identity (launches,
-// repeated files) the one with the median time stands for all. Lines point into `rows`.
+// repeated files) the one with the median time stands for all. Rungs of a ladder (io/ladder.hpp)
+// take no part. Lines point into `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 }  // namespace rooflane

@@ -141,7 +141,7 @@ class LocalWorker final : public Worker {
       }
     }
     const double start = steady_clock_ns();
-    open.plan = variant.plan(c.problem, c.tuning, env, constants);
+    open.plan = make_plan(variant, c.problem, c.tuning, env, constants);
     Opened answer;
     answer.plan_ns = steady_clock_ns() - start;
     open.plan->bind(open.operands.all());

@@ -1,0 +1,54 @@
+// What the rungs of GEMM's ladder work on, free of vector types. The rungs: ladder.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/buffer.hpp"
+#include "kernels/common/ladder.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm::ladder_steps {
+
+struct LadderJob {
+  LadderJob(const Problem& problem, const Operands& constants) : g(problem) {
+    if (g.prepack) copy_b(constants.at("b"));
+  }
+
+  void bind(const Operands& operands) {
+    a = side_a(g, operands.at("a"));
+    if (!g.prepack) b = side_b(g, operands.at("b"));
+    if (g.reads_c0()) c0 = const_matrix(operands.at("c0"));
+    c = matrix(operands.at("c"));
+  }
+
+  std::span<const std::byte> packed() const {
+    return {static_cast<const std::byte*>(copied.data()), copied.bytes()};
+  }
+
+  const Gemm g;
+  Side a, b;
+  Matrix<const float> c0;
+  Matrix<float> c;
+  common::Workers workers;
+  Buffer copied;
+
+ private:
+  // prepack=1: op(b) as [batch,k,n] without gaps.
+  void copy_b(const View& view) {
+    const Side from = side_b(g, view);
+    copied = Buffer(static_cast<std::size_t>(g.batch * g.k * g.n) * sizeof(float));
+    b = {copied.f32(), g.k * g.n, 1, g.n};
+    float* to = copied.f32();
+    for (std::int64_t batch = 0; batch < g.batch; ++batch) {
+      for (std::int64_t p = 0; p < g.k; ++p) {
+        for (std::int64_t j = 0; j < g.n; ++j) {
+          *to++ = from.data[batch * from.batch_stride + p * from.inner + j * from.outer];
+        }
+      }
+    }
+  }
+};
+
+}  // namespace rooflane::gemm::ladder_steps
