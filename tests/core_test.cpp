@@ -287,6 +287,39 @@ TEST_CASE("parallel_for runs every task once") {
   }
 }
 
+TEST_CASE("parallel_for_near runs every task once, also with more threads than stretches") {
+  for (const int threads : {1, 2, 3, 8, 70}) {
+    for (const int tasks : {0, 1, 2, 71, 1000}) {
+      std::vector<std::atomic<int>> runs(tasks);
+      std::atomic<bool> strange_thread{false};
+      parallel_for_near(nullptr, threads, tasks, [&](std::int64_t task, int thread) {
+        ++runs[task];
+        if (thread < 0 || thread >= threads) strange_thread = true;
+      });
+      for (const auto& count : runs) CHECK(count == 1);
+      CHECK(!strange_thread);
+    }
+  }
+}
+
+TEST_CASE("parallel_for_near gives a thread its own stretch first and leaves none to absent ones") {
+  struct OneByOne final : Pool {
+    std::vector<int> order;
+    void run(int threads, FunctionRef<void(int, int)> body) override {
+      for (int thread : order) body(thread, threads);
+    }
+  } pool;
+  const auto tasks_in_order = [&](std::vector<int> order) {
+    pool.order = std::move(order);
+    std::vector<std::int64_t> tasks;
+    parallel_for_near(&pool, 3, 7, [&](std::int64_t task, int) { tasks.push_back(task); });
+    return tasks;
+  };
+  CHECK(tasks_in_order({0}) == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6});
+  CHECK(tasks_in_order({1}) == std::vector<std::int64_t>{2, 3, 4, 5, 6, 0, 1});
+  CHECK(tasks_in_order({2, 0, 1}) == std::vector<std::int64_t>{4, 5, 6, 0, 1, 2, 3});
+}
+
 TEST_CASE("a barrier separates the phases of a region") {
   for (const int threads : {1, 2, 4}) {
     std::atomic<int> arrived{0};

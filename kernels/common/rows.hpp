@@ -63,10 +63,29 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
   return tunings;
 }
 
-// Rows handed to a thread at a time: at least 4096 elements (some 0.3 µs, ten times what taking
-// the next task costs), at most an eighth of a thread's share, so that a slow thread is helped out.
-inline std::int64_t rows_per_task(int threads, std::int64_t rows, std::int64_t cols) {
-  return std::max<std::int64_t>({1, 4096 / cols, rows / (std::int64_t{8} * threads)});
+// Rows [begin,end).
+struct RowRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// body(RowRange, thread) over all rows. A thread's share is handed out in up to eight pieces of at
+// least 4096 elements (some 0.3 µs, ten times what taking a piece costs), so that a slow thread is
+// helped out. Pieces begin at multiples of 64 rows where rows are shorter than 64 elements, because
+// those are worked on in groups.
+template <class Body>
+void for_rows(Pool* pool, int threads, std::int64_t rows, std::int64_t cols, const Body& body) {
+  const std::int64_t share = rows * cols / threads;
+  const std::int64_t pieces =
+      std::min(rows, threads * std::clamp<std::int64_t>(share / 4096, 1, 8));
+  const std::int64_t together = cols < 64 ? 64 : 1;
+  const auto start = [&](std::int64_t piece) {
+    return piece == pieces ? rows : rows * piece / pieces / together * together;
+  };
+  parallel_for_near(pool, threads, pieces, [&](std::int64_t piece, int thread) {
+    const RowRange range = {start(piece), start(piece + 1)};
+    if (range.begin < range.end) body(range, thread);
+  });
 }
 
 // Columns [begin,end) of part `part` of `parts`, cut at multiples of 16 elements (64 bytes).

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -29,26 +30,43 @@ namespace hc = common::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr std::size_t kBlock = common::row_block;
+constexpr double kLargest = std::numeric_limits<float>::max();
+// Rows up to here have their moments taken one row ahead: two x, y, gamma and beta of this length
+// are 40 KiB and stay in a 48 KiB L1.
+constexpr std::size_t kShort = 2048;
+
+// Σ(x - centre)² of n elements.
+double SquaresAbout(const float* x, std::size_t n, float centre) {
+  const Tag d;
+  const Vector middle = hn::Set(d, centre);
+  hc::LongSum<Tag> squares(d);
+  hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const Vector distance = hn::Sub(hc::LoadRow(d, x + i, fill, middle), middle);
+    return hn::Mul(distance, distance);
+  });
+  return squares.Total(d);
+}
 
 // Moments of n > 0 elements that stay in L1. The mean is that of a sum in double: an element near
 // it is only as good as the mean itself (a float32 sum, compensated or about a pivot, leaves
-// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). The squares are
-// taken about the mean's float32, then corrected for what that lacks. The second pass fetches the n
+// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). One visit,
+// unless the pivot is so far out, beyond 1.7 sigma, that taking its distance out of the squares
+// would cost digits: then the squares are taken again about the mean. The visit fetches the n
 // elements at `ahead`, what memory will be asked for next, unless it is null.
-Moments BlockMoments(const float* x, std::size_t n, const float* ahead) {
-  const Tag d;
+HWY_INLINE Moments BlockMoments(const float* x, std::size_t n, const float* ahead) {
   const auto count = static_cast<double>(n);
-  const double mean = hc::SumRowInDouble(x, n) / count;
-  const auto near = static_cast<float>(mean);
-  const Vector centre = hn::Set(d, near);
-  hc::LongSum<Tag> squares(d);
-  hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    if (ahead != nullptr) hwy::Prefetch(ahead + i);
-    const Vector distance = hn::Sub(hc::LoadRow(d, x + i, fill, centre), centre);
-    return hn::Mul(distance, distance);
-  });
-  const double lacking = mean - near;
-  return {static_cast<std::int64_t>(n), mean, squares.Total(d) - lacking * lacking * count};
+  const hc::RowSums sums = hc::SumAndSquares(x, n, ahead);
+  const double mean = sums.sum / count;
+  double lacking = mean - sums.pivot;
+  double squares = sums.squares;
+  // Not true of NaN; false of a sum that overflowed about the pivot.
+  const bool fit = lacking * lacking * count <= 0.75 * squares && squares <= kLargest;
+  if (HWY_UNLIKELY(!fit)) {
+    const auto near = static_cast<float>(mean);
+    squares = SquaresAbout(x, n, near);
+    lacking = mean - near;
+  }
+  return {static_cast<std::int64_t>(n), mean, squares - lacking * lacking * count};
 }
 
 // Moments of any number of elements: each block is read from memory once, then from L1.
@@ -134,17 +152,30 @@ void NarrowRows(const LayerNormOperands& io, std::size_t rows, std::size_t cols,
   }
 }
 
-// Rows of at most kBlock elements from `begin` to `end`. (Writing the row before while a row is
-// summed, as softmax does, lost 8 to 25 % beyond the caches of a Zen 5: three passes this light
-// need no more than the next row fetched.)
+// Rows of at most kBlock elements from `begin` to `end`. The moments of a short row are taken
+// before the row ahead of it is written: what they end in (sums across lanes, square root,
+// divisions, some 100 cycles one after the other) is then done while the other row keeps the units
+// busy. (Doing both in steps, as softmax does, lost 8 to 25 % beyond the caches of a Zen 5.)
 template <bool kStream>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps) {
-  for (std::int64_t row = begin; row < end; ++row) {
+  struct Row {
+    double mean;
+    float scale;
+  };
+  const auto row_at = [&](std::int64_t row) ROOFLANE_LAMBDA {
     const float* x = io.x + row * io.x_stride;
-    const Moments moments = BlockMoments(x, n, row + 1 < end ? x + io.x_stride : nullptr);
-    Finish<kStream>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, moments.mean,
-                    scale_of(moments, eps));
+    const bool fetch = kStream && row + 1 < end;
+    const Moments moments = BlockMoments(x, n, fetch ? x + io.x_stride : nullptr);
+    return Row{moments.mean, scale_of(moments, eps)};
+  };
+  Row next = row_at(begin);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const Row now = next;
+    if (n <= kShort && row + 1 < end) next = row_at(row + 1);
+    Finish<kStream>(io.x + row * io.x_stride, io.gamma, io.beta, io.y + row * io.y_stride, n,
+                    now.mean, now.scale);
+    if (n > kShort && row + 1 < end) next = row_at(row + 1);
   }
   if constexpr (kStream) hwy::FlushStream();
 }
@@ -221,9 +252,8 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    const std::int64_t step = common::rows_per_task(threads_, rows_, cols_);
-    parallel_for(pool_, threads_, (rows_ + step - 1) / step, [&](std::int64_t task, int) {
-      run_rows_(io_, task * step, std::min(rows_, (task + 1) * step), cols_, eps_, stream_);
+    common::for_rows(pool_, threads_, rows_, cols_, [&](common::RowRange rows, int) {
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, stream_);
     });
   }
 

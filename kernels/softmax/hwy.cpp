@@ -257,9 +257,8 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    const std::int64_t step = common::rows_per_task(threads_, rows_, cols_);
-    parallel_for(pool_, threads_, (rows_ + step - 1) / step, [&](std::int64_t task, int thread) {
-      run_rows_(io_, task * step, std::min(rows_, (task + 1) * step), cols_,
+    common::for_rows(pool_, threads_, rows_, cols_, [&](common::RowRange rows, int thread) {
+      run_rows_(io_, rows.begin, rows.end, cols_,
                 scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_);
     });
   }

@@ -123,4 +123,37 @@ void parallel_for(Pool* pool, int threads, std::int64_t tasks,
   });
 }
 
+void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
+                       FunctionRef<void(std::int64_t, int)> body) {
+  threads = static_cast<int>(std::min<std::int64_t>(threads, tasks));
+  if (threads <= 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  // A stretch of tasks and the next of them that is free, on a cache line of its own. More threads
+  // than stretches share some.
+  struct alignas(64) Stretch {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  constexpr int most = 64;
+  Stretch stretches[most];
+  const int count = std::min(threads, most);
+  for (int i = 0; i < count; ++i) {
+    stretches[i].next.store(tasks * i / count, std::memory_order_relaxed);
+    stretches[i].end = tasks * (i + 1) / count;
+  }
+  Pool& chosen = pool != nullptr ? *pool : default_pool();
+  chosen.run(threads, [&](int thread, int) {
+    for (int i = 0; i < count; ++i) {
+      Stretch& stretch = stretches[(thread + i) % count];
+      // Looking first leaves the line with the thread that works on it.
+      while (stretch.next.load(std::memory_order_relaxed) < stretch.end) {
+        const std::int64_t task = stretch.next.fetch_add(1, std::memory_order_relaxed);
+        if (task < stretch.end) body(task, thread);
+      }
+    }
+  });
+}
+
 }  // namespace rooflane

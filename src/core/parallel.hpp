@@ -67,4 +67,10 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t task, int thread)> body);
 
+// The same, but every thread begins with a stretch of tasks of its own, the same one in every call
+// of the same size, and helps others when that is done: what a task reads and writes is then found
+// in the caches of the core that had it last.
+void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
+                       FunctionRef<void(std::int64_t task, int thread)> body);
+
 }  // namespace rooflane
