@@ -102,73 +102,153 @@ struct RowSums {
   double squares;  // Σ(x - pivot)²: relative error below (40 + n/2048)·u
 };
 
-// One visit: 2 conversions, 2 additions in double, 1 subtraction and 1 multiply-add a vector. The
-// sum is one of doubles because a compensated sum of floats takes as many operations (tried: no
-// faster on Zen 5, no fewer on Intel's two ports). Squares add up to 32 a lane before they join the
-// total, so that roundings do not grow with the row. Two sets of accumulators hide the latencies:
-// four were slower in rows of 768. Touches each line at `ahead` too, what memory will be asked for
-// next, unless it is null. n > 0.
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahead) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
-  const hn::ScalableTag<double> dd;
-  const hn::Rebind<float, decltype(dd)> df;
-  using V = hn::Vec<decltype(d)>;
-  const std::size_t lanes = hn::Lanes(d);
-  const std::size_t half = hn::Lanes(dd);  // lanes / 2, or lanes where that is 1
-  const float pivot = (x[0] * 0.25f + x[n / 4] * 0.25f) + (x[n / 2] * 0.25f + x[n - 1] * 0.25f);
-  const V centre = hn::Set(d, pivot);
-  auto sum0 = hn::Zero(dd), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  V squares = hn::Zero(d);
-  const auto promoted = [&](std::size_t at)
-                            ROOFLANE_LAMBDA { return hn::PromoteTo(dd, hn::LoadU(df, x + at)); };
-  // x - pivot, as a multiply-add by 1 where that is one operation: Zen's multiply-add units idle
-  // here while its adders are busy (12 % on a Zen 5).
-  const auto distance = [&](std::size_t at) ROOFLANE_LAMBDA {
+// What gathers them, a vector at a time: 2 conversions, 2 additions in double, 1 subtraction and 1
+// multiply-add. The sum is one of doubles because a compensated sum of floats takes as many
+// operations (tried: no faster on Zen 5, no fewer on Intel's two ports).
+class RowSummer {
+  using D = hwy::HWY_NAMESPACE::ScalableTag<float>;
+  using DD = hwy::HWY_NAMESPACE::ScalableTag<double>;
+  using DF = hwy::HWY_NAMESPACE::Rebind<float, DD>;
+  using V = hwy::HWY_NAMESPACE::Vec<D>;
+
+ public:
+  HWY_INLINE explicit RowSummer(float pivot)
+      : centre_(hwy::HWY_NAMESPACE::Set(D(), pivot)),
+        low_(hwy::HWY_NAMESPACE::Zero(DD())),
+        high_(low_),
+        squares_(hwy::HWY_NAMESPACE::Zero(D())),
+        total_(squares_) {}
+
+  HWY_INLINE void Add(const float* p) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const D d;
+    low_ = hn::Add(low_, hn::PromoteTo(DD(), hn::LoadU(DF(), p)));
+    if (hn::Lanes(DD()) < hn::Lanes(d)) {  // not where a vector is one lane
+      high_ = hn::Add(high_, hn::PromoteTo(DD(), hn::LoadU(DF(), p + hn::Lanes(DD()))));
+    }
+    // As a multiply-add by 1 where that is one operation: Zen's multiply-add units idle here while
+    // its adders are busy (12 % on a Zen 5).
 #if HWY_TARGET <= HWY_AVX2
-    return hn::MulSub(hn::LoadU(d, x + at), hn::Set(d, 1.0f), centre);
+    const V distance = hn::MulSub(hn::LoadU(d, p), hn::Set(d, 1.0f), centre_);
 #else
-    return hn::Sub(hn::LoadU(d, x + at), centre);
+    const V distance = hn::Sub(hn::LoadU(d, p), centre_);
 #endif
-  };
+    squares_ = hn::MulAdd(distance, distance, squares_);
+  }
+
+  // The last n < Lanes elements.
+  HWY_INLINE void AddPart(const float* p, std::size_t n) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const V distance = hn::Sub(LoadRow(D(), p, Part{n}, centre_), centre_);
+    squares_ = hn::MulAdd(distance, distance, squares_);
+    const std::size_t half = hn::Lanes(DD());
+    if (n >= half) {
+      low_ = hn::Add(low_, hn::PromoteTo(DD(), hn::LoadU(DF(), p)));
+      p += half;
+      n -= half;
+    }
+    if (n == 0) return;
+    high_ = hn::Add(high_, hn::PromoteTo(DD(), LoadRow(DF(), p, Part{n}, hn::Zero(DF()))));
+  }
+
+  // Called at least every 64 additions, this keeps the squares' roundings from growing with the
+  // row.
+  HWY_INLINE void Settle() {
+    total_ = hwy::HWY_NAMESPACE::Add(total_, squares_);
+    squares_ = hwy::HWY_NAMESPACE::Zero(D());
+  }
+
+  HWY_INLINE void Join(const RowSummer& other) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    low_ = hn::Add(low_, other.low_);
+    high_ = hn::Add(high_, other.high_);
+    squares_ = hn::Add(squares_, other.squares_);
+    total_ = hn::Add(total_, other.total_);
+  }
+
+  HWY_INLINE RowSums Result() const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    return {hn::GetLane(hn::SumOfLanes(DD(), hn::Add(low_, high_))), hn::GetLane(centre_),
+            static_cast<double>(SumLanes(D(), hn::Add(total_, squares_)))};
+  }
+
+ private:
+  V centre_;
+  hwy::HWY_NAMESPACE::Vec<DD> low_, high_;
+  V squares_, total_;
+};
+
+// The mean of four of n > 0 elements. Not of the first few alone, which may be unlike the rest.
+inline float PivotOf(const float* x, std::size_t n) {
+  return (x[0] * 0.25f + x[n / 4] * 0.25f) + (x[n / 2] * 0.25f + x[n - 1] * 0.25f);
+}
+
+// A row's sums in the making: even vectors here, odd ones there, which hides the latencies. (Four
+// summers a row were slower in rows of 768.)
+struct RowVisit {
+  RowSummer even, odd;
+  HWY_INLINE RowVisit(const float* x, std::size_t n) : even(PivotOf(x, n)), odd(even) {}
+  HWY_INLINE void AddTwo(const float* p, std::size_t lanes) {
+    even.Add(p);
+    odd.Add(p + lanes);
+  }
+  HWY_INLINE void Settle() {
+    even.Settle();
+    odd.Settle();
+  }
+  // The last n < 2·lanes elements.
+  HWY_INLINE RowSums End(const float* p, std::size_t n, std::size_t lanes) {
+    if (n >= lanes) {
+      even.Add(p);
+      p += lanes;
+      n -= lanes;
+    }
+    if (n != 0) odd.AddPart(p, n);
+    even.Join(odd);
+    return even.Result();
+  }
+};
+
+// One visit of n > 0 elements, which touches the n at `ahead` too, what memory will be asked for
+// next, unless it is null.
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahead) {
+  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
+  RowVisit visit(x, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {
-    const std::size_t stop = std::min(n, i + 64 * lanes);
-    V squares0 = hn::Zero(d), squares1 = squares0;
-    for (; i + 2 * lanes <= stop; i += 2 * lanes) {
+    for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
+         i += 2 * lanes) {
       if (ahead != nullptr) {
         hwy::Prefetch(ahead + i);
         hwy::Prefetch(ahead + i + lanes);
       }
-      sum0 = hn::Add(sum0, promoted(i));
-      if (half < lanes) sum1 = hn::Add(sum1, promoted(i + half));
-      sum2 = hn::Add(sum2, promoted(i + lanes));
-      if (half < lanes) sum3 = hn::Add(sum3, promoted(i + lanes + half));
-      const V distance0 = distance(i);
-      const V distance1 = distance(i + lanes);
-      squares0 = hn::MulAdd(distance0, distance0, squares0);
-      squares1 = hn::MulAdd(distance1, distance1, squares1);
+      visit.AddTwo(x + i, lanes);
     }
-    squares = hn::Add(squares, hn::Add(squares0, squares1));
+    visit.Settle();
   }
-  for (std::size_t rest = i; rest + half <= n; rest += half) {
-    sum0 = hn::Add(sum0, promoted(rest));
+  return visit.End(x + i, n - i, lanes);
+}
+
+// The same bits for two rows, side by side: what a row's sums end in (adding up lanes) is done for
+// both together.
+struct TwoRowSums {
+  RowSums a, b;
+};
+HWY_INLINE TwoRowSums SumAndSquaresOfTwo(const float* xa, const float* xb, std::size_t n) {
+  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
+  RowVisit a(xa, n);
+  RowVisit b(xb, n);
+  std::size_t i = 0;
+  while (i + 2 * lanes <= n) {
+    for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
+         i += 2 * lanes) {
+      a.AddTwo(xa + i, lanes);
+      b.AddTwo(xb + i, lanes);
+    }
+    a.Settle();
+    b.Settle();
   }
-  if (const std::size_t left = (n - i) % half; left != 0) {
-    const auto part = LoadRow(df, x + n - left, Part{left}, hn::Zero(df));
-    sum1 = hn::Add(sum1, hn::PromoteTo(dd, part));
-  }
-  if (i + lanes <= n) {
-    const V apart = distance(i);
-    squares = hn::MulAdd(apart, apart, squares);
-    i += lanes;
-  }
-  if (i < n) {
-    const V apart = hn::Sub(LoadRow(d, x + i, Part{n - i}, centre), centre);
-    squares = hn::MulAdd(apart, apart, squares);
-  }
-  const auto sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
-  return {hn::GetLane(hn::SumOfLanes(dd, sum)), pivot, static_cast<double>(SumLanes(d, squares))};
+  return {a.End(xa + i, n - i, lanes), b.End(xb + i, n - i, lanes)};
 }
 
 // Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and
