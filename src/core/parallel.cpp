@@ -134,6 +134,7 @@ void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
   // than stretches share some.
   struct alignas(64) Stretch {
     std::atomic<std::int64_t> next;
+    std::atomic<bool> begun{false};  // by its own thread, which will do what others leave
     std::int64_t end;
   };
   constexpr int most = 64;
@@ -147,8 +148,13 @@ void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
   chosen.run(threads, [&](int thread, int) {
     for (int i = 0; i < count; ++i) {
       Stretch& stretch = stretches[(thread + i) % count];
-      // Looking first leaves the line with the thread that works on it.
-      while (stretch.next.load(std::memory_order_relaxed) < stretch.end) {
+      if (i == 0) stretch.begun.store(true, std::memory_order_relaxed);
+      for (;;) {
+        // Looking first leaves the line with the thread that works on it. Its last task is left to
+        // it: another thread would hardly be done sooner, and have to fetch the data first.
+        const std::int64_t left = stretch.end - stretch.next.load(std::memory_order_relaxed);
+        if (left <= 0) break;
+        if (i > 0 && left == 1 && stretch.begun.load(std::memory_order_relaxed)) break;
         const std::int64_t task = stretch.next.fetch_add(1, std::memory_order_relaxed);
         if (task < stretch.end) body(task, thread);
       }
