@@ -21,8 +21,12 @@
 
 #include "core/problem.hpp"
 #include "core/tensor.hpp"
+#include "core/variant.hpp"
 
 namespace rooflane::attention {
+
+// The ladder of hwy (ladder.cpp).
+extern const Rung ladder[4];
 
 // A complete problem's parameters.
 struct Sizes {

@@ -188,6 +188,7 @@ const Variant hwy = {
     .unsupported = other_math,
     .tunings = tunings,
     .plan = plan,
+    .ladder = ladder,
 };
 
 }  // namespace rooflane::attention

@@ -392,6 +392,7 @@ const Variant hwy = {
     .unsupported = other_math,
     .tunings = common::row_tunings,
     .plan = plan,
+    .ladder = ladder,
 };
 
 }  // namespace rooflane::layernorm

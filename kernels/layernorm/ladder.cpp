@@ -4,8 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/common/ladder_rows.hpp"
-#include "kernels/layernorm/layernorm.hpp"
+#include "kernels/layernorm/ladder.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/layernorm/ladder.cpp"
@@ -81,9 +80,8 @@ HWY_INLINE void WriteResult(const Job& job, std::int64_t row, const Moments& mom
 
 // Step 1. The same three passes in vectors, several sums at a time; one division per row.
 void Vectorised(const Job& job) {
-  common::each_row(job, [&job](std::int64_t row) HWY_ATTR {
-    WriteResult(job, row, MomentsOf(job.x(row), job.n()));
-  });
+  common::each_row(job, [&job](std::int64_t row)
+                            HWY_ATTR { WriteResult(job, row, MomentsOf(job.x(row), job.n())); });
 }
 
 // Elements whose mean and squares are found together: 16 KiB stay in L1 between the two, and

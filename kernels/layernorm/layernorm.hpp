@@ -27,6 +27,9 @@
 
 namespace rooflane::layernorm {
 
+// The ladder of hwy (ladder.cpp).
+extern const Rung ladder[4];
+
 // Count, mean and sum of squared distances from the mean of some elements. In double, so that a row
 // of many blocks loses nothing.
 struct Moments {

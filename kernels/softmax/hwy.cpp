@@ -341,6 +341,7 @@ const Variant hwy = {
     .unsupported = other_math,
     .tunings = common::row_tunings,
     .plan = plan,
+    .ladder = ladder,
 };
 
 }  // namespace rooflane::softmax

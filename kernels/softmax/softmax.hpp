@@ -23,6 +23,9 @@
 
 namespace rooflane::softmax {
 
+// The ladder of hwy (ladder.cpp).
+extern const Rung ladder[4];
+
 // Maximum and sum of exp(x - max) of some elements. The maximum is at least -FLT_MAX, so that
 // elements of -inf weigh zero whatever the others are.
 struct Partial {
