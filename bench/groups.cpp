@@ -158,10 +158,7 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
 void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
                 const std::vector<int>& counts, Group& group) {
   const Variant& variant = *entry.variant;
-  std::vector<Tuning> tunings;
-  for (std::int64_t step = 0; step < std::ssize(variant.ladder); ++step) {
-    tunings.push_back({{std::string(step_key), step}});
-  }
+  std::vector<Tuning> tunings = step_tunings(variant);
   tunings.emplace_back();
   for (const std::string& isa : isas_of(options, entry)) {
     for (const Tuning& tuning : tunings) {

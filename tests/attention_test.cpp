@@ -32,10 +32,11 @@ Problem problem_of(const std::string& shape) {
   return parse_problem("attention:" + shape, catalogue().kernels());
 }
 
-// One way to compute: a variant, for hwy at one ISA target.
+// One way to compute: a variant, or with `step=I` a rung of its ladder; for hwy at one ISA target.
 struct Way {
   const Variant* variant;
   std::string isa;
+  Tuning tuning = {};
 };
 
 std::vector<Way> ways(const Problem& problem) {
@@ -47,7 +48,10 @@ std::vector<Way> ways(const Problem& problem) {
       found.push_back({&variant, ""});
       continue;
     }
-    for (const std::string& isa : isa_targets()) found.push_back({&variant, isa});
+    for (const std::string& isa : isa_targets()) {
+      found.push_back({&variant, isa});
+      for (const Tuning& step : step_tunings(variant)) found.push_back({&variant, isa, step});
+    }
   }
   REQUIRE(found.size() > 1);
   return found;
@@ -71,12 +75,12 @@ class Trial {
       std::fill_n(row(tensor, batch, head, i), sizes.head_dim, value);
     }
   }
-  void run(const Way& way, int threads, const Tuning& tuning = {}) {
+  void run(const Way& way, int threads) {
     Environment env;
     env.isa = way.isa;
-    env.threads = way.variant->threads == Threads::many ? threads : 1;
+    env.threads = threads_of(*way.variant, way.tuning) == Threads::many ? threads : 1;
     operands.poison_output();
-    const auto plan = way.variant->plan(problem, tuning, env, {});
+    const auto plan = make_plan(*way.variant, problem, way.tuning, env, {});
     plan->bind(all);
     plan->upload();
     plan->run();
@@ -87,7 +91,8 @@ class Trial {
     const Reference reference = compute_reference(problem, all, seed);
     for (const Way& way : ways(problem)) {
       for (int threads : {1, 3}) {
-        INFO(problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads);
+        INFO(problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads, " ",
+             way.tuning.text());
         run(way, threads);
         const Verification result = verify_output(problem, all, all.at("o"), reference, seed);
         CHECK_MESSAGE(result.passed, result.reason);
@@ -167,7 +172,8 @@ TEST_CASE("attention: keys that a query may not see have no influence, NaN and i
     const std::int64_t poisoned = clean.sizes.q_len > 1 ? std::min<std::int64_t>(kv_len, 3) : 0;
     for (const Way& way : ways(clean.problem)) {
       for (int threads : {1, 3}) {
-        INFO(clean.problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads);
+        INFO(clean.problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads, " ",
+             way.tuning.text());
         clean.run(way, threads);
         for (float poison : {not_a_number, infinity, -infinity}) {
           Trial dirty(std::string(shape) + ",causal=1");
@@ -287,11 +293,11 @@ TEST_CASE("attention: large scores and every tile size keep the bound") {
   Trial trial("batch=1,heads=3,kv_heads=1,q_len=61,kv_len=143,head_dim=40,causal=1,scale=30");
   const Reference reference = compute_reference(trial.problem, trial.all, seed);
   for (const Way& way : ways(trial.problem)) {
-    if (way.variant->name != std::string("hwy")) continue;
+    if (way.variant->name != std::string("hwy") || !way.tuning.values().empty()) continue;
     for (std::int64_t q_block : {1, 3, 16, 47, 96, 1000}) {
       for (std::int64_t kv_block : {1, 5, 8, 64, 1000}) {
         INFO(way.isa, " q_block=", q_block, " kv_block=", kv_block);
-        trial.run(way, 2, {{"q_block", q_block}, {"kv_block", kv_block}});
+        trial.run({way.variant, way.isa, {{"q_block", q_block}, {"kv_block", kv_block}}}, 2);
         const Verification result =
             verify_output(trial.problem, trial.all, trial.all.at("o"), reference, seed);
         CHECK_MESSAGE(result.passed, result.reason);
@@ -330,10 +336,10 @@ TEST_CASE("attention: rows may lie anywhere, also on top of one another in input
   for (const Operands& operands : {strided, broadcast}) {
     const Reference reference = compute_reference(dense.problem, operands, seed);
     for (const Way& way : ways(dense.problem)) {
-      INFO(way.variant->name, " ", way.isa);
+      INFO(way.variant->name, " ", way.isa, " ", way.tuning.text());
       Environment env;
       env.isa = way.isa;
-      const auto plan = way.variant->plan(dense.problem, {}, env, {});
+      const auto plan = make_plan(*way.variant, dense.problem, way.tuning, env, {});
       plan->bind(operands);
       plan->upload();
       plan->run();
@@ -375,6 +381,7 @@ TEST_CASE("attention: hwy and opencl never hold the score matrix") {
     const Problem problem = problem_of(shape);
     const attention::Sizes s(problem);
     for (const Way& way : ways(problem)) {
+      if (!way.tuning.values().empty()) continue;  // rungs may hold the whole score matrix
       if (way.variant->name != std::string("hwy") && way.variant->name != std::string("opencl")) {
         continue;
       }

@@ -171,10 +171,11 @@ void run_whole(Plan& plan) {
 }
 
 // One case: bind, run twice (same bits), bind other memory with other values, run, bind back.
-void check_case(const CatalogueEntry& entry, const Problem& problem, const Environment& env,
-                const Layout& layout) {
+// `tuning`: empty, or a rung of the variant's ladder.
+void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem& problem,
+                const Environment& env, const Layout& layout) {
   INFO(problem.text(), " variant=", entry.name, " threads=", env.threads, " isa=", env.isa, " ",
-       layout.name);
+       tuning.text(), " ", layout.name);
   GuardedOperands first(problem, layout, seed), second(problem, layout, seed + 1);
   const Variant& variant = *entry.variant;
   const bool has_constants = [&] {
@@ -183,7 +184,8 @@ void check_case(const CatalogueEntry& entry, const Problem& problem, const Envir
     }
     return false;
   }();
-  const auto plan = variant.plan(problem, {}, env, first.views());
+  const auto plan = make_plan(variant, problem, tuning, env, first.views());
+  if (!tuning.values().empty()) CHECK(plan->facts().tuning == tuning);
   const auto check = [&](GuardedOperands& operands, const char* when) {
     INFO(when);
     const Reference reference = compute_reference(problem, operands.views(), seed);
@@ -237,7 +239,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
             CHECK(may_refuse(*entry->variant, problems[i]));
             continue;
           }
-          check_case(*entry, problems[i], env, layout);
+          check_case(*entry, {}, problems[i], env, layout);
           ++checked;
         }
       }
@@ -247,7 +249,45 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   }
 }
 
+// Every rung of every ladder, as check_kernel does with variants.
+int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
+  const std::vector<Problem> problems = edge_problems(catalogue, kernel);
+  int rungs = 0;
+  for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    for (const Tuning& step : step_tunings(*entry->variant)) {
+      ++rungs;
+      for (const std::string& isa : targets_of(*entry->variant)) {
+        for (std::size_t i = 0; i < problems.size(); ++i) {
+          for (const Layout& layout : layouts) {
+            Environment env;
+            env.isa = isa;
+            if (threads_of(*entry->variant, step) == Threads::many) {
+              env.threads = 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4);
+            }
+            const auto& unsupported = entry->variant->unsupported;
+            REQUIRE_FALSE((unsupported != nullptr && unsupported(problems[i], env)));
+            check_case(*entry, step, problems[i], env, layout);
+          }
+        }
+      }
+    }
+  }
+  return rungs;
+}
+
 }  // namespace
+
+TEST_CASE("ladders: every rung on every ISA target is right on every edge shape") {
+  const char* const only = std::getenv("CONFORMANCE_KERNEL");
+  const Catalogue catalogue = Catalogue::built_in();
+  for (const Kernel* kernel : catalogue.kernels()) {
+    if (only != nullptr && std::string(only) != kernel->name) continue;
+    INFO(kernel->name);
+    const int rungs = check_ladders(catalogue, *kernel);
+    CHECK(rungs >= 3);
+    CHECK(rungs <= 5);
+  }
+}
 
 TEST_CASE("shapes: every variant and ISA target is right on every edge shape") {
   // One kernel, so that kernels share the cores as tests of their own; unset: all of them.

@@ -35,30 +35,42 @@ std::vector<Problem> gemm_problems(const std::string& shapes) {
   return parse_shapes("gemm:" + shapes, kernels);
 }
 
-// Every variant at every ISA target it has, with one and with several threads.
+// One way to compute: a variant, or with `step=I` a rung of its ladder.
+struct Way {
+  Way(const Variant& chosen, Tuning step = {}) : variant(chosen), tuning(std::move(step)) {}
+  const Variant& variant;
+  Tuning tuning;
+};
+
+// Every variant and rung at every ISA target it has, with one and with several threads.
 template <class F>
-void for_each_variant(const Problem& problem, F&& body) {
+void for_each_way(const Problem& problem, F&& body) {
   const Catalogue catalogue = Catalogue::built_in();
   for (const CatalogueEntry* entry : catalogue.variants(gemm::kernel)) {
     const Variant& variant = *entry->variant;
+    std::vector<Tuning> tunings = step_tunings(variant);
+    tunings.emplace_back();
     const bool highway = variant.backend == std::string("highway");
     for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
       for (const int threads : {1, 3}) {
-        if (threads > 1 && variant.threads != Threads::many) continue;
         Environment env;
         env.isa = isa;
         env.threads = threads;
         if (variant.unsupported != nullptr && variant.unsupported(problem, env)) continue;
-        INFO(problem.text(), " ", entry->name, " isa=", isa, " threads=", threads);
-        body(variant, env);
+        for (const Tuning& tuning : tunings) {
+          if (threads > 1 && threads_of(variant, tuning) != Threads::many) continue;
+          INFO(problem.text(), " ", entry->name, " isa=", isa, " threads=", threads, " ",
+               tuning.text());
+          body(Way(variant, tuning), env);
+        }
       }
     }
   }
 }
 
-void run_plan(const Variant& variant, const Problem& problem, const Environment& env,
-              const Operands& operands, const Tuning& tuning = {}) {
-  const auto plan = variant.plan(problem, tuning, env, operands);
+void run_plan(const Way& way, const Problem& problem, const Environment& env,
+              const Operands& operands) {
+  const auto plan = make_plan(way.variant, problem, way.tuning, env, operands);
   plan->bind(operands);
   plan->upload();
   plan->run();
@@ -193,9 +205,9 @@ TEST_CASE("alpha = 0: a and b are not read; beta = 0: neither c0 nor the old c; 
     OwnedOperands operands(problem, seed, 1);
     fill(operands, "a", nan_value);
     fill(operands, "b", nan_value);
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
       fill(operands, "c", nan_value);
-      run_plan(variant, problem, env, operands.all());
+      run_plan(way, problem, env, operands.all());
       int wrong = 0;
       for (int64_t i = 0; i < operands.output().elements(); ++i) {
         const float expected = g.reads_c0() ? g.beta * data(operands, "c0")[i] : 0.0f;
@@ -212,9 +224,9 @@ TEST_CASE("what c held before has no influence, on every path") {
                             "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
       fill(operands, "c", nan_value);
-      run_plan(variant, problem, env, operands.all());
+      run_plan(way, problem, env, operands.all());
       check_right(problem, operands.all(), operands.output());
     });
   }
@@ -230,9 +242,9 @@ TEST_CASE("NaN and infinity spread to exactly the elements that depend on them")
     data(operands, "a")[bad_row * g.k + 5] = nan_value;
     data(operands, "b")[g.trans_b ? bad_col * g.k + 7 : 7 * g.n + bad_col] = nan_value;
     data(operands, "c0")[last] = -std::numeric_limits<float>::infinity();
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
       fill(operands, "c", 0);
-      run_plan(variant, problem, env, operands.all());
+      run_plan(way, problem, env, operands.all());
       int wrong = 0;
       for (int64_t i = 0; i < g.m; ++i) {
         for (int64_t j = 0; j < g.n; ++j) {
@@ -279,9 +291,9 @@ TEST_CASE("a times a permutation scaled by powers of two returns a's bits") {
       bits = (bits & 0xFF800000U) | (splitmix64(static_cast<std::uint64_t>(i)) & 0x7FFFFFU) | 1U;
       std::memcpy(&x, &bits, sizeof bits);
     }
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
       fill(operands, "c", nan_value);
-      run_plan(variant, problem, env, operands.all());
+      run_plan(way, problem, env, operands.all());
       int wrong = 0;
       for (int64_t i = 0; i < g.m; ++i) {
         for (int64_t p = 0; p < g.k; ++p) {
@@ -327,9 +339,9 @@ TEST_CASE("inputs may have rows that repeat or overlap, and one row may have any
       if (spec.name == "b") view.strides[0] = one.b_batch, view.strides[1] = one.b_row;
       operands.set(spec.name, view);
     }
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
       std::fill(c.begin(), c.end(), nan_value);
-      run_plan(variant, problem, env, operands);
+      run_plan(way, problem, env, operands);
       check_right(problem, operands, operands.at("c"));
     });
   }
@@ -338,8 +350,8 @@ TEST_CASE("inputs may have rows that repeat or overlap, and one row may have any
 TEST_CASE("hwy: every path and tuning of the search space is right at the borders of the table") {
   for (const Problem& problem : gemm_problems("m=15..17+1,n=48..49+1,k=63..65+1")) {
     OwnedOperands operands(problem, seed, 1);
-    for_each_variant(problem, [&](const Variant& variant, const Environment& env) {
-      run_plan(variant, problem, env, operands.all());
+    for_each_way(problem, [&](const Way& way, const Environment& env) {
+      run_plan(way, problem, env, operands.all());
       check_right(problem, operands.all(), operands.output());
     });
   }
@@ -365,7 +377,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
         for (const Tuning& tuning : tunings) {
           INFO(problem.text(), " ", isa, " threads=", threads, " ", tuning.text());
           operands.poison_output();
-          run_plan(gemm::hwy, problem, env, operands.all(), tuning);
+          run_plan({gemm::hwy, tuning}, problem, env, operands.all());
           check_right(problem, operands.all(), operands.output());
         }
       }

@@ -52,7 +52,7 @@ class Matrix {
   View view_;
 };
 
-// body(variant, tuning, environment) for every way to run `problem`.
+// body(variant, tuning, environment) for every way to run `problem`, rungs of ladders included.
 inline void each_way(
     const Problem& problem,
     const std::function<void(const Variant&, const Tuning&, const Environment&)>& body) {
@@ -64,9 +64,11 @@ inline void each_way(
       Environment env;
       env.isa = isa;
       if (variant.unsupported != nullptr && variant.unsupported(problem, env)) continue;
-      for (const Tuning& tuning : variant.tunings(problem, env)) {
+      std::vector<Tuning> tunings = variant.tunings(problem, env);
+      for (const Tuning& step : step_tunings(variant)) tunings.push_back(step);
+      for (const Tuning& tuning : tunings) {
         for (const int threads : {1, 3}) {
-          if (threads > 1 && variant.threads != Threads::many) continue;
+          if (threads > 1 && threads_of(variant, tuning) != Threads::many) continue;
           // How threads share rows does not depend on the target: one of them will do.
           if (threads > 1 && highway && isa != isa_targets().front()) continue;
           env.threads = threads;
@@ -81,7 +83,7 @@ inline void each_way(
 
 inline void run(const Variant& variant, const Problem& problem, const Tuning& tuning,
                 const Environment& env, const Operands& operands) {
-  const auto plan = variant.plan(problem, tuning, env, operands);
+  const auto plan = make_plan(variant, problem, tuning, env, operands);
   plan->bind(operands);
   plan->upload();
   plan->run();

@@ -55,6 +55,14 @@ const Rung* rung_of(const Variant& variant, const Tuning& tuning) {
   return &variant.ladder[static_cast<std::size_t>(*step)];
 }
 
+std::vector<Tuning> step_tunings(const Variant& variant) {
+  std::vector<Tuning> tunings;
+  for (std::int64_t step = 0; step < std::ssize(variant.ladder); ++step) {
+    tunings.push_back({{std::string(step_key), step}});
+  }
+  return tunings;
+}
+
 Threads threads_of(const Variant& variant, const Tuning& tuning) {
   const Rung* const rung = rung_of(variant, tuning);
   return rung != nullptr ? rung->threads : variant.threads;

@@ -149,6 +149,8 @@ struct Variant {
 inline constexpr std::string_view step_key = "step";
 // The rung that a tuning selects; null: it selects the variant itself.
 const Rung* rung_of(const Variant& variant, const Tuning& tuning);
+// `step=0`, `step=1`…: every rung of the ladder.
+std::vector<Tuning> step_tunings(const Variant& variant);
 // How many threads the variant uses, or the rung that the tuning selects.
 Threads threads_of(const Variant& variant, const Tuning& tuning);
 // The plan of the variant, or of the rung that the tuning selects. Throws as Variant::plan does.
