@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "backends/highway.hpp"
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"
 #include "bench/groups.hpp"
@@ -259,6 +260,67 @@ TEST_CASE("one-thread variants stand in the group of one thread only, wherever i
   options.threads = {2};
   CHECK(make_groups(options).at(0).cases.size() == 2);
   CHECK(make_groups(options).at(0).cases[0].measured.threads == 1);
+}
+
+TEST_CASE(
+    "a ladder is one group: every rung once at one thread, threaded ones and the variant at all") {
+  BenchOptions options = options_for({"layernorm:rows=8,cols=16"}, {"hwy"});
+  options.threads = {1, 2};
+  options.ladder = true;
+  const std::vector<Group> groups = make_groups(options);
+  REQUIRE(groups.size() == 1);
+  std::vector<std::string> expected, names;
+  const Variant& hwy = *catalogue().variant(groups[0].problem.kernel(), "hwy").variant;
+  for (std::size_t step = 0; step <= hwy.ladder.size(); ++step) {
+    const bool itself = step == hwy.ladder.size();
+    const bool single = !itself && hwy.ladder[step].threads == Threads::one;
+    for (const int threads : single ? std::vector{1} : std::vector{1, 2}) {
+      expected.push_back(fmt::format("layernorm/hwy/rows=8,cols=16/threads:{}/warm{}", threads,
+                                     itself ? "" : fmt::format("/step:{}", step)));
+    }
+  }
+  for (const GroupCase& c : groups[0].cases) names.push_back(c.name);
+  CHECK(names == expected);
+
+  options.in_process = true;
+  const BenchResult result = run_bench(options, {});
+  REQUIRE(result.rows.size() == expected.size());
+  std::size_t rungs = 0;
+  for (const Row& row : result.rows) {
+    CHECK(row.status == "PASSED");
+    if (step_of(row)) ++rungs;
+  }
+  CHECK(rungs == expected.size() - 2);
+}
+
+TEST_CASE(
+    "a ladder is refused for variants that have none and beside tunings, and skips slow rungs") {
+  BenchOptions options = options_for({"gemm:m=300,n=300,k=300"}, {"hwy", "scalar"});
+  options.ladder = true;
+  CHECK(contains(refusal(options), "'scalar' of gemm has no ladder; with one: hwy"));
+  options.variants = {"hwy"};
+  options.tunings = {{"hwy", "mc=96"}};
+  CHECK(contains(refusal(options), "--tuning has no place"));
+  options.tunings.clear();
+  options.variants.clear();  // all that have a ladder
+  options.scalar_run_seconds = 1e-9;
+  options.in_process = true;
+  for (const Row& row : run_bench(options, {}).rows) {
+    CHECK(row.variant == "hwy");
+    CHECK(row.status == (step_of(row) ? "SKIPPED" : "PASSED"));
+    if (step_of(row)) CHECK(contains(row.reason, "one run would take about"));
+  }
+}
+
+TEST_CASE("cases of one variant in one group keep to their own ISA target") {
+  BenchOptions options = options_for({"softmax:rows=8,cols=300"}, {"hwy"});
+  options.isas = {isa_targets().front(), isa_targets().back()};
+  const BenchResult result = run_bench(options, {});
+  REQUIRE(result.rows.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(result.rows[i].status == "PASSED");
+    CHECK(result.rows[i].isa == options.isas[i]);
+  }
 }
 
 TEST_CASE("workers in this process measure the same cases") {

@@ -73,9 +73,9 @@ HWY_INLINE double SumExp(const float* x, std::size_t n, float max, Keep keep) {
   return sum.Total(d);
 }
 
-// Step 1. The same three passes in vectors, with an exp of our own that has no branches and no
-// table: range reduction, a polynomial of degree 5, the exponent added as an integer
-// (common/exp-inl.h); one division per row.
+// Step 1. The same three passes in vectors, with an exp of our own that has no branches: range
+// reduction, a short polynomial, the exponent put together from integers (common/exp-inl.h); one
+// division per row.
 void Vectorised(const Job& job) {
   common::each_row(job, [&job](std::int64_t row) HWY_ATTR {
     const D d;
