@@ -33,8 +33,14 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr std::size_t kBlock = common::row_block;
 
-// At least -FLT_MAX; may drop a NaN.
-float MaxOf(const float* x, std::size_t n) {
+// The greatest lane; at least -FLT_MAX and never NaN.
+HWY_INLINE float NumberOf(Vector max) {
+  const float most = hc::MaxLanes(Tag(), max);
+  return most > kLowest ? most : kLowest;
+}
+
+// The greatest element, as above; may drop a NaN.
+HWY_INLINE float MaxOf(const float* x, std::size_t n) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   Vector m0 = hn::Set(d, kLowest);
@@ -48,8 +54,7 @@ float MaxOf(const float* x, std::size_t n) {
   }
   for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
   if (i < n) m0 = hn::Max(m0, hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Set(d, kLowest)));
-  const float max = hc::MaxLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
-  return max > kLowest ? max : kLowest;  // not NaN either
+  return NumberOf(hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
 }
 
 // Adds exp(x - max) of n elements to `sum`; kKeep: the terms themselves to `terms`. Meanwhile
@@ -143,44 +148,86 @@ struct Unscaled {
 };
 
 // y = terms · scale up to element `end` or a little before, where y is aligned.
-template <bool kStream>
-HWY_INLINE void ScaleUpTo(Unscaled& row, std::size_t end) {
+HWY_INLINE void StreamUpTo(Unscaled& row, std::size_t end) {
   const Tag d;
   end = hc::AlignedEnd(d, row.y, end, row.n);
   if (end <= row.done) return;
   const float* terms = row.terms + row.done;
   const Vector factor = hn::Set(d, row.scale);
-  hc::WriteRow<kStream>(d, row.y + row.done, end - row.done,
-                        [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-                          return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
-                        });
+  hc::WriteRow<true>(d, row.y + row.done, end - row.done,
+                     [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+                       return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
+                     });
   row.done = end;
 }
 
-// Rows of at most kBlock elements from `begin` to `end`. In steps, while the exps of a row are
-// computed the row before it is scaled and written and the row after it is fetched: otherwise
-// memory rests while exp is computed, and the other way round. `scratch` holds the terms of two
-// rows when streaming, so that y is written once only.
-template <bool kStream>
-void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                float* scratch) {
-  Unscaled before;
+// Rows of at most kBlock elements that stay in the caches, from `begin` to `end`. While the exps of
+// a row are computed, which leaves loads and stores idle, the row before it is scaled and the
+// maximum of the row after it taken, vector by vector: nothing waits for a reduction across lanes,
+// and the next row is fetched as well.
+void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                std::size_t n) {
+  const Tag d;
+  const Vector lowest = hn::Set(d, -kInfinity);
+  float max = MaxOf(io.x + begin * io.x_stride, n);
+  float* before = nullptr;
+  float scale = 0;
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* y = io.y + row * io.y_stride;
-    float* terms = kStream ? scratch + (row % 2) * common::scratch_stride(n) : y;
+    const float* after = row + 1 < end ? x + io.x_stride : x;
+    const Vector shift = hn::Set(d, max);
+    Vector next_max = hn::Set(d, kLowest);
+    hc::LongSum<Tag> sum(d);
+    const auto term_at = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      next_max = hn::Max(next_max, hc::LoadRow(d, after + i, fill, lowest));
+      const Vector part = hc::LoadRow(d, x + i, fill, lowest);
+      const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
+      hc::StoreRow(term, d, y + i, fill);
+      return term;
+    };
+    if (before == nullptr) {
+      hc::SumRow(d, sum, n, term_at);
+    } else {
+      const Vector factor = hn::Set(d, scale);
+      hc::SumRow(d, sum, n, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+        hc::StoreRow(hn::Mul(hc::LoadRow(d, before + i, fill, factor), factor), d, before + i,
+                     fill);
+        return term_at(i, fill);
+      });
+    }
+    max = NumberOf(next_max);
+    before = y;
+    scale = static_cast<float>(1 / sum.Total(d));
+  }
+  const Vector factor = hn::Set(d, scale);
+  hc::WriteRow<false>(d, before, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    return hn::Mul(hc::LoadRow(d, before + i, fill, factor), factor);
+  });
+}
+
+// Rows of at most kBlock elements beyond the caches, from `begin` to `end`. In steps, while the
+// exps of a row are computed the row before it is scaled and written and the row after it is
+// fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
+// the terms of two rows, so that y is written once only.
+void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n, float* scratch) {
+  Unscaled before;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    float* terms = scratch + (row % 2) * common::scratch_stride(n);
     const float* ahead = row + 1 < end ? x + io.x_stride : nullptr;
     const float max = MaxOf(x, n);
     hc::LongSum<Tag> sum((Tag()));
     for (std::size_t i = 0; i < n; i += common::row_step) {
       const std::size_t count = std::min(common::row_step, n - i);
       AddExp<true>(sum, x + i, count, max, terms + i, ahead == nullptr ? ahead : ahead + i);
-      ScaleUpTo<kStream>(before, i + count);
+      StreamUpTo(before, i + count);
     }
-    before = {terms, y, n, 0, static_cast<float>(1 / sum.Total(Tag()))};
+    before = {terms, io.y + row * io.y_stride, n, 0, static_cast<float>(1 / sum.Total(Tag()))};
   }
-  ScaleUpTo<kStream>(before, n);
-  if constexpr (kStream) hwy::FlushStream();
+  StreamUpTo(before, n);
+  hwy::FlushStream();
 }
 
 // Rows of any length from `begin` to `end`, each visited twice.
@@ -212,8 +259,7 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   if (n > kBlock) {
     stream ? LongRows<true>(io, begin, end, n) : LongRows<false>(io, begin, end, n);
   } else {
-    stream ? CachedRows<true>(io, begin, end, n, scratch)
-           : CachedRows<false>(io, begin, end, n, nullptr);
+    stream ? StreamedRows(io, begin, end, n, scratch) : CachedRows(io, begin, end, n);
   }
 }
 
