@@ -229,28 +229,6 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahe
   return visit.End(x + i, n - i, lanes);
 }
 
-// The same bits for two rows, side by side: what a row's sums end in (adding up lanes) is done for
-// both together.
-struct TwoRowSums {
-  RowSums a, b;
-};
-HWY_INLINE TwoRowSums SumAndSquaresOfTwo(const float* xa, const float* xb, std::size_t n) {
-  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
-  RowVisit a(xa, n);
-  RowVisit b(xb, n);
-  std::size_t i = 0;
-  while (i + 2 * lanes <= n) {
-    for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
-         i += 2 * lanes) {
-      a.AddTwo(xa + i, lanes);
-      b.AddTwo(xb + i, lanes);
-    }
-    a.Settle();
-    b.Settle();
-  }
-  return {a.End(xa + i, n - i, lanes), b.End(xb + i, n - i, lanes)};
-}
-
 // Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and
 // for lanes at or beyond `rows` the last row again. Offsets must fit 31 bits.
 template <class D>

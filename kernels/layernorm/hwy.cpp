@@ -30,10 +30,10 @@ namespace hc = common::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr std::size_t kBlock = common::row_block;
-constexpr double kLargest = std::numeric_limits<float>::max();
-// Rows up to here are done two at a time: x of four, y of two, gamma and beta of this length are
-// 48 KiB, what L1 holds.
+// x of three rows, y of one, gamma and beta of this length are 36 KiB and stay in a 48 KiB L1.
+// (With 2048 elements, which fill it, this way was 6 % slower on a Zen 5.)
 constexpr std::size_t kShort = 1536;
+constexpr double kLargest = std::numeric_limits<float>::max();
 
 // Σ(x - centre)² of n elements.
 double SquaresAbout(const float* x, std::size_t n, float centre) {
@@ -115,21 +115,38 @@ void Finish(const float* x, const float* gamma, const float* beta, float* y, std
   });
 }
 
-// The same for two rows whose y are equally far from alignment: gamma and beta are loaded once.
-void FinishTwo(const float* xa, const float* xb, const float* gamma, const float* beta, float* ya,
-               float* yb, std::size_t n, const Row& row_a, const Row& row_b) {
+// The same, and the sums of the n elements at `after`, vector by vector: conversions and additions
+// of one row and loads, products and stores of the other share the units well.
+HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
+                                    std::size_t n, const Row& row, const float* after) {
   const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
   const Vector zero = hn::Zero(d);
-  const Normalise normalise_a(row_a);
-  const Normalise normalise_b(row_b);
-  hc::WriteRow<false>(d, ya, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    const Vector weight = hc::LoadRow(d, gamma + i, fill, zero);
-    const Vector shift = hc::LoadRow(d, beta + i, fill, zero);
-    const Vector b = normalise_b(hc::LoadRow(d, xb + i, fill, zero));
-    hc::StoreRow(hn::MulAdd(b, weight, shift), d, yb + i, fill);
-    const Vector a = normalise_a(hc::LoadRow(d, xa + i, fill, zero));
-    return hn::MulAdd(a, weight, shift);
-  });
+  const Normalise normalise(row);
+  const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const Vector value =
+        hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill, zero)),
+                   hc::LoadRow(d, gamma + i, fill, zero), hc::LoadRow(d, beta + i, fill, zero));
+    hc::StoreRow(value, d, y + i, fill);
+  };
+  hc::RowVisit visit(after, n);
+  std::size_t i = 0;
+  while (i + 2 * lanes <= n) {
+    for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
+         i += 2 * lanes) {
+      visit.AddTwo(after + i, lanes);
+      write(i, hc::Whole());
+      write(i + lanes, hc::Whole());
+    }
+    visit.Settle();
+  }
+  const hc::RowSums sums = visit.End(after + i, n - i, lanes);
+  if (i + lanes <= n) {
+    write(i, hc::Whole());
+    i += lanes;
+  }
+  if (i < n) write(i, hc::Part{n - i});
+  return sums;
 }
 
 void FinishSlice(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
@@ -188,35 +205,34 @@ void NarrowRows(const LayerNormOperands& io, std::size_t rows, std::size_t cols,
   }
 }
 
-// Rows of at most kShort elements that stay in the caches, an even number of them from `begin` to
-// `end`, two at a time, whose y are equally far from alignment. The moments of two rows are taken
-// before the two ahead of them are written: what they end in (sums across lanes, square root,
-// divisions, some 100 cycles one after the other) is then done while other rows keep the units
-// busy.
+// Rows of at most kShort elements that stay in the caches, from `begin` to `end`. While a row is
+// written, the row two after it is summed: what the sums of the row in between end in (adding up
+// lanes, square root, divisions, some 100 cycles one after the other) is done meanwhile.
 void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                double eps) {
-  struct Two {
-    Row a, b;
+  const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
+  const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
+    return Row(MomentsFrom(hc::SumAndSquares(x_of(at), n, nullptr), x_of(at), n), eps);
   };
-  const auto rows_at = [&](std::int64_t row) ROOFLANE_LAMBDA {
-    const float* xa = io.x + row * io.x_stride;
-    const float* xb = xa + io.x_stride;
-    const hc::TwoRowSums sums = hc::SumAndSquaresOfTwo(xa, xb, n);
-    return Two{Row(MomentsFrom(sums.a, xa, n), eps), Row(MomentsFrom(sums.b, xb, n), eps)};
-  };
-  Two next = rows_at(begin);
-  for (std::int64_t row = begin; row < end; row += 2) {
-    const Two now = next;
-    if (row + 2 < end) next = rows_at(row + 2);
-    const float* x = io.x + row * io.x_stride;
-    float* y = io.y + row * io.y_stride;
-    FinishTwo(x, x + io.x_stride, io.gamma, io.beta, y, y + io.y_stride, n, now.a, now.b);
+  Row now = row_at(begin);
+  Row next = begin + 1 < end ? row_at(begin + 1) : now;
+  for (std::int64_t at = begin; at < end; ++at) {
+    float* y = io.y + at * io.y_stride;
+    Row after = next;
+    if (at + 2 < end) {
+      const float* x = x_of(at + 2);
+      after = Row(MomentsFrom(FinishAndSum(x_of(at), io.gamma, io.beta, y, n, now, x), x, n), eps);
+    } else {
+      Finish<false>(x_of(at), io.gamma, io.beta, y, n, now);
+    }
+    now = next;
+    next = after;
   }
 }
 
-// Rows of at most kBlock elements from `begin` to `end`. Beyond the caches, the next row is fetched
-// while this one is summed. (Fetching it while this one is written lost 24 to 34 % on a Zen 5, and
-// working on two rows in steps of some lines, as softmax does, 8 to 25 %.)
+// Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
+// the next row is fetched while this one is summed. (Fetching it while this one is written lost 24
+// to 34 % on a Zen 5, and working on two rows in steps of some lines, as softmax does, 8 to 25 %.)
 template <bool kStream>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps) {
@@ -256,19 +272,11 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
   const auto n = static_cast<std::size_t>(cols);
   if (n > kBlock) {
     stream ? LongRows<true>(io, begin, end, n, eps) : LongRows<false>(io, begin, end, n, eps);
-    return;
-  }
-  if (stream) {
+  } else if (stream) {
     CachedRows<true>(io, begin, end, n, eps);
-    return;
+  } else {
+    n <= kShort ? ShortRows(io, begin, end, n, eps) : CachedRows<false>(io, begin, end, n, eps);
   }
-  // Short rows are not worth aligning (WriteRow), longer ones are: together only where they agree.
-  if (n <= kShort && end - begin >= 2 && (n < 256 || io.y_stride % lanes == 0)) {
-    const std::int64_t even = end - (end - begin) % 2;
-    ShortRows(io, begin, even, n, eps);
-    begin = even;
-  }
-  CachedRows<false>(io, begin, end, n, eps);
 }
 
 }  // namespace HWY_NAMESPACE
