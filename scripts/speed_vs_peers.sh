@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The targets of bench/targets/ against every peer that this machine has or can install: builds,
+# measures, prints one line per class and thread count as Markdown. speed_vs_peers.py says more.
+# Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--classes C,...]
+#          [--out PREFIX [--resume]]
+#        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises
+set -euo pipefail
+root=$(dirname "$0")/..
+measure=1
+for argument in "$@"; do
+  case $argument in
+    --csv | --csv=* | -h | --help) measure=0 ;;
+  esac
+done
+if ((measure)); then "$root/scripts/build.sh" rooflane >&2; fi
+exec python3 "$root/scripts/speed_vs_peers.py" "$@"

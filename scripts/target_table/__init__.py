@@ -1,0 +1,5 @@
+"""What speed_vs_peers.py is made of; standard library only.
+
+goals.py reads problems and goals, measuring.py runs the benchmark, results.py reads its rows,
+estimates.py has the statistics, judging.py the verdicts, table.py the text.
+"""

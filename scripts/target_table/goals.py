@@ -1,0 +1,113 @@
+"""The problems by class (shapes.txt) and what each class is held against (targets.txt).
+
+Only reads data; whether a goal is met is judged in judging.py. The format of each file stands at
+its beginning.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+LEVELS = ("quick", "default", "full")  # each holds the problems of those before it
+MACHINES = ("zen5", "sapphire-rapids", "any")
+
+
+class InputError(Exception):
+    """A file or an argument is wrong; the text says where, in one line."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`what` (roof in per cent, best, or a peer's name) is at least `least`, over the geometric
+    mean of the class or, with `each`, over the worst of its problems."""
+    what: str
+    least: float
+    each: bool
+
+
+@dataclass(frozen=True)
+class Target:
+    """One line of targets.txt; no condition: no goal."""
+    threads: int
+    machine: str
+    must: tuple[Condition, ...]
+    aim: tuple[Condition, ...]
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Lines that say something, with their numbers; `#` begins a comment."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    bare = [(number, line.split("#")[0].strip()) for number, line in enumerate(text, 1)]
+    return [(number, line) for number, line in bare if line]
+
+
+def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
+    """Class -> shapes of `level` and those before it, in the order of the file."""
+    wanted = LEVELS[:LEVELS.index(level) + 1]
+    shapes: dict[str, list[str]] = {}
+    opened: list[str] | None = None
+    for number, line in _lines(path):
+        if heading := re.fullmatch(r"\[(\S+) (\S+)\]", line):
+            name, of_level = heading.groups()
+            if of_level not in LEVELS:
+                raise InputError(f"{path}: line {number}: level '{of_level}'; valid: "
+                                 + ", ".join(LEVELS))
+            opened = shapes.setdefault(name, []) if of_level in wanted else []
+        elif opened is None:
+            raise InputError(f"{path}: line {number}: a shape before the first [CLASS LEVEL]")
+        else:
+            opened.append(line)
+    return {name: lines for name, lines in shapes.items() if lines}
+
+
+def _conditions(text: str) -> tuple[Condition, ...]:
+    if text == "-":
+        return ()
+    found = [re.fullmatch(r"(each:)?([a-z0-9-]+)>=([0-9.]+)", part) for part in text.split(",")]
+    if not all(found):
+        raise ValueError(f"'{text}' is no goal; write [each:]WHAT>=NUMBER,... or -")
+    return tuple(Condition(part[2], float(part[3]), bool(part[1])) for part in found)
+
+
+def read_targets(path: Path) -> dict[str, list[Target]]:
+    """Class -> the lines of it."""
+    targets: dict[str, list[Target]] = {}
+    for number, line in _lines(path):
+        try:
+            name, threads, machine, must, aim = line.split()
+            if machine not in MACHINES:
+                raise ValueError(f"machine '{machine}'; valid: {', '.join(MACHINES)}")
+            target = Target(int(threads), machine, _conditions(must), _conditions(aim))
+        except ValueError as error:
+            raise InputError(f"{path}: line {number}: {error}") from error
+        targets.setdefault(name, []).append(target)
+    return targets
+
+
+def target_for(targets: dict[str, list[Target]], name: str, threads: int,
+               machine: str) -> Target | None:
+    """The line that holds for a class: the one with most threads, then the one that names the
+    machine."""
+    fitting = [target for target in targets.get(name, [])
+               if target.threads <= threads and target.machine in (machine, "any")]
+    return max(fitting, key=lambda target: (target.threads, target.machine != "any"), default=None)
+
+
+def chosen(text: str, shapes: dict[str, list[str]]) -> list[str]:
+    """The classes that `text` names, in the order of the file: by name, or several by their first
+    words (softmax). Empty: all."""
+    named: set[str] = set(shapes) if not text else set()
+    for word in text.split(",") if text else []:
+        found = {word} & shapes.keys() or {name for name in shapes if name.startswith(word + "-")}
+        if not found:
+            raise InputError(f"--classes '{word}'; valid at this level: {', '.join(shapes)}")
+        named |= found
+    return [name for name in shapes if name in named]
+
+
+def machine_of(cpu: str) -> str:
+    """Whose goals hold on a CPU: they were set on one machine of each vendor."""
+    if "AMD" in cpu:
+        return "zen5"
+    return "sapphire-rapids" if "Intel" in cpu else "any"

@@ -1,0 +1,142 @@
+"""Rows and samples of `rooflane bench --csv`, put together by problem.
+
+A problem is a shape of a class at a number of threads: ours and the peers' rows of it. The class is
+the row's preset, as measuring.py names it. What figures mean is judged in judging.py.
+"""
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from target_table.estimates import Estimate, from_interval, over_launches
+from target_table.goals import InputError
+
+OURS = "hwy"
+# A launch keeps its undisturbed rounds when there are as many as this, else all of them, as in
+# `rooflane compare`.
+LEAST_UNDISTURBED = 3
+
+Round = tuple[int, str, str, str]  # file, launch, round, probe: of other groups the probe differs
+
+
+@dataclass
+class Measured:
+    """All rows of one variant of a problem, of one file or several."""
+    variant: str
+    rows: list[dict[str, str]] = field(default_factory=list)
+    # Round -> nanoseconds, and whether something interfered.
+    rounds: dict[Round, tuple[float, bool]] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row is correct and timed."""
+        return all(row["status"] == "PASSED" and row["p50_ns"] for row in self.rows)
+
+    @property
+    def failure(self) -> str:
+        """Status and reason of the first row that did not pass."""
+        row = next((row for row in self.rows if row["status"] != "PASSED"), self.rows[0])
+        return row["status"] + (f": {row['reason']}" if row["reason"] else "")
+
+    @property
+    def p50_ns(self) -> float:
+        return statistics.median(float(row["p50_ns"]) for row in self.rows)
+
+    def add_sample(self, file: int, sample: dict[str, str]) -> None:
+        """A round that was repeated has a disturbed sample and the one that replaces it."""
+        key = (file, sample["launch"], sample["round"], sample["probe_ns"])
+        if key not in self.rounds or self.rounds[key][1]:
+            self.rounds[key] = float(sample["ns"]), bool(sample.get("disturbance"))
+
+
+@dataclass
+class Problem:
+    """One shape of a class at one number of threads."""
+    name: str  # of the class
+    kernel: str
+    shape: str
+    threads: int
+    cpu: str
+    variants: dict[str, Measured] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return f"{self.kernel}:{self.shape}"
+
+    @property
+    def ours(self) -> Measured:
+        return self.variants[OURS]
+
+    def peers(self) -> list[Measured]:
+        """Other people's libraries that passed, the fastest first. Variants of other builds of
+        ours (hwy@old) and ours without a library (scalar) are none."""
+        found = [measured for measured in self.variants.values()
+                 if measured.passed and measured.rows[0]["library"] and "@" not in measured.variant]
+        return sorted(found, key=lambda measured: measured.p50_ns)
+
+    def ratio(self, peer: Measured) -> Estimate:
+        """The logarithm of how many times as fast as the peer ours is, from the rounds in which
+        both have a sample; from the medians where there is none."""
+        by_launch: dict[tuple[int, str], list[tuple[float, bool]]] = defaultdict(list)
+        for key, (ns, disturbed) in self.ours.rounds.items():
+            if key in peer.rounds:
+                of_peer, also_disturbed = peer.rounds[key]
+                by_launch[key[:2]].append((math.log(of_peer / ns), disturbed or also_disturbed))
+        launches = []
+        for rounds in by_launch.values():
+            calm = [value for value, disturbed in rounds if not disturbed]
+            launches.append(calm if len(calm) >= LEAST_UNDISTURBED else [v for v, _ in rounds])
+        if not launches:
+            return Estimate(math.log(peer.p50_ns / self.ours.p50_ns))
+        return over_launches(launches, f"{self.text} {self.threads} {peer.variant}")
+
+    def roof(self) -> Estimate | None:
+        """The logarithm of the per cent of the roof that ours reached."""
+        figures = [[float(row[column]) if row[column] else None
+                    for column in ("roof_pct", "roof_pct_lo", "roof_pct_hi")]
+                   for row in self.ours.rows if row["roof_pct"]]
+        if not figures:
+            return None
+        figures.sort(key=lambda row: row[0])
+        return from_interval(*figures[len(figures) // 2])
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def read(paths: Iterable[str | Path]) -> list[Problem]:
+    """The problems of CSV files, in the order of their rows. Files of one machine only; launches of
+    several files count as launches. Raises InputError."""
+    problems: dict[tuple[str, str, str, str], Problem] = {}
+    cpus: set[str] = set()
+    for file, path in enumerate(map(Path, paths)):
+        rows = _table(path)
+        owners: list[Measured | None] = []
+        for row in rows:
+            if not {"preset", "shape", "variant", "status", "p50_ns", "roof_pct"} <= row.keys():
+                raise InputError(f"{path}: not a file of `rooflane bench --csv`")
+            owners.append(None)
+            cpus.add(row["cpu"])
+            if not row["preset"] or not row["threads"] or row["tuning"].startswith("step="):
+                continue
+            key = (row["preset"], row["kernel"], row["shape"], row["threads"])
+            problem = problems.setdefault(key, Problem(*key[:3], int(key[3]), row["cpu"]))
+            measured = problem.variants.setdefault(row["variant"], Measured(row["variant"]))
+            measured.rows.append(row)
+            owners[-1] = measured
+        samples = Path(f"{path}.samples.csv")
+        for sample in _table(samples) if samples.exists() else []:
+            # Samples of a group that never ended have no row.
+            owner = owners[int(sample["row"])] if int(sample["row"]) < len(owners) else None
+            if owner is not None and float(sample["ns"]) > 0:
+                owner.add_sample(file, sample)
+    if len(cpus) > 1:
+        raise InputError("rows of several machines: " + "; ".join(sorted(cpus)))
+    return [problem for problem in problems.values() if OURS in problem.variants]

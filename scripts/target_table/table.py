@@ -1,0 +1,107 @@
+"""Verdicts as Markdown. Figures come from judging.py; nothing is computed here."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from target_table.estimates import Estimate
+from target_table.judging import Judged, Verdict
+from target_table.measuring import FAMILIES, PEERS
+from target_table.results import OURS, Problem
+
+MACHINE_NAMES = {"zen5": "Zen 5", "sapphire-rapids": "Sapphire Rapids",
+                 "any": "any machine (this CPU has no column of its own)"}
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
+
+
+def _ratio(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    interval = estimate.interval()
+    return f"{math.exp(estimate.value):.2f}" + (
+        f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
+
+
+def _per_cent(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else f"{math.exp(estimate.value):.1f}"
+
+
+def _goal(conditions: Sequence[Judged]) -> str:
+    texts = []
+    for judged in conditions:
+        condition = judged.condition
+        bound = (f"{condition.least:g} % of roof" if condition.what == "roof"
+                 else f"{condition.least:.2f} × {condition.what}")
+        figure = (_per_cent if condition.what == "roof" else lambda e: _ratio(e).split()[0])(
+            judged.figure)
+        texts.append(f"{'each ' if condition.each else ''}{bound} ({figure})")
+    return ", ".join(texts) or "–"
+
+
+def overview(verdicts: Sequence[Verdict], machine: str) -> str:
+    """One line per class and number of threads."""
+    text = _row(["class", "threads", "problems", "ratio to the best peer [95 %]", "worst case",
+                 "% of roof (least)", "must", "aim", "met"])
+    text += _row(["---", "---:", "---:", "---", "---", "---", "---", "---", "---"])
+    for verdict in verdicts:
+        worst = verdict.worst("best")
+        lowest = verdict.worst("roof")
+        roof = _per_cent(verdict.roof) + (f" ({_per_cent(lowest.roof)})" if lowest else "")
+        case = (f"{_ratio(worst.ratio).split()[0]} `{worst.problem.shape}` ({worst.best.variant})"
+                if worst else "no peer passed")
+        text += _row([verdict.name, str(verdict.threads), str(len(verdict.figures)),
+                      _ratio(verdict.ratio), case, roof, _goal(verdict.must), _goal(verdict.aim),
+                      verdict.met])
+    cpu = verdicts[0].figures[0].problem.cpu if verdicts else ""
+    return text + (
+        f"\nCPU: {cpu}; goals of {MACHINE_NAMES[machine]}. A ratio is the best peer's time over "
+        f"that of `{OURS}`, in the same rounds; of a class it is the geometric mean. % of roof: "
+        "geometric mean (least). In brackets behind a goal: the figure that it was judged by. "
+        "`?`: its 95 % interval holds the bound.\n")
+
+
+def peers(problems: Sequence[Problem], absent: dict[str, str]) -> str:
+    """Which peers took part, how often each was the best, and which are missing and why."""
+    libraries: dict[str, set[str]] = {}
+    best: dict[str, int] = {}
+    failures: dict[str, list[str]] = {}
+    for problem in problems:
+        for name, measured in problem.variants.items():
+            libraries.setdefault(name, set()).update(
+                row["library"] for row in measured.rows if row["library"])
+            if not measured.passed and measured.rows[0]["status"] not in ("UNSUPPORTED", "SKIPPED"):
+                failures.setdefault(name, []).append(f"{problem.text} {measured.failure}")
+        for fastest in problem.peers()[:1]:
+            best[fastest.variant] = best.get(fastest.variant, 0) + 1
+    text = "\nPeers: " + "; ".join(
+        f"{name} ({', '.join(sorted(libraries[name]))}), best of {best.get(name, 0)}"
+        for name in sorted(libraries, key=lambda name: -best.get(name, 0))
+        if libraries[name] and "@" not in name) + ".\n"
+    kernels = {problem.kernel for problem in problems}
+    expected = {name for of_family, names in FAMILIES.values() if kernels & set(of_family)
+                for name in names}
+    missing = [name for name in PEERS if name in expected and not libraries.get(name)]
+    if missing:
+        text += "\nMissing:\n\n" + "".join(
+            f"- {name}: {absent.get(name, 'no row of it in these files')}\n" for name in missing)
+    if failures:
+        text += "\nNot counted, of problems with another outcome than PASSED:\n\n" + "".join(
+            f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in failures.items())
+    return text
+
+
+def every_problem(verdicts: Sequence[Verdict]) -> str:
+    """One line per problem and number of threads."""
+    text = "\n" + _row(["class", "problem", "threads", "time, µs", "best peer", "ratio [95 %]",
+                        "% of roof"]) + _row(["---", "---", "---:", "---:", "---", "---", "---:"])
+    for verdict in verdicts:
+        for figures in verdict.figures:
+            ours = figures.problem.ours
+            time = f"{ours.p50_ns / 1000:.4g}" if ours.passed else ours.failure
+            text += _row([verdict.name, f"`{figures.problem.text}`", str(verdict.threads), time,
+                          figures.best.variant if figures.best else "–", _ratio(figures.ratio),
+                          _per_cent(figures.roof)])
+    return text

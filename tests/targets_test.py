@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+"""The table of speed_vs_peers.sh: targets_test.py ROOFLANE SOURCE_ROOT.
+
+Made-up rows with known ratios must give known figures and verdicts; the shipped problems and goals
+must be whole. Measures nothing, needs no network.
+"""
+from __future__ import annotations
+
+import csv
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOFLANE, ROOT = "", Path()
+COLUMNS = ["cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
+           "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi"]
+ROUNDS, LAUNCHES, OURS_NS = 5, 3, 1000.0
+SEED = 20261121
+AMD, INTEL = "AMD EPYC", "Intel Xeon Processor"
+
+
+class Run:
+    """A CSV with its samples, filled variant by variant."""
+
+    def __init__(self, path: Path, cpu: str = AMD):
+        self.path, self.cpu, self.rows, self.samples = path, cpu, [], []
+
+    def add(self, variant: str, factor: float, *, preset: str = "gemm-small",
+            shape: str = "m=16,n=16,k=16", threads: int = 1, status: str = "PASSED",
+            library: str | None = None, roof: float | None = None, noise: float = 0) -> None:
+        """A row that takes `factor` times what ours takes. Rounds differ by a factor that all
+        variants share, besides `noise` of their own."""
+        timed = status == "PASSED"
+        cells = {"cpu": self.cpu, "kernel": preset.split("-")[0], "variant": variant,
+                 "library": f"Lib{variant} 1" if library is None else library, "shape": shape,
+                 "preset": preset, "threads": str(threads), "status": status,
+                 "reason": "" if timed else "wrong result",
+                 "p50_ns": str(OURS_NS * factor) if timed else ""}
+        if roof is not None:
+            cells |= {"roof_pct": str(roof), "roof_pct_lo": str(roof * 0.999),
+                      "roof_pct_hi": str(roof * 1.001)}
+        chance = random.Random(f"{SEED} {variant} {shape} {threads}")
+        for launch in range(1, LAUNCHES + 1 if timed else 1):
+            for turn in range(ROUNDS):
+                machine = 1 + 0.3 * turn + launch  # the same for all that take turns in it
+                own = math.exp(chance.gauss(0, noise)) if noise else 1
+                self.samples.append([len(self.rows), launch, turn, OURS_NS * factor * machine * own,
+                                     500 + turn, "", "", "", "", ""])
+        self.rows.append([cells.get(column, "") for column in COLUMNS])
+
+    def ours(self, roof: float | None = 90, **more) -> None:
+        self.add("hwy", 1, library="", roof=roof, **more)
+
+    def write(self) -> str:
+        names = "row,launch,round,ns,probe_ns,h2d_ns,kernel_ns,d2h_ns,e2e_ns,disturbance"
+        for path, header, lines in ((self.path, COLUMNS, self.rows),
+                                    (f"{self.path}.samples.csv", names.split(","), self.samples)):
+            with open(path, "w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([header, *lines])
+        return str(self.path)
+
+
+def summarise(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(ROOT / "scripts/speed_vs_peers.sh"), *arguments], text=True,
+                          capture_output=True, check=False)
+
+
+class Table(unittest.TestCase):
+    """Known ratios in, the table out."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_of(self, cpu: str = AMD) -> Run:
+        return Run(self.folder / f"run{len(list(self.folder.iterdir()))}.csv", cpu)
+
+    def lines(self, run: Run, *more: str) -> list[dict[str, str]]:
+        """The lines of the table as heading -> cell."""
+        done = summarise("--csv", run.write(), *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.text = done.stdout
+        rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in done.stdout.splitlines() if line.startswith("|")]
+        return [dict(zip(rows[0], row)) for row in rows[2:]]
+
+    def line(self, run: Run, *more: str) -> dict[str, str]:
+        lines = self.lines(run, *more)
+        self.assertEqual(len(lines), 1)
+        return lines[0]
+
+    def test_ratios_are_of_the_best_peer_of_each_problem_and_geometric_over_the_class(self):
+        run = self.run_of()
+        for shape, x, y in (("m=16,n=16,k=16", 2.0, 3.0), ("m=32,n=32,k=32", 9.0, 4.5)):
+            run.ours(shape=shape)
+            run.add("x", x, shape=shape)
+            run.add("y", y, shape=shape)
+        line = self.line(run)
+        self.assertEqual(line["ratio to the best peer [95 %]"], "3.00 [3.00, 3.00]")
+        self.assertEqual(line["worst case"], "2.00 `m=16,n=16,k=16` (x)")
+        self.assertEqual((line["class"], line["threads"], line["problems"]),
+                         ("gemm-small", "1", "2"))
+        self.assertIn("x (Libx 1), best of 1", self.text)
+        self.assertIn("y (Liby 1), best of 1", self.text)
+
+    def test_ratios_are_taken_within_rounds(self):
+        run = self.run_of()
+        run.ours()
+        run.add("x", 2.0)
+        run.rows[1][COLUMNS.index("p50_ns")] = "9000"  # as of other rounds
+        self.assertEqual(self.line(run)["ratio to the best peer [95 %]"], "2.00 [2.00, 2.00]")
+
+    def test_the_interval_holds_the_truth_and_grows_with_the_noise(self):
+        widths = []
+        for noise in (0.01, 0.1):
+            run = self.run_of()
+            for size in range(8):
+                run.ours(shape=f"m={size}", noise=noise)
+                run.add("x", 1.5, shape=f"m={size}", noise=noise)
+            text = self.line(run)["ratio to the best peer [95 %]"]
+            low, high = map(float, text[text.index("[") + 1:-1].split(","))
+            self.assertTrue(low <= 1.5 <= high, f"{text}; seed {SEED}")
+            widths.append(high - low)
+        self.assertGreater(widths[1], 3 * widths[0])
+
+    def test_a_peer_that_failed_is_never_the_best_and_is_named(self):
+        run = self.run_of()
+        run.ours()
+        run.add("x", 2.0)
+        run.add("cheat", 0.1, status="FAILED")
+        self.assertEqual(self.line(run)["worst case"], "2.00 `m=16,n=16,k=16` (x)")
+        self.assertIn("- cheat: 1, first gemm:m=16,n=16,k=16 FAILED: wrong result", self.text)
+
+    def test_neither_our_other_variants_nor_another_build_is_a_peer(self):
+        run = self.run_of()
+        run.ours()
+        run.add("scalar", 0.1, library="")
+        run.add("onednn@old", 0.1)
+        run.add("x", 2.0)
+        self.assertEqual(self.line(run)["worst case"], "2.00 `m=16,n=16,k=16` (x)")
+
+    def test_peers_count_at_equal_threads_and_prepack_only(self):
+        run = self.run_of()
+        run.ours(threads=1)
+        run.ours(threads=2)
+        run.ours(threads=2, shape="m=16,n=16,k=16,prepack=1")
+        run.add("x", 0.5, threads=1)
+        run.add("x", 3.0, threads=2)
+        one, two = self.lines(run)
+        self.assertEqual(one["ratio to the best peer [95 %]"], "0.50 [0.50, 0.50]")
+        self.assertEqual(two["ratio to the best peer [95 %]"], "3.00 [3.00, 3.00]")
+
+    def test_met_flips_at_the_threshold_of_the_mean(self):
+        for factor, met in ((0.995, "no"), (1.0, "must"), (1.095, "must"), (1.1, "aim")):
+            run = self.run_of()
+            run.ours(preset="gemm-awkward")
+            # Upwards by a billionth: 1.0 must not fall below 1.00 by rounding.
+            run.add("x", factor * (1 + 1e-9), preset="gemm-awkward")
+            self.assertEqual(self.line(run)["met"], met, factor)
+
+    def test_met_flips_at_the_threshold_of_the_worst_problem(self):
+        for factor, met in ((0.995, "no"), (1.0, "must"), (1.15, "aim")):
+            run = self.run_of()
+            for shape, of_shape in (("m=1", factor * (1 + 1e-9)), ("m=2", 9.0)):
+                run.ours(shape=shape)
+                run.add("x", of_shape, shape=shape)
+            self.assertEqual(self.line(run)["met"], met, factor)
+
+    def test_met_flips_at_the_threshold_of_the_roof(self):
+        for roof, met in ((84.8, "no"), (85.2, "must"), (95.2, "aim")):
+            run = self.run_of()
+            run.ours(roof=roof, preset="gemm-skinny")
+            run.add("x", 0.5, preset="gemm-skinny")
+            line = self.line(run)
+            self.assertEqual(line["met"], met)
+            self.assertEqual(line["% of roof (least)"], f"{roof} ({roof})")
+
+    def test_a_goal_of_several_conditions_wants_all(self):
+        for roof, factor, met in ((84.0, 1.06, "must"), (84.0, 1.04, "no"), (82.0, 1.06, "no")):
+            run = self.run_of(INTEL)
+            run.ours(roof=roof, preset="gemm-large")
+            run.add("x", factor, preset="gemm-large")
+            self.assertEqual(self.line(run)["met"], met, (roof, factor))
+
+    def test_a_goal_against_a_named_peer_knows_no_other(self):
+        for peers, met in ((("torch",), "must"), (("x",), "unknown: no figure for torch"),
+                           (("torch", "x"), "must")):
+            run = self.run_of()
+            run.ours(preset="softmax-in-cache")
+            for peer in peers:
+                run.add(peer, 2.2 if peer == "torch" else 1.0, preset="softmax-in-cache")
+            self.assertEqual(self.line(run)["met"], met)
+
+    def test_an_interval_that_holds_the_bound_is_marked(self):
+        run = self.run_of()
+        run.ours(preset="gemm-batch", noise=0.2)
+        run.add("x", 1.001, preset="gemm-batch", noise=0.2)
+        self.assertIn(self.line(run)["met"], ("no?", "must?", "aim?"))
+
+    def test_goals_differ_by_machine_and_threads(self):
+        for cpu, threads, must in ((AMD, 1, "each 96 % of roof"), (AMD, 2, "each 1.00 × best"),
+                                   (INTEL, 2, "each 1.05 × best"), (INTEL, 16, "each 0.97 × best")):
+            run = self.run_of(cpu)
+            run.ours(preset="gemm-large", threads=threads)
+            run.add("x", 1.0, preset="gemm-large", threads=threads)
+            self.assertTrue(self.line(run)["must"].startswith(must), (cpu, threads, must))
+        run = self.run_of()
+        run.ours(preset="gemm-large")
+        run.add("x", 1.0, preset="gemm-large")
+        self.assertIn("83 % of roof", self.line(run, "--machine", "sapphire-rapids")["must"])
+
+    def test_a_problem_that_ours_fails_fails_the_class(self):
+        run = self.run_of()
+        run.ours(shape="m=1")
+        run.add("x", 9.0, shape="m=1")
+        run.add("hwy", 1, library="", shape="m=2", status="FAILED")
+        run.add("x", 9.0, shape="m=2")
+        self.assertEqual(self.line(run)["met"], "no: gemm:m=2 FAILED: wrong result")
+
+    def test_missing_peers_are_named(self):
+        run = self.run_of()
+        run.ours()
+        run.add("onednn", 1.2)
+        run.add("torch", 1, status="UNSUPPORTED", library="")
+        self.line(run)
+        missing = self.text.split("Missing:")[1]
+        for name in ("blis", "blas-mkl", "torch", "numpy", "onnxruntime"):
+            self.assertIn(f"- {name}: no row of it in these files\n", missing)
+        self.assertNotIn("onednn", missing)
+
+    def test_without_any_peer_the_roof_is_shown_all_the_same(self):
+        run = self.run_of()
+        run.ours(roof=91, preset="gemm-skinny")
+        line = self.line(run)
+        self.assertEqual((line["worst case"], line["met"]), ("no peer passed", "must"))
+
+    def test_out_writes_the_table_and_every_problem(self):
+        run = self.run_of()
+        run.ours()
+        run.add("x", 2.0)
+        self.line(run, "--out", str(self.folder / "new" / "table"))
+        text = (self.folder / "new" / "table.md").read_text(encoding="utf-8")
+        self.assertTrue(text.startswith(self.text))
+        self.assertIn("| gemm-small | `gemm:m=16,n=16,k=16` | 1 | 1 | x | 2.00 [2.00, 2.00] | 90.0 |",
+                      text)
+
+    def test_classes_choose_lines(self):
+        run = self.run_of()
+        for preset in ("gemm-small", "softmax-odd", "softmax-long"):
+            run.ours(preset=preset)
+        names = [line["class"] for line in self.lines(run, "--classes", "softmax")]
+        self.assertEqual(names, ["softmax-odd", "softmax-long"])
+        names = [line["class"] for line in self.lines(run, "--classes", "gemm-small,softmax-odd")]
+        self.assertEqual(names, ["gemm-small", "softmax-odd"])
+
+    def test_wrong_input_is_named_and_refused(self):
+        ours, other = self.run_of(), Run(self.folder / "other.csv", INTEL)
+        ours.ours()
+        other.ours()
+        one, two = ours.write(), other.write()
+        no_rows = self.folder / "none.csv"
+        no_rows.write_text("a,b\n1,2\n", encoding="utf-8")
+        for arguments, said in (
+                (["--csv", one, two], "several machines"),
+                (["--csv", str(no_rows)], "none.csv"),
+                (["--csv", str(self.folder / "absent.csv")], "absent.csv"),
+                (["--csv", one, "--classes", "gemm-smell"], "gemm-small"),
+                (["--csv", one, "--classes", "softmax"], "no row of a class"),
+                (["--csv", one, "--quick"], "--csv measures nothing"),
+                (["--csv", one, "--resume"], "--resume needs --out")):
+            done = summarise(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(said, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+
+class Data(unittest.TestCase):
+    """The shipped problems and goals."""
+
+    def setUp(self) -> None:
+        self.data = ROOT / "bench" / "targets"
+
+    def test_every_shape_parses_and_no_problem_stands_in_two_classes(self):
+        owner: dict[str, str] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, lines in goals.read_shapes(self.data / "shapes.txt", "full").items():
+                Path(folder, name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+                done = subprocess.run(
+                    [ROOFLANE, "bench", "--dry-run", "-v", "hwy", "--threads", "1", "--preset",
+                     name], cwd=folder, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+                for problem in done.stdout.splitlines():
+                    self.assertEqual(problem.split(":")[0], name.split("-")[0])
+                    self.assertEqual(owner.setdefault(problem, name), name, problem)
+        self.assertGreater(len(owner), 150)
+
+    def test_levels_grow(self):
+        quick, default, full = ({(name, line) for name, lines in
+                                 goals.read_shapes(self.data / "shapes.txt", level).items()
+                                 for line in lines} for level in goals.LEVELS)
+        self.assertTrue(quick < default < full)
+
+    def test_every_class_has_a_goal_on_every_machine_and_every_goal_a_class(self):
+        shapes = goals.read_shapes(self.data / "shapes.txt", "full")
+        targets = goals.read_targets(self.data / "targets.txt")
+        self.assertEqual(set(shapes), set(targets))
+        for name in shapes:
+            for machine in ("zen5", "sapphire-rapids"):
+                for threads in (1, 2, 16):
+                    target = goals.target_for(targets, name, threads, machine)
+                    self.assertTrue(target and target.must, (name, machine, threads))
+        known = {"roof", "best", *measuring.PEERS}
+        for conditions in (side for lines in targets.values() for target in lines
+                           for side in (target.must, target.aim)):
+            self.assertLessEqual({condition.what for condition in conditions}, known)
+
+
+class Peers(unittest.TestCase):
+    """What is asked of the benchmark before it measures."""
+
+    def test_what_a_peer_lacks_is_told_in_its_own_words(self):
+        for text, reason in (
+                ("note: variant numba is absent: No module named 'numba'\n",
+                 "No module named 'numba'"),
+                ("+ pip\npeers: mkl is absent: PyPI cannot be reached\nnote: variant blas-mkl is "
+                 "absent: --peers mkl: no library can be had\n", "PyPI cannot be reached"),
+                ("rooflane: --peers numpy: the worker exited with status 1\n",
+                 "--peers numpy: the worker exited with status 1"),
+                ("", "not in this build")):
+            variant, peer = ("blas-mkl", "mkl") if "mkl" in text else ("numba", "numba")
+            self.assertEqual(measuring.absence(variant, peer, text), reason)
+
+
+if __name__ == "__main__":
+    ROOFLANE, ROOT = sys.argv.pop(1), Path(sys.argv.pop(1))
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from target_table import goals, measuring  # noqa: E402
+    unittest.main(verbosity=2)
