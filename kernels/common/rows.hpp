@@ -30,6 +30,12 @@ inline std::size_t streaming_bytes() {
   return std::max(m.l3_bytes, m.l2_bytes);
 }
 
+// True when x and y of a row of so many elements stay in L2, so that visiting them again is cheap.
+inline bool resident(std::int64_t cols) {
+  return cols <= row_block ||
+         8.0 * static_cast<double>(cols) <= static_cast<double>(machine().l2_bytes);
+}
+
 // One thread's least share: starting threads costs 2 to 6 µs, in which one core does about
 // 32 Ki elements of either kernel in cache.
 inline constexpr std::int64_t least_share = 16384;

@@ -1,7 +1,8 @@
 // Softmax with Highway: memory is visited once where a row fits the cache (maximum, exp and sum,
-// scale, all on the cached row), twice where it does not (blocks merged online, then exp again).
+// scale, all on the cached row), twice where it does not (pieces merged online, then exp again).
 // Rows narrower than a vector run one row per lane. See softmax.hpp for the maths and the sources.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -73,21 +74,56 @@ HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, flo
   });
 }
 
-// Maximum and sum over any number of elements, block by block: each block is read from memory for
-// its maximum and from L1 for its sum, while the next block is fetched.
-Partial PartialOf(const float* x, std::size_t n) {
+// Maximum and sum over elements that stay in L2, and the terms exp(x - max) to `terms` unless it is
+// null.
+Partial TermsOf(const float* x, std::size_t n, float* terms) {
   Partial whole;
-  for (std::size_t i = 0; i < n; i += kBlock) {
-    const std::size_t count = std::min(kBlock, n - i);
-    const float* ahead = i + 2 * kBlock <= n ? x + i + kBlock : nullptr;
-    Partial block;
-    block.max = MaxOf(x + i, count);
-    hc::LongSum<Tag> sum((Tag()));
-    AddExp<false>(sum, x + i, count, block.max, nullptr, ahead);
-    block.sum = sum.Total(Tag());
-    whole = merge(whole, block);
+  whole.max = MaxOf(x, n);
+  hc::LongSum<Tag> sum((Tag()));
+  if (terms != nullptr) {
+    AddExp<true>(sum, x, n, whole.max, terms, nullptr);
+  } else {
+    AddExp<false>(sum, x, n, whole.max, terms, nullptr);
   }
+  whole.sum = sum.Total(Tag());
   return whole;
+}
+
+// Maximum and sum over any number of elements in one visit of memory. While the exps of a piece are
+// computed, relative to the maximum so far, the next piece is read for its own and the one after it
+// fetched; only a piece that raises the maximum costs a correction of the sum.
+Partial PartialOf(const float* x, std::size_t n) {
+  const Tag d;
+  constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
+  const Vector lowest = hn::Set(d, -kInfinity);
+  Partial whole;
+  hc::LongSum<Tag> sum(d);
+  float max = MaxOf(x, std::min(piece, n));
+  for (std::size_t at = 0; at < n; at += piece) {
+    if (max > whole.max) {
+      whole = merge(whole, {whole.max, sum.Total(d)});
+      whole = merge(whole, {max, 0});
+      sum = hc::LongSum<Tag>(d);
+    }
+    const float* here = x + at;
+    const Vector shift = hn::Set(d, whole.max);
+    if (at + 2 * piece <= n) {
+      Vector next = hn::Set(d, kLowest);
+      hc::SumRow(d, sum, piece, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+        hwy::Prefetch(here + 2 * piece + i);
+        next = hn::Max(next, hc::LoadRow(d, here + piece + i, fill, lowest));
+        return hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, here + i, fill, lowest), shift));
+      });
+      max = NumberOf(next);
+    } else {
+      const std::size_t count = std::min(piece, n - at);
+      hc::SumRow(d, sum, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+        return hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, here + i, fill, lowest), shift));
+      });
+      if (at + count < n) max = MaxOf(here + count, std::min(piece, n - at - count));
+    }
+  }
+  return merge(whole, {whole.max, sum.Total(d)});
 }
 
 // y = exp(x - max) · scale.
@@ -99,6 +135,15 @@ void Finish(const float* x, float* y, std::size_t n, float max, float scale) {
   hc::WriteRow<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const Vector part = hn::Sub(hc::LoadRow(d, x + i, fill, shift), shift);
     return hn::Mul(hc::ExpNonPositive(d, part), factor);
+  });
+}
+
+// y = y · scale.
+void Scale(float* y, std::size_t n, float scale) {
+  const Tag d;
+  const Vector factor = hn::Set(d, scale);
+  hc::WriteRow<false>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    return hn::Mul(hc::LoadRow(d, y + i, fill, factor), factor);
   });
 }
 
@@ -161,7 +206,7 @@ HWY_INLINE void StreamUpTo(Unscaled& row, std::size_t end) {
   row.done = end;
 }
 
-// Rows of at most kBlock elements that stay in the caches, from `begin` to `end`. While the exps of
+// Rows that stay in L2, from `begin` to `end`. While the exps of
 // a row are computed, which leaves loads and stores idle, the row before it is scaled and the
 // maximum of the row after it taken, vector by vector: nothing waits for a reduction across lanes,
 // and the next row is fetched as well.
@@ -200,10 +245,7 @@ void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t 
     before = y;
     scale = static_cast<float>(1 / sum.Total(d));
   }
-  const Vector factor = hn::Set(d, scale);
-  hc::WriteRow<false>(d, before, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::Mul(hc::LoadRow(d, before + i, fill, factor), factor);
-  });
+  Scale(before, n, scale);
 }
 
 // Rows of at most kBlock elements beyond the caches, from `begin` to `end`. In steps, while the
@@ -230,12 +272,14 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
   hwy::FlushStream();
 }
 
-// Rows of any length from `begin` to `end`, each visited twice.
+// Rows of any length from `begin` to `end`, each visited twice. Those that stay in L2 are summed as
+// CachedRows does, so that y has the same bits in place, where it is not streamed.
 template <bool kStream>
-void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n) {
+void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+              bool resident) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
-    const Partial partial = PartialOf(x, n);
+    const Partial partial = resident ? TermsOf(x, n, nullptr) : PartialOf(x, n);
     Finish<kStream>(x, io.y + row * io.y_stride, n, partial.max,
                     static_cast<float>(1 / partial.sum));
   }
@@ -243,7 +287,7 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
 }
 
 void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          float* scratch, bool stream) {
+          float* scratch, bool stream, bool resident) {
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   if (cols < lanes && common::offsets_fit(io, lanes)) {
     for (std::int64_t row = begin; row < end; row += lanes) {
@@ -256,10 +300,12 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
     return;
   }
   const auto n = static_cast<std::size_t>(cols);
-  if (n > kBlock) {
-    stream ? LongRows<true>(io, begin, end, n) : LongRows<false>(io, begin, end, n);
+  if (n <= kBlock && stream) {
+    StreamedRows(io, begin, end, n, scratch);
+  } else if (stream) {
+    LongRows<true>(io, begin, end, n, resident);
   } else {
-    stream ? StreamedRows(io, begin, end, n, scratch) : CachedRows(io, begin, end, n);
+    resident ? CachedRows(io, begin, end, n) : LongRows<false>(io, begin, end, n, resident);
   }
 }
 
@@ -273,6 +319,8 @@ namespace {
 
 HWY_EXPORT(Rows);
 HWY_EXPORT(PartialOf);
+HWY_EXPORT(TermsOf);
+HWY_EXPORT(Scale);
 HWY_EXPORT(FinishSlice);
 
 class HwyPlan final : public Plan {
@@ -288,6 +336,8 @@ class HwyPlan final : public Plan {
         target_(resolve_isa(env.isa)),
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         partial_of_(ROOFLANE_HWY_FUNCTION(PartialOf, target_)),
+        terms_of_(ROOFLANE_HWY_FUNCTION(TermsOf, target_)),
+        scale_(ROOFLANE_HWY_FUNCTION(Scale, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
     if (split_) {
       threads_ = std::max(env.threads, 1);
@@ -305,7 +355,8 @@ class HwyPlan final : public Plan {
     }
     common::for_rows(pool_, threads_, rows_, cols_, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
-                scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_);
+                scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_,
+                common::resident(cols_));
     });
   }
 
@@ -329,6 +380,8 @@ class HwyPlan final : public Plan {
   // A thread may be one row ahead of another, hence two sets of partial results.
   void run_split() {
     const int parts = threads_;
+    // A part that stays in L2 keeps its terms in y, which spares it half of the exps.
+    const bool resident = common::resident((cols_ + parts - 1) / parts);
     parallel_region(pool_, threads_, [&](const Team& team) {
       for (std::int64_t row = 0; row < rows_; ++row) {
         const float* x = io_.x + row * io_.x_stride;
@@ -336,15 +389,25 @@ class HwyPlan final : public Plan {
         Shared* shared = partials_.data() + (row % 2) * parts;
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].partial = partial_of_(x + slice.begin, slice.count());
+          const float* from = x + slice.begin;
+          shared[part].partial =
+              resident ? terms_of_(from, slice.count(), stream_ ? nullptr : y + slice.begin)
+                       : partial_of_(from, slice.count());
         }
         team.barrier();
         Partial whole;
         for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].partial);
-        const auto scale = static_cast<float>(1 / whole.sum);
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          finish_slice_(x + slice.begin, y + slice.begin, slice.count(), whole.max, scale, stream_);
+          // What the part was summed with: its own maximum, or none but the row's.
+          const float max = resident ? shared[part].partial.max : whole.max;
+          const double apart = static_cast<double>(max) - static_cast<double>(whole.max);
+          const auto scale = static_cast<float>(std::exp(apart) / whole.sum);
+          if (resident && !stream_) {
+            scale_(y + slice.begin, slice.count(), scale);
+          } else {
+            finish_slice_(x + slice.begin, y + slice.begin, slice.count(), max, scale, stream_);
+          }
         }
       }
     });
@@ -364,6 +427,8 @@ class HwyPlan final : public Plan {
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
+  decltype(&HWY_STATIC_DISPATCH(TermsOf)) terms_of_;
+  decltype(&HWY_STATIC_DISPATCH(Scale)) scale_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
   std::size_t scratch_stride_ = 0;  // elements of each thread
   Buffer scratch_;
