@@ -1,11 +1,14 @@
-// Accuracy of the vector exp on every ISA target of this CPU: the greatest error over a dense sweep
-// of floats is printed and asserted. The reference is the C library's exp in double.
+// Accuracy of the vector exp on every ISA target of this CPU: the greatest error is printed and
+// asserted. ExpNonPositive goes through all floats of its range, Exp through a dense sweep of all
+// there are. The reference is the C library's exp in double.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
@@ -56,6 +59,7 @@ HWY_AFTER_NAMESPACE();
 #include <doctest/doctest.h>
 
 #include "backends/highway.hpp"
+#include "core/parallel.hpp"
 
 namespace rooflane {
 HWY_EXPORT(ApplyExp);
@@ -117,7 +121,7 @@ const std::vector<double>& expected_of_sweep() {
   return expected;
 }
 
-std::vector<float> apply(Apply function, const std::vector<float>& x) {
+std::vector<float> values_of(Apply function, const std::vector<float>& x) {
   std::vector<float> y(x.size(), nan);
   function(x.data(), y.data(), x.size());
   return y;
@@ -125,7 +129,8 @@ std::vector<float> apply(Apply function, const std::vector<float>& x) {
 
 TEST_CASE("Exp stays within 3 ULP over all floats on every ISA target") {
   for (const std::string& isa : isa_targets()) {
-    const std::vector<float> y = apply(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), sweep());
+    const std::vector<float> y =
+        values_of(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), sweep());
     double worst = 0;
     float where = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
@@ -140,30 +145,73 @@ TEST_CASE("Exp stays within 3 ULP over all floats on every ISA target") {
   }
 }
 
-TEST_CASE("ExpNonPositive stays within 3 ULP where exp is normal, and within 2^-126 below") {
-  for (const std::string& isa : isa_targets()) {
-    const std::vector<float> y =
-        apply(ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(isa)), sweep());
-    double worst = 0;
+// Every float x with 2^-25 <= |x| and -104 <= x <= 88, 528 million of them: nearer to 0 the result
+// is 1, a rounding away at most, and farther out 0; those ends are swept. Measured with GCC 12 on a
+// Zen 5: 1.74 ULP with AVX-512, 1.16 with AVX2, 2.41 without a table.
+TEST_CASE("ExpNonPositive stays within 3 ULP for all floats where exp is normal, 2^-126 below") {
+  struct Worst {
+    double error = 0;
     float where = 0;
-    double worst_below = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      if (sweep()[i] > 88) continue;
-      const double expected = expected_of_sweep()[i];
+    double below = 0;  // absolute error where exp is below the normal numbers
+    void note(float x, double expected, float got) {
       if (expected < least_normal) {
-        worst_below = std::max(worst_below, std::isnan(y[i]) ? infinity : y[i] - expected);
-        worst_below = std::max(worst_below, expected - y[i]);
-        continue;
+        below = std::max(below, std::isnan(got) ? infinity : std::abs(got - expected));
+        return;
       }
-      const double error = std::isnan(y[i]) ? infinity : ulp_error(y[i], expected);
-      if (error > worst) {
-        worst = error;
-        where = sweep()[i];
+      const double here = std::isnan(got) ? infinity : ulp_error(got, expected);
+      if (here > error) {
+        error = here;
+        where = x;
       }
     }
-    MESSAGE("ExpNonPositive, " << isa << ": greatest error " << worst << " ULP, at x = " << where);
-    CHECK(worst <= 3);
-    CHECK(worst_below < least_normal);
+  };
+  const std::vector<std::string> targets = isa_targets();
+  // One for each task and target, so that tasks share nothing.
+  constexpr std::uint32_t step = 1u << 16;
+  const auto bits_of = [](float x) { return to_bits(x) / step * step; };
+  struct Range {
+    std::uint32_t first, last;  // bits, both inclusive
+  };
+  const Range ranges[] = {{bits_of(0x1p-25f), to_bits(88.0f)},
+                          {bits_of(-0x1p-25f), to_bits(-104.0f)}};
+  std::vector<Worst> worst(targets.size());
+  std::mutex mutex;
+  for (const Range& range : ranges) {
+    const std::int64_t tasks = (range.last - range.first) / step + 1;
+    const int threads = static_cast<int>(std::thread::hardware_concurrency());
+    parallel_for(nullptr, threads, tasks, [&](std::int64_t task, int) {
+      const std::uint32_t first = range.first + static_cast<std::uint32_t>(task) * step;
+      std::vector<float> x;
+      std::vector<double> expected;
+      for (std::uint32_t bits = first; bits < first + step && bits <= range.last; ++bits) {
+        x.push_back(from_bits(bits));
+        expected.push_back(std::exp(static_cast<double>(x.back())));
+      }
+      for (std::size_t t = 0; t < targets.size(); ++t) {
+        const std::vector<float> y =
+            values_of(ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(targets[t])), x);
+        Worst mine;
+        for (std::size_t i = 0; i < x.size(); ++i) mine.note(x[i], expected[i], y[i]);
+        const std::lock_guard lock(mutex);
+        if (mine.error > worst[t].error) {
+          worst[t].error = mine.error;
+          worst[t].where = mine.where;
+        }
+        worst[t].below = std::max(worst[t].below, mine.below);
+      }
+    });
+  }
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const std::vector<float> y =
+        values_of(ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(targets[t])), sweep());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      if (sweep()[i] <= 88) worst[t].note(sweep()[i], expected_of_sweep()[i], y[i]);
+    }
+    MESSAGE("ExpNonPositive, " << targets[t] << ": greatest error " << worst[t].error
+                               << " ULP, at x = " << worst[t].where);
+    CHECK(worst[t].error <= 3);
+    CHECK(worst[t].error >= 0.5);  // it looked at something
+    CHECK(worst[t].below < least_normal);
   }
 }
 
@@ -179,7 +227,7 @@ TEST_CASE("exp of zero is exactly one, of -inf zero, of any NaN NaN, in every la
     for (Apply function : {ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)),
                            ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(isa))}) {
       for (std::size_t n = 0; n <= x.size(); ++n) {
-        const std::vector<float> y = apply(function, {x.begin(), x.begin() + n});
+        const std::vector<float> y = values_of(function, {x.begin(), x.begin() + n});
         for (std::size_t i = 0; i < n; ++i) {
           CAPTURE(isa);
           CAPTURE(i);
@@ -191,8 +239,8 @@ TEST_CASE("exp of zero is exactly one, of -inf zero, of any NaN NaN, in every la
         }
       }
     }
-    const std::vector<float> large =
-        apply(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), {infinity, 88.73f, 1e4f, 3e38f});
+    const std::vector<float> large = values_of(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)),
+                                               {infinity, 88.73f, 1e4f, 3e38f});
     for (float y : large) CHECK(y == infinity);
   }
 }

@@ -61,7 +61,12 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
   // Whole rows leave threads idle when they do not divide evenly; sharing a row costs one meeting
   // of the threads (below 1 µs) per row, so each thread's part of it must be worth that.
   const bool uneven = rows % threads != 0 && rows < std::int64_t{4} * threads;
-  const bool split = threads > 1 && uneven && cols / threads >= least_share;
+  // Sharing also pays where a row fits no core's L2 but all of them together, and the rows of all
+  // threads would crowd the last cache: then each row is read from memory once instead of twice.
+  const bool crowded =
+      !resident(cols) && resident(cols / threads) &&
+      4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
+  const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
   std::vector<Tuning> tunings;
   for (int other = 0; other < 4; ++other) {
     tunings.push_back({{"stream", stream != ((other & 1) != 0)}, {"split", split != (other > 1)}});
