@@ -358,7 +358,10 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
   for (const char* shape : {"m=15,n=700,k=401", "m=700,n=16,k=401,trans_a=1",
                             "m=17,n=500,k=130,trans_b=1", "m=161,n=163,k=160", "m=370,n=290,k=400",
                             "m=97,n=300,k=193,trans_a=1,trans_b=1,alpha=2,beta=-1,batch=2",
-                            "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1"}) {
+                            "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1",
+                            // k is shared; few rows of either side; c turned, with and without c0
+                            "m=20,n=20,k=3000,beta=2", "m=3,n=70,k=90", "m=90,n=2,k=70,trans_a=1",
+                            "m=40,n=90,k=65,trans_b=1,beta=3", "m=9,n=35,k=40,trans_b=1,batch=2"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const std::string& isa : isa_targets()) {
@@ -374,6 +377,16 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
         tunings.push_back(odd);
         odd.set("mc", 50), odd.set("kc", 33), odd.set("nc", 100);
         tunings.push_back(odd);
+        // Everything that direct and packed can copy, and either order.
+        for (const int path : {3, 4}) {
+          if (problem.text().find("prepack") != std::string::npos && path == 3) continue;
+          for (int pack = 0; pack < 4; ++pack) {
+            for (const int sweep : {0, 1}) {
+              odd.set("path", path), odd.set("pack", pack), odd.set("sweep", sweep);
+              tunings.push_back(odd);
+            }
+          }
+        }
         for (const Tuning& tuning : tunings) {
           INFO(problem.text(), " ", isa, " threads=", threads, " ", tuning.text());
           operands.poison_output();
@@ -388,8 +401,8 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
 TEST_CASE("hwy: a path that cannot serve the problem is refused, naming those that can") {
   const Problem problem = gemm_problem("m=20,n=20,k=20,trans_b=1");
   OwnedOperands operands(problem, seed, 1);
-  CHECK_THROWS_WITH_AS((void)gemm::hwy.plan(problem, Tuning{{"path", 3}}, {}, operands.all()),
-                       "path=3 cannot serve this problem; allowed: 1, 4", Error);
+  CHECK_THROWS_WITH_AS((void)gemm::hwy.plan(problem, Tuning{{"path", 2}}, {}, operands.all()),
+                       "path=2 cannot serve this problem; allowed: 1, 3, 4", Error);
 }
 
 TEST_CASE("hwy: workspace stays within 64 MiB whatever the size, without touching operands") {

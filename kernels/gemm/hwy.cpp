@@ -1,8 +1,9 @@
 // GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
-// the choice of path and blocks, memory, and the plan. The loops stand in hwy_paths-inl.h, the
-// register tiles in hwy_tiles-inl.h. The scheme is Goto & van de Geijn, "Anatomy of
-// high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n, so a
-// strip of b stays in L1 while rows of a stream from L2.
+// the choice of path and blocks, memory, and the plan. The loops stand in hwy_paths-inl.h (both sides
+// long) and hwy_skinny-inl.h (one side short), the register tiles in hwy_tiles-inl.h. The scheme is
+// Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), turned for
+// row-major c: vectors lie along n. Unlike there, operands that lie well are multiplied in place, and
+// what the next tiles need is fetched ahead meanwhile.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -36,9 +37,11 @@ using std::int64_t;
 constexpr int64_t float_bytes = sizeof(float);
 constexpr int64_t workspace_limit = int64_t{64} << 20;
 
-// Fewer rows or columns than this: the other operand is read once and memory is the limit. Zen 5
-// turns compute-bound near 14.
-constexpr int64_t few_limit = 16;
+// Up to so many rows or columns the other operand is read once and memory is the limit: dot
+// products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
+// (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
+constexpr int64_t dot_limit = 8;
+constexpr int64_t stream_limit = 16;
 
 // A thread must have this many flops to be worth waking: about 4 µs of work at 270 GF/s, against 1
 // to 2 µs for a parallel region whose threads spin.
@@ -77,7 +80,7 @@ bool allowed(Path path, const Gemm& g) {
     case Path::stream:
       return product && (stream_from_a(g) || stream_from_b(g));
     case Path::direct:
-      return product && !g.trans_b && !g.prepack;
+      return product && !g.prepack;
     case Path::packed:
       return product;
   }
@@ -86,33 +89,36 @@ bool allowed(Path path, const Gemm& g) {
 
 // THE table of paths, first match wins.
 Path choose(const Gemm& g, const TileShape& tile, const Caches& cache) {
-  const bool few_rows = g.m <= few_limit;
-  const bool few_cols = g.n <= few_limit;
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
   const bool long_k = g.k >= 4 * tile.lanes;
   const bool b_in_l2 = g.k * g.n * float_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
-  // Up to about 300³ packing costs more than the strided reads that it saves.
-  const bool small = static_cast<double>(g.m) * g.n * g.k <= 300.0 * 300.0 * 300.0;
+  // Packing b pays when it is read often, and from afar: in place the strip that comes next is
+  // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
+  const bool seldom = g.m <= 256 || g.k <= 64;
+  const bool b_near = g.k * g.n * float_bytes <= std::min<int64_t>(cache.l3 / 4, 8 << 20);
   struct Rule {
     bool applies;
     Path path;
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_cols && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
-      {few_rows && dot_from_b(g) && long_k, Path::dot},
-      {few_rows && stream_from_b(g) && !b_in_l2, Path::stream},
-      {few_cols && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
-      {small && b_in_l2 && allowed(Path::direct, g), Path::direct},
+      {g.n <= dot_limit && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
+      {g.m <= dot_limit && dot_from_b(g) && long_k, Path::dot},
+      {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
+      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
+      {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
       ->path;
 }
 
-// Where both sides would do, the shorter one is the few.
+// dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
+// along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
+// packing b would cost as much as 32 of a's rows, turning c as much as 32 of k.
 bool flipped(Path path, const Gemm& g) {
+  if (path == Path::packed) return g.trans_b && !g.prepack && g.m <= 512 && 2 * g.m <= g.n;
   if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
   if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
   return false;
@@ -126,6 +132,7 @@ int threads_for(const Gemm& g, const Environment& env) {
 
 struct Blocks {
   int64_t mc = 1, kc = 1, nc = 1;
+  bool pack_a = false, pack_b = false, sweep = false;
 };
 
 // Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
@@ -137,39 +144,78 @@ int64_t packed_b_limit(const Caches& cache) {
 // The model's block sizes for one path.
 Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   Blocks blocks;
-  const int64_t few = flipped(path, g) ? g.n : g.m;
-  const int64_t many = flipped(path, g) ? g.m : g.n;
+  const bool flip = flipped(path, g);
   switch (path) {
     case Path::scale:
-    case Path::direct:
       break;
-    case Path::dot:
+    case Path::dot: {
       // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
+      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
       blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
       // At least 32 rows a task, so that packing the few side stays cheap.
       blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
       break;
-    case Path::stream:
+    }
+    case Path::stream: {
       // Each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads twice as
       // fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow. A single
       // row has no reuse that would pay for as many streams.
-      blocks.kc = few == 1 ? 16 : 32;
+      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
+      blocks.kc = 64;
       // few × nc sums as large as L1.
       blocks.nc = std::max(cache.l1 / (float_bytes * few), tile.nr());
       if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, int64_t{4} * threads));
       blocks.nc = round_up(blocks.nc, tile.nr());
       break;
+    }
+    case Path::direct:
     case Path::packed: {
-      // A strip of b, kc × nr, is as large as L1; equal blocks of k.
-      const int64_t most = std::clamp<int64_t>(cache.l1 / (float_bytes * tile.nr()), 64, 384);
+      const int64_t rows = flip ? g.n : g.m, cols = flip ? g.m : g.n;
+      // Tiles read a as fast where it lies, while its blocks stay in L2 and all of it in L3:
+      // beyond, rows a power of two apart would evict each other (Zen 5: 512³ 4 % faster in place,
+      // 2048³ 10 % slower).
+      const bool along_k = flip ? g.trans_b : !g.trans_a;
+      const bool in_place =
+          path == Path::direct || flip ||
+          (along_k && rows * g.k * float_bytes <= std::min<int64_t>(cache.l3 / 4, 8 << 20));
+      // Strips of b, kc × nr, come from L2 with every tile: at 16 bytes a cycle that is free, and a
+      // longer kc means fewer passes over c. Equal blocks of k.
+      const int64_t most = in_place ? 512 : 384;
       blocks.kc = div_up(g.k, div_up(g.k, most));
-      // A block of a, mc × kc, takes half of L2, less where very many threads share the limit.
-      const int64_t a_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
+      // Few columns: all of k while their strips take no more than half of L2. Then a, which is
+      // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
+      // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
+      const bool few = along_k && cols * g.k * float_bytes <= cache.l2 / 2;
+      if (few) {
+        blocks.kc = std::max<int64_t>(g.k, 1);
+        blocks.sweep = true;
+      }
+      // A block of a, mc × kc, takes half of L2, less where very many threads share the limit; a
+      // quarter where it is read in place.
+      const int64_t share = in_place ? 4 : 2;
+      const int64_t a_bytes = std::min(cache.l2 / share, workspace_limit / 2 / threads);
       blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
-      blocks.mc = std::min(blocks.mc, round_up(g.m, tile.mr));
+      blocks.mc = std::min(blocks.mc, round_up(rows, tile.mr));
+      // Sums of c's transpose stay in a quarter of L2 until they are turned.
+      if (flip)
+        blocks.mc = std::min(blocks.mc, round_up(cache.l2 / 4 / float_bytes / cols, tile.mr));
+      blocks.nc = round_up(cols, tile.nr());
+      if (path == Path::direct) {
+        blocks.pack_b = g.trans_b;
+        // All strips' share of a block stays in L2: tiles of a, read from afar, are used up at
+        // once.
+        blocks.sweep |= blocks.kc * cols * float_bytes <= cache.l2 / 4;
+        // What a thread packs of b at a time takes half of L2.
+        blocks.nc =
+            std::min(blocks.nc, round_up(cache.l2 / 2 / float_bytes / blocks.kc, tile.nr()));
+        break;
+      }
       // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.
-      blocks.nc = std::max<int64_t>(2048, packed_b_limit(cache) / float_bytes / g.k);
-      blocks.nc = std::min(round_up(blocks.nc, tile.nr()), round_up(g.n, tile.nr()));
+      blocks.nc = std::min(
+          blocks.nc,
+          round_up(std::max<int64_t>(2048, packed_b_limit(cache) / float_bytes / g.k), tile.nr()));
+      blocks.pack_a = !in_place && !few;
+      blocks.sweep |= flip;
       break;
     }
   }
@@ -182,13 +228,18 @@ constexpr Tunable tunables[] = {
     {"kc", "depth of a block along k", 1, 1 << 20},
     {"nc", "packed: columns of b packed at a time; stream, dot: columns or rows a task", 1,
      int64_t{1} << 40},
+    {"pack", "direct: 1 copies blocks of a, 2 strips of b, 3 both; packed: 1 copies blocks of a", 0,
+     3},
+    {"sweep", "direct, packed: 1 goes along the rows of tiles, 0 down the columns", 0, 1},
 };
 
 Tuning tuning_of(Path path, const Blocks& blocks) {
   return {{"path", static_cast<int64_t>(path)},
           {"mc", blocks.mc},
           {"kc", blocks.kc},
-          {"nc", blocks.nc}};
+          {"nc", blocks.nc},
+          {"pack", int64_t{blocks.pack_a} + 2 * int64_t{blocks.pack_b}},
+          {"sweep", int64_t{blocks.sweep}}};
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
@@ -211,7 +262,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     for (const int64_t kc : {128, 192, 256, 384}) {
       for (const int64_t mc_bytes : {cache.l2 / 4, cache.l2 / 2}) {
         for (const int64_t nc : {int64_t{1024}, int64_t{2048}, int64_t{4096}}) {
-          Blocks blocks;
+          Blocks blocks = guess;
           blocks.kc = std::min(kc, g.k);
           blocks.mc =
               std::max(mc_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
@@ -262,6 +313,14 @@ class HwyPlan final : public Plan {
     job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);
+    const int64_t packing = tuning.get("pack", int64_t{guess.pack_a} + 2 * int64_t{guess.pack_b});
+    const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
+    job_.pack_a = tiled && (packing & 1) != 0;
+    job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
+    job_.sweep = tiled && tuning.get("sweep", guess.sweep) != 0;
+    const bool turned = job_.path == Path::packed && job_.flip;
+    job_.rows = turned ? g.n : g.m;
+    job_.cols = turned ? g.m : g.n;
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));
@@ -280,7 +339,8 @@ class HwyPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = isa_name(target_);
-    facts.tuning = tuning_of(job_.path, {job_.mc, job_.kc, job_.nc});
+    facts.tuning =
+        tuning_of(job_.path, {job_.mc, job_.kc, job_.nc, job_.pack_a, job_.pack_b, job_.sweep});
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
     facts.packed_bytes = packed_bytes_;
     return facts;
@@ -291,62 +351,88 @@ class HwyPlan final : public Plan {
   void set_shares(const Caches& cache) {
     const Gemm& g = job_.g;
     if (job_.path != Path::direct && job_.path != Path::packed) return;
-    const bool blocked = job_.path == Path::packed;
-    if (blocked) {
-      job_.nc = round_up(job_.nc, tile_.nr());
+    const bool shared = job_.path == Path::packed;
+    job_.nc = round_up(job_.nc, tile_.nr());
+    if (shared) {
       if (g.prepack) {
-        job_.nc = std::max(job_.nc, g.n);
+        job_.nc = std::max(job_.nc, job_.cols);
         job_.kb = g.k;
         job_.batch_group = g.batch;
       } else {
         const int64_t floats = packed_b_limit(cache) / float_bytes;
-        const int64_t width = std::min(job_.nc, g.n);
+        const int64_t width = std::min(job_.nc, job_.cols);
         job_.kb = std::min(g.k, std::max<int64_t>(1, floats / width / job_.kc) * job_.kc);
-        const bool whole = width == g.n && job_.kb == g.k;
-        job_.batch_group = whole ? std::clamp<int64_t>(floats / (g.k * g.n), 1, g.batch) : 1;
+        const bool whole = width == job_.cols && job_.kb == g.k;
+        job_.batch_group = whole ? std::clamp<int64_t>(floats / (g.k * job_.cols), 1, g.batch) : 1;
       }
-      // Tiles read a nearly as fast where it lies, as long as it stays in L2 (Zen 5, 256³: 93 % of
-      // the FMA peak against 87 % with a packed).
-      job_.pack_a = g.n >= 4 * tile_.nr() && g.m * g.k * float_bytes > cache.l2 / 2;
     }
     // Four tasks a thread let the quicker ones take more. Rows are shared first, down to 8 tiles a
     // task: at 64 rows a strip of b is read from L2 or L3 once per 64 × 3 FMAs a row.
-    const int64_t tiles = div_up(g.m, tile_.mr);
-    const int64_t strips = div_up(blocked ? std::min(job_.nc, g.n) : g.n, tile_.nr());
+    const int64_t tiles = div_up(job_.rows, tile_.mr);
+    const int64_t strips = div_up(shared ? std::min(job_.nc, job_.cols) : job_.cols, tile_.nr());
     const int64_t wanted = job_.threads == 1 ? 1 : 4 * job_.threads;
-    const int64_t batches = blocked ? std::min(job_.batch_group, g.batch) : g.batch;
-    const int64_t blocks = blocked ? div_up(g.m, job_.mc) : 1;
-    const int64_t finest = std::max(blocks, tiles / 8);
-    job_.row_parts = std::clamp(div_up(wanted, batches), blocks, finest);
-    job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
-                                         std::max(strips, int64_t{1}));
-    job_.row_parts = std::min(job_.row_parts, tiles);
+    const int64_t batches = shared ? std::min(job_.batch_group, g.batch) : g.batch;
+    if (job_.pack_b) {
+      // Every share of rows packs its strips anew: columns are shared first.
+      job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches), 1, strips);
+      job_.row_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.col_parts), 1,
+                                           std::max<int64_t>(tiles / 8, 1));
+    } else {
+      const int64_t blocks = div_up(job_.rows, job_.mc);
+      const int64_t finest = std::max(blocks, tiles / 8);
+      job_.row_parts = std::clamp(div_up(wanted, batches), blocks, finest);
+      job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
+                                           std::max(strips, int64_t{1}));
+      job_.row_parts = std::min(job_.row_parts, tiles);
+    }
+    if (shared) return;
+    const int64_t parts = job_.row_parts * job_.col_parts * g.batch;
+    if (parts < job_.threads) {
+      // Too small a product to go round: k is shared as well.
+      job_.k_parts = std::clamp<int64_t>(job_.threads / parts, 1, div_up(g.k, job_.kc));
+    }
+    // One block of k writes c once: past the caches when it is larger than they are.
+    may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&
+                    g.batch * g.m * g.n * float_bytes > cache.l3;
   }
 
   void allocate() {
     const Gemm& g = job_.g;
-    const int64_t few = job_.flip ? g.n : g.m;
     int64_t shared = 0;
     switch (job_.path) {
       case Path::scale:
-      case Path::direct:
         break;
+      case Path::direct:
+      case Path::packed: {
+        const int64_t kc = std::min(job_.kc, g.k);
+        if (job_.pack_a) {
+          job_.scratch_a = round_up(std::min(job_.mc, round_up(job_.rows, tile_.mr)) * kc, 16);
+        }
+        job_.scratch_floats = job_.scratch_a;
+        // A tile loads whole vectors of b, also in the last strip.
+        if (job_.pack_b) {
+          job_.scratch_floats +=
+              kc * std::min(job_.nc, round_up(job_.cols, tile_.nr())) + tile_.lanes;
+        }
+        if (job_.k_parts > 1) shared = job_.k_parts * g.batch * g.m * g.n;
+        if (job_.path == Path::direct) break;
+        if (job_.flip) {
+          const int64_t strips = div_up(std::min(job_.nc, job_.cols), tile_.nr());
+          job_.scratch_floats += std::min(job_.mc, round_up(job_.rows, tile_.mr)) *
+                                 round_up(div_up(strips, job_.col_parts) * tile_.nr(), 16);
+        }
+        if (!g.prepack) {
+          shared = job_.batch_group * job_.kb * std::min(job_.nc, job_.cols) + tile_.lanes;
+        }
+        break;
+      }
       case Path::dot: {
         const bool gathers = job_.flip ? !g.trans_b && !g.prepack : g.trans_a;
-        job_.scratch_floats = gathers ? few * std::min(job_.kc, g.k) : 0;
+        job_.scratch_floats = gathers ? (job_.flip ? g.n : g.m) * std::min(job_.kc, g.k) : 0;
         break;
       }
       case Path::stream:
-        job_.scratch_floats = job_.flip ? few * job_.nc : 0;
-        break;
-      case Path::packed:
-        if (!g.prepack) {
-          // A tile loads whole vectors of b, also in the last strip.
-          shared = job_.batch_group * job_.kb * std::min(job_.nc, g.n) + tile_.lanes;
-        }
-        if (job_.pack_a) {
-          job_.scratch_floats = std::min(job_.mc, round_up(g.m, tile_.mr)) * std::min(job_.kc, g.k);
-        }
+        job_.scratch_floats = job_.flip ? g.n * job_.nc : 0;
         break;
     }
     job_.scratch_floats = round_up(job_.scratch_floats, 16);  // 64-byte lines of their own
@@ -376,7 +462,7 @@ class HwyPlan final : public Plan {
     packed_ = Buffer(packed_bytes_ + static_cast<std::size_t>(tile_.lanes * float_bytes));
     std::fill_n(packed_.f32() + packed_bytes_ / sizeof(float), tile_.lanes, 0.0f);
     ROOFLANE_HWY_FUNCTION(Pack, target_)(job_, side_b(g, b), packed_.f32());
-    if (job_.flip) {
+    if (job_.flip) {  // dot: packed ones are not flipped with prepack
       job_.b = {packed_.f32(), g.n * g.k, g.k, 1};
     } else {
       job_.prepacked = packed_.f32();
@@ -387,8 +473,14 @@ class HwyPlan final : public Plan {
     const Gemm& g = job_.g;
     job_.a = side_a(g, operands.at("a"));
     if (!g.prepack) job_.b = side_b(g, operands.at("b"));
+    if (job_.path == Path::packed && job_.flip) std::swap(job_.a, job_.b);
     if (g.reads_c0()) job_.c0 = const_matrix(operands.at("c0"));
     job_.c = matrix(operands.at("c"));
+    job_.stream_c = may_stream_c_ && job_.c.ld % tile_.lanes == 0 &&
+                    job_.c.batch_stride % tile_.lanes == 0 &&
+                    reinterpret_cast<std::uintptr_t>(job_.c.data) %
+                            static_cast<std::uintptr_t>(tile_.lanes * float_bytes) ==
+                        0;
   }
 
   const int64_t target_;
@@ -398,6 +490,7 @@ class HwyPlan final : public Plan {
   Buffer workspace_;
   Buffer packed_;
   std::size_t packed_bytes_ = 0;
+  bool may_stream_c_ = false;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,

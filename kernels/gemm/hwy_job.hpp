@@ -16,8 +16,9 @@ enum class Path : std::int64_t {
   scale = 0,   // no product: c = beta·c0
   dot = 1,     // one side has few rows, the other is contiguous along k: dot products, read once
   stream = 2,  // one side has few rows, the other is contiguous across k: row updates, read once
-  direct = 3,  // small: register tiles read a and b where they lie
-  packed = 4,  // register tiles over packed blocks
+  direct =
+      3,  // register tiles over what lies well as it is, or is packed by the thread that uses it
+  packed = 4,  // register tiles over blocks of b that are packed once for all threads
 };
 
 // The register tile of an ISA target.
@@ -59,14 +60,20 @@ struct Job {
 
   Gemm g;
   Path path = Path::scale;
-  bool flip = false;    // dot, stream: b is the side with few rows (columns of op(b)), not a
-  bool pack_a = false;  // packed: copy blocks of a; else tiles read a where it lies
-  // packed: a block of a is mc × kc; b is packed kb × nc at a time (kb a multiple of kc, or k), for
-  // batch_group batches together. stream: nc columns of the wide side at a time, kc deep. dot: kc
-  // deep, nc rows of the long side a task.
+  // dot, stream: b is the side with few rows (columns of op(b)), not a. packed: the product formed
+  // is op(b)ᵀ·op(a)ᵀ, c's transpose, and a and b below have changed places.
+  bool flip = false;
+  std::int64_t rows = 0, cols = 0;  // direct, packed: of the product formed
+  bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
+  bool pack_b = false;              // direct: copy strips of b
+  bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)
+  bool stream_c = false;  // c is written past the caches
+  // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
+  // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
+  // kc deep. dot: kc deep, nc rows of the long side a task.
   std::int64_t mc = 0, kc = 0, nc = 0, kb = 0, batch_group = 1;
-  // Tasks of one phase, per batch: equal shares of rows times equal shares of strips.
-  std::int64_t row_parts = 1, col_parts = 1;
+  // Tasks of one phase, per batch: equal shares of rows times equal shares of strips, and of k.
+  std::int64_t row_parts = 1, col_parts = 1, k_parts = 1;
 
   int threads = 1;
   Pool* pool = nullptr;
@@ -76,9 +83,10 @@ struct Job {
   Matrix<float> c;
 
   const float* prepacked = nullptr;  // b of prepack=1: strips, or rows [n,k] where flip
-  float* shared = nullptr;           // packed b of one phase
+  float* shared = nullptr;           // packed: b of one phase; direct with k_parts > 1: their sums
   float* scratch = nullptr;          // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
+  std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 };
 
 // The functions that each ISA target exports.

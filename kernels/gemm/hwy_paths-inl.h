@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/hwy_skinny-inl.h"
 #include "kernels/gemm/hwy_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,66 +22,7 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-inline TileShape Shape() { return {static_cast<int64_t>(hn::Lanes(DF())), kMr, kNv}; }
-
-// Where c starts from: beta·c0 for the first block of k, what earlier blocks left in c afterwards.
-struct Start {
-  const float* data;
-  int64_t ld;
-  float beta;
-};
-inline Start StartOf(const Job& job, bool first_block, int64_t batch, int64_t row, int64_t col) {
-  if (!first_block) return {job.c.row(batch, row) + col, job.c.ld, 1.0f};
-  if (!job.g.reads_c0()) return {nullptr, 0, 0.0f};
-  return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
-}
-
-// ---- direct: tiles read a and b where they lie -------------------------------------------------
-
-inline void DirectTask(const Job& job, int64_t task) {
-  const Gemm& g = job.g;
-  const TileShape shape = Shape();
-  const Strips strips(g.n, shape);
-  const int64_t per_batch = job.row_parts * job.col_parts;
-  const int64_t batch = task / per_batch;
-  const int64_t row_part = task % per_batch / job.col_parts;
-  const int64_t col_part = task % job.col_parts;
-  const int64_t tiles = (g.m + kMr - 1) / kMr;
-  const float* a = job.a.data + batch * job.a.batch_stride;
-  const float* b = job.b.data + batch * job.b.batch_stride;
-  TileArgs t;
-  t.a_outer = job.a.outer;
-  t.a_inner = job.a.inner;
-  t.ldb = job.b.inner;
-  t.k = g.k;
-  t.ldc = job.c.ld;
-  t.alpha = g.alpha;
-  for (int64_t s = share(strips.count(), job.col_parts, col_part);
-       s < share(strips.count(), job.col_parts, col_part + 1); ++s) {
-    const int64_t j = strips.begin(s);
-    const int64_t vectors = (strips.width(s) + shape.lanes - 1) / shape.lanes;
-    t.cols = strips.width(s);
-    t.b = b + j;
-    for (int64_t tile = share(tiles, job.row_parts, row_part);
-         tile < share(tiles, job.row_parts, row_part + 1); ++tile) {
-      const int64_t i = share(g.m, tiles, tile);
-      const Start start = StartOf(job, true, batch, i, j);
-      t.a = a + i * job.a.outer;
-      t.c0 = start.data;
-      t.ldc0 = start.ld;
-      t.beta = start.beta;
-      t.c = job.c.row(batch, i) + j;
-      TileFor<false>(share(g.m, tiles, tile + 1) - i, vectors)(t);
-    }
-  }
-}
-
-inline void RunDirect(const Job& job) {
-  parallel_for(job.pool, job.threads, job.g.batch * job.row_parts * job.col_parts,
-               [&](int64_t task, int) { DirectTask(job, task); });
-}
-
-// ---- packed: register tiles over packed blocks -------------------------------------------------
+// ---- register tiles over a block of a times strips of b ---------------------------------------
 
 // A packed block of b, klen × width: strip after strip, each [klen][strip width].
 inline void PackStrips(const Side& b, const float* from, int64_t klen, const Strips& strips,
@@ -88,6 +30,247 @@ inline void PackStrips(const Side& b, const float* from, int64_t klen, const Str
   PackPanels(
       from, b, klen, first, last, [&](int64_t s) { return strips.begin(s); }, to);
 }
+
+// Sums that do not go to c at once: [rows][ld], from row i0 and column j0 of the product on.
+struct Sums {
+  float* data = nullptr;
+  int64_t ld = 0, i0 = 0, j0 = 0;
+};
+
+// Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
+struct Block {
+  int64_t batch, i0, i1, p, klen;
+  bool first;      // nothing was summed before
+  const float* a;  // packed panels of rows i0…; null: read in place
+  const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
+  Sums sums = {};
+};
+
+// The strips [s0,s1) of the columns from j0 on.
+struct StripRange {
+  Strips strips;
+  int64_t j0, s0, s1;
+};
+
+class BlockTimesStrips {
+ public:
+  BlockTimesStrips(const Job& job, const StripRange& range, const Block& block)
+      : job_(job), range_(range), block_(block), tiles_((block.i1 - block.i0 + kMr - 1) / kMr) {
+    t_.k = block.klen;
+    t_.alpha = block.sums.data != nullptr ? 1.0f : job.g.alpha;
+    t_.stream = job.stream_c;
+  }
+
+  void Run() {
+    if (job_.sweep) {
+      SweepRows();
+      return;
+    }
+    for (int64_t s = range_.s0; s < range_.s1; ++s) {
+      SetStrip(s);
+      for (int64_t tile = 0; tile < tiles_; ++tile) Compute(tile);
+    }
+  }
+
+ private:
+  // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
+  // written along its rows. For few strips or a short k.
+  void SweepRows() {
+    for (int64_t tile = 0; tile < tiles_; ++tile) {
+      for (int64_t s = range_.s0; s < range_.s1; ++s) {
+        SetStrip(s);
+        Compute(tile);
+      }
+    }
+  }
+
+  void SetStrip(int64_t s) {
+    const Side& b = job_.b;
+    const int64_t begin = range_.strips.begin(s), width = range_.strips.width(s);
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    // Along rows of tiles all strips are in L2 already.
+    const bool fetches = !job_.sweep && s + 1 < range_.s1;
+    last_ = s + 1 == range_.s1;
+    j_ = range_.j0 + begin;
+    vectors_ = (width + lanes - 1) / lanes;
+    t_.cols = width;
+    t_.ldb = width;
+    if (block_.b != nullptr) {
+      t_.b = block_.b + begin * block_.klen;
+      next_ = fetches ? t_.b + width * block_.klen : nullptr;
+      next_line_ = 16 * block_.klen, next_step_ = 16;
+      return;
+    }
+    t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
+    t_.ldb = b.inner;
+    next_ = fetches ? t_.b + width * b.outer : nullptr;
+    next_line_ = 16, next_step_ = b.inner;
+  }
+
+  void Compute(int64_t tile) {
+    const int64_t rows = block_.i1 - block_.i0;
+    const int64_t r = share(rows, tiles_, tile);
+    const int64_t count = share(rows, tiles_, tile + 1) - r;
+    const int64_t i = block_.i0 + r;
+    const Sums& sums = block_.sums;
+    if (sums.data != nullptr) {
+      t_.c = sums.data + (i - sums.i0) * sums.ld + j_ - sums.j0;
+      t_.ldc = sums.ld;
+      t_.c0 = t_.c;
+      t_.ldc0 = t_.ldc;
+      t_.beta = block_.first ? 0.0f : 1.0f;
+    } else {
+      const Start start = StartOf(job_, block_.first, block_.batch, i, j_);
+      t_.c = job_.c.row(block_.batch, i) + j_;
+      t_.ldc = job_.c.ld;
+      t_.c0 = start.data;
+      t_.ldc0 = start.ld;
+      t_.beta = start.beta;
+    }
+    if (block_.a != nullptr) {
+      t_.a = block_.a + r * block_.klen;
+      t_.a_outer = 1;
+      t_.a_inner = count;
+    } else {
+      const Side& a = job_.a;
+      t_.a = a.data + block_.batch * a.batch_stride + i * a.outer + block_.p * a.inner;
+      t_.a_outer = a.outer;
+      t_.a_inner = a.inner;
+    }
+    t_.ahead = t_.a;
+    t_.ahead_step = 0;
+    if (last_ && block_.a == nullptr && job_.a.inner == 1 && job_.a.outer == t_.k) {
+      // The last or only strip, and the next tile's rows follow this one's without a gap.
+      t_.ahead = t_.a + count * t_.k;
+      t_.ahead_step = count;
+    }
+    if (next_ != nullptr && tile < (tiles_ < 3 ? 1 : 3)) {
+      t_.ahead = next_ + tile * next_line_;
+      t_.ahead_step = next_step_;
+      if (tiles_ < 3 && block_.b == nullptr) {
+        TileFor<false, 3>(count, vectors_)(t_);
+        return;
+      }
+    }
+    const bool packed = block_.a != nullptr && block_.b != nullptr;
+    (packed ? TileFor<true, 1>(count, vectors_) : TileFor<false, 1>(count, vectors_))(t_);
+  }
+
+  const Job& job_;
+  const StripRange& range_;
+  const Block& block_;
+  const int64_t tiles_;
+  TileArgs t_;
+  int64_t j_ = 0, vectors_ = 0;
+  bool last_ = false;
+  const float* next_ = nullptr;
+  int64_t next_line_ = 0, next_step_ = 0;
+};
+
+// Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly.
+inline void PackRowsOfA(const Job& job, const Block& block, float* to) {
+  const int64_t rows = block.i1 - block.i0;
+  const int64_t tiles = (rows + kMr - 1) / kMr;
+  const float* from = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner +
+                      block.i0 * job.a.outer;
+  // 16 panels of rows at a time: as many write streams as L1 keeps apart.
+  for (int64_t tile = 0; tile < tiles; tile += 16) {
+    PackPanels(
+        from, job.a, block.klen, tile, std::min(tiles, tile + 16),
+        [&](int64_t q) { return share(rows, tiles, q); }, to);
+  }
+}
+
+// One share of the product's rows: in whole tiles, so that only the last share has short ones.
+inline int64_t RowOfPart(const Job& job, int64_t part) {
+  const int64_t tiles = (job.rows + kMr - 1) / kMr;
+  return std::min(job.rows, share(tiles, job.row_parts, part) * kMr);
+}
+
+// ---- direct: nothing is shared between threads -------------------------------------------------
+
+inline void DirectTask(const Job& job, int64_t task, float* scratch) {
+  const Gemm& g = job.g;
+  const int64_t k_part = task % job.k_parts;
+  const int64_t col_part = task / job.k_parts % job.col_parts;
+  const int64_t row_part = task / (job.k_parts * job.col_parts) % job.row_parts;
+  const int64_t batch = task / (job.k_parts * job.col_parts * job.row_parts);
+  const Strips strips(job.cols, Shape());
+  const int64_t s0 = share(strips.count(), job.col_parts, col_part);
+  const int64_t s1 = share(strips.count(), job.col_parts, col_part + 1);
+  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / Shape().nr()) : s1 - s0;
+  const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
+  const int64_t k_blocks = (g.k + job.kc - 1) / job.kc;
+  const int64_t p0 = share(k_blocks, job.k_parts, k_part) * job.kc;
+  const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, k_part + 1) * job.kc);
+  Block block;
+  block.batch = batch;
+  block.b = nullptr;
+  if (job.k_parts > 1) {
+    block.sums.data = job.shared + (k_part * g.batch + batch) * g.m * g.n;
+    block.sums.ld = g.n;
+  }
+  for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
+    block.i0 = i0;
+    block.i1 = std::min(last_row, i0 + job.mc);
+    for (int64_t p = p0; p < p1; p += job.kc) {
+      block.p = p;
+      block.klen = std::min(job.kc, p1 - p);
+      block.first = p == p0;
+      block.a = job.pack_a ? scratch : nullptr;
+      if (job.pack_a) PackRowsOfA(job, block, scratch);
+      for (int64_t s = s0; s < s1; s += group) {
+        const StripRange range = {strips, 0, s, std::min(s1, s + group)};
+        if (job.pack_b) {
+          const Side& b = job.b;
+          float* to = scratch + job.scratch_a - strips.begin(s) * block.klen;
+          PackStrips(b, b.data + batch * b.batch_stride + p * b.inner, block.klen, strips, range.s0,
+                     range.s1, to);
+          block.b = to;
+        }
+        BlockTimesStrips(job, range, block).Run();
+      }
+    }
+  }
+  if (job.stream_c) hwy::FlushStream();
+}
+
+// c = alpha · (the sums of all parts of k) + beta · c0, for one row.
+inline void AddParts(const Job& job, int64_t task) {
+  const Gemm& g = job.g;
+  const DF d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t batch = task / g.m, i = task % g.m;
+  const Start start = StartOf(job, true, batch, i, 0);
+  const float* sums = job.shared + task * g.n;
+  float* c = job.c.row(batch, i);
+  for (int64_t j = 0; j < g.n; j += lanes) {
+    const Part part(d, static_cast<std::size_t>(std::min(lanes, g.n - j)));
+    VF sum = part.Load(d, sums + j);
+    for (int64_t q = 1; q < job.k_parts; ++q) {
+      sum = hn::Add(sum, part.Load(d, sums + q * g.batch * g.m * g.n + j));
+    }
+    sum = hn::Mul(hn::Set(d, g.alpha), sum);
+    if (start.beta != 0) {
+      sum = hn::MulAdd(hn::Set(d, start.beta), part.Load(d, start.data + j), sum);
+    }
+    part.Store(sum, d, c + j);
+  }
+}
+
+inline void RunDirect(const Job& job) {
+  const Gemm& g = job.g;
+  parallel_for(job.pool, job.threads, g.batch * job.row_parts * job.col_parts * job.k_parts,
+               [&](int64_t task, int thread) {
+                 DirectTask(job, task, job.scratch + thread * job.scratch_floats);
+               });
+  if (job.k_parts > 1) {
+    parallel_for(job.pool, job.threads, g.batch * g.m,
+                 [&](int64_t task, int) { AddParts(job, task); });
+  }
+}
+
+// ---- packed: register tiles over packed blocks -------------------------------------------------
 
 // What all threads of a packed run share. Each counter is reset while nobody uses it: between the
 // two barriers of a phase the other one is in use.
@@ -120,103 +303,84 @@ inline void PackTask(const Job& job, const Phase& phase, int64_t task) {
              job.shared + batch * phase.depth * phase.width + p * phase.width);
 }
 
-// Rows [i0,i1) × strips [s0,s1) of one block of k, with a packed or in place.
-struct BlockArgs {
-  int64_t batch, i0, i1, p, klen;
-  const float* b;  // the packed block, its first strip at 0
-  const float* a;  // packed panels of rows i0… or null
-};
-
-inline void BlockTimesStrips(const Job& job, const Phase& phase, const Strips& strips, int64_t s0,
-                             int64_t s1, const BlockArgs& block) {
-  const TileShape shape = Shape();
-  const int64_t rows = block.i1 - block.i0;
-  const int64_t tiles = (rows + kMr - 1) / kMr;
-  TileArgs t;
-  t.a_outer = job.a.outer;
-  t.a_inner = job.a.inner;
-  t.k = block.klen;
-  t.ldc = job.c.ld;
-  t.alpha = job.g.alpha;
-  const float* a = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner;
-  for (int64_t s = s0; s < s1; ++s) {
-    const int64_t width = strips.width(s);
-    const int64_t vectors = (width + shape.lanes - 1) / shape.lanes;
-    const int64_t j = phase.j0 + strips.begin(s);
-    t.b = block.b + strips.begin(s) * block.klen;
-    t.ldb = width;
-    t.cols = width;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t r = share(rows, tiles, tile);
-      const int64_t count = share(rows, tiles, tile + 1) - r;
-      const int64_t i = block.i0 + r;
-      const Start start = StartOf(job, block.p == 0, block.batch, i, j);
-      t.c0 = start.data;
-      t.ldc0 = start.ld;
-      t.beta = start.beta;
-      t.c = job.c.row(block.batch, i) + j;
-      if (block.a != nullptr) {
-        t.a = block.a + r * block.klen;
-        TileFor<true>(count, vectors)(t);
-      } else {
-        t.a = a + i * job.a.outer;
-        TileFor<false>(count, vectors)(t);
-      }
+// c's columns [j0,j0+cols) × rows: the transpose of the sums of one task, times alpha, on top of
+// what was there.
+inline void TurnSums(const Job& job, const Phase& phase, int64_t batch, const Sums& sums,
+                     int64_t rows, int64_t cols) {
+  const float alpha = job.g.alpha;
+  const Start start = StartOf(job, phase.p0 == 0, batch, sums.j0, sums.i0);
+  float* c = job.c.row(batch, sums.j0) + sums.i0;
+  const auto one = [&](int64_t i, int64_t j) {
+    const float v = alpha * sums.data[i * sums.ld + j];
+    float& to = c[j * job.c.ld + i];
+    to = start.beta == 0 ? v : v + start.beta * start.data[j * start.ld + i];
+  };
+  int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; j + 4 <= cols; j += 4) {
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
+      TurnedBlock turned(sums.data + i * sums.ld + j, sums.ld);
+      turned.Scale(alpha);
+      if (start.beta != 0) turned.Add(start.beta, start.data + j * start.ld + i, start.ld);
+      turned.Store(c + j * job.c.ld + i, job.c.ld);
     }
+    for (; i < rows; ++i) {
+      for (int64_t q = j; q < j + 4; ++q) one(i, q);
+    }
+  }
+#endif
+  for (; j < cols; ++j) {
+    for (int64_t i = 0; i < rows; ++i) one(i, j);
   }
 }
 
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
   const Gemm& g = job.g;
-  const Strips strips(phase.width, Shape());
   const int64_t per_batch = job.row_parts * job.col_parts;
   const int64_t batch = task / per_batch;
   const int64_t row_part = task % per_batch / job.col_parts;
   const int64_t col_part = task % job.col_parts;
-  const int64_t s0 = share(strips.count(), job.col_parts, col_part);
-  const int64_t s1 = share(strips.count(), job.col_parts, col_part + 1);
-  // Shares of whole tiles, so that only the last share has short ones.
-  const int64_t all_tiles = (g.m + kMr - 1) / kMr;
-  const int64_t first_row = std::min(g.m, share(all_tiles, job.row_parts, row_part) * kMr);
-  const int64_t last_row = std::min(g.m, share(all_tiles, job.row_parts, row_part + 1) * kMr);
+  const Strips strips(phase.width, Shape());
+  const StripRange range = {strips, phase.j0, share(strips.count(), job.col_parts, col_part),
+                            share(strips.count(), job.col_parts, col_part + 1)};
+  const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
   const float* b = job.prepacked != nullptr ? job.prepacked + (phase.batch0 + batch) * g.k * g.n
                                             : job.shared + batch * phase.depth * phase.width;
+  Block block;
+  block.batch = phase.batch0 + batch;
+  const int64_t cols = strips.begin(range.s1) - strips.begin(range.s0);
+  if (job.flip) {
+    const int64_t ld = (cols + 15) / 16 * 16;
+    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + strips.begin(range.s0)};
+  }
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
-    const int64_t i1 = std::min(last_row, i0 + job.mc);
+    block.i0 = i0;
+    block.i1 = std::min(last_row, i0 + job.mc);
+    block.sums.i0 = i0;
     for (int64_t p = 0; p < phase.depth; p += job.kc) {
-      BlockArgs block;
-      block.batch = phase.batch0 + batch;
-      block.i0 = i0;
-      block.i1 = i1;
       block.p = phase.p0 + p;
       block.klen = std::min(job.kc, phase.depth - p);
+      block.first = job.flip ? p == 0 : block.p == 0;
       block.b = b + p * phase.width;
-      block.a = nullptr;
-      if (job.pack_a) {
-        const int64_t tiles = (i1 - i0 + kMr - 1) / kMr;
-        const float* from = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner;
-        // 16 panels of rows at a time: as many write streams as L1 keeps apart.
-        for (int64_t tile = 0; tile < tiles; tile += 16) {
-          PackPanels(
-              from + i0 * job.a.outer, job.a, block.klen, tile, std::min(tiles, tile + 16),
-              [&](int64_t q) { return share(i1 - i0, tiles, q); }, scratch);
-        }
-        block.a = scratch;
-      }
-      BlockTimesStrips(job, phase, strips, s0, s1, block);
+      block.a = job.pack_a ? scratch : nullptr;
+      if (job.pack_a) PackRowsOfA(job, block, scratch);
+      BlockTimesStrips(job, range, block).Run();
     }
+    if (job.flip) TurnSums(job, phase, block.batch, block.sums, block.i1 - i0, cols);
   }
+  if (job.stream_c) hwy::FlushStream();
 }
 
 inline void PackedWorker(const Job& job, Counters& counters, const Team& team) {
   const Gemm& g = job.g;
   float* scratch = job.scratch + team.thread * job.scratch_floats;
-  for (int64_t j0 = 0; j0 < g.n; j0 += job.nc) {
+  for (int64_t j0 = 0; j0 < job.cols; j0 += job.nc) {
     for (int64_t batch0 = 0; batch0 < g.batch; batch0 += job.batch_group) {
       for (int64_t p0 = 0; p0 < g.k; p0 += job.kb) {
         const Phase phase = {batch0, std::min(job.batch_group, g.batch - batch0),
-                             j0,     std::min(job.nc, g.n - j0),
+                             j0,     std::min(job.nc, job.cols - j0),
                              p0,     std::min(job.kb, g.k - p0)};
         if (job.prepacked == nullptr) {
           const int64_t strips = Strips(phase.width, Shape()).count();
@@ -245,167 +409,6 @@ inline void RunPacked(const Job& job) {
   Counters counters;
   parallel_region(job.pool, job.threads,
                   [&](const Team& team) { PackedWorker(job, counters, team); });
-}
-
-// ---- stream: few rows against a wide side that is contiguous across k --------------------------
-
-// c(f, w) over the wide side's columns, job.nc at a time and job.kc deep: the wide side is read
-// once, in runs of nc floats, while few × nc sums stay in L1. Where the wide side is a (flip), the
-// sums are a transposed block of c, kept in scratch and turned at the end.
-inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
-                       int64_t wide_count, int64_t task, float* scratch) {
-  const Gemm& g = job.g;
-  const TileShape shape = Shape();
-  const int64_t parts = (wide_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts;
-  const int64_t w0 = task % parts * job.nc;
-  const int64_t width = std::min(job.nc, wide_count - w0);
-  const Strips strips(width, shape);
-  const int64_t tiles = (few_count + kMr - 1) / kMr;
-  const float* few_data = few.data + batch * few.batch_stride;
-  const float* wide_data = wide.data + batch * wide.batch_stride + w0;
-  TileArgs t;
-  t.a_outer = few.outer;
-  t.a_inner = few.inner;
-  t.ldb = wide.inner;
-  t.ldc = job.flip ? job.nc : job.c.ld;
-  t.alpha = job.flip ? 1.0f : g.alpha;
-  for (int64_t p = 0; p < g.k; p += job.kc) {
-    t.k = std::min(job.kc, g.k - p);
-    for (int64_t s = 0; s < strips.count(); ++s) {
-      const int64_t j = strips.begin(s);
-      const int64_t vectors = (strips.width(s) + shape.lanes - 1) / shape.lanes;
-      t.b = wide_data + p * wide.inner + j;
-      t.cols = strips.width(s);
-      for (int64_t tile = 0; tile < tiles; ++tile) {
-        const int64_t f = share(few_count, tiles, tile);
-        t.a = few_data + f * few.outer + p * few.inner;
-        Start start;
-        if (job.flip) {
-          t.c = scratch + f * job.nc + j;
-          start = {t.c, job.nc, p == 0 ? 0.0f : 1.0f};
-        } else {
-          t.c = job.c.row(batch, f) + w0 + j;
-          start = StartOf(job, p == 0, batch, f, w0 + j);
-        }
-        t.c0 = start.data;
-        t.ldc0 = start.ld;
-        t.beta = start.beta;
-        TileFor<false>(share(few_count, tiles, tile + 1) - f, vectors)(t);
-      }
-    }
-  }
-  if (!job.flip) return;
-  for (int64_t w = 0; w < width; ++w) {
-    float* c = job.c.row(batch, w0 + w);
-    const float* c0 = g.reads_c0() ? job.c0.row(batch, w0 + w) : nullptr;
-    for (int64_t f = 0; f < few_count; ++f) {
-      const float v = g.alpha * scratch[f * job.nc + w];
-      c[f] = c0 != nullptr ? v + g.beta * c0[f] : v;
-    }
-  }
-}
-
-inline void RunStream(const Job& job) {
-  const int64_t few_count = job.flip ? job.g.n : job.g.m;
-  const int64_t wide_count = job.flip ? job.g.m : job.g.n;
-  const Side& few = job.flip ? job.b : job.a;
-  const Side& wide = job.flip ? job.a : job.b;
-  const int64_t tasks = job.g.batch * ((wide_count + job.nc - 1) / job.nc);
-  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
-    StreamTask(job, few, wide, few_count, wide_count, task,
-               job.scratch + thread * job.scratch_floats);
-  });
-}
-
-// ---- dot: few rows against a long side that is contiguous along k ------------------------------
-
-using DotFunction = void (*)(const DotArgs&);
-
-// Most rows of the few side in one dot tile; for each the most rows of the long side, so that the
-// accumulators fill the register file as in the register tile.
-constexpr int kDotFew = 4;
-constexpr int DotMany(int few) { return std::min(8, kMr * kNv / few); }
-
-template <int kFew, std::size_t... M>
-constexpr std::array<DotFunction, sizeof...(M)> MakeDots(std::index_sequence<M...>) {
-  return {&Dot<kFew, static_cast<int>(M) + 1>::Compute...};
-}
-template <int kFew>
-DotFunction DotOf(int64_t many) {
-  static constexpr auto dots = MakeDots<kFew>(std::make_index_sequence<DotMany(kFew)>());
-  return dots[static_cast<std::size_t>(many - 1)];
-}
-inline DotFunction DotFor(int64_t few, int64_t many) {
-  switch (few) {
-    case 1:
-      return DotOf<1>(many);
-    case 2:
-      return DotOf<2>(many);
-    case 3:
-      return DotOf<3>(many);
-    default:
-      return DotOf<4>(many);
-  }
-}
-
-// job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
-// runs of kc floats; the few side's block stays in L2.
-inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t few_count,
-                    int64_t many_count, int64_t task, float* scratch) {
-  const Gemm& g = job.g;
-  const int64_t parts = (many_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts;
-  const int64_t w_begin = task % parts * job.nc;
-  const int64_t w_end = std::min(many_count, w_begin + job.nc);
-  const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
-  const int64_t many_tile = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
-  const int64_t many_tiles = (w_end - w_begin + many_tile - 1) / many_tile;
-  DotArgs t;
-  t.many_ld = many.outer;
-  t.c_few = job.flip ? 1 : job.c.ld;
-  t.c_many = job.flip ? job.c.ld : 1;
-  t.alpha = g.alpha;
-  for (int64_t p = 0; p < g.k; p += job.kc) {
-    t.k = std::min(job.kc, g.k - p);
-    const float* few_data = few.data + batch * few.batch_stride + p * few.inner;
-    t.few_ld = few.outer;
-    if (few.inner != 1) {
-      PackAlongK(few_data, few, few_count, t.k, scratch, t.k);
-      few_data = scratch;
-      t.few_ld = t.k;
-    }
-    const float* many_data = many.data + batch * many.batch_stride + p;
-    for (int64_t mt = 0; mt < many_tiles; ++mt) {
-      const int64_t w = w_begin + share(w_end - w_begin, many_tiles, mt);
-      const int64_t count = w_begin + share(w_end - w_begin, many_tiles, mt + 1) - w;
-      t.many = many_data + w * many.outer;
-      for (int64_t ft = 0; ft < few_tiles; ++ft) {
-        const int64_t f = share(few_count, few_tiles, ft);
-        const int64_t row = job.flip ? w : f;
-        const int64_t col = job.flip ? f : w;
-        const Start start = StartOf(job, p == 0, batch, row, col);
-        t.few = few_data + f * t.few_ld;
-        t.c = job.c.row(batch, row) + col;
-        t.c0 = start.data;
-        t.c0_few = job.flip ? 1 : start.ld;
-        t.c0_many = job.flip ? start.ld : 1;
-        t.beta = start.beta;
-        DotFor(share(few_count, few_tiles, ft + 1) - f, count)(t);
-      }
-    }
-  }
-}
-
-inline void RunDot(const Job& job) {
-  const int64_t few_count = job.flip ? job.g.n : job.g.m;
-  const int64_t many_count = job.flip ? job.g.m : job.g.n;
-  const Side& few = job.flip ? job.b : job.a;
-  const Side& many = job.flip ? job.a : job.b;
-  const int64_t tasks = job.g.batch * ((many_count + job.nc - 1) / job.nc);
-  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
-    DotTask(job, few, many, few_count, many_count, task, job.scratch + thread * job.scratch_floats);
-  });
 }
 
 // ---- exported ----------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// Register tiles, dot products and packing of the hwy GEMM, for the ISA target being compiled. No
-// blocking and no threads. Next: hwy_paths-inl.h.
+// Register tiles and packing of the hwy GEMM, for the ISA target being compiled. No blocking and no
+// threads. Next: hwy_paths-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_TILES_INL_H_
 #undef ROOFLANE_GEMM_HWY_TILES_INL_H_
@@ -81,6 +81,7 @@ class Part {
 // The same interface for a vector that is all there.
 struct Whole {
   HWY_INLINE VF Load(DF d, const float* from) const { return hn::LoadU(d, from); }
+  HWY_INLINE void Store(VF v, DF d, float* to) const { hn::StoreU(v, d, to); }
 };
 
 // c[rows, cols] = alpha · Σ_p a(i,p)·b(p,j) + beta · c0. beta = 0: c0 is not read. c0 may be c.
@@ -96,13 +97,16 @@ struct TileArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
+  const float* ahead;  // fetched into L2, a line each step of k, ahead_step apart
+  std::int64_t ahead_step;
+  bool stream = false;  // with beta = 0: past the caches where c's vectors are whole and aligned
 };
 
 // kPacked: a is a packed panel, and b's rows may be read up to a whole vector beyond `cols`.
 // Otherwise a has any strides and nothing beyond `cols` is touched.
 // All loops over accumulators are folds, so that the array never exists in memory: GCC 12 keeps it
 // on the stack, at half the speed, when a single such loop stays rolled.
-template <int kRows, int kVecs, bool kPacked>
+template <int kRows, int kVecs, bool kPacked, int kAhead>
 class Tile {
  public:
   static void Compute(const TileArgs& t) {
@@ -117,23 +121,30 @@ class Tile {
     const std::int64_t a_outer = t.a_outer;
     const std::int64_t a_inner = kPacked ? kRows : t.a_inner;
     const std::int64_t ldb = t.ldb;
+    const float* ahead = t.ahead;
+    const std::int64_t ahead_step = t.ahead_step;
     for (std::int64_t p = t.k; p > 0; --p) {
       VF bv[kVecs];
       LoadB(bv, b, part, std::make_integer_sequence<int, kVecs - 1>());
       Step(acc, a, a_outer, bv, kAll);
+      for (int line = 0; line < kAhead; ++line) __builtin_prefetch(ahead + 16 * line, 0, 2);
+      ahead += ahead_step;
       a += a_inner;
       b += ldb;
     }
     const VF alpha = hn::Set(d, t.alpha);
     const VF beta = hn::Set(d, t.beta);
-    if (t.beta == 0) {
-      Write<false>(acc, t, alpha, beta, part, kAll);
+    if (t.beta != 0) {
+      Write<How::add>(acc, t, alpha, beta, part, kAll);
+    } else if (t.stream && t.cols == kVecs * lanes) {
+      Write<How::stream>(acc, t, alpha, beta, part, kAll);
     } else {
-      Write<true>(acc, t, alpha, beta, part, kAll);
+      Write<How::store>(acc, t, alpha, beta, part, kAll);
     }
   }
 
  private:
+  enum class How { store, stream, add };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
@@ -166,23 +177,25 @@ class Tile {
           hn::MulAdd(hn::Set(d, a[I / kVecs * (kPacked ? 1 : a_outer)]), bv[I % kVecs], acc[I])),
      ...);
   }
-  template <bool kAdd, int... I>
+  template <How kHow, int... I>
   static HWY_INLINE void Write(const VF (&acc)[kCount], const TileArgs& t, VF alpha, VF beta,
                                const Part& part, std::integer_sequence<int, I...>) {
-    (WriteOne<kAdd, I / kVecs, I % kVecs>(acc[I], t, alpha, beta, part), ...);
+    (WriteOne<kHow, I / kVecs, I % kVecs>(acc[I], t, alpha, beta, part), ...);
   }
-  template <bool kAdd, int kRow, int kVec>
+  template <How kHow, int kRow, int kVec>
   static HWY_INLINE void WriteOne(VF sum, const TileArgs& t, VF alpha, VF beta, const Part& part) {
     const DF d;
     constexpr bool kLast = kVec == kVecs - 1;
     const std::int64_t at = kVec * static_cast<std::int64_t>(hn::Lanes(d));
     float* to = t.c + kRow * t.ldc + at;
     VF v = hn::Mul(alpha, sum);
-    if constexpr (kAdd) {
+    if constexpr (kHow == How::add) {
       const float* from = t.c0 + kRow * t.ldc0 + at;
       v = hn::MulAdd(beta, kLast ? part.Load(d, from) : hn::LoadU(d, from), v);
     }
-    if constexpr (kLast) {
+    if constexpr (kHow == How::stream) {
+      hn::Stream(v, d, to);
+    } else if constexpr (kLast) {
       part.Store(v, d, to);
     } else {
       hn::StoreU(v, d, to);
@@ -192,122 +205,119 @@ class Tile {
 
 using TileFunction = void (*)(const TileArgs&);
 
-template <bool kPacked, std::size_t... I>
+template <bool kPacked, int kAhead, std::size_t... I>
 constexpr std::array<TileFunction, sizeof...(I)> MakeTiles(std::index_sequence<I...>) {
-  return {&Tile<static_cast<int>(I) / kNv + 1, static_cast<int>(I) % kNv + 1, kPacked>::Compute...};
+  return {&Tile<static_cast<int>(I) / kNv + 1, static_cast<int>(I) % kNv + 1, kPacked,
+                kAhead>::Compute...};
 }
 
 // The tile for `rows` (1 to kMr) and `vectors` (1 to kNv).
-template <bool kPacked>
+template <bool kPacked, int kAhead>
 TileFunction TileFor(std::int64_t rows, std::int64_t vectors) {
-  static constexpr auto tiles = MakeTiles<kPacked>(std::make_index_sequence<kMr * kNv>());
+  static constexpr auto tiles = MakeTiles<kPacked, kAhead>(std::make_index_sequence<kMr * kNv>());
   return tiles[static_cast<std::size_t>((rows - 1) * kNv + vectors - 1)];
 }
 
-// c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
-struct DotArgs {
-  const float* few;
-  std::int64_t few_ld;
-  const float* many;
-  std::int64_t many_ld;
-  std::int64_t k;
-  const float* c0;
-  std::int64_t c0_few, c0_many;
-  float* c;
-  std::int64_t c_few, c_many;
-  float alpha, beta;
-};
-
-template <int kFew, int kMany>
-class Dot {
+#if HWY_TARGET != HWY_SCALAR
+// A 4 × 4 block, turned in registers.
+class TurnedBlock {
  public:
-  static void Compute(const DotArgs& t) {
-    const DF d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    VF acc[kCount];
-    Zero(acc, kAll);
-    std::int64_t p = 0;
-    for (; p + lanes <= t.k; p += lanes) {
-      Step(acc, t, p, Whole());
-    }
-    if (p < t.k) {
-      const Part part(d, static_cast<std::size_t>(t.k - p));
-      Step(acc, t, p, part);
-    }
-    Write(acc, t, kAll);
+  HWY_INLINE TurnedBlock(const float* HWY_RESTRICT from, std::int64_t ld) {
+    const D4 d;
+    const auto r0 = hn::LoadU(d, from);
+    const auto r1 = hn::LoadU(d, from + ld);
+    const auto r2 = hn::LoadU(d, from + 2 * ld);
+    const auto r3 = hn::LoadU(d, from + 3 * ld);
+    const auto low01 = hn::InterleaveLower(d, r0, r1);
+    const auto low23 = hn::InterleaveLower(d, r2, r3);
+    const auto high01 = hn::InterleaveUpper(d, r0, r1);
+    const auto high23 = hn::InterleaveUpper(d, r2, r3);
+    v0_ = hn::ConcatLowerLower(d, low23, low01);
+    v1_ = hn::ConcatUpperUpper(d, low23, low01);
+    v2_ = hn::ConcatLowerLower(d, high23, high01);
+    v3_ = hn::ConcatUpperUpper(d, high23, high01);
+  }
+  HWY_INLINE void Scale(float factor) {
+    const auto f = hn::Set(D4(), factor);
+    v0_ = hn::Mul(f, v0_), v1_ = hn::Mul(f, v1_), v2_ = hn::Mul(f, v2_), v3_ = hn::Mul(f, v3_);
+  }
+  HWY_INLINE void Add(float factor, const float* from, std::int64_t ld) {
+    const D4 d;
+    const auto f = hn::Set(d, factor);
+    v0_ = hn::MulAdd(f, hn::LoadU(d, from), v0_);
+    v1_ = hn::MulAdd(f, hn::LoadU(d, from + ld), v1_);
+    v2_ = hn::MulAdd(f, hn::LoadU(d, from + 2 * ld), v2_);
+    v3_ = hn::MulAdd(f, hn::LoadU(d, from + 3 * ld), v3_);
+  }
+  HWY_INLINE void Store(float* to, std::int64_t ld) const {
+    const D4 d;
+    hn::StoreU(v0_, d, to);
+    hn::StoreU(v1_, d, to + ld);
+    hn::StoreU(v2_, d, to + 2 * ld);
+    hn::StoreU(v3_, d, to + 3 * ld);
   }
 
  private:
-  static constexpr int kCount = kFew * kMany;
-  static constexpr std::make_integer_sequence<int, kCount> kAll{};
-
-  template <int... I>
-  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Zero(DF())), ...);
-  }
-  template <class Loader>
-  static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
-                              const Loader& loader) {
-    VF few[kFew];
-    LoadFew(few, t, p, loader, std::make_integer_sequence<int, kFew>());
-    StepMany(acc, few, t, p, loader, std::make_integer_sequence<int, kMany>());
-  }
-  template <class Loader, int... F>
-  static HWY_INLINE void LoadFew(VF (&few)[kFew], const DotArgs& t, std::int64_t p,
-                                 const Loader& loader, std::integer_sequence<int, F...>) {
-    ((few[F] = loader.Load(DF(), t.few + F * t.few_ld + p)), ...);
-  }
-  template <class Loader, int... M>
-  static HWY_INLINE void StepMany(VF (&acc)[kCount], const VF (&few)[kFew], const DotArgs& t,
-                                  std::int64_t p, const Loader& loader,
-                                  std::integer_sequence<int, M...>) {
-    (StepOne<M>(acc, few, loader.Load(DF(), t.many + M * t.many_ld + p),
-                std::make_integer_sequence<int, kFew>()),
-     ...);
-  }
-  template <int kRow, int... F>
-  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&few)[kFew], VF many,
-                                 std::integer_sequence<int, F...>) {
-    ((acc[kRow * kFew + F] = hn::MulAdd(few[F], many, acc[kRow * kFew + F])), ...);
-  }
-  template <int... I>
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t,
-                               std::integer_sequence<int, I...>) {
-    (WriteOne<I % kFew, I / kFew>(acc[I], t), ...);
-  }
-  template <int kF, int kM>
-  static HWY_INLINE void WriteOne(VF sum, const DotArgs& t) {
-    const DF d;
-    float v = t.alpha * hn::GetLane(hn::SumOfLanes(d, sum));
-    if (t.beta != 0) v += t.beta * t.c0[kF * t.c0_few + kM * t.c0_many];
-    t.c[kF * t.c_few + kM * t.c_many] = v;
-  }
+  using D4 = hn::CappedTag<float, 4>;
+  hn::Vec<D4> v0_, v1_, v2_, v3_;
 };
+#endif
 
 #if HWY_TARGET != HWY_SCALAR
-// A 4 × 4 block of PackTransposed, in registers.
-HWY_INLINE void Transpose4x4(const float* HWY_RESTRICT from, std::int64_t ldf,
-                             float* HWY_RESTRICT to, std::int64_t ldt) {
-  const hn::CappedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, from);
-  const auto r1 = hn::LoadU(d, from + ldf);
-  const auto r2 = hn::LoadU(d, from + 2 * ldf);
-  const auto r3 = hn::LoadU(d, from + 3 * ldf);
-  const auto low01 = hn::InterleaveLower(d, r0, r1);
-  const auto low23 = hn::InterleaveLower(d, r2, r3);
-  const auto high01 = hn::InterleaveUpper(d, r0, r1);
-  const auto high23 = hn::InterleaveUpper(d, r2, r3);
-  hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
-  hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + ldt);
-  hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * ldt);
-  hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * ldt);
+// A vector whose block b, four floats, comes from row 4b.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, std::int64_t ld) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> half;
+    const auto rows = static_cast<std::int64_t>(hn::Lanes(half));
+    return hn::Combine(d, LoadBlocks(half, from + rows * ld, ld), LoadBlocks(half, from, ld));
+  }
+}
+
+// PackTransposed of as many rows as d has lanes × 4 columns: whole vectors are stored, and twice as
+// few instructions serve an element as with blocks of 4 × 4.
+template <class D>
+HWY_INLINE void TurnRows(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
+                         float* HWY_RESTRICT to, std::int64_t ldt) {
+  const hn::RepartitionToWide<D> pairs;
+  const auto r0 = LoadBlocks(d, from, ldf);
+  const auto r1 = LoadBlocks(d, from + ldf, ldf);
+  const auto r2 = LoadBlocks(d, from + 2 * ldf, ldf);
+  const auto r3 = LoadBlocks(d, from + 3 * ldf, ldf);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + ldt);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * ldt);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * ldt);
+}
+
+// Columns [c0,c1) of as many whole groups of rows, from row `r` on, as d has lanes; the last four
+// columns of c1 may overlap those before. Returns the first row left.
+template <class D>
+HWY_INLINE std::int64_t TurnGroups(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
+                                   std::int64_t r, std::int64_t rows, std::int64_t c0,
+                                   std::int64_t c1, std::int64_t cols, float* HWY_RESTRICT to,
+                                   std::int64_t ldt) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (; r + lanes <= rows; r += lanes) {
+    for (std::int64_t c = c0; c < c1; c += 4) {
+      const std::int64_t col = std::min(c, cols - 4);
+      TurnRows(d, from + r * ldf + col, ldf, to + col * ldt + r, ldt);
+    }
+  }
+  return r;
 }
 #endif
 
-// to[c·ldt + r] = from[r·ldf + c] for rows × cols, 4 × 4 blocks at a time; the last block of either
-// axis overlaps its neighbour and writes the same values again. With more rows than L1 has ways, a
-// cache line of each row (16 columns) is used up before the next: rows a power of two apart share
-// cache sets.
+// to[c·ldt + r] = from[r·ldf + c] for rows × cols: groups of a vector's, of 8 and of 4 rows, 4
+// columns at a time; the last block of either axis overlaps its neighbour and writes the same
+// values again. With more rows than L1 has ways, a cache line of each row (16 columns) is used up
+// before the next: rows a power of two apart share cache sets.
 inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std::int64_t rows,
                            std::int64_t cols, float* HWY_RESTRICT to, std::int64_t ldt) {
 #if HWY_TARGET != HWY_SCALAR
@@ -315,13 +325,11 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
     const std::int64_t chunk = rows <= 8 ? cols : 16;
     for (std::int64_t c0 = 0; c0 < cols; c0 += chunk) {
       const std::int64_t c1 = std::min(cols, c0 + chunk);
-      for (std::int64_t r = 0; r < rows; r += 4) {
-        const std::int64_t row = std::min(r, rows - 4);
-        for (std::int64_t c = c0; c < c1; c += 4) {
-          const std::int64_t col = std::min(c, cols - 4);
-          Transpose4x4(from + row * ldf + col, ldf, to + col * ldt + row, ldt);
-        }
-      }
+      std::int64_t r = TurnGroups(DF(), from, ldf, 0, rows, c0, c1, cols, to, ldt);
+      r = TurnGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, c0, c1, cols, to, ldt);
+      const hn::CappedTag<float, 4> four;
+      r = TurnGroups(four, from, ldf, r, rows, c0, c1, cols, to, ldt);
+      if (r < rows) TurnGroups(four, from, ldf, rows - 4, rows, c0, c1, cols, to, ldt);
     }
     return;
   }
@@ -379,6 +387,21 @@ inline void PackAlongK(const float* from, const Side& x, std::int64_t outers, st
   } else {
     PackTransposed(from, x.inner, inners, outers, to, ldt);
   }
+}
+
+inline TileShape Shape() { return {static_cast<std::int64_t>(hn::Lanes(DF())), kMr, kNv}; }
+
+// Where c starts from: beta·c0 for the first block of k, what earlier blocks left in c afterwards.
+struct Start {
+  const float* data;
+  std::int64_t ld;
+  float beta;
+};
+inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                     std::int64_t col) {
+  if (!first_block) return {job.c.row(batch, row) + col, job.c.ld, 1.0f};
+  if (!job.g.reads_c0()) return {nullptr, 0, 0.0f};
+  return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
 }
 
 }  // namespace HWY_NAMESPACE
