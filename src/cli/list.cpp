@@ -72,6 +72,12 @@ nlohmann::ordered_json variant_json(const Listed& item) {
                         {"most", tunable.most}});
   }
   object["tunables"] = tunables;
+  auto ladder = nlohmann::ordered_json::array();
+  for (const Rung& rung : item.record->ladder) {
+    ladder.push_back(
+        {{"name", rung.name}, {"idea", rung.idea}, {"threads", name_of(rung.threads)}});
+  }
+  object["ladder"] = ladder;
   return object;
 }
 
@@ -91,7 +97,7 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
 }
 
 void declare(Arguments& arguments) {
-  arguments.flag("--json", "as JSON, with parameters and tunables");
+  arguments.flag("--json", "as JSON, with parameters, tunables and ladders");
   declare_blas(arguments);
   declare_workers(arguments);
   arguments.examples({"rooflane list", "rooflane list --json"});

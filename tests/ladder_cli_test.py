@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""`bench --ladder` and rungs as tunings, as a user types them: ladder_cli_test.py ROOFLANE.
+
+Needs Python's standard library only. Every test runs in an empty folder of its own.
+"""
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+ROOFLANE = ""
+SHAPES = {
+    "gemm": "gemm:m=48,n=50,k=52",
+    "softmax": "softmax:rows=8,cols=300",
+    "layernorm": "layernorm:rows=8,cols=300",
+    "attention": "attention:batch=1,heads=2,q_len=20,kv_len=40,head_dim=16,causal=1",
+}
+QUICK = ["--min-time", "0.001", "--max-time", "0.05", "--launches", "1"]
+
+
+class Ladder(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        result = subprocess.run([ROOFLANE, *arguments], cwd=self.folder.name, text=True,
+                                capture_output=True, timeout=240)
+        return result.returncode, result.stdout, result.stderr
+
+    def succeed(self, *arguments: str) -> str:
+        status, out, err = self.call(*arguments)
+        self.assertEqual(status, 0, f"{arguments}\n{out}\n{err}")
+        return out
+
+    def refuse(self, words: str, *arguments: str) -> None:
+        """Status 2 and a line on standard error that holds the words; nothing on standard output."""
+        status, out, err = self.call(*arguments)
+        self.assertEqual((status, out), (2, ""), f"{arguments}\n{out}\n{err}")
+        self.assertIn(words, err)
+
+    def rows(self, name: str) -> list[dict[str, str]]:
+        with open(os.path.join(self.folder.name, name), newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def ladders(self) -> dict[str, list[dict[str, Any]]]:
+        """The rungs of each kernel's hwy."""
+        kernels = json.loads(self.succeed("list", "--json"))["kernels"]
+        return {kernel["name"]: variant["ladder"] for kernel in kernels
+                for variant in kernel["variants"] if variant["name"] == "hwy"}
+
+    def test_every_rung_of_every_kernel_is_measured_and_printed(self) -> None:
+        ladders = self.ladders()
+        self.assertEqual(set(ladders), set(SHAPES))
+        for kernel, rungs in ladders.items():
+            out = self.succeed("bench", "--ladder", "--shape", SHAPES[kernel], "--threads", "1",
+                               "--csv", f"{kernel}.csv", *QUICK)
+            lines = out.splitlines()
+            self.assertIn("x before", out)
+            for step, rung in enumerate(rungs):
+                line = [text for text in lines if text.startswith(f"{step} ")]
+                self.assertEqual(len(line), 1, out)
+                self.assertIn(rung["name"], line[0])
+                self.assertIn(rung["idea"], line[0])
+            rows = self.rows(f"{kernel}.csv")
+            self.assertEqual([row["tuning"] for row in rows[:-1]],
+                             [f"step={step}" for step in range(len(rungs))])
+            self.assertFalse(rows[-1]["tuning"].startswith("step="))
+            self.assertEqual({(row["variant"], row["status"]) for row in rows}, {("hwy", "PASSED")})
+            # From the file alone the same table follows, and the summary holds the variant only.
+            summary = self.succeed("roofline", f"{kernel}.csv")
+            self.assertIn(out.strip(), summary)
+            self.assertIn(f"{kernel}: hwy wins 1 of 1 case", summary)
+
+    def test_without_a_file_the_table_alone_goes_to_standard_output(self) -> None:
+        out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1", *QUICK)
+        self.assertNotIn("schema_version", out)
+        self.assertIn("ladder of hwy", out)
+
+    def test_isa_targets_have_tables_of_their_own(self) -> None:
+        out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1",
+                           "--isa", "SSE4,SSSE3", "--csv", "rows.csv", *QUICK)
+        self.assertEqual(out.count("ladder of hwy"), 2)
+        rows = self.rows("rows.csv")
+        keys = {(row["tuning"], row["isa"]) for row in rows}
+        self.assertEqual(len(keys), len(rows))
+
+    def test_a_run_is_resumed_where_rungs_were_measured(self) -> None:
+        request = ["bench", "--ladder", "--shape", SHAPES["layernorm"], "--threads", "1", "--csv",
+                   "rows.csv", *QUICK]
+        self.succeed(*request)
+        before = self.rows("rows.csv")
+        self.succeed(*request, "--resume")
+        self.assertEqual(self.rows("rows.csv"), before)
+
+    def test_default_runs_hold_no_rung(self) -> None:
+        for kernel in SHAPES:
+            planned = self.succeed("bench", "--dry-run", "-k", kernel)
+            self.assertIn("variant=hwy", planned)
+            self.assertNotIn("step", planned)
+
+    def test_the_default_ladder_holds_every_rung_of_every_kernel(self) -> None:
+        planned = self.succeed("bench", "--ladder", "--dry-run").splitlines()
+        for kernel, rungs in self.ladders().items():
+            for step in range(len(rungs)):
+                self.assertTrue(any(line.startswith(kernel + ":") and f"tuning=step%3D{step}" in line
+                                    or line.startswith(kernel + ":") and f"tuning=step={step}" in line
+                                    for line in planned), f"{kernel} {step}")
+
+    def test_run_and_verify_take_a_rung(self) -> None:
+        for kernel, rungs in self.ladders().items():
+            out = self.succeed("verify", "-v", "hwy", "--shape", SHAPES[kernel], "--threads", "1",
+                               "--tuning", f"hwy:step={len(rungs) - 1}")
+            self.assertIn("PASSED", out)
+            self.assertIn("step", out)
+        self.succeed("inputs", "softmax", "--shape", SHAPES["softmax"], "--out", "problem")
+        for step in range(len(self.ladders()["softmax"])):
+            self.succeed("run", "softmax", "-v", "hwy", "--in", "x=problem/x.npy", "--out",
+                         f"y={step}.npy", "--tuning", f"hwy:step={step}")
+
+    def test_what_is_refused(self) -> None:
+        gemm = ["--shape", SHAPES["gemm"]]
+        most = len(self.ladders()["gemm"]) - 1
+        for verb in ["bench", "verify"]:
+            self.refuse(f"allowed is an integer from 0 to {most}", verb, *gemm, "--tuning",
+                        f"hwy:step={most + 1}")
+            self.refuse("stands alone", verb, *gemm, "--tuning", "hwy:step=1,mc=96")
+            self.refuse("step", verb, *gemm, "--tuning", "scalar:step=0")
+        self.refuse("has no ladder; with one: hwy", "bench", "--ladder", *gemm, "-v", "scalar")
+        self.refuse("--tuning has no place", "bench", "--ladder", *gemm, "--tuning", "hwy:mc=96")
+
+
+if __name__ == "__main__":
+    ROOFLANE = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)
