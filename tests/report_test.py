@@ -166,6 +166,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(found["warm", "2", "scalar"], (1, 0.1))
         self.assertEqual(found["cold", "2", "hwy"], (10, None))
 
+    def test_rungs_of_a_ladder_are_left_out_and_that_is_said(self):
+        def row(tuning, ns):
+            return {**NASTY[0], "variant": "hwy", "tuning": tuning, "p50_ns": ns}
+
+        machine = self.machine([row("step=0", "10"), row("mc=96,kc=384", "20"), row("step=1", "5")])
+        self.assertEqual([one["tuning"] for one in machine.rows], ["mc=96,kc=384"])
+        self.assertTrue(any("2 rows of ladders" in note for note in machine.notes), machine.notes)
+
     def test_lines_join_only_shapes_of_one_family(self):
         family = groups.families(["m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64",
                                   "m=1,n=64,k=64", "m=1,n=128,k=128", "m=8,n=4,k=2",

@@ -15,6 +15,26 @@
 // |beta| |c0|). Sums of k float32 products of random sign err like sqrt(k) roundings (Higham &
 // Mary, "A new approach to probabilistic rounding error analysis", 2019); 8 covers short sums and
 // the epilogue.
+//
+// The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
+// measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.
+//   0 naive       A dot product per element of c. Down a column of b each element is a cache line,
+//                 and each addition waits for the one before.
+//   1 reordered   Loops i, p, j: the innermost runs along memory and its sums are independent, so
+//                 that the compiler makes vectors of it: 24 times. Nothing where b is given
+//                 transposed, because there the dot product runs along memory already.
+//   2 blocked     A block of b stays in L2 for all rows of a: 1.1 times, and not more, because c is
+//                 still loaded and stored for each product.
+//   3 vectorised  A tile of c stays in registers, so that a load of a or b serves many products: 3
+//                 times. With a transposed b its elements are collected one by one, and that is all
+//                 the time.
+//   4 packed      Operands are copied into the order in which tiles read them: 1.1 times, 3.3 where
+//                 b is transposed; on two threads another 1.8.
+//   hwy           Wider tiles, blocks from the machine's own caches, packing of a only where it
+//                 pays, edges by masks, and other paths for small, skinny and deep problems.
+// Dead ends. Packing where everything is in cache anyway: 0.7 times at 64³, hence paths that pack
+// nothing. Caches before registers: blocking alone buys as good as nothing (step 2). An accumulator
+// array that GCC 12 does not unroll completely, down to the loop that stores it, lives on the stack.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,11 @@ def place(threads: str, device: str) -> str:
 def is_peer(row: Row) -> bool:
     """Whether the row is somebody else's library, as that library is meant to be used."""
     return bool(row.get("library")) and "@" not in row["variant"]
+
+
+def is_rung(row: Row) -> bool:
+    """Whether the row is a rung of its variant's ladder, not the variant itself."""
+    return re.fullmatch(r"step=-?\d+", row.get("tuning") or "") is not None
 
 
 def _table(path: Path) -> tuple[list[str], list[Row]]:
@@ -131,7 +137,10 @@ def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
     for column in [*columns, *(c for row in rows for c in row)]:
         if column not in machine.columns:
             machine.columns.append(column)
-    machine.rows += rows
+    machine.rows += [row for row in rows if not is_rung(row)]
+    if rungs := sum(map(is_rung, rows)):
+        machine.notes.append(f"{path.name}: {rungs} rows of ladders are left out; "
+                             f"`rooflane roofline {path.name}` prints them")
 
     beside = path.with_suffix(".json")
     ceilings: list[Ceiling] = []
@@ -155,6 +164,8 @@ def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
     for sample in _table(beside)[1]:
         index, ns = number(sample, "row"), number(sample, "ns")
         if index is None or ns is None or not 0 <= index < len(rows):
+            continue
+        if is_rung(rows[int(index)]):
             continue
         machine.samples.append((rows[int(index)], {
             "ns": ns, "round": number(sample, "round") or 0.0,
