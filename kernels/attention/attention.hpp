@@ -17,15 +17,15 @@
 //                 product per element.
 //   1 vectorised  Vectors along head_dim for both products, vectors of exp: 8 times. Each dot
 //                 product ends in a sum across lanes.
-//   2 tiled       Tiles of queries by keys with a query per lane: no sum across lanes, both products
-//                 from registers, scores that never leave L1, the online softmax to join tiles: 4.4
-//                 times, 3.5 with a causal mask.
+//   2 tiled       Tiles of queries by keys with a query per lane: no sum across lanes, both
+//                 products from registers, scores that never leave L1, the online softmax to join
+//                 tiles: 4.4 times, 3.5 with a causal mask.
 //   3 threaded    Tiles of all heads shared among threads: 1.8 times on two.
-//   hwy           Larger tiles for the registers there are, query heads that share k and v worked on
-//                 together, masks on diagonal tiles alone; few queries by vectors along head_dim,
-//                 their keys shared among threads.
-// Dead ends. A query per lane where there is one query (decoding): 0.15 times the rung before, since
-// all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
+//   hwy           Larger tiles for the registers there are, query heads that share k and v worked
+//                 on together, masks on diagonal tiles alone; few queries by vectors along
+//                 head_dim, their keys shared among threads.
+// Dead ends. A query per lane where there is one query (decoding): 0.15 times the rung before,
+// since all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
 //
 // Values: a query with no visible key gives zeros; one whose visible scores are all -inf gives NaN;
 // a key that a query may not see has no influence on it, whatever k and v hold there. So masking

@@ -34,7 +34,7 @@
 //                 pays, edges by masks, and other paths for small, skinny and deep problems.
 // Dead ends. Packing where everything is in cache anyway: 0.7 times at 64³, hence paths that pack
 // nothing. Caches before registers: blocking alone buys as good as nothing (step 2). An accumulator
-// array that GCC 12 does not unroll completely, down to the loop that stores it, lives on the stack.
+// array that GCC 12 does not unroll completely, down to the loop that stores it, is on the stack.
 #pragma once
 
 #include <cstdint>
