@@ -141,9 +141,10 @@ HWY_INLINE V ExpByTable(D d, V x) {
 // exp(x) for x <= 88, made for x - max <= 0: within 3 ULP where the result is a normal number,
 // between 0 and 2⁻¹²⁶ where it would be below that, and 0 for x <= -88.03. exp(0) is 1, exp(-inf)
 // is 0, NaN stays NaN. The greatest error over all floats from -104 to 88 is 1.74 ULP with AVX-512,
-// 1.16 with AVX2, 2.41 without a table (tests/exp_test.cpp goes through them). 12 operations with AVX-512, 13 with AVX2, 13 without a table; on a Zen 5
-// the table of 32 makes 1.25 times as many a second as the polynomial of degree 5, one of 16 with
-// three coefficients 1.15 times, scalefps 1.08 times.
+// 1.16 with AVX2, 2.41 without a table (tests/exp_test.cpp goes through them). 12 operations with
+// AVX-512, 13 with AVX2, 13 without a table; on a Zen 5 the table of 32 makes 1.25 times as many a
+// second as the polynomial of degree 5, one of 16 with three coefficients 1.15 times, scalefps 1.08
+// times.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

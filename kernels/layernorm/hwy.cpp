@@ -116,9 +116,12 @@ void Finish(const float* x, const float* gamma, const float* beta, float* y, std
 }
 
 // The same, and the sums of the n elements at `after`, vector by vector: conversions and additions
-// of one row and loads, products and stores of the other share the units well.
+// of one row and loads, products and stores of the other share the units well. Fetches the n
+// elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of 3 %
+// where they come from L2. (Fetching the next row of y, which stores will want, lost 4 to 14 %.)
 HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
-                                    std::size_t n, const Row& row, const float* after) {
+                                    std::size_t n, const Row& row, const float* after,
+                                    const float* ahead) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   const Vector zero = hn::Zero(d);
@@ -134,6 +137,8 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
   while (i + 2 * lanes <= n) {
     for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
          i += 2 * lanes) {
+      hwy::Prefetch(ahead + i);
+      hwy::Prefetch(ahead + i + lanes);
       visit.AddTwo(after + i, lanes);
       write(i, hc::Whole());
       write(i + lanes, hc::Whole());
@@ -221,7 +226,10 @@ void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end
     Row after = next;
     if (at + 2 < end) {
       const float* x = x_of(at + 2);
-      after = Row(MomentsFrom(FinishAndSum(x_of(at), io.gamma, io.beta, y, n, now, x), x, n), eps);
+      after =
+          Row(MomentsFrom(FinishAndSum(x_of(at), io.gamma, io.beta, y, n, now, x, x + io.x_stride),
+                          x, n),
+              eps);
     } else {
       Finish<false>(x_of(at), io.gamma, io.beta, y, n, now);
     }
