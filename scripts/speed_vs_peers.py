@@ -33,6 +33,9 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     level.add_argument("--full", dest="level", action="store_const", const="full",
                        help="more and larger problems, three launches")
     parser.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
+    parser.add_argument("--launches", metavar="N",
+                        help="default: 2, with --full 3; more narrow the intervals, most of all those "
+                             "of classes of one problem")
     parser.add_argument("--classes", metavar="C,...", default="",
                         help="classes or the first words of them: gemm-small, softmax")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and keep PREFIX-*.csv")
@@ -46,8 +49,10 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     given = parser.parse_args(words)
     if given.resume and not given.out:
         parser.error("--resume needs --out PREFIX: the files of the interrupted run")
-    if given.csv and (given.resume or given.threads or given.level != "default"):
-        parser.error("--csv measures nothing: no --quick, --full, --threads or --resume with it")
+    if given.csv and (given.resume or given.threads or given.launches
+                      or given.level != "default"):
+        parser.error("--csv measures nothing: no --quick, --full, --threads, --launches or "
+                     "--resume with it")
     return given
 
 
@@ -66,7 +71,7 @@ def main(words: list[str]) -> int:
                 prefix = Path(given.out).absolute() if given.out else Path(folder) / "rows"
                 files, absent = measuring.measure(
                     given.rooflane, {name: shapes[name] for name in classes}, Path(folder), prefix,
-                    given.level, given.threads, given.resume)
+                    given.level, given.threads, given.launches, given.resume)
             problems = [problem for problem in results.read(files) if problem.name in classes]
         if not problems:
             raise goals.InputError("no row of a class of bench/targets/shapes.txt in "

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The targets of bench/targets/ against every peer that this machine has or can install: builds,
 # measures, prints one line per class and thread count as Markdown. speed_vs_peers.py says more.
-# Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--classes C,...]
-#          [--out PREFIX [--resume]]
+# Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--launches N]
+#          [--classes C,...] [--out PREFIX [--resume]]
 #        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises
 set -euo pipefail
 root=$(dirname "$0")/..

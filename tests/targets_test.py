@@ -230,7 +230,7 @@ class Table(unittest.TestCase):
         self.line(run)
         missing = self.text.split("Missing:")[1]
         for name in ("blis", "blas-mkl", "torch", "numpy", "onnxruntime"):
-            self.assertIn(f"- {name}: no row of it in these files\n", missing)
+            self.assertIn(f"- {name}: no row of it at these numbers of threads\n", missing)
         self.assertNotIn("onednn", missing)
 
     def test_without_any_peer_the_roof_is_shown_all_the_same(self):

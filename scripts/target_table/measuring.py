@@ -32,11 +32,8 @@ FAMILIES = {
 # One small problem of each kernel, to ask which variants are here.
 ASK = ("gemm:m=n=k=8", "softmax:rows=2,cols=8", "layernorm:rows=2,cols=8",
        "attention:batch=1,heads=1,q_len=4,kv_len=4,head_dim=8")
-# With two launches a class of one problem has an interval of one degree of freedom: ten times as
-# wide as the spread of its launches. Three make it three times.
-EFFORT = {"quick": ("--launches", "2", "--max-time", "0.3"),
-          "default": ("--launches", "3", "--max-time", "0.4"),
-          "full": ("--launches", "3", "--max-time", "1")}
+# Level -> launches and the seconds for the rounds of a problem in one launch: minutes for all.
+EFFORT = {"quick": (2, 0.3), "default": (2, 0.5), "full": (3, 1)}
 
 
 class BenchFailed(Exception):
@@ -87,7 +84,8 @@ def find_peers(rooflane: Path) -> tuple[set[str], dict[str, str]]:
 
 
 def measure(rooflane: Path, shapes: dict[str, list[str]], folder: Path, prefix: Path, level: str,
-            threads: str | None, resume: bool) -> tuple[list[Path], dict[str, str]]:
+            threads: str | None, launches: str | None, resume: bool
+            ) -> tuple[list[Path], dict[str, str]]:
     """Measures the classes of `shapes` into PREFIX-FAMILY.csv; those files, and the peers that are
     absent with the reason. `folder` takes one file of shapes per class: the class is the row's
     preset. Raises BenchFailed."""
@@ -104,7 +102,8 @@ def measure(rooflane: Path, shapes: dict[str, list[str]], folder: Path, prefix: 
         file = Path(f"{prefix}-{family}.csv")
         command = [str(rooflane), "bench", "--csv", str(file), "--preset", ",".join(classes),
                    "-v", ",".join([OURS, *(v for v in usable if PEERS[v] is None)]),
-                   *EFFORT[level]]
+                   "--launches", str(launches or EFFORT[level][0]),
+                   "--max-time", str(EFFORT[level][1])]
         if served := [PEERS[variant] for variant in usable if PEERS[variant]]:
             command += ["--peers", ",".join(served)]
         if threads:

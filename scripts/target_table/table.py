@@ -17,12 +17,16 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
 
 
+def _number(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 100 else ">99"
+
+
 def _ratio(estimate: Estimate | None) -> str:
     if estimate is None:
         return "–"
     interval = estimate.interval()
-    return f"{math.exp(estimate.value):.2f}" + (
-        f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
+    return _number(math.exp(estimate.value)) + (
+        f" [{_number(interval[0])}, {_number(interval[1])}]" if interval else "")
 
 
 def _per_cent(estimate: Estimate | None) -> str:
@@ -86,7 +90,7 @@ def peers(problems: Sequence[Problem], absent: dict[str, str]) -> str:
     missing = [name for name in PEERS if name in expected and not libraries.get(name)]
     if missing:
         text += "\nMissing:\n\n" + "".join(
-            f"- {name}: {absent.get(name, 'no row of it in these files')}\n" for name in missing)
+            f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n" for name in missing)
     if failures:
         text += "\nNot counted, of problems with another outcome than PASSED:\n\n" + "".join(
             f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in failures.items())
