@@ -34,8 +34,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                        help="more and larger problems, three launches")
     parser.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
     parser.add_argument("--launches", metavar="N",
-                        help="default: 2, with --full 3; more narrow the intervals, most of all those "
-                             "of classes of one problem")
+                        help="default: 2, with --full 3; more narrow the intervals, most of all "
+                             "those of classes of one problem")
     parser.add_argument("--classes", metavar="C,...", default="",
                         help="classes or the first words of them: gemm-small, softmax")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and keep PREFIX-*.csv")

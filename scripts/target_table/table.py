@@ -90,7 +90,8 @@ def peers(problems: Sequence[Problem], absent: dict[str, str]) -> str:
     missing = [name for name in PEERS if name in expected and not libraries.get(name)]
     if missing:
         text += "\nMissing:\n\n" + "".join(
-            f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n" for name in missing)
+            f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n"
+            for name in missing)
     if failures:
         text += "\nNot counted, of problems with another outcome than PASSED:\n\n" + "".join(
             f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in failures.items())
