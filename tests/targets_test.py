@@ -337,7 +337,7 @@ class Peers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ROOFLANE, ROOT = sys.argv.pop(1), Path(sys.argv.pop(1))
+    ROOFLANE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1))
     sys.path.insert(0, str(ROOT / "scripts"))
     from target_table import goals, measuring  # noqa: E402
     unittest.main(verbosity=2)
