@@ -40,6 +40,47 @@ struct Part {
   std::size_t count;
 };
 
+// Vectors that split into halves, quarters…, in at most one load or store of each: where masked
+// ones may touch what they leave out (AVX2; SSE has none). Through an array on the stack, a wide
+// load waits for the narrow stores before it, some 100 cycles on a Zen 5.
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define ROOFLANE_HALVES 1
+#else
+#define ROOFLANE_HALVES 0
+#endif
+
+#if ROOFLANE_HALVES
+// The first `count` <= Lanes(d) lanes from p, 0 in the others.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V LoadHalves(D d, const float* p, std::size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if constexpr (hn::MaxLanes(d) == 1) {
+    return count == 0 ? hn::Zero(d) : hn::LoadU(d, p);
+  } else {
+    const hn::Half<D> half;
+    constexpr std::size_t lanes = hn::MaxLanes(half);
+    if (count < lanes) return hn::ZeroExtendVector(d, LoadHalves(half, p, count));
+    if (count == lanes) return hn::ZeroExtendVector(d, hn::LoadU(half, p));
+    return hn::Combine(d, LoadHalves(half, p + lanes, count - lanes), hn::LoadU(half, p));
+  }
+}
+
+// The first `count` <= Lanes(d) lanes to p.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void StoreHalves(V v, D d, float* p, std::size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if constexpr (hn::MaxLanes(d) == 1) {
+    if (count != 0) hn::StoreU(v, d, p);
+  } else {
+    const hn::Half<D> half;
+    constexpr std::size_t lanes = hn::MaxLanes(half);
+    if (count < lanes) return StoreHalves(hn::LowerHalf(half, v), half, p, count);
+    hn::StoreU(hn::LowerHalf(half, v), half, p);
+    StoreHalves(hn::UpperHalf(half, v), half, p + lanes, count - lanes);
+  }
+}
+#endif
+
 // The elements at p, and `rest` in lanes beyond a part. Touches only what it fills.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {
@@ -49,9 +90,11 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Part part, V rest) {
   namespace hn = hwy::HWY_NAMESPACE;
   const auto mask = hn::FirstN(d, part.count);
-#if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
+#if !HWY_MEM_OPS_MIGHT_FAULT
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), rest);
-#else  // SSE has no masked load, and Highway's stand-in reads the whole vector
+#elif ROOFLANE_HALVES
+  return hn::IfThenElse(mask, LoadHalves(d, p, part.count), rest);
+#else
   HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
   for (std::size_t i = 0; i < part.count; ++i) lanes[i] = p[i];
   return hn::IfThenElse(mask, hn::Load(d, lanes), rest);
@@ -65,15 +108,17 @@ HWY_INLINE void StoreRow(V v, D d, float* p, Whole) {
 }
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreRow(V v, D d, float* p, Part part) {
-  namespace hn = hwy::HWY_NAMESPACE;
-#if HWY_TARGET <= HWY_AVX2 && !HWY_MEM_OPS_MIGHT_FAULT
-  hn::BlendedStore(v, hn::FirstN(d, part.count), d, p);
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  hwy::HWY_NAMESPACE::BlendedStore(v, hwy::HWY_NAMESPACE::FirstN(d, part.count), d, p);
+#elif ROOFLANE_HALVES
+  StoreHalves(v, d, p, part.count);
 #else
-  HWY_ALIGN float lanes[hn::MaxLanes(d)];
-  hn::Store(v, d, lanes);
+  HWY_ALIGN float lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];
+  hwy::HWY_NAMESPACE::Store(v, d, lanes);
   for (std::size_t i = 0; i < part.count; ++i) p[i] = lanes[i];
 #endif
 }
+#undef ROOFLANE_HALVES
 
 // A sum whose error does not grow with its length: |error| <= (2u + O(n·u²))·Σ|v|, because each
 // lane takes what the last addition rounded off into the next one (Kahan 1965). Four dependent

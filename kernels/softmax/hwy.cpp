@@ -1,6 +1,6 @@
 // Softmax with Highway: memory is visited once where a row fits the cache (maximum, exp and sum,
 // scale, all on the cached row), twice where it does not (pieces merged online, then exp again).
-// Rows narrower than a vector run one row per lane. See softmax.hpp for the maths and the sources.
+// Short rows stay in registers, several to a vector. See softmax.hpp for the maths and the sources.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -20,6 +20,7 @@
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/slots-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::softmax {
@@ -156,30 +157,82 @@ void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale
   }
 }
 
-// Rows of at most a vector's width: lane r works on row r, so that no lane is idle and nothing is
-// reduced across lanes. `rows` is at most the number of lanes.
-void NarrowRows(const common::RowOperands& io, std::size_t rows, std::size_t cols) {
+// Rows from `begin` to `end`, several in each vector.
+template <class Slots>
+HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                         const Slots& slots) {
+  const Tag d;
+  const auto rows = static_cast<std::int64_t>(Slots::Rows());
+  const auto softmax_of = [&](Vector x) ROOFLANE_LAMBDA {
+    const auto most = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Max(a, b); };
+    const auto plus = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
+    const Vector max = hn::Max(slots.Across(x, most), hn::Set(d, kLowest));
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(x, max));
+    return hn::Div(term, slots.Across(term, plus));
+  };
+  const Vector lowest = hn::Set(d, -kInfinity);
+  std::int64_t row = begin;
+  for (; row + rows <= end; row += rows) {
+    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, lowest)), io.y + row * io.y_stride);
+  }
+  if (row < end) {
+    const auto rest = static_cast<std::size_t>(end - row);
+    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, rest, lowest)),
+                io.y + row * io.y_stride, rest);
+  }
+}
+
+// Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
+// load to the store, and nothing but their own reductions across lanes keeps a core from working on
+// several at once.
+template <int kVectors, class Last>
+HWY_INLINE void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                             Last last) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const auto from = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.x_stride));
-  const auto to = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.y_stride));
-  HWY_ALIGN float terms[hn::MaxLanes(Tag()) * hn::MaxLanes(Tag())];
-  Vector max = hn::Set(d, kLowest);
-  for (std::size_t j = 0; j < cols; ++j) {
-    const Vector x = hn::GatherIndex(d, io.x + j, from);
-    hn::Store(x, d, terms + j * lanes);
-    max = hn::IfThenElse(hn::Gt(x, max), x, max);  // never NaN
+  constexpr int kWhole = kVectors - 1;
+  const Vector lowest = hn::Set(d, -kInfinity);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    float* y = io.y + row * io.y_stride;
+    // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
+    Vector v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
+    Vector v1 = lowest, v2 = lowest, v3 = lowest;
+    if constexpr (kVectors > 1) v1 = hn::LoadU(d, x);
+    if constexpr (kVectors > 2) v2 = hn::LoadU(d, x + lanes);
+    if constexpr (kVectors > 3) v3 = hn::LoadU(d, x + 2 * lanes);
+    Vector most = v0;
+    if constexpr (kVectors > 1) most = hn::Max(most, v1);
+    if constexpr (kVectors > 2) most = hn::Max(most, v2);
+    if constexpr (kVectors > 3) most = hn::Max(most, v3);
+    const Vector max = hn::Max(hn::MaxOfLanes(d, most), hn::Set(d, kLowest));
+    v0 = hc::ExpNonPositive(d, hn::Sub(v0, max));
+    Vector sum = v0;
+    if constexpr (kVectors > 1) {
+      v1 = hc::ExpNonPositive(d, hn::Sub(v1, max));
+      sum = hn::Add(sum, v1);
+    }
+    if constexpr (kVectors > 2) {
+      v2 = hc::ExpNonPositive(d, hn::Sub(v2, max));
+      v3 = kVectors > 3 ? hc::ExpNonPositive(d, hn::Sub(v3, max)) : hn::Zero(d);
+      sum = hn::Add(sum, hn::Add(v2, v3));
+    }
+    const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
+    if constexpr (kVectors > 1) hn::StoreU(hn::Mul(v1, scale), d, y);
+    if constexpr (kVectors > 2) hn::StoreU(hn::Mul(v2, scale), d, y + lanes);
+    if constexpr (kVectors > 3) hn::StoreU(hn::Mul(v3, scale), d, y + 2 * lanes);
+    hc::StoreRow(hn::Mul(v0, scale), d, y + kWhole * lanes, last);
   }
-  hc::LongSum<Tag> sum(d);
-  for (std::size_t j = 0; j < cols; ++j) {
-    const Vector term = hc::ExpNonPositive(d, hn::Sub(hn::Load(d, terms + j * lanes), max));
-    hn::Store(term, d, terms + j * lanes);
-    sum.Add(term);
-  }
-  const Vector scale = hn::Div(hn::Set(d, 1.0f), sum.PerLane());
-  // Lanes beyond `rows` hold the last row once more and write the same bits to the same place.
-  for (std::size_t j = 0; j < cols; ++j) {
-    hn::ScatterIndex(hn::Mul(hn::Load(d, terms + j * lanes), scale), d, io.y + j, to);
+}
+
+template <int kVectors>
+void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  if (n == kVectors * lanes) {
+    RegisterRows<kVectors>(io, begin, end, hc::Whole());
+  } else {
+    RegisterRows<kVectors>(io, begin, end, hc::Part{n - (kVectors - 1) * lanes});
   }
 }
 
@@ -288,18 +341,21 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
 
 void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
           float* scratch, bool stream, bool resident) {
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
-  if (cols < lanes && common::offsets_fit(io, lanes)) {
-    for (std::int64_t row = begin; row < end; row += lanes) {
-      common::RowOperands group = io;
-      group.x += row * io.x_stride;
-      group.y += row * io.y_stride;
-      NarrowRows(group, static_cast<std::size_t>(std::min(lanes, end - row)),
-                 static_cast<std::size_t>(cols));
-    }
-    return;
-  }
+  const bool short_rows = hc::WithSlots(
+      io, cols, [&](const auto& slots) ROOFLANE_LAMBDA { SlotRows(io, begin, end, slots); });
+  if (short_rows) return;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   const auto n = static_cast<std::size_t>(cols);
+  switch ((cols + lanes - 1) / lanes) {
+    case 1:
+      return RegisterRows<1>(io, begin, end, n);
+    case 2:
+      return RegisterRows<2>(io, begin, end, n);
+    case 3:
+      return RegisterRows<3>(io, begin, end, n);
+    case 4:
+      return RegisterRows<4>(io, begin, end, n);
+  }
   if (n <= kBlock && stream) {
     StreamedRows(io, begin, end, n, scratch);
   } else if (stream) {
