@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes text files, one after the other, as a C++ string constant: embed.py INPUT... OUTPUT NAME."""
+"""Writes text files, one after the other, as a C++ string: embed.py INPUT... OUTPUT NAME."""
 import os
 import sys
 

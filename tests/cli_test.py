@@ -1,121 +1,26 @@
 #!/usr/bin/env python3
-"""The command line as a user types it, error paths included: cli_test.py ROOFLANE ROOFLANE_WITH_FAKES.
-
-Needs Python's standard library only. Every test runs in an empty folder of its own.
+"""Arguments, arrays and streams of the command line as a user types it, error paths included; what
+is measured stands in cli_measure_test.py. cli_test.py ROOFLANE ROOFLANE_WITH_FAKES.
 """
-import csv
-import io
 import json
 import os
 import platform
 import re
-import shlex
 import struct
 import subprocess
-import sys
-import tempfile
-import time
-import unittest
 
-ROOFLANE, FAKES = "", ""
-VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "bench", "roofline", "schema",
-         "worker"]
-SMALL = "gemm:m=5,n=7,k=3"
-CSV_HEADER_START = "schema_version,run_id,test_time,"
-
-
-def npy(descr, shape, data, order="False", magic=b"\x93NUMPY\x01\x00"):
-    header = f"{{'descr': {descr!r}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
-    return magic + struct.pack("<H", len(header)) + header + data
-
-
-def floats(values):
-    return struct.pack(f"<{len(values)}f", *values)
-
-
-def read_npy(path):
-    """Shape, type and values of a little-endian C-order file."""
-    with open(path, "rb") as file:
-        content = file.read()
-    assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
-    length = struct.unpack("<H", content[8:10])[0]
-    header = eval(content[10:10 + length], {"__builtins__": {}})  # a literal that we wrote
-    letter, width = {"<f4": ("f", 4), "<f8": ("d", 8)}[header["descr"]]
-    data = content[10 + length:]
-    return header["shape"], header["descr"], list(struct.unpack(f"<{len(data) // width}{letter}", data))
-
-
-def matmul(a, b, m, n, k):
-    return [sum(a[i * k + p] * b[p * n + j] for p in range(k)) for i in range(m) for j in range(n)]
-
-
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def write(self, name, content):
-        with open(self.path(name), "wb") as file:
-            file.write(content)
-
-    def read(self, name):
-        with open(self.path(name), "rb") as file:
-            return file.read()
-
-    def call(self, *arguments, program=None, env=None, stdin=""):
-        result = subprocess.run(
-            [program or ROOFLANE, *arguments], cwd=self.folder.name, input=stdin,
-            capture_output=True, text=True, timeout=240, env={**os.environ, **(env or {})})
-        return result.returncode, result.stdout, result.stderr
-
-    def succeed(self, *arguments, **options):
-        status, out, err = self.call(*arguments, **options)
-        self.assertEqual(status, 0, f"{arguments}\n{out}\n{err}")
-        return out
-
-    def refuse(self, status, words, *arguments, **options):
-        """One line on standard error that holds all the words; nothing on standard output."""
-        got, out, err = self.call(*arguments, **options)
-        context = f"{shlex.join(arguments)}\n{out}\n{err}"
-        self.assertEqual(got, status, context)
-        self.assertEqual(out, "", context)
-        lines = [line for line in err.splitlines() if not line.startswith("note: ")]
-        self.assertEqual(len(lines), 1, context)
-        self.assertTrue(lines[0].startswith("rooflane: "), context)
-        for word in words:
-            self.assertIn(word, lines[0], context)
-
-    def gemm_arrays(self):
-        self.a = [float(i % 5 - 2) for i in range(12)]
-        self.b = [float(i % 7 - 3) for i in range(24)]
-        self.write("a.npy", npy("<f4", (3, 4), floats(self.a)))
-        self.write("b.npy", npy("<f4", (4, 6), floats(self.b)))
+from command_line import SMALL, VERBS, CommandLine, floats, main, matmul, npy, read_npy
 
 
 class Help(CommandLine):
     def test_help_and_version_everywhere(self):
-        self.assertIn("bench", self.succeed("--help"))
+        self.assertEqual(re.findall(r"(?m)^  (\w+) ", self.succeed("--help")), VERBS)
         version = self.succeed("--version")
         self.assertRegex(version, r"^rooflane \d+\.\d+\.\d+\n$")
         for verb in VERBS:
             with self.subTest(verb):
                 self.assertIn("Examples:", self.succeed(verb, "--help"))
                 self.assertEqual(self.succeed(verb, "--version"), version)
-
-    def test_examples_work_when_pasted(self):
-        env = {"PATH": os.path.dirname(os.path.abspath(ROOFLANE)) + ":" + os.environ["PATH"]}
-        for verb in VERBS:
-            text = self.succeed(verb, "--help").split("Examples:\n")[1]
-            with tempfile.TemporaryDirectory() as empty:
-                for line in text.strip().splitlines():
-                    with self.subTest(line.strip()):
-                        result = subprocess.run(
-                            line.strip(), shell=True, cwd=empty, capture_output=True, text=True,
-                            stdin=subprocess.DEVNULL, timeout=240, env={**os.environ, **env})
-                        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_no_verb_and_unknown_verbs_and_flags(self):
         self.refuse(2, ["verb is missing", "bench"])
@@ -156,7 +61,8 @@ class ListAndDoctor(CommandLine):
             opencl = [v for v in kernel["variants"] if v["name"] == "opencl"][0]
             self.assertFalse(opencl["available"])
             self.assertIn("OpenCL", opencl["reason"])
-        self.refuse(3, ["opencl", "absent"], "verify", "-v", "opencl", "--shape", SMALL, env=nothing)
+        self.refuse(3, ["opencl", "absent"], "verify", "-v", "opencl", "--shape", SMALL,
+                    env=nothing)
         if "built without" not in opencl["reason"]:
             self.assertIn("pocl-opencl-icd", self.succeed("doctor", env=nothing))
         # Not named, it is left out, and the run is good.
@@ -266,7 +172,8 @@ class Run(CommandLine):
         inputs = ["--in", "a=a.npy", "--in", "b=b.npy"]
         output = ["--out", "c=c.npy"]
         run = ["run", "gemm", "-v", "scalar"]
-        self.refuse(2, ["'gem'", "nearest is 'gemm'"], "run", "gem", "-v", "scalar", *inputs, *output)
+        self.refuse(2, ["'gem'", "nearest is 'gemm'"], "run", "gem", "-v", "scalar", *inputs,
+                    *output)
         self.refuse(2, ["'scalr'", "nearest is 'scalar'"], "run", "gemm", "-v", "scalr", *inputs,
                     *output)
         self.refuse(2, ["-v", "scalar"], "run", "gemm", *inputs, *output)
@@ -412,183 +319,16 @@ class Inputs(CommandLine):
         self.refuse(2, ["--seed"], "inputs", "gemm", "--shape", SMALL, "--seed", "-", "--out", "x")
         self.write("file", b"")
         self.refuse(2, ["--out 'file'"], "inputs", "gemm", "--shape", SMALL, "--out", "file")
-        self.refuse(3, ["MiB", "held 3 times"], "inputs", "gemm", "--shape", "gemm:m=1000000,n=1000000,k=1000",
-                    "--out", "x")
+        self.refuse(3, ["MiB", "held 3 times"], "inputs", "gemm", "--shape",
+                    "gemm:m=1000000,n=1000000,k=1000", "--out", "x")
         self.assertEqual(os.listdir(self.folder.name), ["file"])
-
-
-class Verify(CommandLine):
-    def test_one_line_per_case(self):
-        out = self.succeed("verify", "--shape", SMALL, "--shape", "softmax:rows=3,cols=1..3+1", "-v",
-                           "scalar,hwy", "--threads", "1")
-        lines = out.splitlines()
-        self.assertEqual(len(lines), 8)
-        for line in lines:
-            self.assertRegex(line, r"^PASSED +(gemm|softmax):\S+ variant=(scalar|hwy)"
-                                   r".*  error_over_bound=[0-9.e+-]+$")
-
-    def test_a_preset_from_a_file(self):
-        self.write("mine.txt", b"# my shapes\nsoftmax:rows=2,cols=3  # small\n\ngemm:m=1,n=1,k=1\n")
-        out = self.succeed("verify", "--preset", "mine.txt", "-v", "scalar")
-        self.assertEqual(len(out.splitlines()), 2)
-        self.write("bad.txt", b"softmax:rows=2,cols=3\nsoftmax:rows=2\n")
-        self.refuse(2, ["bad.txt: line 2", "cols"], "verify", "--preset", "bad.txt")
-        self.refuse(2, ["'edg'", "nearest is 'edge'"], "verify", "--preset", "edg")
-
-    def test_cheats_and_crashes_fail_with_a_command_that_repeats_them(self):
-        expected = {"fake-zeros": "FAILED", "fake-swapped": "FAILED", "fake-input-changer": "FAILED",
-                    "fake-crash": "RUNTIME_ERROR", "fake-exit": "RUNTIME_ERROR"}
-        for variant, status in expected.items():
-            with self.subTest(variant):
-                got, out, err = self.call("verify", "-v", variant + ",scalar", "--shape", SMALL,
-                                          "--threads", "1", program=FAKES)
-                if variant == "fake-crash" and got == 0:
-                    continue  # it lives until its second run
-                self.assertEqual(got, 1, out + err)
-                self.assertRegex(out, rf"(?m)^{status} +{SMALL} variant={variant}")
-                self.assertRegex(out, r"(?m)^PASSED +\S+ variant=scalar")
-                self.assertIn(f"rooflane verify -v {variant} --shape {SMALL} --seed 1", err)
-
-    def test_nothing_is_left_behind_when_it_is_killed(self):
-        os.mkdir(self.path("tmp"))
-        with subprocess.Popen([FAKES, "verify", "-v", "fake-hang", "--shape", SMALL],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env={**os.environ, "TMPDIR": self.path("tmp")}) as process:
-            time.sleep(1)  # its worker hangs by now
-            self.assertIsNone(process.poll())
-            process.kill()
-        self.assertEqual(os.listdir(self.path("tmp")), [])
-
-    def test_a_hang_is_a_timeout(self):
-        got, out, err = self.call("verify", "-v", "fake-hang", "--shape", SMALL, "--timeout", "1",
-                                  "--threads", "1", program=FAKES)
-        self.assertEqual(got, 1, out + err)
-        self.assertTrue(out.startswith("TIMEOUT"), out)
-        self.gemm_arrays()
-        self.refuse(1, ["TIMEOUT", "fake-hang"], "run", "gemm", "-v", "fake-hang", "--timeout",
-                    "0.5", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c.npy", program=FAKES)
-        self.assertFalse(os.path.exists(self.path("c.npy")))
-
-    def test_a_named_variant_that_refuses_everything_is_status_3(self):
-        got, out, _ = self.call("verify", "-v", "fake-unsupported,scalar", "--shape", SMALL,
-                                "--threads", "1", program=FAKES)
-        self.assertEqual(got, 3)
-        self.assertRegex(out, r"(?m)^UNSUPPORTED .*never in the mood")
-
-
-class Bench(CommandLine):
-    QUICK = ["--min-time", "0.001", "--threads", "1"]
-
-    def test_rows_go_to_standard_output(self):
-        out = self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK)
-        self.assertTrue(out.startswith(CSV_HEADER_START), out)
-        rows = list(csv.DictReader(io.StringIO(out)))
-        self.assertEqual([(r["kernel"], r["variant"], r["status"]) for r in rows],
-                         [("gemm", "scalar", "PASSED")])
-
-    def test_files_and_summary(self):
-        self.write("rows.csv", b"old\n")
-        out = self.succeed("bench", "--shape", SMALL, "-v", "scalar,hwy", *self.QUICK, "--csv",
-                           "rows.csv", "--json", "rows.json")
-        self.assertIn("vs scalar", out)
-        rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
-        self.assertEqual(sorted(r["variant"] for r in rows), ["hwy", "scalar"])
-        samples = list(csv.DictReader(io.StringIO(self.read("rows.csv.samples.csv").decode())))
-        self.assertEqual({s["row"] for s in samples}, {"0", "1"})
-        document = json.loads(self.read("rows.json"))
-        self.assertEqual(len(document["rows"]), 2)
-        for key in ["arguments", "workers", "machine", "slowdowns", "ceilings"]:
-            self.assertIn(key, document["context"])
-        for row in rows:  # gemm needs multiply-adds only: the model is the roof
-            self.assertGreater(float(row["model_ns"]), 0)
-            self.assertEqual(row["model_pct"], row["roof_pct"])
-        summary = self.succeed("roofline", "rows.csv")
-        self.assertEqual(summary, out)
-        self.assertIn("| variant |", self.succeed("roofline", "--markdown", "rows.csv"))
-
-    def test_what_slows_the_machine_down_is_noted_once_and_kept(self):
-        passive = {"OMP_WAIT_POLICY": "passive"}
-        status, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--json",
-                                   "rows.json", env=passive)
-        self.assertEqual(status, 0, err)
-        self.assertEqual(err.count("unset OMP_WAIT_POLICY"), 1, err)
-        slowdowns = json.loads(self.read("rows.json"))["context"]["slowdowns"]
-        self.assertIn("unset OMP_WAIT_POLICY", [slowdown["mend"] for slowdown in slowdowns])
-        for nothing_measured in ["--dry-run", "--benchmark_list_tests"]:
-            _, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", nothing_measured,
-                                  env=passive)
-            self.assertNotIn("OMP_WAIT_POLICY", err)
-
-    def test_cold_rows_say_so(self):
-        for cache in ["cold", "warm"]:
-            out = self.succeed("bench", "--shape", "softmax:rows=64,cols=512", "-v", "scalar,hwy",
-                               "--cache", cache, *self.QUICK)
-            rows = list(csv.DictReader(io.StringIO(out)))
-            self.assertEqual({(row["cache"], row["status"]) for row in rows}, {(cache, "PASSED")})
-            for row in rows:
-                if cache == "cold":
-                    self.assertEqual(row["runs_per_sample"], "1")
-                self.assertGreater(float(row["model_ns"]), 0)
-
-    def test_bad_arguments_leave_the_csv_as_it_was(self):
-        self.write("rows.csv", b"old\n")
-        csv_file = ["--csv", "rows.csv"]
-        self.refuse(2, ["--shape"], "bench", "--shape", "gemm:m=1", *csv_file)
-        self.refuse(2, ["--json"], "bench", "--shape", SMALL, "--json", "none/x.json", *csv_file)
-        for same in ["./rows.csv", "rows.csv.samples.csv"]:
-            self.refuse(2, ["--json", "--csv"], "bench", "--shape", SMALL, "--json", same, *csv_file)
-        self.refuse(2, ["--benchmark_filtr", "--benchmark_filter"], "bench", "--shape", SMALL,
-                    "--benchmark_filtr=x", *csv_file)
-        self.refuse(2, ["--benchmark_filter", "matches no case"], "bench", "--shape", SMALL,
-                    "--benchmark_filter=nothing", *csv_file)
-        self.refuse(2, ["--cache", "'warm'"], "bench", "--shape", SMALL, "--cache", "wram", *csv_file)
-        self.refuse(2, ["--timer"], "bench", "--shape", SMALL, "--timer", "x", *csv_file)
-        self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "-1", *csv_file)
-        self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "nan", *csv_file)
-        self.refuse(3, ["MiB"], "bench", "--shape", "gemm:m=1000000,n=1000000,k=1000000", *csv_file)
-        self.assertEqual(self.read("rows.csv"), b"old\n")
-        self.assertEqual(os.listdir(self.folder.name), ["rows.csv"])
-
-    def test_dry_run_measures_nothing(self):
-        out = self.succeed("bench", "--dry-run", "--shape", SMALL, "-v", "scalar,hwy", "--csv",
-                           "rows.csv")
-        self.assertEqual(out.splitlines()[0], f"{SMALL} variant=scalar")
-        self.assertFalse(os.path.exists(self.path("rows.csv")))
-
-    def test_a_bad_row_is_status_1_and_the_rest_runs_on(self):
-        got, out, err = self.call("bench", "--shape", SMALL, "-v", "scalar,fake-zeros,fake-crash",
-                                  *self.QUICK, program=FAKES)
-        self.assertEqual(got, 1, err)
-        rows = {r["variant"]: r for r in csv.DictReader(io.StringIO(out))}
-        self.assertEqual(rows["scalar"]["status"], "PASSED")
-        self.assertEqual(rows["fake-zeros"]["status"], "FAILED")
-        self.assertEqual(rows["fake-zeros"]["p50_ns"], "")
-        self.assertEqual(rows["fake-crash"]["status"], "RUNTIME_ERROR")
-
-    def test_roofline_takes_a_pattern_that_also_names_samples_files(self):
-        rows = self.path("pattern.csv")
-        self.succeed("bench", "--shape", SMALL, "-v", "scalar", "--min-time", "0.001", "--csv", rows)
-        alone = self.succeed("roofline", rows)
-        self.assertIn("scalar", alone)
-        self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)
-        self.refuse(2, ["samples.csv", "no CSV of rows"], "roofline", rows + ".samples.csv")
-
-    def test_roofline_refuses_what_is_no_csv_of_rows(self):
-        self.refuse(2, ["FILE"], "roofline")
-        self.refuse(2, ["none.csv"], "roofline", "none.csv")
-        self.write("x.csv", b"a,b\n1,2\n")
-        self.refuse(2, ["x.csv", "schema_version"], "roofline", "x.csv")
-        self.write("x.csv", b"schema_version,kernel,variant,shape,status\n1,gemm,hwy,m=1,PASSD\n")
-        self.refuse(2, ["x.csv", "PASSD"], "roofline", "x.csv")
-        self.write("x.csv", b"")
-        self.refuse(2, ["x.csv", "empty"], "roofline", "x.csv")
 
 
 class Streams(CommandLine):
     def test_a_full_disk_behind_standard_output_is_an_error(self):
         with open("/dev/full", "w") as full:
-            result = subprocess.run([ROOFLANE, "list"], stdout=full, stderr=subprocess.PIPE, text=True,
-                                    timeout=60)
+            result = subprocess.run([self.rooflane, "list"], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, timeout=60)
         self.assertEqual(result.returncode, 2)
         self.assertIn("standard output", result.stderr)
 
@@ -603,5 +343,4 @@ class Streams(CommandLine):
 
 
 if __name__ == "__main__":
-    ROOFLANE, FAKES = (os.path.abspath(path) for path in sys.argv[1:3])
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
+    main()

@@ -27,7 +27,7 @@ NASTY = 'two, "quoted"; <b>bold</b>\nsecond line, é'
 def restart_in_environment(scripts: str) -> None:
     """Goes on in the interpreter that has the packages."""
     sys.path.insert(0, scripts)
-    import python_environment  # noqa: PLC0415: found through the argument
+    import python_environment  # found through the argument
     try:
         python = python_environment.ensure("data-tests", " ".join(PACKAGES),
                                            lambda pip: pip(PACKAGES))

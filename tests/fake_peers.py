@@ -11,9 +11,9 @@ import struct
 import sys
 import time
 
-WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "dies", "hangs", "nonsense",
-           "no-time", "no-runs", "refuses", "absent", "taken", "mute", "rubbish", "outdated",
-           "complaint"]
+WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "dies", "hangs",
+           "nonsense", "no-time", "no-runs", "refuses", "absent", "taken", "mute", "rubbish",
+           "outdated", "complaint"]
 LIBRARIES = ["mkl", "openblas"]
 MASK = 2**64 - 1
 

@@ -38,7 +38,7 @@ class Ladder(unittest.TestCase):
         return out
 
     def refuse(self, words: str, *arguments: str) -> None:
-        """Status 2 and a line on standard error that holds the words; nothing on standard output."""
+        """Status 2, the words on standard error, nothing on standard output."""
         status, out, err = self.call(*arguments)
         self.assertEqual((status, out), (2, ""), f"{arguments}\n{out}\n{err}")
         self.assertIn(words, err)
@@ -77,7 +77,8 @@ class Ladder(unittest.TestCase):
             self.assertIn(f"{kernel}: hwy wins 1 of 1 case", summary)
 
     def test_without_a_file_the_table_alone_goes_to_standard_output(self) -> None:
-        out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1", *QUICK)
+        out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1",
+                           *QUICK)
         self.assertNotIn("schema_version", out)
         self.assertIn("ladder of hwy", out)
 

@@ -214,7 +214,7 @@ class ReportTest(unittest.TestCase):
 if __name__ == "__main__":
     REPORT, RESULTS = sys.argv[1:3]
     sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
-    from report_page import groups, results  # noqa: E402: found through the argument
+    from report_page import groups, results  # found through the argument
     with tempfile.TemporaryDirectory() as scratch:
         probe = os.path.join(scratch, "empty.csv")
         with open(probe, "w", encoding="utf-8") as empty:

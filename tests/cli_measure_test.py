@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""verify, bench and roofline as a user types them: rows, files, statuses, variants that cheat,
+crash and hang; every verb's examples. cli_measure_test.py ROOFLANE ROOFLANE_WITH_FAKES.
+"""
+import csv
+import io
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
+
+CSV_HEADER_START = "schema_version,run_id,test_time,"
+
+
+class Examples(CommandLine):
+    def test_examples_work_when_pasted(self):
+        env = {"PATH": os.path.dirname(os.path.abspath(self.rooflane)) + ":" + os.environ["PATH"]}
+        for verb in VERBS:
+            text = self.succeed(verb, "--help").split("Examples:\n")[1]
+            with tempfile.TemporaryDirectory() as empty:
+                for line in text.strip().splitlines():
+                    with self.subTest(line.strip()):
+                        result = subprocess.run(
+                            line.strip(), shell=True, cwd=empty, capture_output=True, text=True,
+                            stdin=subprocess.DEVNULL, timeout=PATIENCE, env={**os.environ, **env})
+                        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+class Verify(CommandLine):
+    def test_one_line_per_case(self):
+        out = self.succeed("verify", "--shape", SMALL, "--shape", "softmax:rows=3,cols=1..3+1",
+                           "-v", "scalar,hwy", "--threads", "1")
+        lines = out.splitlines()
+        self.assertEqual(len(lines), 8)
+        for line in lines:
+            self.assertRegex(line, r"^PASSED +(gemm|softmax):\S+ variant=(scalar|hwy)"
+                                   r".*  error_over_bound=[0-9.e+-]+$")
+
+    def test_a_preset_from_a_file(self):
+        self.write("mine.txt", b"# my shapes\nsoftmax:rows=2,cols=3  # small\n\ngemm:m=1,n=1,k=1\n")
+        out = self.succeed("verify", "--preset", "mine.txt", "-v", "scalar")
+        self.assertEqual(len(out.splitlines()), 2)
+        self.write("bad.txt", b"softmax:rows=2,cols=3\nsoftmax:rows=2\n")
+        self.refuse(2, ["bad.txt: line 2", "cols"], "verify", "--preset", "bad.txt")
+        self.refuse(2, ["'edg'", "nearest is 'edge'"], "verify", "--preset", "edg")
+
+    def test_cheats_and_crashes_fail_with_a_command_that_repeats_them(self):
+        expected = {"fake-zeros": "FAILED", "fake-swapped": "FAILED",
+                    "fake-input-changer": "FAILED", "fake-crash": "RUNTIME_ERROR",
+                    "fake-exit": "RUNTIME_ERROR"}
+        for variant, status in expected.items():
+            with self.subTest(variant):
+                got, out, err = self.call("verify", "-v", variant + ",scalar", "--shape", SMALL,
+                                          "--threads", "1", program=self.fakes)
+                if variant == "fake-crash" and got == 0:
+                    continue  # it lives until its second run
+                self.assertEqual(got, 1, out + err)
+                self.assertRegex(out, rf"(?m)^{status} +{SMALL} variant={variant}")
+                self.assertRegex(out, r"(?m)^PASSED +\S+ variant=scalar")
+                self.assertIn(f"rooflane verify -v {variant} --shape {SMALL} --seed 1", err)
+
+    def test_nothing_is_left_behind_when_it_is_killed(self):
+        os.mkdir(self.path("tmp"))
+        with subprocess.Popen([self.fakes, "verify", "-v", "fake-hang", "--shape", SMALL],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env={**os.environ, "TMPDIR": self.path("tmp")}) as process:
+            time.sleep(1)  # its worker hangs by now
+            self.assertIsNone(process.poll())
+            process.kill()
+        self.assertEqual(os.listdir(self.path("tmp")), [])
+
+    def test_a_hang_is_a_timeout(self):
+        got, out, err = self.call("verify", "-v", "fake-hang", "--shape", SMALL, "--timeout", "1",
+                                  "--threads", "1", program=self.fakes)
+        self.assertEqual(got, 1, out + err)
+        self.assertTrue(out.startswith("TIMEOUT"), out)
+        self.gemm_arrays()
+        self.refuse(1, ["TIMEOUT", "fake-hang"], "run", "gemm", "-v", "fake-hang", "--timeout",
+                    "0.5", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c.npy",
+                    program=self.fakes)
+        self.assertFalse(os.path.exists(self.path("c.npy")))
+
+    def test_a_named_variant_that_refuses_everything_is_status_3(self):
+        got, out, _ = self.call("verify", "-v", "fake-unsupported,scalar", "--shape", SMALL,
+                                "--threads", "1", program=self.fakes)
+        self.assertEqual(got, 3)
+        self.assertRegex(out, r"(?m)^UNSUPPORTED .*never in the mood")
+
+
+class Bench(CommandLine):
+    QUICK = ["--min-time", "0.001", "--threads", "1"]
+
+    def test_rows_go_to_standard_output(self):
+        out = self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK)
+        self.assertTrue(out.startswith(CSV_HEADER_START), out)
+        rows = list(csv.DictReader(io.StringIO(out)))
+        self.assertEqual([(r["kernel"], r["variant"], r["status"]) for r in rows],
+                         [("gemm", "scalar", "PASSED")])
+
+    def test_files_and_summary(self):
+        self.write("rows.csv", b"old\n")
+        out = self.succeed("bench", "--shape", SMALL, "-v", "scalar,hwy", *self.QUICK, "--csv",
+                           "rows.csv", "--json", "rows.json")
+        self.assertIn("vs scalar", out)
+        rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
+        self.assertEqual(sorted(r["variant"] for r in rows), ["hwy", "scalar"])
+        samples = list(csv.DictReader(io.StringIO(self.read("rows.csv.samples.csv").decode())))
+        self.assertEqual({s["row"] for s in samples}, {"0", "1"})
+        document = json.loads(self.read("rows.json"))
+        self.assertEqual(len(document["rows"]), 2)
+        for key in ["arguments", "workers", "machine", "slowdowns", "ceilings"]:
+            self.assertIn(key, document["context"])
+        for row in rows:  # gemm needs multiply-adds only: the model is the roof
+            self.assertGreater(float(row["model_ns"]), 0)
+            self.assertEqual(row["model_pct"], row["roof_pct"])
+        summary = self.succeed("roofline", "rows.csv")
+        self.assertEqual(summary, out)
+        self.assertIn("| variant |", self.succeed("roofline", "--markdown", "rows.csv"))
+
+    def test_what_slows_the_machine_down_is_noted_once_and_kept(self):
+        passive = {"OMP_WAIT_POLICY": "passive"}
+        status, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--json",
+                                   "rows.json", env=passive)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(err.count("unset OMP_WAIT_POLICY"), 1, err)
+        slowdowns = json.loads(self.read("rows.json"))["context"]["slowdowns"]
+        self.assertIn("unset OMP_WAIT_POLICY", [slowdown["mend"] for slowdown in slowdowns])
+        for nothing_measured in ["--dry-run", "--benchmark_list_tests"]:
+            _, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", nothing_measured,
+                                  env=passive)
+            self.assertNotIn("OMP_WAIT_POLICY", err)
+
+    def test_cold_rows_say_so(self):
+        for cache in ["cold", "warm"]:
+            out = self.succeed("bench", "--shape", "softmax:rows=64,cols=512", "-v", "scalar,hwy",
+                               "--cache", cache, *self.QUICK)
+            rows = list(csv.DictReader(io.StringIO(out)))
+            self.assertEqual({(row["cache"], row["status"]) for row in rows}, {(cache, "PASSED")})
+            for row in rows:
+                if cache == "cold":
+                    self.assertEqual(row["runs_per_sample"], "1")
+                self.assertGreater(float(row["model_ns"]), 0)
+
+    def test_bad_arguments_leave_the_csv_as_it_was(self):
+        self.write("rows.csv", b"old\n")
+        csv_file = ["--csv", "rows.csv"]
+        self.refuse(2, ["--shape"], "bench", "--shape", "gemm:m=1", *csv_file)
+        self.refuse(2, ["--json"], "bench", "--shape", SMALL, "--json", "none/x.json", *csv_file)
+        for same in ["./rows.csv", "rows.csv.samples.csv"]:
+            self.refuse(2, ["--json", "--csv"], "bench", "--shape", SMALL, "--json", same,
+                        *csv_file)
+        self.refuse(2, ["--benchmark_filtr", "--benchmark_filter"], "bench", "--shape", SMALL,
+                    "--benchmark_filtr=x", *csv_file)
+        self.refuse(2, ["--benchmark_filter", "matches no case"], "bench", "--shape", SMALL,
+                    "--benchmark_filter=nothing", *csv_file)
+        self.refuse(2, ["--cache", "'warm'"], "bench", "--shape", SMALL, "--cache", "wram",
+                    *csv_file)
+        self.refuse(2, ["--timer"], "bench", "--shape", SMALL, "--timer", "x", *csv_file)
+        self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "-1", *csv_file)
+        self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "nan", *csv_file)
+        self.refuse(3, ["MiB"], "bench", "--shape", "gemm:m=1000000,n=1000000,k=1000000", *csv_file)
+        self.assertEqual(self.read("rows.csv"), b"old\n")
+        self.assertEqual(os.listdir(self.folder.name), ["rows.csv"])
+
+    def test_dry_run_measures_nothing(self):
+        out = self.succeed("bench", "--dry-run", "--shape", SMALL, "-v", "scalar,hwy", "--csv",
+                           "rows.csv")
+        self.assertEqual(out.splitlines()[0], f"{SMALL} variant=scalar")
+        self.assertFalse(os.path.exists(self.path("rows.csv")))
+
+    def test_a_bad_row_is_status_1_and_the_rest_runs_on(self):
+        got, out, err = self.call("bench", "--shape", SMALL, "-v", "scalar,fake-zeros,fake-crash",
+                                  *self.QUICK, program=self.fakes)
+        self.assertEqual(got, 1, err)
+        rows = {r["variant"]: r for r in csv.DictReader(io.StringIO(out))}
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+        self.assertEqual(rows["fake-zeros"]["status"], "FAILED")
+        self.assertEqual(rows["fake-zeros"]["p50_ns"], "")
+        self.assertEqual(rows["fake-crash"]["status"], "RUNTIME_ERROR")
+
+    def test_roofline_takes_a_pattern_that_also_names_samples_files(self):
+        rows = self.path("pattern.csv")
+        self.succeed("bench", "--shape", SMALL, "-v", "scalar", "--min-time", "0.001", "--csv",
+                     rows)
+        alone = self.succeed("roofline", rows)
+        self.assertIn("scalar", alone)
+        self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)
+        self.refuse(2, ["samples.csv", "no CSV of rows"], "roofline", rows + ".samples.csv")
+
+    def test_roofline_refuses_what_is_no_csv_of_rows(self):
+        self.refuse(2, ["FILE"], "roofline")
+        self.refuse(2, ["none.csv"], "roofline", "none.csv")
+        self.write("x.csv", b"a,b\n1,2\n")
+        self.refuse(2, ["x.csv", "schema_version"], "roofline", "x.csv")
+        self.write("x.csv", b"schema_version,kernel,variant,shape,status\n1,gemm,hwy,m=1,PASSD\n")
+        self.refuse(2, ["x.csv", "PASSD"], "roofline", "x.csv")
+        self.write("x.csv", b"")
+        self.refuse(2, ["x.csv", "empty"], "roofline", "x.csv")
+
+
+if __name__ == "__main__":
+    main()
