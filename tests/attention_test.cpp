@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,13 @@ std::vector<Way> ways(const Problem& problem) {
   }
   REQUIRE(found.size() > 1);
   return found;
+}
+
+const Variant& scalar_variant(const Problem& problem) {
+  for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
+    if (entry->variant->name == std::string("scalar")) return *entry->variant;
+  }
+  throw std::logic_error("no scalar variant");
 }
 
 // Inputs from the seed, changed by `change`; o in reach by query.
@@ -204,6 +212,39 @@ TEST_CASE("attention: keys that a query may not see have no influence, NaN and i
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("attention: a key on the diagonal reaches the queries that see it and no other") {
+  // Several vectors of queries a panel, several panels, edges of each; grouped heads.
+  for (const char* shape : {"batch=1,heads=1,q_len=120,kv_len=130,head_dim=20,causal=1",
+                            "batch=1,heads=6,kv_heads=2,q_len=45,kv_len=45,head_dim=17,causal=1",
+                            "batch=1,heads=1,q_len=150,kv_len=100,head_dim=12,causal=1"}) {
+    Trial clean(shape), dirty(shape);
+    clean.run({&scalar_variant(clean.problem), ""}, 1);
+    const std::int64_t kv_len = clean.sizes.kv_len;
+    for (std::int64_t key : {kv_len - 43, kv_len - 30, kv_len - 16, kv_len - 7, kv_len - 1}) {
+      std::vector<float> kept(dirty.row("v", 0, 0, key),
+                              dirty.row("v", 0, 0, key) + clean.sizes.head_dim);
+      dirty.fill_row("v", 0, key, infinity);
+      for (const Way& way : ways(clean.problem)) {
+        INFO(clean.problem.text(), " ", way.variant->name, " ", way.isa, " ", way.tuning.text(),
+             " key ", key);
+        dirty.run(way, 1);
+        bool right = true;
+        for (std::int64_t i = 0; i < clean.sizes.q_len; ++i) {
+          const float* got = dirty.row("o", 0, 0, i);
+          const float* expected = clean.row("o", 0, 0, i);
+          for (std::int64_t c = 0; c < clean.sizes.head_dim; ++c) {
+            right =
+                right && (clean.sizes.visible(i) > key ? got[c] == infinity
+                                                       : std::abs(got[c] - expected[c]) <= 1e-5F);
+          }
+        }
+        CHECK(right);
+      }
+      std::copy(kept.begin(), kept.end(), dirty.row("v", 0, 0, key));
     }
   }
 }

@@ -65,6 +65,13 @@ constexpr std::int64_t tasks_per_thread = 4;
 
 std::int64_t divide_up(std::int64_t x, std::int64_t by) { return (x + by - 1) / by; }
 
+std::int64_t l1d_bytes() {
+  return static_cast<std::int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
+}
+std::int64_t l2_bytes() {
+  return static_cast<std::int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
+}
+
 class HwyPlan final : public Plan {
  public:
   HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
@@ -81,6 +88,7 @@ class HwyPlan final : public Plan {
     const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
     job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
     job_.kv_block = tuning.get("kv_block", 1);
+    job_.fetch = 2 * s.kv_len * s.head_dim * std::int64_t{sizeof(float)} >= l2_bytes() / 2;
     job_.row_blocks = divide_up(job_.rows(), job_.q_block);
     job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
     const std::int64_t wanted = tasks_per_thread * threads_;
@@ -105,8 +113,8 @@ class HwyPlan final : public Plan {
   }
 
   void run() override {
-    parallel_for(pool_, threads_, job_.tasks(),
-                 [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
+    parallel_for_near(pool_, threads_, job_.tasks(),
+                      [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
     if (job_.chunks > 1) {
       parallel_for(pool_, threads_, job_.merge_tasks(),
                    [this](std::int64_t task, int) { merge_task_(job_, task); });
@@ -139,9 +147,7 @@ class HwyPlan final : public Plan {
 // Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
 // the streams of K and V. Decode: tiles of K and V, and the next of K, fill a quarter of L2.
 std::int64_t guess_kv_block(const Sizes& s, bool decode, std::int64_t lanes) {
-  const auto l1 = static_cast<std::int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
-  const auto l2 = static_cast<std::int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
-  const std::int64_t bytes = decode ? l2 / 4 / 3 : l1 / 2;
+  const std::int64_t bytes = decode ? l2_bytes() / 4 / 3 : l1d_bytes() / 2;
   const std::int64_t key_bytes = (decode ? s.head_dim : 3 * lanes) * sizeof(float);
   return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
 }

@@ -23,6 +23,7 @@ struct Job {
   Bound in;
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
+  bool fetch = false;         // keys and values ahead: they do not stay in L2 from task to task
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;

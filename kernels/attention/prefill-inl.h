@@ -22,6 +22,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
+#include "kernels/attention/transpose-inl.h"
 #include "kernels/common/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,35 +41,66 @@ inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
 inline std::int64_t LaneCount() { return static_cast<std::int64_t>(hn::Lanes(D())); }
 
-// S[j+r,rows] for kNr keys of K, masked where a row sees fewer than j+r+1 keys of this tile; `top`
-// becomes the maximum of itself and the scores.
-template <int kNv, int kNr, bool kMasked>
+// Rows that come next, fetched into L2 while products keep the core busy, so that memory works at
+// the same time. Nothing is fetched beyond the last row.
+struct Ahead {
+  const float* data = nullptr;  // null: nothing
+  std::int64_t stride = 0, last = 0;
+
+  // Column `col`'s line of rows [first,first+count), every `step`-th.
+  HWY_INLINE void Lines(std::int64_t first, std::int64_t count, std::int64_t step,
+                        std::int64_t col) const {
+    if (data == nullptr) return;
+    const std::int64_t end = std::min(first + count, last + 1);
+    for (; first < end; first += step) __builtin_prefetch(data + first * stride + col, 0, 2);
+  }
+};
+inline constexpr std::int64_t kLine = 64 / sizeof(float);  // floats in a cache line
+
+// acc[r][v] += a[v]·b[r], the inner step of both products: a is a row of vectors, b is kNr elements
+// `b_stride` apart. Vectors before kFirst are left out.
+template <int kNv, int kFirst, int kNr>
+HWY_INLINE void AddProducts(V (&acc)[kNr][kNv], const float* HWY_RESTRICT a,
+                            const float* HWY_RESTRICT b, std::int64_t b_stride) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  V row[kNv];
+#pragma GCC unroll 3
+  for (int v = kFirst; v < kNv; ++v) row[v] = hn::Load(d, a + v * lanes);
+#pragma GCC unroll 8
+  for (int r = 0; r < kNr; ++r) {
+    const V element = hn::Set(d, b[r * b_stride]);
+#pragma GCC unroll 3
+    for (int v = kFirst; v < kNv; ++v) acc[r][v] = hn::MulAdd(row[v], element, acc[r][v]);
+  }
+}
+
+// S[j+r,rows] for kNr keys of K and the panel's vectors from kFirst on, masked where a row sees
+// fewer than j+r+1 keys of this tile; `top` becomes the maximum of itself and the scores.
+template <int kNv, int kFirst, int kNr, bool kMasked>
 HWY_INLINE void ScoreTile(const float* HWY_RESTRICT qt, const float* HWY_RESTRICT k,
                           std::int64_t k_stride, std::int64_t head_dim, std::int64_t j,
                           const float* HWY_RESTRICT limit, float* HWY_RESTRICT s,
-                          float* HWY_RESTRICT top) {
+                          float* HWY_RESTRICT top, const Ahead& ahead) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V acc[kNr][kNv];
 #pragma GCC unroll 8
   for (int r = 0; r < kNr; ++r) {
 #pragma GCC unroll 3
-    for (int v = 0; v < kNv; ++v) acc[r][v] = hn::Zero(d);
+    for (int v = kFirst; v < kNv; ++v) acc[r][v] = hn::Zero(d);
   }
-  for (std::int64_t i = 0; i < head_dim; ++i) {
-    V q[kNv];
-#pragma GCC unroll 3
-    for (int v = 0; v < kNv; ++v) q[v] = hn::Load(d, qt + v * lanes);
-    qt += kNv * lanes;
-#pragma GCC unroll 8
-    for (int r = 0; r < kNr; ++r) {
-      const V key = hn::Set(d, k[r * k_stride + i]);
-#pragma GCC unroll 3
-      for (int v = 0; v < kNv; ++v) acc[r][v] = hn::MulAdd(q[v], key, acc[r][v]);
+  const std::int64_t part = ahead.data != nullptr ? kLine : head_dim;
+  for (std::int64_t first = 0; first < head_dim; first += part) {
+    ahead.Lines(j, kNr, 1, first);
+    const std::int64_t last = std::min(first + part, head_dim);
+    for (std::int64_t i = first; i < last; ++i) {
+      AddProducts<kNv, kFirst, kNr>(acc, qt, k + i, k_stride);
+      qt += kNv * lanes;
     }
   }
 #pragma GCC unroll 3
-  for (int v = 0; v < kNv; ++v) {
+  for (int v = kFirst; v < kNv; ++v) {
     V most = hn::Load(d, top + v * lanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kNr; ++r) {
@@ -85,11 +117,30 @@ HWY_INLINE void ScoreTile(const float* HWY_RESTRICT qt, const float* HWY_RESTRIC
   }
 }
 
-// Scores [keys,rows] become weights exp(s - top); m, l are brought up to date, and alpha is what
-// all sums over earlier tiles must be multiplied by.
+// Scores of keys [from,to) and the panel's vectors from kFirst on become weights, added to `sum`.
+template <int kNv, int kFirst>
+HWY_INLINE void Weigh(std::int64_t from, std::int64_t to, const V (&base)[kNv],
+                      float* HWY_RESTRICT s, V (&sum)[kNv]) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  for (std::int64_t j = from; j < to; ++j) {
+#pragma GCC unroll 3
+    for (int v = kFirst; v < kNv; ++v) {
+      float* score = s + (j * kNv + v) * lanes;
+      const V weight =
+          common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(hn::Load(d, score), base[v]));
+      sum[v] = hn::Add(sum[v], weight);
+      hn::Store(weight, d, score);
+    }
+  }
+}
+
+// Scores [keys,rows] become weights exp(s - top), of vector v those of the first ends[v] keys; m, l
+// are brought up to date, and alpha is what all sums over earlier tiles must be multiplied by.
 template <int kNv>
-HWY_INLINE void Soften(std::int64_t keys, const float* HWY_RESTRICT top, float* HWY_RESTRICT s,
-                       float* HWY_RESTRICT m, float* HWY_RESTRICT l, float* HWY_RESTRICT alpha) {
+HWY_INLINE void Soften(const std::int64_t* ends, const float* HWY_RESTRICT top,
+                       float* HWY_RESTRICT s, float* HWY_RESTRICT m, float* HWY_RESTRICT l,
+                       float* HWY_RESTRICT alpha) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V base[kNv], sum[kNv];
@@ -104,65 +155,80 @@ HWY_INLINE void Soften(std::int64_t keys, const float* HWY_RESTRICT top, float* 
     hn::Store(most, d, m + v * lanes);
     sum[v] = hn::Mul(hn::Load(d, l + v * lanes), factor);
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma GCC unroll 3
-    for (int v = 0; v < kNv; ++v) {
-      const V score = hn::Load(d, s + v * lanes);
-      const V weight = common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(score, base[v]));
-      sum[v] = hn::Add(sum[v], weight);
-      hn::Store(weight, d, s + v * lanes);
-    }
-    s += kNv * lanes;
-  }
+  Weigh<kNv, 0>(0, ends[0], base, s, sum);
+  if constexpr (kNv > 1) Weigh<kNv, 1>(ends[0], ends[1], base, s, sum);
+  if constexpr (kNv > 2) Weigh<kNv, 2>(ends[1], ends[2], base, s, sum);
 #pragma GCC unroll 3
   for (int v = 0; v < kNv; ++v) hn::Store(sum[v], d, l + v * lanes);
 }
 
-// Oᵀ[c+r,rows] = alpha·Oᵀ + Σ_j V[j,c+r]·P[j,rows] for kNr columns; v points at column c. Keys from
-// `common` on are not seen by every row: there lanes are selected, because 0·inf would be NaN.
+// What ValueTile reads beside its columns of V.
+struct Weights {
+  const float* p;            // [keys,rows]
+  const float* alpha;        // [rows]
+  const std::int64_t* ends;  // [vectors]: keys that some row of the vector sees
+  // Where V holds NaN or infinity beyond `common`, the keys that every row sees, a weight of 0 does
+  // not do: lanes are selected by `limit` [rows], the keys that each row sees.
+  bool select;
+  std::int64_t common;
+  const float* limit;
+};
+
+// Oᵀ[c+r,rows] = alpha·Oᵀ + Σ_j V[j,c+r]·P[j,rows] for kNr columns; v points at column c.
 template <int kNv, int kNr>
-HWY_INLINE void ValueTile(const float* HWY_RESTRICT p, const float* HWY_RESTRICT v,
-                          std::int64_t v_stride, std::int64_t common, std::int64_t keys,
-                          const float* HWY_RESTRICT limit, const float* HWY_RESTRICT alpha,
-                          float* HWY_RESTRICT ot) {
+HWY_INLINE void ValueTile(const Weights& w, const float* HWY_RESTRICT v, std::int64_t v_stride,
+                          std::int64_t c, float* HWY_RESTRICT ot, const Ahead& ahead) {
   const D d;
   const std::int64_t lanes = LaneCount();
+  const float* HWY_RESTRICT p = w.p;
   V acc[kNr][kNv];
 #pragma GCC unroll 8
   for (int r = 0; r < kNr; ++r) {
 #pragma GCC unroll 3
     for (int n = 0; n < kNv; ++n) {
-      acc[r][n] = hn::Mul(hn::Load(d, alpha + n * lanes), hn::Load(d, ot + (r * kNv + n) * lanes));
+      acc[r][n] =
+          hn::Mul(hn::Load(d, w.alpha + n * lanes), hn::Load(d, ot + (r * kNv + n) * lanes));
     }
   }
   std::int64_t j = 0;
-  for (; j < common; ++j) {
-    V weight[kNv];
-#pragma GCC unroll 3
-    for (int n = 0; n < kNv; ++n) weight[n] = hn::Load(d, p + n * lanes);
-    p += kNv * lanes;
-#pragma GCC unroll 8
-    for (int r = 0; r < kNr; ++r) {
-      const V value = hn::Set(d, v[r]);
-#pragma GCC unroll 3
-      for (int n = 0; n < kNv; ++n) acc[r][n] = hn::MulAdd(weight[n], value, acc[r][n]);
-    }
-    v += v_stride;
-  }
-  for (; j < keys; ++j) {
-    const V position = hn::Set(d, static_cast<float>(j));
-#pragma GCC unroll 3
-    for (int n = 0; n < kNv; ++n) {
-      const V weight = hn::Load(d, p + n * lanes);
-      const auto seen = hn::Lt(position, hn::Load(d, limit + n * lanes));
-#pragma GCC unroll 8
-      for (int r = 0; r < kNr; ++r) {
-        const V next = hn::MulAdd(weight, hn::Set(d, v[r]), acc[r][n]);
-        acc[r][n] = hn::IfThenElse(seen, next, acc[r][n]);
+  if (!w.select) {
+    // Two tiles of 8 columns or four of 4 use a cache line up: each fetches some of the rows.
+    const std::int64_t line = c / kLine * kLine, shares = kLine / kNr, share = c / kNr % shares;
+    const std::int64_t part = ahead.data != nullptr ? kLine : w.ends[0];
+    while (j < w.ends[0]) {
+      ahead.Lines(j + share, kLine - share, shares, line);
+      const std::int64_t last = std::min(j + part, w.ends[0]);
+      for (; j < last; ++j) {
+        AddProducts<kNv, 0, kNr>(acc, p + j * kNv * lanes, v + j * v_stride, 1);
       }
     }
-    p += kNv * lanes;
-    v += v_stride;
+    if constexpr (kNv > 1) {
+      for (; j < w.ends[1]; ++j) {
+        AddProducts<kNv, 1, kNr>(acc, p + j * kNv * lanes, v + j * v_stride, 1);
+      }
+    }
+    if constexpr (kNv > 2) {
+      for (; j < w.ends[2]; ++j) {
+        AddProducts<kNv, 2, kNr>(acc, p + j * kNv * lanes, v + j * v_stride, 1);
+      }
+    }
+  } else {
+    for (; j < w.common; ++j) {
+      AddProducts<kNv, 0, kNr>(acc, p + j * kNv * lanes, v + j * v_stride, 1);
+    }
+    for (; j < w.ends[kNv - 1]; ++j) {
+      const V position = hn::Set(d, static_cast<float>(j));
+#pragma GCC unroll 3
+      for (int n = 0; n < kNv; ++n) {
+        const V weight = hn::Load(d, p + (j * kNv + n) * lanes);
+        const auto seen = hn::Lt(position, hn::Load(d, w.limit + n * lanes));
+#pragma GCC unroll 8
+        for (int r = 0; r < kNr; ++r) {
+          const V next = hn::MulAdd(weight, hn::Set(d, v[j * v_stride + r]), acc[r][n]);
+          acc[r][n] = hn::IfThenElse(seen, next, acc[r][n]);
+        }
+      }
+    }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kNr; ++r) {
@@ -171,67 +237,22 @@ HWY_INLINE void ValueTile(const float* HWY_RESTRICT p, const float* HWY_RESTRICT
   }
 }
 
-// Rows that are transposed together, in 4×4 blocks in registers: loads and stores of single
-// elements would cost as much as 3 % of the products at head_dim 64.
-inline constexpr std::int64_t kTransposed = HWY_TARGET == HWY_SCALAR ? 1 : 4;
-
-// to[c·width + r] = factor·from[r][c] for `count` rows, a multiple of kTransposed.
-HWY_INLINE void TransposeIn(const float* const* from, std::int64_t count, std::int64_t cols,
-                            float factor, std::int64_t width, float* HWY_RESTRICT to) {
-  for (std::int64_t r = 0; r < count; r += kTransposed) {
+// Whether `rows` rows of `cols` floats hold no NaN and no infinity.
+inline bool AllFinite(const float* HWY_RESTRICT x, std::int64_t stride, std::int64_t rows,
+                      std::int64_t cols) {
+  const D d;
+  const std::int64_t lanes = LaneCount();
+  const V zero = hn::Zero(d);
+  V vectors = zero;
+  float rest = 0;
+  for (std::int64_t j = 0; j < rows; ++j) {
     std::int64_t c = 0;
-#if HWY_TARGET != HWY_SCALAR
-    const hn::FixedTag<float, 4> d4;
-    const auto scale = hn::Set(d4, factor);
-    for (; c + 4 <= cols; c += 4) {
-      const auto x0 = hn::Mul(scale, hn::LoadU(d4, from[r] + c));
-      const auto x1 = hn::Mul(scale, hn::LoadU(d4, from[r + 1] + c));
-      const auto x2 = hn::Mul(scale, hn::LoadU(d4, from[r + 2] + c));
-      const auto x3 = hn::Mul(scale, hn::LoadU(d4, from[r + 3] + c));
-      const auto low01 = hn::InterleaveLower(d4, x0, x1), low23 = hn::InterleaveLower(d4, x2, x3);
-      const auto high01 = hn::InterleaveUpper(d4, x0, x1), high23 = hn::InterleaveUpper(d4, x2, x3);
-      float* out = to + c * width + r;
-      hn::StoreU(hn::ConcatLowerLower(d4, low23, low01), d4, out);
-      hn::StoreU(hn::ConcatUpperUpper(d4, low23, low01), d4, out + width);
-      hn::StoreU(hn::ConcatLowerLower(d4, high23, high01), d4, out + 2 * width);
-      hn::StoreU(hn::ConcatUpperUpper(d4, high23, high01), d4, out + 3 * width);
+    for (; c + lanes <= cols; c += lanes) {
+      vectors = hn::MulAdd(hn::LoadU(d, x + j * stride + c), zero, vectors);
     }
-#endif
-    for (; c < cols; ++c) {
-      for (std::int64_t i = 0; i < kTransposed; ++i)
-        to[c * width + r + i] = factor * from[r + i][c];
-    }
+    for (; c < cols; ++c) rest += x[j * stride + c] * 0.0F;
   }
-}
-
-// to[r][c] = factor[r]·from[c·width + r] for `count` rows, a multiple of kTransposed.
-HWY_INLINE void TransposeOut(const float* HWY_RESTRICT from, std::int64_t width, std::int64_t count,
-                             std::int64_t cols, const float* HWY_RESTRICT factor,
-                             float* const* to) {
-  for (std::int64_t r = 0; r < count; r += kTransposed) {
-    std::int64_t c = 0;
-#if HWY_TARGET != HWY_SCALAR
-    const hn::FixedTag<float, 4> d4;
-    const auto scale = hn::LoadU(d4, factor + r);
-    for (; c + 4 <= cols; c += 4) {
-      const float* in = from + c * width + r;
-      const auto x0 = hn::Mul(scale, hn::LoadU(d4, in));
-      const auto x1 = hn::Mul(scale, hn::LoadU(d4, in + width));
-      const auto x2 = hn::Mul(scale, hn::LoadU(d4, in + 2 * width));
-      const auto x3 = hn::Mul(scale, hn::LoadU(d4, in + 3 * width));
-      const auto low01 = hn::InterleaveLower(d4, x0, x1), low23 = hn::InterleaveLower(d4, x2, x3);
-      const auto high01 = hn::InterleaveUpper(d4, x0, x1), high23 = hn::InterleaveUpper(d4, x2, x3);
-      hn::StoreU(hn::ConcatLowerLower(d4, low23, low01), d4, to[r] + c);
-      hn::StoreU(hn::ConcatUpperUpper(d4, low23, low01), d4, to[r + 1] + c);
-      hn::StoreU(hn::ConcatLowerLower(d4, high23, high01), d4, to[r + 2] + c);
-      hn::StoreU(hn::ConcatUpperUpper(d4, high23, high01), d4, to[r + 3] + c);
-    }
-#endif
-    for (; c < cols; ++c) {
-      for (std::int64_t i = 0; i < kTransposed; ++i)
-        to[r + i][c] = factor[r + i] * from[c * width + r + i];
-    }
-  }
+  return hn::AllTrue(d, hn::Eq(vectors, zero)) && rest == 0;
 }
 
 // Up to kPanelVectors vectors of rows with their sums. Lanes beyond the last row repeat it.
@@ -266,65 +287,115 @@ inline std::int64_t PrefillScratch(const Job& job) {
   return PanelsOf(job.q_block) * panel + (job.kv_block + 3) * width + job.s.head_dim + 16;
 }
 
-template <int kNv, bool kMasked>
-HWY_NOINLINE void AttendTile(const Job& job, const Panel& panel, const TileScratch& t,
-                             const float* k, const float* v, std::int64_t common,
-                             std::int64_t keys) {
-  const std::int64_t head_dim = job.s.head_dim, width = panel.width();
-  const std::int64_t k_stride = job.in.k.row_stride, v_stride = job.in.v.row_stride;
-  std::copy_n(panel.m, width, t.top);
+// One tile of keys as one panel sees it.
+struct KeyTile {
+  const float *k, *v;
+  std::int64_t k_stride, v_stride;
+  std::int64_t keys;                 // that some row of the panel sees
+  std::int64_t common;               // that every row sees
+  std::int64_t ends[kPanelVectors];  // that some row of each vector sees
+  bool select;                       // as in Weights
+  Ahead values, next_keys;           // to be fetched: during scores, during values
+};
 
-  std::int64_t j = 0;
-  for (; j + kTile <= keys; j += kTile) {
-    ScoreTile<kNv, kTile, kMasked>(panel.qt, k + j * k_stride, k_stride, head_dim, j, t.limit,
-                                   t.s + j * width, t.top);
+// Scores of keys [j,j+kNr), for those vectors that see any of them.
+template <int kNv, int kNr>
+HWY_INLINE void ScoreKeys(const Panel& panel, const TileScratch& t, const KeyTile& tile,
+                          std::int64_t head_dim, std::int64_t j) {
+  const float* k = tile.k + j * tile.k_stride;
+  float* s = t.s + j * panel.width();
+  if (j + kNr <= tile.common) {
+    ScoreTile<kNv, 0, kNr, false>(panel.qt, k, tile.k_stride, head_dim, j, t.limit, s, t.top,
+                                  tile.values);
+    return;
   }
-  if (j < keys && keys >= kTile) {
-    // The last full tile once more, shifted: what it repeats comes out the same.
-    j = keys - kTile;
-    ScoreTile<kNv, kTile, kMasked>(panel.qt, k + j * k_stride, k_stride, head_dim, j, t.limit,
-                                   t.s + j * width, t.top);
-    j = keys;
+  if constexpr (kNv > 2) {
+    if (tile.ends[1] <= j) {
+      ScoreTile<kNv, 2, kNr, true>(panel.qt, k, tile.k_stride, head_dim, j, t.limit, s, t.top,
+                                   tile.values);
+      return;
+    }
   }
-  for (; j < keys; ++j) {
-    ScoreTile<kNv, 1, kMasked>(panel.qt, k + j * k_stride, k_stride, head_dim, j, t.limit,
-                               t.s + j * width, t.top);
+  if constexpr (kNv > 1) {
+    if (tile.ends[0] <= j) {
+      ScoreTile<kNv, 1, kNr, true>(panel.qt, k, tile.k_stride, head_dim, j, t.limit, s, t.top,
+                                   tile.values);
+      return;
+    }
   }
-
-  Soften<kNv>(keys, t.top, t.s, panel.m, panel.l, t.alpha);
-
-  std::int64_t c = 0;
-  for (; c + kTile <= head_dim; c += kTile) {
-    ValueTile<kNv, kTile>(t.s, v + c, v_stride, common, keys, t.limit, t.alpha,
-                          panel.ot + c * width);
-  }
-  if (kTile > 4 && c + 4 <= head_dim) {
-    ValueTile<kNv, 4>(t.s, v + c, v_stride, common, keys, t.limit, t.alpha, panel.ot + c * width);
-    c += 4;
-  }
-  for (; c < head_dim; ++c) {
-    ValueTile<kNv, 1>(t.s, v + c, v_stride, common, keys, t.limit, t.alpha, panel.ot + c * width);
-  }
+  ScoreTile<kNv, 0, kNr, true>(panel.qt, k, tile.k_stride, head_dim, j, t.limit, s, t.top,
+                               tile.values);
 }
 
 template <int kNv>
+HWY_NOINLINE void AttendTile(const Panel& panel, const TileScratch& t, const KeyTile& tile,
+                             std::int64_t head_dim) {
+  const std::int64_t width = panel.width();
+  std::copy_n(panel.m, width, t.top);
+
+  std::int64_t j = 0;
+  for (; j + kTile <= tile.keys; j += kTile) ScoreKeys<kNv, kTile>(panel, t, tile, head_dim, j);
+  if (j < tile.keys && tile.keys >= kTile) {
+    // The last full tile once more, shifted: what it repeats comes out the same.
+    ScoreKeys<kNv, kTile>(panel, t, tile, head_dim, tile.keys - kTile);
+    j = tile.keys;
+  }
+  for (; j < tile.keys; ++j) ScoreKeys<kNv, 1>(panel, t, tile, head_dim, j);
+
+  Soften<kNv>(tile.ends, t.top, t.s, panel.m, panel.l, t.alpha);
+
+  const Weights w = {.p = t.s,
+                     .alpha = t.alpha,
+                     .ends = tile.ends,
+                     .select = tile.select,
+                     .common = tile.common,
+                     .limit = t.limit};
+  std::int64_t c = 0;
+  for (; c + kTile <= head_dim; c += kTile) {
+    ValueTile<kNv, kTile>(w, tile.v + c, tile.v_stride, c, panel.ot + c * width, tile.next_keys);
+  }
+  if (kTile > 4 && c + 4 <= head_dim) {
+    ValueTile<kNv, 4>(w, tile.v + c, tile.v_stride, c, panel.ot + c * width, tile.next_keys);
+    c += 4;
+  }
+  for (; c < head_dim; ++c) {
+    ValueTile<kNv, 1>(w, tile.v + c, tile.v_stride, c, panel.ot + c * width, tile.next_keys);
+  }
+}
+
+// The panel against keys [first,last). The first panel of a task fetches what comes next.
+template <int kNv>
 HWY_INLINE void AttendKeys(const Job& job, const Task& task, const Panel& panel,
                            const TileScratch& t, std::int64_t first, std::int64_t last) {
-  const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * job.in.k.row_stride;
-  const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * job.in.v.row_stride;
-  const std::int64_t keys = std::min(last, panel.most) - first;
-  if (keys <= 0) return;
-  const std::int64_t common =
-      std::clamp<std::int64_t>(job.visible(panel.first_row) - first, 0, keys);
-  if (common == keys) {
-    AttendTile<kNv, false>(job, panel, t, k, v, common, keys);
-    return;
+  const std::int64_t lanes = LaneCount(), head_dim = job.s.head_dim;
+  KeyTile tile;
+  tile.keys = std::min(last, panel.most) - first;
+  if (tile.keys <= 0) return;
+  tile.k_stride = job.in.k.row_stride;
+  tile.v_stride = job.in.v.row_stride;
+  tile.k = job.in.k.matrix(task.batch, task.kv_head) + first * tile.k_stride;
+  tile.v = job.in.v.matrix(task.batch, task.kv_head) + first * tile.v_stride;
+  if (job.fetch && panel.first_row == task.first_row) {
+    tile.values = {.data = tile.v, .stride = tile.v_stride, .last = tile.keys - 1};
+    if (last < task.last_key) {
+      tile.next_keys = {.data = tile.k + (last - first) * tile.k_stride,
+                        .stride = tile.k_stride,
+                        .last = task.last_key - last - 1};
+    }
   }
-  for (std::int64_t r = 0; r < panel.width(); ++r) {
+  const auto seen_by = [&](std::int64_t r) {
     const std::int64_t row = panel.first_row + std::min(r, panel.rows - 1);
-    t.limit[r] = static_cast<float>(std::clamp<std::int64_t>(job.visible(row) - first, 0, keys));
+    return std::clamp<std::int64_t>(job.visible(row) - first, 0, tile.keys);
+  };
+  tile.common = seen_by(0);
+  for (int v = 0; v < kNv; ++v) tile.ends[v] = seen_by((v + 1) * lanes - 1);
+  tile.select = false;
+  if (tile.common < tile.keys) {
+    for (std::int64_t r = 0; r < panel.width(); ++r) t.limit[r] = static_cast<float>(seen_by(r));
+    tile.select = !AllFinite(tile.v + tile.common * tile.v_stride, tile.v_stride,
+                             tile.keys - tile.common, head_dim);
   }
-  AttendTile<kNv, true>(job, panel, t, k, v, common, keys);
+  AttendTile<kNv>(panel, t, tile, head_dim);
 }
 
 inline void StartPanel(const Job& job, const Task& task, Panel& panel) {
@@ -334,7 +405,7 @@ inline void StartPanel(const Job& job, const Task& task, Panel& panel) {
     const std::int64_t row = panel.first_row + std::min(r, panel.rows - 1);
     from[r] = job.row_of(job.in.q, task.batch, task.kv_head, row);
   }
-  TransposeIn(from, width, job.s.head_dim, job.scale, width, panel.qt);
+  TransposeIn(from, width, job.s.head_dim, job.scale, panel.qt);
   std::fill_n(panel.ot, job.s.head_dim * width, 0.0F);
   std::fill_n(panel.m, width, kMinusInf);
   std::fill_n(panel.l, width, 0.0F);
@@ -357,7 +428,7 @@ inline void FinishPanel(const Job& job, const Task& task, const Panel& panel,
     }
     factor[r] = task.partial != nullptr ? 1 : 1 / panel.l[r];
   }
-  TransposeOut(panel.ot, width, width, head_dim, factor, to);
+  TransposeOut(panel.ot, width, head_dim, factor, to);
   if (task.partial != nullptr) {
     std::copy_n(panel.m, panel.rows, task.partial_max() + offset);
     std::copy_n(panel.l, panel.rows, task.partial_weight(job) + offset);
