@@ -81,6 +81,16 @@ HWY_INLINE void StoreHalves(V v, D d, float* p, std::size_t count) {
 }
 #endif
 
+// v, and 0 in lanes beyond a part.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V Filled(D /*d*/, V v, Whole) {
+  return v;
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V Filled(D d, V v, Part part) {
+  return hwy::HWY_NAMESPACE::IfThenElseZero(hwy::HWY_NAMESPACE::FirstN(d, part.count), v);
+}
+
 // The elements at p, and `rest` in lanes beyond a part. Touches only what it fills.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {

@@ -229,14 +229,18 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahe
   return visit.End(x + i, n - i, lanes);
 }
 
-// Where lane r of a gather finds its element when each lane walks a row of its own: r·stride, and
-// for lanes at or beyond `rows` the last row again. Offsets must fit 31 bits.
-template <class D>
-HWY_INLINE auto RowOffsets(D /*d*/, std::size_t rows, std::size_t stride) {
+// The two halves of a vector, in double, added.
+template <class V>
+HWY_INLINE auto PairSum(V v) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::RebindToSigned<D> di;
-  const auto lane = hn::Min(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(rows - 1)));
-  return hn::Mul(lane, hn::Set(di, static_cast<std::int32_t>(stride)));
+  const hn::ScalableTag<double> dd;
+#if HWY_TARGET == HWY_SCALAR
+  return hn::PromoteTo(dd, v);
+#else
+  const hn::Half<hn::ScalableTag<float> > half;
+  return hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, v)),
+                 hn::PromoteTo(dd, hn::UpperHalf(half, v)));
+#endif
 }
 
 }  // namespace HWY_NAMESPACE

@@ -127,9 +127,4 @@ struct RowOperands {
         y_stride(operands.at("y").strides[0]) {}
 };
 
-// True when offsets of `lanes` rows fit the 32-bit indices of a gather.
-inline bool offsets_fit(const RowOperands& io, std::int64_t lanes) {
-  return std::max(io.x_stride, io.y_stride) < (std::int64_t{1} << 31) / lanes;
-}
-
 }  // namespace rooflane::common

@@ -1,6 +1,7 @@
 // Several short, contiguous rows side by side in a vector: each in a slot of 1, 2, 4 or 8 lanes, so
 // that loads, stores and arithmetic are shared and a reduction is a few shuffles that leave every
-// lane of a slot with its row's result. Rows wider than half a vector are not for this.
+// lane of a slot with its row's result. Rows wider than half a vector are not for this. And the way
+// of short rows, these or others, past the caches.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_SLOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -14,8 +15,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
+#include "kernels/common/row-inl.h"
 #include "kernels/common/rows.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -133,8 +136,32 @@ class Slots {
     return AcrossSlot<kSlot>(v, op);
   }
 
-  // Those of the elements that count, 0 elsewhere.
-  HWY_INLINE V Used(V v) const { return kFull ? v : hwy::HWY_NAMESPACE::IfThenElseZero(used_, v); }
+  // x - mean, the mean of the `count` elements that its slot holds; 0 in lanes that no element
+  // fills, where x must be 0 too. In double, and the mean of equal elements is exact.
+  HWY_INLINE V FromMean(V x, double count) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Sub(x, x);  // a slot is the row's only element
+#else
+    const hn::ScalableTag<double> dd;
+    const hn::Half<D> half;
+    const auto plus = [](auto a, auto b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
+    const auto distance = [&](auto part) ROOFLANE_LAMBDA {
+      const auto wide = hn::PromoteTo(dd, part);
+      const auto sum = AcrossSlot<kSlot>(wide, plus);
+      const auto share = hn::Set(dd, 1 / count);
+      auto mean = hn::Mul(sum, share);
+      // One step of Newton's division, which a power of two does not need.
+      if (!kFull) {
+        mean = hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean);
+      }
+      return hn::DemoteTo(half, hn::Sub(wide, mean));
+    };
+    const V centred =
+        hn::Combine(D(), distance(hn::UpperHalf(half, x)), distance(hn::LowerHalf(half, x)));
+    return kFull ? centred : hn::IfThenElseZero(used_, centred);
+#endif
+  }
 
  private:
   static HWY_INLINE V Shuffle(V v, hwy::HWY_NAMESPACE::Vec<DI> from) {
@@ -148,13 +175,13 @@ class Slots {
   hwy::HWY_NAMESPACE::Mask<D> used_;
 };
 
-// body(slots) with the Slots for rows of `cols` elements, if x and y lie in a way that they serve:
-// one row after the other, no wider than half a vector. False: they do not.
+// body(slots) with the Slots for rows of n elements, if x and y lie in a way that they serve: one
+// row after the other, no wider than half a vector. False: they do not.
 template <class Body>
-HWY_INLINE bool WithSlots(const RowOperands& io, std::int64_t cols, Body body) {
+HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
-  const auto n = static_cast<std::size_t>(cols);
+  const auto cols = static_cast<std::int64_t>(n);
   if (io.x_stride != cols || io.y_stride != cols || 2 * n > hn::Lanes(d)) return false;
   constexpr std::size_t most = hn::MaxLanes(d) / 2;
   if constexpr (most >= 1) {
@@ -190,6 +217,41 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::int64_t cols, Body body) {
     }
   }
   return false;
+}
+
+// The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
+// rows or more to memory that stays in L1, whence whole lines are streamed while the x of the next
+// group is fetched. Groups of 16 rows end where a line ends if y begins with one.
+template <class Io, class Body>
+HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                                Body body) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  constexpr std::size_t room = 1024;  // 16 rows of 64
+  HWY_ALIGN float results[room];
+  const auto cols = static_cast<std::int64_t>(n);
+  const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
+  for (std::int64_t row = begin; row < end; row += together) {
+    const std::int64_t rows = std::min(together, end - row);
+    Io part = io;
+    part.x += row * io.x_stride;
+    part.y = results;
+    part.y_stride = cols;
+    body(part, rows);
+    const bool dense = io.x_stride == cols && io.y_stride == cols;
+    const std::int64_t pieces = dense ? 1 : rows;
+    const std::size_t count = n * static_cast<std::size_t>(rows / pieces);
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      const float* from = results + piece * cols;
+      const float* ahead = part.x + (together + piece) * io.x_stride;
+      WriteRow<true>(d, io.y + (row + piece) * io.y_stride, count,
+                     [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+                       hwy::Prefetch(ahead + i);
+                       return LoadRow(d, from + i, fill, hn::Zero(d));
+                     });
+    }
+  }
+  hwy::FlushStream();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,7 +1,7 @@
 // LayerNorm with Highway: memory is visited once where a row fits the cache (mean in
 // double, squares, result, all on the cached row), twice where it does not (moments of blocks
-// merged, then the result). No division per element. Rows narrower than a vector run one row per
-// lane. See layernorm.hpp for the maths and the sources.
+// merged, then the result). No division per element. Short rows stay in registers, several to a
+// vector. See layernorm.hpp for the maths and the sources.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -19,6 +19,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/slots-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::layernorm {
@@ -32,7 +33,12 @@ using Vector = hn::Vec<Tag>;
 constexpr std::size_t kBlock = common::row_block;
 // x of three rows, y of one, gamma and beta of this length are 36 KiB and stay in a 48 KiB L1.
 // (With 2048 elements, which fill it, this way was 6 % slower on a Zen 5.)
-constexpr std::size_t kShort = 1536;
+constexpr std::size_t kPipelined = 1536;
+// Up to this length, walking over a row three times costs less than waiting for its reductions.
+// (On a Zen 5 both ways are equal between 97 and 128 elements, with AVX-512 and with AVX2.)
+constexpr std::size_t kBatched = 96;
+// The same beyond the caches, where memory likes rows that are fetched and written one by one.
+constexpr std::size_t kBatchedFar = 48;
 constexpr double kLargest = std::numeric_limits<float>::max();
 
 // Σ(x - centre)² of n elements.
@@ -164,57 +170,158 @@ void FinishSlice(const float* x, const float* gamma, const float* beta, float* y
   }
 }
 
-// Rows narrower than a vector: lane r works on row r, so that no lane is idle and nothing is
-// reduced across lanes. `rows` is at most the number of lanes. The same steps as BlockMoments and
-// Finish.
-void NarrowRows(const LayerNormOperands& io, std::size_t rows, std::size_t cols, float eps) {
+// Rows from `begin` to `end`, several in each vector; means and distances from them in double.
+template <class Slots>
+HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                         std::size_t cols, float eps, const Slots& slots) {
   const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto from = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.x_stride));
-  const auto to = hc::RowOffsets(d, rows, static_cast<std::size_t>(io.y_stride));
-  HWY_ALIGN float x[hn::MaxLanes(Tag()) * hn::MaxLanes(Tag())];
-  for (std::size_t j = 0; j < cols; ++j) {
-    hn::Store(hn::GatherIndex(d, io.x + j, from), d, x + j * lanes);
+  const auto rows = static_cast<std::int64_t>(Slots::Rows());
+  const Vector zero = hn::Zero(d);
+  const Vector gamma = slots.Repeat(io.gamma);
+  const Vector beta = slots.Repeat(io.beta);
+  const Vector share = hn::Set(d, 1.0f / static_cast<float>(cols));
+  const auto result_of = [&](Vector x) ROOFLANE_LAMBDA {
+    const Vector centred = slots.FromMean(x, static_cast<double>(cols));
+    const auto plus = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
+    const Vector squares = slots.Across(hn::Mul(centred, centred), plus);
+    const Vector sigma = hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps)));
+    return hn::MulAdd(hn::Div(centred, sigma), gamma, beta);
+  };
+  std::int64_t row = begin;
+  for (; row + rows <= end; row += rows) {
+    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, zero)), io.y + row * io.y_stride);
   }
-  // Means in double, as many rows at a time as there are lanes of it; kept as two floats.
-  const hn::ScalableTag<double> dd;
-  const hn::Rebind<float, decltype(dd)> df;
-  HWY_ALIGN float mean_high[hn::MaxLanes(Tag())];
-  HWY_ALIGN float mean_low[hn::MaxLanes(Tag())];
-  for (std::size_t row = 0; row < lanes; row += hn::Lanes(dd)) {
-    auto sum = hn::Zero(dd);
-    for (std::size_t j = 0; j < cols; ++j) {
-      sum = hn::Add(sum, hn::PromoteTo(dd, hn::Load(df, x + j * lanes + row)));
-    }
-    const auto mean = hn::Div(sum, hn::Set(dd, static_cast<double>(cols)));
-    const auto near = hn::DemoteTo(df, mean);
-    hn::Store(near, df, mean_high + row);
-    hn::Store(hn::DemoteTo(df, hn::Sub(mean, hn::PromoteTo(dd, near))), df, mean_low + row);
-  }
-  const Vector high = hn::Load(d, mean_high);
-  const Vector low = hn::Load(d, mean_low);
-  const Vector count = hn::Set(d, static_cast<float>(cols));
-  hc::LongSum<Tag> squares(d);
-  for (std::size_t j = 0; j < cols; ++j) {
-    const Vector distance = hn::Sub(hn::Load(d, x + j * lanes), high);
-    squares.Add(hn::Mul(distance, distance));
-  }
-  const Vector variance = hn::NegMulAdd(low, low, hn::Div(squares.PerLane(), count));
-  const Vector scale = hn::Div(hn::Set(d, 1.0f), hn::Sqrt(hn::Add(variance, hn::Set(d, eps))));
-  // Lanes beyond `rows` hold the last row once more and write the same bits to the same place.
-  for (std::size_t j = 0; j < cols; ++j) {
-    const Vector centred = hn::Sub(hn::Sub(hn::Load(d, x + j * lanes), high), low);
-    const Vector y =
-        hn::MulAdd(hn::Mul(centred, scale), hn::Set(d, io.gamma[j]), hn::Set(d, io.beta[j]));
-    hn::ScatterIndex(y, d, io.y + j, to);
+  if (row < end) {
+    const auto rest = static_cast<std::size_t>(end - row);
+    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, rest, zero)),
+                io.y + row * io.y_stride, rest);
   }
 }
 
-// Rows of at most kShort elements that stay in the caches, from `begin` to `end`. While a row is
-// written, the row two after it is summed: what the sums of the row in between end in (adding up
+// A few short rows at a time: a double of each fills the widest vector.
+constexpr std::int64_t kBatch = 8;
+using WideTag = hn::CappedTag<double, kBatch>;
+using NearTag = hn::Rebind<float, WideTag>;
+
+// What is known of its rows.
+struct Batch {
+  HWY_ALIGN double sum[kBatch] = {};
+  HWY_ALIGN float high[kBatch] = {};  // mean = high + low
+  HWY_ALIGN float low[kBatch] = {};
+  HWY_ALIGN float squares[kBatch] = {};  // Σ(x - mean)²
+  HWY_ALIGN float scale[kBatch] = {};
+};
+
+// Σx.
+HWY_INLINE double SumOf(const float* x, std::size_t n) {
+  const Tag d;
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> df;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t half = hn::Lanes(dd);
+  auto low = hn::Zero(dd);
+  auto high = low;
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    low = hn::Add(low, hn::PromoteTo(dd, hn::LoadU(df, x + i)));
+    if (half < lanes) high = hn::Add(high, hn::PromoteTo(dd, hn::LoadU(df, x + i + half)));
+  }
+  if (i < n) low = hn::Add(low, hc::PairSum(hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Zero(d))));
+  return hn::GetLane(hn::SumOfLanes(dd, hn::Add(low, high)));
+}
+
+// Σ(x - mean)², mean = high + low.
+HWY_INLINE float ShortSquares(const float* x, std::size_t n, float mean_high, float mean_low) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const Vector high = hn::Set(d, mean_high);
+  const Vector low = hn::Set(d, mean_low);
+  Vector squares = hn::Zero(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const Vector apart = hn::Sub(hn::Sub(hn::LoadU(d, x + i), high), low);
+    squares = hn::MulAdd(apart, apart, squares);
+  }
+  if (i < n) {
+    const hc::Part part{n - i};
+    const Vector apart = hn::Sub(hn::Sub(hc::LoadRow(d, x + i, part, high), high), low);
+    squares = hn::Add(squares, hc::Filled(d, hn::Mul(apart, apart), part));
+  }
+  return hc::SumLanes(d, squares);
+}
+
+// The means of a batch from its sums.
+HWY_INLINE void MeansOf(Batch& batch, std::size_t n) {
+  const WideTag wide;
+  const NearTag near;
+  const auto count = hn::Set(wide, static_cast<double>(n));
+  for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
+    const auto mean = hn::Div(hn::Load(wide, batch.sum + i), count);
+    const auto high = hn::DemoteTo(near, mean);
+    hn::Store(high, near, batch.high + i);
+    hn::Store(hn::DemoteTo(near, hn::Sub(mean, hn::PromoteTo(wide, high))), near, batch.low + i);
+  }
+}
+
+// Its factors 1 / sqrt(var + eps) from its squares.
+HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
+  const WideTag wide;
+  const NearTag near;
+  const auto one = hn::Set(near, 1.0f);
+  for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
+    const auto squares = hn::PromoteTo(wide, hn::Load(near, batch.squares + i));
+    const auto variance = hn::Div(squares, hn::Set(wide, static_cast<double>(n)));
+    const auto sigma = hn::Sqrt(hn::Add(variance, hn::Set(wide, eps)));
+    hn::Store(hn::Div(one, hn::DemoteTo(near, sigma)), near, batch.scale + i);
+  }
+}
+
+// Rows from `begin` to `end` in batches: one row is summed, another squared, a third written, each
+// of a batch that is two behind, so that nothing waits for a reduction across lanes nor for a store
+// to reach the cache; divisions and roots are shared by a batch.
+template <bool kStream>
+void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                 double eps) {
+  constexpr std::int64_t behind = 2 * kBatch;
+  Batch ring[5];
+  for (std::int64_t first = begin; first < end + 2 * behind; first += kBatch) {
+    const std::int64_t turn = (first - begin) / kBatch;
+    Batch& summed = ring[turn % 5];
+    Batch& squared = ring[(turn + 3) % 5];
+    Batch& written = ring[(turn + 1) % 5];
+    MeansOf(squared, n);
+    ScalesOf(written, n, eps);
+    for (std::int64_t i = 0; i < kBatch; ++i) {
+      const std::int64_t row = first + i;
+      if (row < end) {
+        const float* x = io.x + row * io.x_stride;
+        if (kStream) {
+          for (std::size_t j = 0; j < n; j += 16) hwy::Prefetch(x + kBatch * io.x_stride + j);
+        }
+        summed.sum[i] = SumOf(x, n);
+      }
+      const std::int64_t second = row - behind;
+      if (second >= begin && second < end) {
+        squared.squares[i] =
+            ShortSquares(io.x + second * io.x_stride, n, squared.high[i], squared.low[i]);
+      }
+      const std::int64_t third = second - behind;
+      if (third >= begin && third < end) {
+        Row known(0, written.scale[i]);
+        known.high = written.high[i];
+        known.low = written.low[i];
+        Finish<kStream>(io.x + third * io.x_stride, io.gamma, io.beta, io.y + third * io.y_stride,
+                        n, known);
+      }
+    }
+  }
+}
+
+// Rows of at most kPipelined elements that stay in the caches, from `begin` to `end`. While a row
+// is written, the row two after it is summed: what the sums of the row in between end in (adding up
 // lanes, square root, divisions, some 100 cycles one after the other) is done meanwhile.
-void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-               double eps) {
+void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                   double eps) {
   const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
   const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
     return Row(MomentsFrom(hc::SumAndSquares(x_of(at), n, nullptr), x_of(at), n), eps);
@@ -264,26 +371,44 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
   if constexpr (kStream) hwy::FlushStream();
 }
 
-void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool stream) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
-  if (cols < lanes && common::offsets_fit(io, lanes)) {
-    for (std::int64_t row = begin; row < end; row += lanes) {
-      LayerNormOperands group = io;
-      group.x += row * io.x_stride;
-      group.y += row * io.y_stride;
-      NarrowRows(group, static_cast<std::size_t>(std::min(lanes, end - row)),
-                 static_cast<std::size_t>(cols), static_cast<float>(eps));
-    }
-    return;
+// Rows of at most kBatched elements from `begin` to `end`.
+void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+               double eps) {
+  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
+    SlotRows(io, begin, end, n, static_cast<float>(eps), slots);
+  });
+  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps);
+}
+
+// The same past the caches.
+void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                       std::size_t n, double eps) {
+  if (n >= hn::Lanes(Tag())) {
+    BatchedRows<true>(io, begin, end, n, eps);
+    hwy::FlushStream();
+  } else {
+    hc::StreamShortRows(io, begin, end, n,
+                        [=](const LayerNormOperands& part, std::int64_t rows)
+                            HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
   }
+}
+
+// `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
+// place; that must not change its bits.
+void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool far, bool stream) {
   const auto n = static_cast<std::size_t>(cols);
+  // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
+  if (n <= (far ? kBatchedFar : kBatched) && hn::MaxLanes(Tag()) > 1) {
+    return stream ? StreamedShortRows(io, begin, end, n, eps) : ShortRows(io, begin, end, n, eps);
+  }
   if (n > kBlock) {
     stream ? LongRows<true>(io, begin, end, n, eps) : LongRows<false>(io, begin, end, n, eps);
   } else if (stream) {
     CachedRows<true>(io, begin, end, n, eps);
   } else {
-    n <= kShort ? ShortRows(io, begin, end, n, eps) : CachedRows<false>(io, begin, end, n, eps);
+    n <= kPipelined ? PipelinedRows(io, begin, end, n, eps)
+                    : CachedRows<false>(io, begin, end, n, eps);
   }
 }
 
@@ -326,7 +451,7 @@ class HwyPlan final : public Plan {
       return;
     }
     common::for_rows(pool_, threads_, rows_, cols_, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, stream_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_);
     });
   }
 
@@ -342,7 +467,8 @@ class HwyPlan final : public Plan {
   void on_bind(const Operands& operands) override {
     io_ = LayerNormOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
-    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
+    far_ = tuning_.get("stream", 0) != 0;
+    stream_ = far_ && io_.x != io_.y;
   }
 
  private:
@@ -383,6 +509,7 @@ class HwyPlan final : public Plan {
   Pool* pool_;
   Tuning tuning_;
   bool split_;
+  bool far_ = false;
   bool stream_ = false;
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -184,17 +186,27 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
 
 // Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
 // load to the store, and nothing but their own reductions across lanes keeps a core from working on
-// several at once.
-template <int kVectors, class Last>
+// several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
+template <int kVectors, bool kStream, class Last>
 HWY_INLINE void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                              Last last) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   constexpr int kWhole = kVectors - 1;
   const Vector lowest = hn::Set(d, -kInfinity);
+  const auto write = [=](Vector v, float* to) ROOFLANE_LAMBDA {
+    if constexpr (kStream) {
+      hn::Stream(v, d, to);
+    } else {
+      hn::StoreU(v, d, to);
+    }
+  };
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* y = io.y + row * io.y_stride;
+    if constexpr (kStream) {
+      for (int i = 0; i < kVectors; ++i) hwy::Prefetch(x + common::row_step + i * lanes);
+    }
     // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
     Vector v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
     Vector v1 = lowest, v2 = lowest, v3 = lowest;
@@ -218,21 +230,41 @@ HWY_INLINE void RegisterRows(const common::RowOperands& io, std::int64_t begin, 
       sum = hn::Add(sum, hn::Add(v2, v3));
     }
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
-    if constexpr (kVectors > 1) hn::StoreU(hn::Mul(v1, scale), d, y);
-    if constexpr (kVectors > 2) hn::StoreU(hn::Mul(v2, scale), d, y + lanes);
-    if constexpr (kVectors > 3) hn::StoreU(hn::Mul(v3, scale), d, y + 2 * lanes);
-    hc::StoreRow(hn::Mul(v0, scale), d, y + kWhole * lanes, last);
+    if constexpr (kVectors > 1) write(hn::Mul(v1, scale), y);
+    if constexpr (kVectors > 2) write(hn::Mul(v2, scale), y + lanes);
+    if constexpr (kVectors > 3) write(hn::Mul(v3, scale), y + 2 * lanes);
+    if constexpr (std::is_same_v<Last, hc::Whole>) {
+      write(hn::Mul(v0, scale), y + kWhole * lanes);
+    } else {
+      hc::StoreRow(hn::Mul(v0, scale), d, y + kWhole * lanes, last);
+    }
   }
 }
 
-template <int kVectors>
+template <int kVectors, bool kStream>
 void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n == kVectors * lanes) {
-    RegisterRows<kVectors>(io, begin, end, hc::Whole());
+    RegisterRows<kVectors, kStream>(io, begin, end, hc::Whole());
   } else {
-    RegisterRows<kVectors>(io, begin, end, hc::Part{n - (kVectors - 1) * lanes});
+    RegisterRows<kVectors, kStream>(io, begin, end, hc::Part{n - (kVectors - 1) * lanes});
+  }
+}
+
+// Rows of at most four vectors from `begin` to `end`.
+template <bool kStream>
+void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  if (n <= lanes) {
+    RegisterRows<1, kStream>(io, begin, end, n);
+  } else if (n <= 2 * lanes) {
+    RegisterRows<2, kStream>(io, begin, end, n);
+  } else if (n <= 3 * lanes) {
+    RegisterRows<3, kStream>(io, begin, end, n);
+  } else {
+    RegisterRows<4, kStream>(io, begin, end, n);
   }
 }
 
@@ -339,22 +371,34 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
   if constexpr (kStream) hwy::FlushStream();
 }
 
+void ShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::size_t n) {
+  const bool side_by_side = hc::WithSlots(
+      io, n, [&](const auto& slots) ROOFLANE_LAMBDA { SlotRows(io, begin, end, slots); });
+  if (!side_by_side) RegisterRows<false>(io, begin, end, n);
+}
+
+// The same past the caches.
+void StreamedShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                       std::size_t n) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  const auto stride = static_cast<std::size_t>(io.y_stride);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
+  if (2 * n > lanes && aligned) {
+    RegisterRows<true>(io, begin, end, n);
+    hwy::FlushStream();
+  } else {
+    hc::StreamShortRows(io, begin, end, n,
+                        [=](const common::RowOperands& part, std::int64_t rows)
+                            HWY_ATTR { ShortRows(part, 0, rows, n); });
+  }
+}
+
 void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
           float* scratch, bool stream, bool resident) {
-  const bool short_rows = hc::WithSlots(
-      io, cols, [&](const auto& slots) ROOFLANE_LAMBDA { SlotRows(io, begin, end, slots); });
-  if (short_rows) return;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
   const auto n = static_cast<std::size_t>(cols);
-  switch ((cols + lanes - 1) / lanes) {
-    case 1:
-      return RegisterRows<1>(io, begin, end, n);
-    case 2:
-      return RegisterRows<2>(io, begin, end, n);
-    case 3:
-      return RegisterRows<3>(io, begin, end, n);
-    case 4:
-      return RegisterRows<4>(io, begin, end, n);
+  if (n <= 4 * hn::Lanes(Tag())) {
+    return stream ? StreamedShortRows(io, begin, end, n) : ShortRows(io, begin, end, n);
   }
   if (n <= kBlock && stream) {
     StreamedRows(io, begin, end, n, scratch);
