@@ -395,6 +395,9 @@ class HwyPlan final : public Plan {
       job_.row_parts = std::min(job_.row_parts, tiles);
     }
     if (shared) return;
+    // Small products, several a task.
+    const bool whole = job_.row_parts * job_.col_parts == 1;
+    job_.batch_parts = whole ? std::min(g.batch, wanted) : g.batch;
     const int64_t parts = job_.row_parts * job_.col_parts * g.batch;
     if (parts < job_.threads) {
       // Too small a product to go round: k is shared as well.

@@ -50,9 +50,31 @@ class Strips {
   std::int64_t n_, nr_, count_, last_begin_;
 };
 
-// Part `index` of `parts` nearly equal shares of `total` items.
+// Small products take as long as a few divisions, so that none is made without need: `total` in
+// pieces of `size`, and one digit of `number` in base `parts`, taken away from it.
+inline std::int64_t pieces(std::int64_t total, std::int64_t size) {
+  return total <= size ? 1 : (total + size - 1) / size;
+}
+inline std::int64_t take_digit(std::int64_t& number, std::int64_t parts) {
+  if (parts == 1) return 0;
+  const std::int64_t digit = number % parts;
+  number /= parts;
+  return digit;
+}
+
+// `total` items in nearly equal parts.
+class Shares {
+ public:
+  Shares(std::int64_t total, std::int64_t parts)
+      : least_(parts == 1 ? total : total / parts), more_(parts == 1 ? 0 : total % parts) {}
+  std::int64_t begin(std::int64_t part) const { return least_ * part + std::min(part, more_); }
+  std::int64_t size(std::int64_t part) const { return least_ + (part < more_ ? 1 : 0); }
+
+ private:
+  std::int64_t least_, more_;
+};
 inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t index) {
-  return total / parts * index + std::min(index, total % parts);
+  return Shares(total, parts).begin(index);
 }
 
 struct Job {
@@ -74,6 +96,7 @@ struct Job {
   std::int64_t mc = 0, kc = 0, nc = 0, kb = 0, batch_group = 1;
   // Tasks of one phase, per batch: equal shares of rows times equal shares of strips, and of k.
   std::int64_t row_parts = 1, col_parts = 1, k_parts = 1;
+  std::int64_t batch_parts = 1;  // direct: tasks' shares of the batches
 
   int threads = 1;
   Pool* pool = nullptr;

@@ -55,7 +55,8 @@ struct StripRange {
 class BlockTimesStrips {
  public:
   BlockTimesStrips(const Job& job, const StripRange& range, const Block& block)
-      : job_(job), range_(range), block_(block), tiles_((block.i1 - block.i0 + kMr - 1) / kMr) {
+      : job_(job), range_(range), block_(block) {
+    SetTiles(range.strips.width(range.s0));
     t_.k = block.klen;
     t_.alpha = block.sums.data != nullptr ? 1.0f : job.g.alpha;
     t_.stream = job.stream_c;
@@ -68,11 +69,26 @@ class BlockTimesStrips {
     }
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
       SetStrip(s);
+      SetTiles(range_.strips.width(s));
       for (int64_t tile = 0; tile < tiles_; ++tile) Compute(tile);
     }
   }
 
  private:
+  // Cuts the rows into tiles that serve strips of at most `width` columns.
+  void SetTiles(int64_t width) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    const int64_t most = block_.a != nullptr ? kMr
+                         : width <= lanes    ? TallRows(1)
+                         : width <= 2 * lanes ? TallRows(2)
+                                              : kMr;
+    if (most == tile_rows_) return;
+    tile_rows_ = most;
+    const int64_t rows = block_.i1 - block_.i0;
+    tiles_ = pieces(rows, most);
+    rows_ = Shares(rows, tiles_);
+  }
+
   // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
   // written along its rows. For few strips or a short k.
   void SweepRows() {
@@ -108,9 +124,7 @@ class BlockTimesStrips {
   }
 
   void Compute(int64_t tile) {
-    const int64_t rows = block_.i1 - block_.i0;
-    const int64_t r = share(rows, tiles_, tile);
-    const int64_t count = share(rows, tiles_, tile + 1) - r;
+    const int64_t r = rows_.begin(tile), count = rows_.size(tile);
     const int64_t i = block_.i0 + r;
     const Sums& sums = block_.sums;
     if (sums.data != nullptr) {
@@ -159,7 +173,8 @@ class BlockTimesStrips {
   const Job& job_;
   const StripRange& range_;
   const Block& block_;
-  const int64_t tiles_;
+  int64_t tile_rows_ = 0, tiles_ = 0;
+  Shares rows_{0, 1};
   TileArgs t_;
   int64_t j_ = 0, vectors_ = 0;
   bool last_ = false;
@@ -189,25 +204,26 @@ inline int64_t RowOfPart(const Job& job, int64_t part) {
 
 // ---- direct: nothing is shared between threads -------------------------------------------------
 
-inline void DirectTask(const Job& job, int64_t task, float* scratch) {
+// One share of one batch's output, and of k.
+struct DirectShare {
+  int64_t batch, row_part, col_part, k_part;
+};
+
+inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
   const Gemm& g = job.g;
-  const int64_t k_part = task % job.k_parts;
-  const int64_t col_part = task / job.k_parts % job.col_parts;
-  const int64_t row_part = task / (job.k_parts * job.col_parts) % job.row_parts;
-  const int64_t batch = task / (job.k_parts * job.col_parts * job.row_parts);
   const Strips strips(job.cols, Shape());
-  const int64_t s0 = share(strips.count(), job.col_parts, col_part);
-  const int64_t s1 = share(strips.count(), job.col_parts, col_part + 1);
+  const int64_t s0 = share(strips.count(), job.col_parts, at.col_part);
+  const int64_t s1 = share(strips.count(), job.col_parts, at.col_part + 1);
   const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / Shape().nr()) : s1 - s0;
-  const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
-  const int64_t k_blocks = (g.k + job.kc - 1) / job.kc;
-  const int64_t p0 = share(k_blocks, job.k_parts, k_part) * job.kc;
-  const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, k_part + 1) * job.kc);
+  const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
+  const int64_t k_blocks = pieces(g.k, job.kc);
+  const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
+  const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, at.k_part + 1) * job.kc);
   Block block;
-  block.batch = batch;
+  block.batch = at.batch;
   block.b = nullptr;
   if (job.k_parts > 1) {
-    block.sums.data = job.shared + (k_part * g.batch + batch) * g.m * g.n;
+    block.sums.data = job.shared + (at.k_part * g.batch + at.batch) * g.m * g.n;
     block.sums.ld = g.n;
   }
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
@@ -224,14 +240,24 @@ inline void DirectTask(const Job& job, int64_t task, float* scratch) {
         if (job.pack_b) {
           const Side& b = job.b;
           float* to = scratch + job.scratch_a - strips.begin(s) * block.klen;
-          PackStrips(b, b.data + batch * b.batch_stride + p * b.inner, block.klen, strips, range.s0,
-                     range.s1, to);
+          PackStrips(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, strips,
+                     range.s0, range.s1, to);
           block.b = to;
         }
         BlockTimesStrips(job, range, block).Run();
       }
     }
   }
+}
+
+inline void DirectTask(const Job& job, int64_t task, float* scratch) {
+  DirectShare at;
+  at.k_part = take_digit(task, job.k_parts);
+  at.col_part = take_digit(task, job.col_parts);
+  at.row_part = take_digit(task, job.row_parts);
+  const Shares batches(job.g.batch, job.batch_parts);
+  const int64_t end = batches.begin(task + 1);
+  for (at.batch = batches.begin(task); at.batch < end; ++at.batch) DirectBlocks(job, at, scratch);
   if (job.stream_c) hwy::FlushStream();
 }
 
@@ -260,7 +286,8 @@ inline void AddParts(const Job& job, int64_t task) {
 
 inline void RunDirect(const Job& job) {
   const Gemm& g = job.g;
-  parallel_for(job.pool, job.threads, g.batch * job.row_parts * job.col_parts * job.k_parts,
+  parallel_for(job.pool, job.threads,
+               job.batch_parts * job.row_parts * job.col_parts * job.k_parts,
                [&](int64_t task, int thread) {
                  DirectTask(job, task, job.scratch + thread * job.scratch_floats);
                });

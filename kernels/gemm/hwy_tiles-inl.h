@@ -40,6 +40,10 @@ constexpr int kMr = 4;
 constexpr int kNv = 2;
 #endif
 
+// Most rows of a tile of fewer vectors: as many accumulators, or 16 rows, beyond which nothing is
+// gained. Only where a is read in place: its packed panels have kMr rows.
+constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
+
 // The first `count` lanes of a vector that is only partly there. Memory beyond them is not touched.
 class Part {
  public:
@@ -119,6 +123,8 @@ class Tile {
     const float* HWY_RESTRICT a = t.a;
     const float* HWY_RESTRICT b = t.b;
     const std::int64_t a_outer = t.a_outer;
+    // x86 addresses 8 rows from one register and the odd multiples of a_outer up to 7.
+    const float* HWY_RESTRICT a_high = kRows > 8 ? a + 8 * a_outer : a;
     const std::int64_t a_inner = kPacked ? kRows : t.a_inner;
     const std::int64_t ldb = t.ldb;
     const float* ahead = t.ahead;
@@ -126,25 +132,34 @@ class Tile {
     for (std::int64_t p = t.k; p > 0; --p) {
       VF bv[kVecs];
       LoadB(bv, b, part, std::make_integer_sequence<int, kVecs - 1>());
-      Step(acc, a, a_outer, bv, kAll);
+      Step(acc, a, a_high, a_outer, bv, kAll);
       for (int line = 0; line < kAhead; ++line) __builtin_prefetch(ahead + 16 * line, 0, 2);
       ahead += ahead_step;
       a += a_inner;
+      if constexpr (kRows > 8) a_high += a_inner;
       b += ldb;
     }
-    const VF alpha = hn::Set(d, t.alpha);
-    const VF beta = hn::Set(d, t.beta);
+    const Target c = {t.c, t.ldc, t.c0, t.ldc0, hn::Set(d, t.alpha), hn::Set(d, t.beta), part};
     if (t.beta != 0) {
-      Write<How::add>(acc, t, alpha, beta, part, kAll);
+      Write<How::add>(acc, c, kAll);
     } else if (t.stream && t.cols == kVecs * lanes) {
-      Write<How::stream>(acc, t, alpha, beta, part, kAll);
+      Write<How::stream>(acc, c, kAll);
     } else {
-      Write<How::store>(acc, t, alpha, beta, part, kAll);
+      Write<How::store>(acc, c, kAll);
     }
   }
 
  private:
   enum class How { store, stream, add };
+  // Where sums go: in registers, as stores of vectors might change what TileArgs holds.
+  struct Target {
+    float* c;
+    std::int64_t ldc;
+    const float* c0;
+    std::int64_t ldc0;
+    VF alpha, beta;
+    const Part& part;
+  };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
@@ -170,33 +185,38 @@ class Tile {
     bv[kVecs - 1] = kPacked ? hn::LoadU(d, last) : part.Load(d, last);
   }
   template <int... I>
-  static HWY_INLINE void Step(VF (&acc)[kCount], const float* a, std::int64_t a_outer,
-                              const VF (&bv)[kVecs], std::integer_sequence<int, I...>) {
+  static HWY_INLINE void Step(VF (&acc)[kCount], const float* a, const float* a_high,
+                              std::int64_t a_outer, const VF (&bv)[kVecs],
+                              std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] =
-          hn::MulAdd(hn::Set(d, a[I / kVecs * (kPacked ? 1 : a_outer)]), bv[I % kVecs], acc[I])),
+    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(a, a_high, a_outer)), bv[I % kVecs],
+                          acc[I])),
      ...);
   }
+  template <int kRow>
+  static HWY_INLINE float Element(const float* a, const float* a_high, std::int64_t a_outer) {
+    return (kRow < 8 ? a : a_high)[kRow % 8 * (kPacked ? 1 : a_outer)];
+  }
   template <How kHow, int... I>
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const TileArgs& t, VF alpha, VF beta,
-                               const Part& part, std::integer_sequence<int, I...>) {
-    (WriteOne<kHow, I / kVecs, I % kVecs>(acc[I], t, alpha, beta, part), ...);
+  static HWY_INLINE void Write(const VF (&acc)[kCount], const Target& t,
+                               std::integer_sequence<int, I...>) {
+    (WriteOne<kHow, I / kVecs, I % kVecs>(acc[I], t), ...);
   }
   template <How kHow, int kRow, int kVec>
-  static HWY_INLINE void WriteOne(VF sum, const TileArgs& t, VF alpha, VF beta, const Part& part) {
+  static HWY_INLINE void WriteOne(VF sum, const Target& t) {
     const DF d;
     constexpr bool kLast = kVec == kVecs - 1;
     const std::int64_t at = kVec * static_cast<std::int64_t>(hn::Lanes(d));
     float* to = t.c + kRow * t.ldc + at;
-    VF v = hn::Mul(alpha, sum);
+    VF v = hn::Mul(t.alpha, sum);
     if constexpr (kHow == How::add) {
       const float* from = t.c0 + kRow * t.ldc0 + at;
-      v = hn::MulAdd(beta, kLast ? part.Load(d, from) : hn::LoadU(d, from), v);
+      v = hn::MulAdd(t.beta, kLast ? t.part.Load(d, from) : hn::LoadU(d, from), v);
     }
     if constexpr (kHow == How::stream) {
       hn::Stream(v, d, to);
     } else if constexpr (kLast) {
-      part.Store(v, d, to);
+      t.part.Store(v, d, to);
     } else {
       hn::StoreU(v, d, to);
     }
@@ -205,16 +225,26 @@ class Tile {
 
 using TileFunction = void (*)(const TileArgs&);
 
+template <bool kPacked, int kAhead, int kRows, int kVecs>
+constexpr TileFunction TileOrNone() {
+  if constexpr (kRows <= (kPacked ? kMr : TallRows(kVecs))) {
+    return &Tile<kRows, kVecs, kPacked, kAhead>::Compute;
+  } else {
+    return nullptr;
+  }
+}
 template <bool kPacked, int kAhead, std::size_t... I>
 constexpr std::array<TileFunction, sizeof...(I)> MakeTiles(std::index_sequence<I...>) {
-  return {&Tile<static_cast<int>(I) / kNv + 1, static_cast<int>(I) % kNv + 1, kPacked,
-                kAhead>::Compute...};
+  return {TileOrNone<kPacked, kAhead, static_cast<int>(I) / kNv + 1,
+                     static_cast<int>(I) % kNv + 1>()...};
 }
 
-// The tile for `rows` (1 to kMr) and `vectors` (1 to kNv).
+// The tile for `rows` (1 to kMr, or to TallRows(vectors) where not packed) and `vectors` (1 to
+// kNv).
 template <bool kPacked, int kAhead>
 TileFunction TileFor(std::int64_t rows, std::int64_t vectors) {
-  static constexpr auto tiles = MakeTiles<kPacked, kAhead>(std::make_index_sequence<kMr * kNv>());
+  static constexpr auto tiles =
+      MakeTiles<kPacked, kAhead>(std::make_index_sequence<TallRows(1) * kNv>());
   return tiles[static_cast<std::size_t>((rows - 1) * kNv + vectors - 1)];
 }
 
