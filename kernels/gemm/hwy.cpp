@@ -330,6 +330,7 @@ class HwyPlan final : public Plan {
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;
+    job_.strips = Strips(job_.cols, tile_);
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));

@@ -34,6 +34,7 @@ struct TileShape {
 // the FMA units waiting for loads. The last vector of the last strip may be partial.
 class Strips {
  public:
+  Strips() = default;
   Strips(std::int64_t n, const TileShape& tile) : n_(n), nr_(tile.nr()) {
     count_ = (n + nr_ - 1) / nr_;
     const std::int64_t vectors = (n + tile.lanes - 1) / tile.lanes;
@@ -47,7 +48,7 @@ class Strips {
   std::int64_t width(std::int64_t strip) const { return begin(strip + 1) - begin(strip); }
 
  private:
-  std::int64_t n_, nr_, count_, last_begin_;
+  std::int64_t n_ = 0, nr_ = 1, count_ = 0, last_begin_ = 0;
 };
 
 // Small products take as long as a few divisions, so that none is made without need: `total` in
@@ -86,6 +87,7 @@ struct Job {
   // is op(b)ᵀ·op(a)ᵀ, c's transpose, and a and b below have changed places.
   bool flip = false;
   std::int64_t rows = 0, cols = 0;  // direct, packed: of the product formed
+  Strips strips;                    // direct: of its columns
   bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
   bool pack_b = false;              // direct: copy strips of b
   bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)

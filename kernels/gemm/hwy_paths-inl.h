@@ -58,8 +58,34 @@ class BlockTimesStrips {
       : job_(job), range_(range), block_(block) {
     SetTiles(range.strips.width(range.s0));
     t_.k = block.klen;
-    t_.alpha = block.sums.data != nullptr ? 1.0f : job.g.alpha;
     t_.stream = job.stream_c;
+    const Sums& sums = block.sums;
+    if (sums.data != nullptr) {
+      t_.alpha = 1;
+      t_.beta = block.first ? 0.0f : 1.0f;
+      c_ = sums.data + (block.i0 - sums.i0) * sums.ld - sums.j0;
+      t_.ldc = t_.ldc0 = sums.ld;
+      c0_ = c_;
+    } else {
+      const Start start = StartOf(job, block.first, block.batch, block.i0, 0);
+      t_.alpha = job.g.alpha;
+      t_.beta = start.beta;
+      c_ = job.c.row(block.batch, block.i0);
+      t_.ldc = job.c.ld;
+      c0_ = start.beta == 0 ? c_ : start.data;
+      t_.ldc0 = start.ld;
+    }
+    const Side& a = job.a;
+    if (block.a != nullptr) {
+      a_ = block.a;
+      a_row_ = block.klen;
+      t_.a_outer = 1;
+    } else {
+      a_ = a.data + block.batch * a.batch_stride + block.i0 * a.outer + block.p * a.inner;
+      a_row_ = t_.a_outer = a.outer;
+      t_.a_inner = a.inner;
+      a_in_a_row_ = a.inner == 1 && a.outer == block.klen;
+    }
   }
 
   void Run() {
@@ -125,35 +151,12 @@ class BlockTimesStrips {
 
   void Compute(int64_t tile) {
     const int64_t r = rows_.begin(tile), count = rows_.size(tile);
-    const int64_t i = block_.i0 + r;
-    const Sums& sums = block_.sums;
-    if (sums.data != nullptr) {
-      t_.c = sums.data + (i - sums.i0) * sums.ld + j_ - sums.j0;
-      t_.ldc = sums.ld;
-      t_.c0 = t_.c;
-      t_.ldc0 = t_.ldc;
-      t_.beta = block_.first ? 0.0f : 1.0f;
-    } else {
-      const Start start = StartOf(job_, block_.first, block_.batch, i, j_);
-      t_.c = job_.c.row(block_.batch, i) + j_;
-      t_.ldc = job_.c.ld;
-      t_.c0 = start.data;
-      t_.ldc0 = start.ld;
-      t_.beta = start.beta;
-    }
-    if (block_.a != nullptr) {
-      t_.a = block_.a + r * block_.klen;
-      t_.a_outer = 1;
-      t_.a_inner = count;
-    } else {
-      const Side& a = job_.a;
-      t_.a = a.data + block_.batch * a.batch_stride + i * a.outer + block_.p * a.inner;
-      t_.a_outer = a.outer;
-      t_.a_inner = a.inner;
-    }
+    t_.c = c_ + r * t_.ldc + j_;
+    t_.c0 = c0_ + r * t_.ldc0 + j_;
+    t_.a = a_ + r * a_row_;
     t_.ahead = t_.a;
     t_.ahead_step = 0;
-    if (last_ && block_.a == nullptr && job_.a.inner == 1 && job_.a.outer == t_.k) {
+    if (last_ && a_in_a_row_) {
       // The last or only strip, and the next tile's rows follow this one's without a gap.
       t_.ahead = t_.a + count * t_.k;
       t_.ahead_step = count;
@@ -166,8 +169,12 @@ class BlockTimesStrips {
         return;
       }
     }
-    const bool packed = block_.a != nullptr && block_.b != nullptr;
-    (packed ? TileFor<true, 1>(count, vectors_) : TileFor<false, 1>(count, vectors_))(t_);
+    if (block_.a == nullptr) {
+      TileFor<false, 1>(count, vectors_)(t_);
+      return;
+    }
+    t_.a_inner = count;
+    (block_.b != nullptr ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
   }
 
   const Job& job_;
@@ -176,6 +183,12 @@ class BlockTimesStrips {
   int64_t tile_rows_ = 0, tiles_ = 0;
   Shares rows_{0, 1};
   TileArgs t_;
+  // Of the block's first row, and column 0.
+  float* c_;
+  const float* c0_;
+  const float* a_;
+  int64_t a_row_;
+  bool a_in_a_row_ = false;
   int64_t j_ = 0, vectors_ = 0;
   bool last_ = false;
   const float* next_ = nullptr;
@@ -211,7 +224,7 @@ struct DirectShare {
 
 inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
   const Gemm& g = job.g;
-  const Strips strips(job.cols, Shape());
+  const Strips& strips = job.strips;
   const int64_t s0 = share(strips.count(), job.col_parts, at.col_part);
   const int64_t s1 = share(strips.count(), job.col_parts, at.col_part + 1);
   const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / Shape().nr()) : s1 - s0;
@@ -286,11 +299,11 @@ inline void AddParts(const Job& job, int64_t task) {
 
 inline void RunDirect(const Job& job) {
   const Gemm& g = job.g;
-  parallel_for(job.pool, job.threads,
-               job.batch_parts * job.row_parts * job.col_parts * job.k_parts,
-               [&](int64_t task, int thread) {
-                 DirectTask(job, task, job.scratch + thread * job.scratch_floats);
-               });
+  const int64_t tasks = job.batch_parts * job.row_parts * job.col_parts * job.k_parts;
+  if (tasks == 1) return DirectTask(job, 0, job.scratch);
+  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
+    DirectTask(job, task, job.scratch + thread * job.scratch_floats);
+  });
   if (job.k_parts > 1) {
     parallel_for(job.pool, job.threads, g.batch * g.m,
                  [&](int64_t task, int) { AddParts(job, task); });

@@ -129,6 +129,7 @@ class Tile {
     const std::int64_t ldb = t.ldb;
     const float* ahead = t.ahead;
     const std::int64_t ahead_step = t.ahead_step;
+#pragma GCC unroll 4
     for (std::int64_t p = t.k; p > 0; --p) {
       VF bv[kVecs];
       LoadB(bv, b, part, std::make_integer_sequence<int, kVecs - 1>());
