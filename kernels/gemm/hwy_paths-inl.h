@@ -37,6 +37,12 @@ struct Sums {
   int64_t ld = 0, i0 = 0, j0 = 0;
 };
 
+// Floats that lie in a row, to be fetched ahead.
+struct Stretch {
+  const float* data = nullptr;
+  int64_t floats = 0;
+};
+
 // Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
 struct Block {
   int64_t batch, i0, i1, p, klen;
@@ -44,6 +50,7 @@ struct Block {
   const float* a;  // packed panels of rows i0…; null: read in place
   const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
+  Stretch coming[2] = {};  // what the block after this one reads
 };
 
 // The strips [s0,s1) of the columns from j0 on.
@@ -154,6 +161,14 @@ class BlockTimesStrips {
     t_.c = c_ + r * t_.ldc + j_;
     t_.c0 = c0_ + r * t_.ldc0 + j_;
     t_.a = a_ + r * a_row_;
+    if (coming_.floats > 0 || NextStretch()) {
+      t_.ahead = coming_.data;
+      t_.ahead_step = 3 * 16;
+      coming_.data += 3 * 16 * t_.k;
+      coming_.floats -= 3 * 16 * t_.k;
+      TileFor<false, 3>(count, vectors_)(t_);
+      return;
+    }
     t_.ahead = t_.a;
     t_.ahead_step = 0;
     if (last_ && a_in_a_row_) {
@@ -177,6 +192,12 @@ class BlockTimesStrips {
     (block_.b != nullptr ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
   }
 
+  bool NextStretch() {
+    if (stretch_ == 2) return false;
+    coming_ = block_.coming[stretch_++];
+    return coming_.floats > 0;
+  }
+
   const Job& job_;
   const StripRange& range_;
   const Block& block_;
@@ -193,6 +214,8 @@ class BlockTimesStrips {
   bool last_ = false;
   const float* next_ = nullptr;
   int64_t next_line_ = 0, next_step_ = 0;
+  Stretch coming_;
+  int stretch_ = 0;
 };
 
 // Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly.
@@ -220,6 +243,7 @@ inline int64_t RowOfPart(const Job& job, int64_t part) {
 // One share of one batch's output, and of k.
 struct DirectShare {
   int64_t batch, row_part, col_part, k_part;
+  bool more;  // the next batch comes next
 };
 
 inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
@@ -248,6 +272,11 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
       block.first = p == p0;
       block.a = job.pack_a ? scratch : nullptr;
       if (job.pack_a) PackRowsOfA(job, block, scratch);
+      if (at.more) {
+        const Side &a = job.a, &b = job.b;
+        block.coming[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        block.coming[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
+      }
       for (int64_t s = s0; s < s1; s += group) {
         const StripRange range = {strips, 0, s, std::min(s1, s + group)};
         if (job.pack_b) {
@@ -270,7 +299,10 @@ inline void DirectTask(const Job& job, int64_t task, float* scratch) {
   at.row_part = take_digit(task, job.row_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  for (at.batch = batches.begin(task); at.batch < end; ++at.batch) DirectBlocks(job, at, scratch);
+  for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
+    at.more = at.batch + 1 < end;
+    DirectBlocks(job, at, scratch);
+  }
   if (job.stream_c) hwy::FlushStream();
 }
 
