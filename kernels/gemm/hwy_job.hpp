@@ -88,6 +88,7 @@ struct Job {
   bool flip = false;
   std::int64_t rows = 0, cols = 0;  // direct, packed: of the product formed
   Strips strips;                    // direct: of its columns
+  std::int64_t tail = 0;            // direct: columns after `cols`, too few to fill a vector
   bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
   bool pack_b = false;              // direct: copy strips of b
   bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)

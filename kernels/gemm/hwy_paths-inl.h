@@ -161,6 +161,7 @@ class BlockTimesStrips {
     t_.c = c_ + r * t_.ldc + j_;
     t_.c0 = c0_ + r * t_.ldc0 + j_;
     t_.a = a_ + r * a_row_;
+    if (block_.a != nullptr) t_.a_inner = count;
     if (coming_.floats > 0 || NextStretch()) {
       t_.ahead = coming_.data;
       t_.ahead_step = 3 * 16;
@@ -184,12 +185,8 @@ class BlockTimesStrips {
         return;
       }
     }
-    if (block_.a == nullptr) {
-      TileFor<false, 1>(count, vectors_)(t_);
-      return;
-    }
-    t_.a_inner = count;
-    (block_.b != nullptr ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
+    const bool packed = block_.a != nullptr && block_.b != nullptr;
+    (packed ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
   }
 
   bool NextStretch() {
@@ -246,6 +243,37 @@ struct DirectShare {
   bool more;  // the next batch comes next
 };
 
+// The last columns of rows [first_row,last_row), as dot products with b's columns, turned.
+inline void TailColumns(const Job& job, int64_t batch, int64_t first_row, int64_t last_row,
+                        float* scratch) {
+  const Gemm& g = job.g;
+  const Side &a = job.a, &b = job.b;
+  PackAlongK(b.data + batch * b.batch_stride + job.cols * b.outer, b, job.tail, g.k, scratch, g.k);
+  const Start start = StartOf(job, true, batch, first_row, job.cols);
+  DotArgs t;
+  t.few = scratch;
+  t.few_ld = g.k;
+  t.many = a.data + batch * a.batch_stride + first_row * a.outer;
+  t.many_ld = a.outer;
+  t.k = g.k;
+  t.c0 = start.data;
+  t.c0_few = 1;
+  t.c0_many = start.ld;
+  t.c = job.c.row(batch, first_row) + job.cols;
+  t.c_few = 1;
+  t.c_many = job.c.ld;
+  t.alpha = g.alpha;
+  t.beta = start.beta;
+  const int64_t most = DotMany(static_cast<int>(job.tail));
+  for (int64_t row = first_row; row < last_row; row += most) {
+    const int64_t rows = std::min(most, last_row - row);
+    DotFor(job.tail, rows)(t);
+    t.many += rows * t.many_ld;
+    t.c += rows * t.c_many;
+    if (t.beta != 0) t.c0 += rows * t.c0_many;
+  }
+}
+
 inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
   const Gemm& g = job.g;
   const Strips& strips = job.strips;
@@ -289,6 +317,9 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
         BlockTimesStrips(job, range, block).Run();
       }
     }
+  }
+  if (job.tail > 0 && s1 == strips.count()) {
+    TailColumns(job, at.batch, first_row, last_row, scratch);
   }
 }
 

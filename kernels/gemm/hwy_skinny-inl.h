@@ -228,6 +228,36 @@ struct DotArgs {
   float alpha, beta;
 };
 
+#if HWY_TARGET != HWY_SCALAR
+template <class D>
+HWY_INLINE void StoreSumOfBlocks(D d, hn::Vec<D> v, float* to) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    StoreSumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
+  }
+}
+#endif
+
+// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single ones.
+HWY_INLINE void SumFour(VF v0, VF v1, VF v2, VF v3, float* sums) {
+#if HWY_TARGET == HWY_SCALAR
+  sums[0] = hn::GetLane(v0), sums[1] = hn::GetLane(v1);
+  sums[2] = hn::GetLane(v2), sums[3] = hn::GetLane(v3);
+#else
+  const DF d;
+  const hn::RepartitionToWide<DF> pairs;
+  const VF v01 = hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+  const VF v23 = hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
+  const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
+  // Four sums in each block of 128 bits.
+  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
+                            hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
+  StoreSumOfBlocks(d, blocks, sums);
+#endif
+}
+
 template <int kFew, int kMany>
 class Dot {
  public:
@@ -244,7 +274,7 @@ class Dot {
       const Part part(d, static_cast<std::size_t>(t.k - p));
       Step(acc, t, p, part);
     }
-    Write(acc, t, kAll);
+    Write(acc, t);
   }
 
  private:
@@ -280,17 +310,37 @@ class Dot {
                                  std::integer_sequence<int, F...>) {
     ((acc[kRow * kFew + F] = hn::MulAdd(few[F], many, acc[kRow * kFew + F])), ...);
   }
-  template <int... I>
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t,
-                               std::integer_sequence<int, I...>) {
-    (WriteOne<I % kFew, I / kFew>(acc[I], t), ...);
+  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
+    HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
+    Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
+        std::make_integer_sequence<int, kCount % 4>());
+#if HWY_TARGET != HWY_SCALAR
+    if (kFew == 4 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
+      const hn::CappedTag<float, 4> d4;
+      const auto alpha = hn::Set(d4, t.alpha), beta = hn::Set(d4, t.beta);
+      for (int m = 0; m < kMany; ++m) {
+        auto v = hn::Mul(alpha, hn::Load(d4, sums + m * kFew));
+        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many), v);
+        hn::StoreU(v, d4, t.c + m * t.c_many);
+      }
+      return;
+    }
+#endif
+    for (int i = 0; i < kCount; ++i) {
+      const int m = i / kFew, f = i % kFew;
+      const float v = t.alpha * sums[i];
+      float& to = t.c[f * t.c_few + m * t.c_many];
+      to = t.beta == 0 ? v : v + t.beta * t.c0[f * t.c0_few + m * t.c0_many];
+    }
   }
-  template <int kF, int kM>
-  static HWY_INLINE void WriteOne(VF sum, const DotArgs& t) {
-    const DF d;
-    float v = t.alpha * hn::GetLane(hn::SumOfLanes(d, sum));
-    if (t.beta != 0) v += t.beta * t.c0[kF * t.c0_few + kM * t.c0_many];
-    t.c[kF * t.c_few + kM * t.c_many] = v;
+  template <int... Q, int... Rest>
+  static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums,
+                             std::integer_sequence<int, Q...>,
+                             std::integer_sequence<int, Rest...>) {
+    (SumFour(acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], sums + 4 * Q), ...);
+    ((sums[kCount / 4 * 4 + Rest] =
+          hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
+     ...);
   }
 };
 
