@@ -68,6 +68,10 @@ int64_t near_bytes(const Caches& cache) { return std::min<int64_t>(cache.l3 / 4,
 int64_t div_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t round_up(int64_t x, int64_t y) { return div_up(x, y) * y; }
 
+// A few inner products of long vectors: k is what is shared, and what every block of it reads comes
+// from memory.
+bool deep(const Gemm& g) { return g.k >= 16 * std::max(g.m, g.n); }
+
 // Which paths can serve a problem at all, by how its operands lie.
 bool dot_from_a(const Gemm& g) { return !g.trans_a; }
 bool dot_from_b(const Gemm& g) { return g.trans_b && !g.prepack; }
@@ -117,6 +121,7 @@ Path choose(const Gemm& g, const TileShape& tile, const Caches& cache) {
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
+      {!g.prepack && deep(g), Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
@@ -222,8 +227,9 @@ Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cach
       if (path == Path::direct) {
         blocks.pack_b = g.trans_b;
         // All strips' share of a block stays in L2: tiles of a, read from afar, are used up at
-        // once.
-        blocks.sweep |= blocks.kc * cols * float_bytes <= cache.l2 / 4;
+        // once. Several blocks of k: only where each is read often enough to be there.
+        blocks.sweep |= blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
+                        (blocks.kc >= g.k || rows > 32 * tile.mr);
         // What a thread packs of b at a time takes half of L2.
         blocks.nc =
             std::min(blocks.nc, round_up(cache.l2 / 2 / float_bytes / blocks.kc, tile.nr()));
@@ -413,10 +419,16 @@ class HwyPlan final : public Plan {
     // Small products, several a task.
     const bool whole = job_.row_parts * job_.col_parts == 1;
     job_.batch_parts = whole ? std::min(g.batch, wanted) : g.batch;
+    const int64_t k_blocks = div_up(g.k, job_.kc);
     const int64_t parts = job_.row_parts * job_.col_parts * g.batch;
-    if (parts < job_.threads && job_.tail == 0) {
+    if (deep(g) && g.batch < wanted && job_.threads > 1 && job_.tail == 0) {
+      // Eight blocks a task, so that adding up their sums costs little.
+      job_.row_parts = job_.col_parts = 1;
+      job_.k_parts = std::clamp<int64_t>(k_blocks / 8, std::min<int64_t>(job_.threads, k_blocks),
+                                         std::min(wanted, k_blocks));
+    } else if (parts < job_.threads && job_.tail == 0) {
       // Too small a product to go round: k is shared as well.
-      job_.k_parts = std::clamp<int64_t>(job_.threads / parts, 1, div_up(g.k, job_.kc));
+      job_.k_parts = std::clamp<int64_t>(job_.threads / parts, 1, k_blocks);
     }
     // One block of k writes c once: past the caches when it is larger than they are.
     may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&

@@ -47,6 +47,7 @@ struct Stretch {
 struct Block {
   int64_t batch, i0, i1, p, klen;
   bool first;      // nothing was summed before
+  bool more;       // the same rows and strips × the k after it come next
   const float* a;  // packed panels of rows i0…; null: read in place
   const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
@@ -93,6 +94,9 @@ class BlockTimesStrips {
       t_.a_inner = a.inner;
       a_in_a_row_ = a.inner == 1 && a.outer == block.klen;
     }
+    const int64_t coming = block.coming[0].floats + block.coming[1].floats;
+    const int64_t steps = tiles_ * (range.s1 - range.s0) * block.klen;
+    coming_step_ = coming <= 16 * steps ? 16 : 3 * 16;
   }
 
   void Run() {
@@ -138,8 +142,8 @@ class BlockTimesStrips {
     const int64_t begin = range_.strips.begin(s), width = range_.strips.width(s);
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
     // Along rows of tiles all strips are in L2 already.
-    const bool fetches = !job_.sweep && s + 1 < range_.s1;
     last_ = s + 1 == range_.s1;
+    const bool fetches = !job_.sweep && !last_;
     j_ = range_.j0 + begin;
     vectors_ = (width + lanes - 1) / lanes;
     t_.cols = width;
@@ -153,6 +157,9 @@ class BlockTimesStrips {
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
     t_.ldb = b.inner;
     next_ = fetches ? t_.b + width * b.outer : nullptr;
+    if (last_ && block_.more) {
+      next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
+    }
     next_line_ = 16, next_step_ = b.inner;
   }
 
@@ -164,10 +171,10 @@ class BlockTimesStrips {
     if (block_.a != nullptr) t_.a_inner = count;
     if (coming_.floats > 0 || NextStretch()) {
       t_.ahead = coming_.data;
-      t_.ahead_step = 3 * 16;
-      coming_.data += 3 * 16 * t_.k;
-      coming_.floats -= 3 * 16 * t_.k;
-      TileFor<false, 3>(count, vectors_)(t_);
+      t_.ahead_step = coming_step_;
+      coming_.data += coming_step_ * t_.k;
+      coming_.floats -= coming_step_ * t_.k;
+      (coming_step_ == 16 ? TileFor<false, 1> : TileFor<false, 3>)(count, vectors_)(t_);
       return;
     }
     t_.ahead = t_.a;
@@ -190,9 +197,11 @@ class BlockTimesStrips {
   }
 
   bool NextStretch() {
-    if (stretch_ == 2) return false;
-    coming_ = block_.coming[stretch_++];
-    return coming_.floats > 0;
+    while (stretch_ < 2) {
+      coming_ = block_.coming[stretch_++];
+      if (coming_.floats > 0) return true;
+    }
+    return false;
   }
 
   const Job& job_;
@@ -213,6 +222,7 @@ class BlockTimesStrips {
   int64_t next_line_ = 0, next_step_ = 0;
   Stretch coming_;
   int stretch_ = 0;
+  int64_t coming_step_;  // a line a step of k where all tiles together then fetch enough, or three
 };
 
 // Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly.
@@ -298,17 +308,27 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
+      block.more = p + job.kc < p1;
       block.a = job.pack_a ? scratch : nullptr;
       if (job.pack_a) PackRowsOfA(job, block, scratch);
-      if (at.more) {
-        const Side &a = job.a, &b = job.b;
+      block.coming[0] = block.coming[1] = {};
+      const Side &a = job.a, &b = job.b;
+      const int64_t next_p = p + job.kc;
+      if (block.more) {
+        const int64_t depth = std::min(job.kc, p1 - next_p);
+        if (b.inner == g.n && s1 - s0 == strips.count()) {
+          block.coming[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
+        }
+        if (a.inner == g.m && block.i1 - i0 == g.m) {
+          block.coming[1] = {a.data + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
+        }
+      } else if (at.more) {
         block.coming[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
         block.coming[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {
         const StripRange range = {strips, 0, s, std::min(s1, s + group)};
         if (job.pack_b) {
-          const Side& b = job.b;
           float* to = scratch + job.scratch_a - strips.begin(s) * block.klen;
           PackStrips(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, strips,
                      range.s0, range.s1, to);
@@ -466,6 +486,7 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       block.p = phase.p0 + p;
       block.klen = std::min(job.kc, phase.depth - p);
       block.first = job.flip ? p == 0 : block.p == 0;
+      block.more = false;
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
       if (job.pack_a) PackRowsOfA(job, block, scratch);
