@@ -349,6 +349,9 @@ HWY_INLINE std::int64_t TurnGroups(D d, const float* HWY_RESTRICT from, std::int
 // columns at a time; the last block of either axis overlaps its neighbour and writes the same
 // values again. With more rows than L1 has ways, a cache line of each row (16 columns) is used up
 // before the next: rows a power of two apart share cache sets.
+// More rows than prefetchers follow are fetched ahead: at 200 to 400 cycles for 16 columns of a
+// strip, four lines cover the 400 that memory takes.
+constexpr std::int64_t kLinesAhead = 4;
 inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std::int64_t rows,
                            std::int64_t cols, float* HWY_RESTRICT to, std::int64_t ldt) {
 #if HWY_TARGET != HWY_SCALAR
@@ -356,6 +359,11 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
     const std::int64_t chunk = rows <= 8 ? cols : 16;
     for (std::int64_t c0 = 0; c0 < cols; c0 += chunk) {
       const std::int64_t c1 = std::min(cols, c0 + chunk);
+      if (chunk < cols) {
+        for (std::int64_t row = 0; row < rows; ++row) {
+          __builtin_prefetch(from + row * ldf + c0 + kLinesAhead * 16, 0, 3);
+        }
+      }
       std::int64_t r = TurnGroups(DF(), from, ldf, 0, rows, c0, c1, cols, to, ldt);
       r = TurnGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, c0, c1, cols, to, ldt);
       const hn::CappedTag<float, 4> four;
