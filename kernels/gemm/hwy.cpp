@@ -43,9 +43,9 @@ constexpr int64_t workspace_limit = int64_t{64} << 20;
 constexpr int64_t dot_limit = 8;
 constexpr int64_t stream_limit = 16;
 
-// A thread must have this many flops to be worth waking: about 4 µs of work at 270 GF/s, against 1
-// to 2 µs for a parallel region whose threads spin.
-constexpr double flops_per_thread = 1e6;
+// A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
+// as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
+constexpr double flops_per_thread = 3.5e5;
 
 struct Caches {
   int64_t l1, l2, l3;
@@ -121,7 +121,8 @@ Path choose(const Gemm& g, const TileShape& tile, const Caches& cache) {
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
-      {!g.prepack && deep(g), Path::direct},
+      // Small enough for every thread to turn the strips of b that it uses.
+      {!g.prepack && (deep(g) || g.k * g.n * float_bytes <= cache.l2 / 4), Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
