@@ -105,8 +105,8 @@ class BlockTimesStrips {
       return;
     }
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
-      SetStrip(s);
       SetTiles(range_.strips.width(s));
+      SetStrip(s);
       for (int64_t tile = 0; tile < tiles_; ++tile) Compute(tile);
     }
   }
@@ -143,20 +143,20 @@ class BlockTimesStrips {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
     // Along rows of tiles all strips are in L2 already.
     last_ = s + 1 == range_.s1;
-    const bool fetches = !job_.sweep && !last_;
     j_ = range_.j0 + begin;
     vectors_ = (width + lanes - 1) / lanes;
     t_.cols = width;
     t_.ldb = width;
     if (block_.b != nullptr) {
       t_.b = block_.b + begin * block_.klen;
-      next_ = fetches ? t_.b + width * block_.klen : nullptr;
-      next_line_ = 16 * block_.klen, next_step_ = 16;
+      // Strips and blocks of k lie one behind the other.
+      next_ = job_.sweep ? nullptr : t_.b + width * block_.klen;
+      next_line_ = 16 * block_.klen, next_step_ = tiles_ < 3 ? width : 16;
       return;
     }
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
     t_.ldb = b.inner;
-    next_ = fetches ? t_.b + width * b.outer : nullptr;
+    next_ = job_.sweep || last_ ? nullptr : t_.b + width * b.outer;
     if (last_ && block_.more) {
       next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
     }
@@ -187,7 +187,7 @@ class BlockTimesStrips {
     if (next_ != nullptr && tile < (tiles_ < 3 ? 1 : 3)) {
       t_.ahead = next_ + tile * next_line_;
       t_.ahead_step = next_step_;
-      if (tiles_ < 3 && block_.b == nullptr) {
+      if (tiles_ < 3) {
         TileFor<false, 3>(count, vectors_)(t_);
         return;
       }
