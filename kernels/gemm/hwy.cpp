@@ -205,7 +205,8 @@ Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cach
           (along_k && !conflicts(g.k) && rows * g.k * float_bytes <= near_bytes(cache));
       // Strips of b, kc × nr, come from L2 with every tile: at 16 bytes a cycle that is free, and a
       // longer kc means fewer passes over c. Equal blocks of k.
-      const int64_t most = in_place ? 512 : 384;
+      // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
+      const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
       blocks.kc = div_up(g.k, div_up(g.k, most));
       // Few columns: all of k while their strips take no more than half of L2. Then a, which is
       // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,

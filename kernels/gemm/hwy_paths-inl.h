@@ -115,8 +115,8 @@ class BlockTimesStrips {
   // Cuts the rows into tiles that serve strips of at most `width` columns.
   void SetTiles(int64_t width) {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-    const int64_t most = block_.a != nullptr ? kMr
-                         : width <= lanes    ? TallRows(1)
+    const int64_t most = block_.a != nullptr  ? kMr
+                         : width <= lanes     ? TallRows(1)
                          : width <= 2 * lanes ? TallRows(2)
                                               : kMr;
     if (most == tile_rows_) return;
@@ -151,7 +151,9 @@ class BlockTimesStrips {
       t_.b = block_.b + begin * block_.klen;
       // Strips and blocks of k lie one behind the other.
       next_ = job_.sweep ? nullptr : t_.b + width * block_.klen;
-      next_line_ = 16 * block_.klen, next_step_ = tiles_ < 3 ? width : 16;
+      next_step_ = tiles_ < 3 ? width / tiles_ : 16;
+      next_line_ = next_step_ * block_.klen;
+      next_tiles_ = tiles_;
       return;
     }
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
@@ -160,7 +162,7 @@ class BlockTimesStrips {
     if (last_ && block_.more) {
       next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
     }
-    next_line_ = 16, next_step_ = b.inner;
+    next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
   }
 
   void Compute(int64_t tile) {
@@ -184,7 +186,7 @@ class BlockTimesStrips {
       t_.ahead = t_.a + count * t_.k;
       t_.ahead_step = count;
     }
-    if (next_ != nullptr && tile < (tiles_ < 3 ? 1 : 3)) {
+    if (next_ != nullptr && tile < (tiles_ < 3 ? next_tiles_ : 3)) {
       t_.ahead = next_ + tile * next_line_;
       t_.ahead_step = next_step_;
       if (tiles_ < 3) {
@@ -219,7 +221,7 @@ class BlockTimesStrips {
   int64_t j_ = 0, vectors_ = 0;
   bool last_ = false;
   const float* next_ = nullptr;
-  int64_t next_line_ = 0, next_step_ = 0;
+  int64_t next_line_ = 0, next_step_ = 0, next_tiles_ = 0;
   Stretch coming_;
   int stretch_ = 0;
   int64_t coming_step_;  // a line a step of k where all tiles together then fetch enough, or three

@@ -240,7 +240,8 @@ HWY_INLINE void StoreSumOfBlocks(D d, hn::Vec<D> v, float* to) {
 }
 #endif
 
-// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single ones.
+// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single
+// ones.
 HWY_INLINE void SumFour(VF v0, VF v1, VF v2, VF v3, float* sums) {
 #if HWY_TARGET == HWY_SCALAR
   sums[0] = hn::GetLane(v0), sums[1] = hn::GetLane(v1);
@@ -334,12 +335,10 @@ class Dot {
     }
   }
   template <int... Q, int... Rest>
-  static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums,
-                             std::integer_sequence<int, Q...>,
+  static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums, std::integer_sequence<int, Q...>,
                              std::integer_sequence<int, Rest...>) {
     (SumFour(acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], sums + 4 * Q), ...);
-    ((sums[kCount / 4 * 4 + Rest] =
-          hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
+    ((sums[kCount / 4 * 4 + Rest] = hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
      ...);
   }
 };

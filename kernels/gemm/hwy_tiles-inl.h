@@ -190,8 +190,8 @@ class Tile {
                               std::int64_t a_outer, const VF (&bv)[kVecs],
                               std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(a, a_high, a_outer)), bv[I % kVecs],
-                          acc[I])),
+    ((acc[I] =
+          hn::MulAdd(hn::Set(d, Element<I / kVecs>(a, a_high, a_outer)), bv[I % kVecs], acc[I])),
      ...);
   }
   template <int kRow>
