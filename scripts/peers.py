@@ -70,7 +70,11 @@ def serve(name: str) -> None:
     except Unavailable as reason:
         python = sys.executable
         command += ["--absent", str(reason)]
-    os.execve(python, [python, *command], environment)
+    try:
+        os.execve(python, [python, *command], environment)
+    except OSError as error:
+        reason = f"its interpreter {python} cannot be executed: {error.strerror}"
+        os.execve(sys.executable, [sys.executable, *command, "--absent", reason], environment)
 
 
 def main() -> int:

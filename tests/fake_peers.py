@@ -2,18 +2,26 @@
 """A stand-in for scripts/peers.py whose peers cheat, die or hang: fake_peers.py --serve NAME.
 
 Each computes softmax in plain Python and then does what its name says; `honest` does nothing else.
-Standard library only. foreign_test.py says what must come of each.
+END-MOMENT is killed, crashes or hangs: before it greets (`start`), when it would greet for the
+second time (`restart`: its first greeting leaves a file in the current folder), at the first
+request of a kind (`open`...), or at the Nth (`output2`). Standard library only; foreign_test.py
+says what must come of each.
 """
+import ctypes
 import json
 import math
 import os
+import signal
 import struct
 import sys
 import time
 
-WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "dies", "hangs",
-           "nonsense", "no-time", "no-runs", "refuses", "absent", "taken", "mute", "rubbish",
-           "outdated", "complaint"]
+ENDS = ["killed", "crashes", "hangs"]
+MOMENTS = ["start", "restart", "open", "output", "output2", "calibrate", "sample", "sample2",
+           "close"]
+WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "leaves", "nonsense",
+           "no-time", "no-runs", "refuses", "absent", "taken", "rubbish", "outdated", "complaint",
+           *(f"{end}-{moment}" for end in ENDS for moment in MOMENTS)]
 LIBRARIES = ["mkl", "openblas"]
 MASK = 2**64 - 1
 
@@ -50,12 +58,20 @@ def softmax(case):
     return struct.pack(f"{len(y)}f", *y)
 
 
+def end(name):
+    """The end that a peer's name names."""
+    how = name.split("-")[0]
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "crashes":
+        ctypes.string_at(0)
+    time.sleep(1000)
+
+
 def greeting(name):
     hello = {"rooflane_worker": 1, "name": "fake", "version": "1"}
     variant = {"kernel": "softmax", "variant": "scalar" if name == "taken" else name,
                "threads": "many", "backend": "python", "verifies": False}
-    if name == "mute":
-        time.sleep(1000)
     if name == "rubbish":
         return "hello"
     if name == "complaint":
@@ -82,10 +98,8 @@ class Worker:
         self.outputs += 1
         data = softmax(self.case)
         assert request["output_bytes"] == len(data)
-        if self.name == "dies":
+        if self.name == "leaves":
             os._exit(5)
-        if self.name == "hangs":
-            time.sleep(1000)
         if self.name == "zeros" or (self.name == "forgetful" and self.outputs > 1):
             data = bytes(len(data))
         if self.name == "short":
@@ -114,10 +128,22 @@ class Worker:
 
 
 def serve(name):
+    how, _, moment = name.partition("-")
+    if how not in ENDS:
+        moment = ""
+    first = f"{name}.started"
+    if moment == "start" or (moment == "restart" and os.path.exists(first)):
+        end(name)
+    if moment == "restart":
+        open(first, "x", encoding="utf-8").close()
     print(greeting(name), flush=True)
     worker = Worker(name)
+    requests = {}
     for line in sys.stdin:
         request = json.loads(line)
+        count = requests[request["op"]] = requests.get(request["op"], 0) + 1
+        if moment == f"{request['op']}{count if count > 1 else ''}":
+            end(name)
         if name == "nonsense" and request["op"] == "sample":
             print("nonsense", flush=True)
             continue

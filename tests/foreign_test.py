@@ -8,6 +8,7 @@ import csv
 import glob
 import json
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -261,8 +262,8 @@ class Peers(Foreign):
             "honest": ("PASSED", ""), "zeros": ("FAILED", "expected"),
             "short": ("FAILED", "140 bytes, expected 144"),
             "long": ("FAILED", "288 bytes, expected 144"), "untouched": ("FAILED", "nan"),
-            "forgetful": ("FAILED", "after the measurement"), "dies": ("RUNTIME_ERROR", "status 5"),
-            "hangs": ("TIMEOUT", "2 s"), "nonsense": ("RUNTIME_ERROR", "'nonsense'"),
+            "forgetful": ("FAILED", "after the measurement"),
+            "leaves": ("RUNTIME_ERROR", "status 5"), "nonsense": ("RUNTIME_ERROR", "'nonsense'"),
             "no-time": ("RUNTIME_ERROR", "-1 ns"), "no-runs": ("RUNTIME_ERROR", "0 runs"),
             "refuses": ("UNSUPPORTED", "not in the mood")}
         rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", "2", "--peers",
@@ -296,14 +297,84 @@ class Peers(Foreign):
         self.refuse(3, ["no module of that name"], "verify", "--shape", SMALL, "-v", "absent",
                     "--peers", "absent")
 
-    def test_peers_that_cannot_be_started_are_refused_in_one_line(self):
-        for name, words in {"mute": ["no greeting within 1 s"], "rubbish": ["'hello'"],
-                            "outdated": ["too old"], "complaint": ["no such luck"],
-                            "taken": ["'scalar'", "exists"], "honets": ["nearest is 'honest'"]
-                            }.items():
+    def test_names_of_peers_are_checked(self):
+        for name, words in {"taken": ["'scalar'", "exists"],
+                            "honets": ["nearest is 'honest'"]}.items():
             with self.subTest(name):
-                self.refuse(2, ["--peers", name, *words], "bench", "--shape", SMALL, "--timeout",
-                            "1", "--peers", name)
+                self.refuse(2, ["--peers", name, *words], "bench", "--shape", SMALL, "--peers",
+                            name)
+
+    def test_peers_that_cannot_be_started_are_absent_with_the_reason_and_the_rest_is_measured(self):
+        expected = {"killed-start": "ended by SIGKILL (out of memory?) when started",
+                    "crashes-start": "ended by SIGSEGV when started",
+                    "hangs-start": "no greeting within 3 s", "rubbish": "'hello'",
+                    "outdated": "too old", "complaint": "no such luck"}
+        peers = ("--timeout", "3", "--peers", ",".join(["honest", *expected]))
+        got, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *QUICK, *peers, "--csv",
+                                "rows.csv")
+        self.assertEqual(got, 0, err)
+        for name, reason in expected.items():
+            with self.subTest(name):
+                self.assertRegex(err, rf"(?m)^note: variant {name} is absent: --peers {name}: .*"
+                                      + re.escape(reason))
+        with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
+            self.assertEqual({row["variant"]: row["status"] for row in csv.DictReader(file)},
+                             {"scalar": "PASSED", "honest": "PASSED"})
+        self.refuse(3, ["'complaint'", "no such luck"], "verify", "--shape", SMALL, "-v",
+                    "complaint", "--peers", "complaint")
+        listing = json.loads(self.call("list", "--json", "--peers", "complaint,honest")[1])
+        reasons = {(kernel["name"], variant["name"]): variant.get("reason", "")
+                   for kernel in listing["kernels"] for variant in kernel["variants"]}
+        self.assertIn("no such luck", reasons["softmax", "complaint"])
+        self.assertEqual(reasons["softmax", "honest"], "")
+
+    def ended_rows(self, end, moments, *arguments):
+        """The reasons of the rows of peers that ended, by moment. All others' rows must be good."""
+        shapes = ("softmax:rows=4,cols=9", "softmax:rows=3,cols=5")
+        peers = ["honest", *(f"{end}-{moment}" for moment in moments)]
+        got, out, err = self.call("bench", "--shape", shapes[0], "--shape", shapes[1], "-v",
+                                  "scalar", *QUICK, "--launches", "2", "--max-time", "0.05",
+                                  "--peers", ",".join(peers), *arguments, "--csv", "rows.csv")
+        self.assertEqual(got, 1, out + err)
+        reasons = {}
+        with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), 2 * (len(peers) + 1))
+        for row in rows:
+            name, _, moment = row["variant"].partition("-")
+            if name in ("scalar", "honest") or moment == "close":
+                self.assertEqual(row["status"], "PASSED", row)
+                continue
+            self.assertEqual(row["status"], "TIMEOUT" if end == "hangs" else "RUNTIME_ERROR", row)
+            self.assertEqual(row["p50_ns"], "", row)
+            self.assertEqual(reasons.setdefault(moment, row["reason"]), row["reason"])
+        return reasons
+
+    # What a reason says of the moment.
+    WHEN = {"restart": "started", "open": "asked to plan",
+            "output": "asked to run for verification",
+            "output2": "asked to run for verification", "calibrate": "asked to run for timing",
+            "sample": "asked to run for timing", "sample2": "asked to run for timing"}
+
+    def test_a_peer_that_is_killed_or_crashes_loses_its_own_rows_only(self):
+        for end, signal in {"killed": "SIGKILL (out of memory?)", "crashes": "SIGSEGV"}.items():
+            with self.subTest(end):
+                reasons = self.ended_rows(end, [*self.WHEN, "close"])
+                self.assertEqual(reasons, {
+                    moment: f"the worker was ended by {signal} when {words}"
+                    for moment, words in self.WHEN.items()})
+
+    def test_a_peer_that_hangs_is_ended_and_loses_its_own_rows_only(self):
+        moments = ["restart", "open", "output2", "sample"]
+        reasons = self.ended_rows("hangs", [*moments, "close"], "--timeout", "2")
+        self.assertEqual(reasons, {moment: f"no answer within 2 s when {self.WHEN[moment]}"
+                                   for moment in moments})
+
+    def test_verify_tells_of_a_dead_peer_and_goes_on(self):
+        self.assertEqual(
+            self.verified("--shape", SMALL, "-v", "scalar", "--peers", "crashes-open,honest",
+                          status=1),
+            {"crashes-open": "RUNTIME_ERROR", "honest": "PASSED", "scalar": "PASSED"})
 
     def test_wrong_arguments_are_told_before_peers_are_prepared(self):
         got, _, err = self.call("bench", "--shape", "softmax:rows=4", "--peers", "honest")

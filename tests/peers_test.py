@@ -243,9 +243,38 @@ for tensor in case.problem.tensors()[:-1]:
             self.assertIn("--prepare numba", variant["absent"])
         self.assertEqual(worker.ask("open", case="softmax:rows=1,cols=1 variant=numba")["status"],
                          "UNSUPPORTED")
-        # An interpreter without the package.
+        # An interpreter without the package; one that is no program; packages that do not load.
         bare = self.serve("numpy", ROOFLANE_PEERS_PYTHON=self.bare_python())
         self.assertIn("numpy", bare.greeting["variants"][0]["absent"])
+        broken = self.script("broken", "#!/no/such/interpreter\n")
+        reason = self.serve("numpy", ROOFLANE_PEERS_PYTHON=broken).greeting["variants"][0]["absent"]
+        self.assertIn(f"{broken} cannot be executed", reason)
+        for error in ("SyntaxError", "AttributeError", "KeyError", "RuntimeError"):
+            self.script("numpy.py", f"raise {error}('does not fit')\n")
+            python = self.script("python", f"#!/bin/sh\nPYTHONPATH={self.folder.name}:$PYTHONPATH "
+                                           f"exec {sys.executable} \"$@\"\n")
+            greeting = self.serve("numpy", ROOFLANE_PEERS_PYTHON=python).greeting
+            self.assertRegex(greeting["variants"][0]["absent"], f"{error}: .*does not fit")
+
+    def test_an_environment_that_broke_is_told_by_a_run_that_goes_on(self):
+        # Killed by the system while it loads: no Python code of ours says why.
+        crash = self.script("crash", "#!/bin/sh\nkill -SEGV $$\n")
+        for python, reason in ((self.bare_python(), "No module named 'numpy'"),
+                               (crash, "ended by SIGSEGV when started")):
+            done = subprocess.run(
+                [ROOFLANE, "verify", "-v", "scalar", "--shape", "softmax:rows=2,cols=3",
+                 "--threads", "1", "--peers", "numpy"], capture_output=True, text=True,
+                env={**os.environ, "ROOFLANE_PEERS": PEERS, "ROOFLANE_PEERS_PYTHON": python})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, f"(?m)^note: variant numpy is absent: .*{reason}")
+            self.assertEqual(done.stdout.count("PASSED"), 1, done.stdout)
+
+    def script(self, name, text):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        return path
 
     def bare_python(self):
         folder = os.path.join(self.folder.name, "bare")

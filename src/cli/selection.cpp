@@ -170,12 +170,12 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
                                    const std::vector<std::string>& guests) {
   std::vector<Target> targets;
   std::set<std::string> noted;
+  const auto note_absent = [&](const std::string& name, const std::string& reason) {
+    if (noted.insert(name).second) {
+      print_note(fmt::format("variant {} is absent: {}", name, reason));
+    }
+  };
   if (names.empty()) {
-    const auto note_absent = [&](const std::string& name, const std::string& reason) {
-      if (noted.insert(name).second) {
-        print_note(fmt::format("variant {} is absent: {}", name, reason));
-      }
-    };
     for (const Kernel* kernel : kernels) {
       for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
         if (const auto reason = absent_reason(*entry)) {
@@ -213,6 +213,13 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
     }
   }
   add_unnamed_targets(catalogue, kernels, names, guests, targets);
+  for (const AbsentVariant& absent : catalogue.absent()) {
+    const bool missed = std::find(guests.begin(), guests.end(), absent.variant) != guests.end();
+    const bool measured = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
+      return absent.kernel == kernel->name;
+    });
+    if (missed && measured) note_absent(absent.variant, absent.reason);
+  }
   return targets;
 }
 

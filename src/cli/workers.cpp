@@ -124,6 +124,7 @@ void add_peers(const PeersScript& script, const std::vector<std::string>& peers,
     ForeignWorker worker;
     worker.command = script.worker_command(peer);
     worker.option = {"--peers", peer};
+    worker.fallback = peer;
     const std::vector<std::string> taken = catalogue.variant_names();
     worker.name = [&](const Offer& offer) {
       require_new(taken, "--peers " + peer, offer.variant);

@@ -25,8 +25,9 @@ void load_plugins(const Arguments& arguments, const CommonOptions& common,
                   const CliSettings& settings, Catalogue& catalogue, Complaints& complaints);
 
 // Starts each worker once and adds its variants to the catalogue. Returns the names of those that
-// take part whatever -v says: plugins and peers, which nobody names without wanting them. What is
-// wrong goes to `complaints`; they are raised before peers are prepared, which may take minutes.
+// take part whatever -v says, or are missed: plugins and peers, which nobody names without wanting
+// them. A peer whose worker does not start is an absent variant with the reason. What is wrong goes
+// to `complaints`; they are raised before peers are prepared, which may take minutes.
 std::vector<std::string> add_workers(const Arguments& arguments, const CommonOptions& common,
                                      const CliSettings& settings, Catalogue& catalogue,
                                      Complaints& complaints);

@@ -37,30 +37,40 @@ std::shared_ptr<const Variant> describe(const Kernel& kernel, const Offer& offer
   return {description, &description->variant};
 }
 
+// A greeting that says what the worker can run. Throws Error(argument) with the reason.
 Greeting ask_for_greeting(const ForeignWorker& worker, std::chrono::duration<double> timeout) {
   ProcessSettings settings;
   settings.argv = worker.command;
   settings.timeout = timeout;
-  return greeting_of(settings);
+  Greeting greeting;
+  try {
+    greeting = greeting_of(settings);
+  } catch (const WorkerError& error) {
+    throw argument_error(error.status() == Status::timeout
+                             ? fmt::format("no greeting within {:g} s", timeout.count())
+                             : error.what());
+  }
+  if (!greeting.variants) {
+    throw argument_error(fmt::format("{} {} is too old: it does not say what it can run",
+                                     greeting.name, greeting.version));
+  }
+  return greeting;
 }
 
 }  // namespace
 
 std::vector<std::string> add_foreign(Catalogue& catalogue, const ForeignWorker& worker,
                                      std::chrono::duration<double> timeout) {
-  const std::string option = join(worker.option, " ");
   Greeting greeting;
   try {
     greeting = ask_for_greeting(worker, timeout);
-  } catch (const WorkerError& error) {
-    const std::string reason = error.status() == Status::timeout
-                                   ? fmt::format("no greeting within {:g} s", timeout.count())
-                                   : error.what();
-    throw argument_error(fmt::format("{}: {}", option, reason));
-  }
-  if (!greeting.variants) {
-    throw argument_error(fmt::format("{}: {} {} is too old: it does not say what it can run",
-                                     option, greeting.name, greeting.version));
+  } catch (const Error& error) {
+    const std::string reason = fmt::format("{}: {}", join(worker.option, " "), error.what());
+    if (worker.fallback.empty()) throw argument_error(reason);
+    for (const Kernel* kernel : catalogue.kernels()) {
+      catalogue.add(AbsentVariant{kernel->name, worker.fallback, reason});
+    }
+    return {worker.fallback};
   }
   std::vector<std::string> added;
   for (const Offer& offer : *greeting.variants) {
@@ -70,6 +80,7 @@ std::vector<std::string> add_foreign(Catalogue& catalogue, const ForeignWorker& 
     const auto kernel = std::find_if(kernels.begin(), kernels.end(),
                                      [&](const Kernel* k) { return k->name == offer.kernel; });
     if (kernel == kernels.end()) continue;  // another build's kernel that this one lacks
+    if (std::find(added.begin(), added.end(), name) == added.end()) added.push_back(name);
     if (!offer.absent.empty()) {
       catalogue.add(AbsentVariant{offer.kernel, name, offer.absent});
       continue;
@@ -82,7 +93,6 @@ std::vector<std::string> add_foreign(Catalogue& catalogue, const ForeignWorker& 
                                  .owned = variant,
                                  .option = worker.option,
                                  .build = greeting.build});
-    if (std::find(added.begin(), added.end(), name) == added.end()) added.push_back(name);
   }
   return added;
 }

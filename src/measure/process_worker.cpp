@@ -76,6 +76,14 @@ std::string signal_name(int signal) {
                                  : fmt::format("signal {}", signal);
 }
 
+// What a request asks for, as a reason says it.
+std::string_view words_of(std::string_view op) {
+  if (op == "open") return "asked to plan";
+  if (op == "verify" || op == "output") return "asked to run for verification";
+  if (op == "calibrate" || op == "sample") return "asked to run for timing";
+  return "asked to close";
+}
+
 // The first bytes of a line that is no answer, fit for a reason.
 std::string excerpt(std::string_view line) {
   constexpr std::size_t most = 60;
@@ -178,6 +186,7 @@ class ProcessWorker final : public Worker {
     }
     setpgid(child, child);
     process_ = child;
+    when_ = "started";
     input_ = std::move(in_ours);
     output_ = std::move(out_ours);
     pending_.clear();
@@ -230,6 +239,7 @@ class ProcessWorker final : public Worker {
   // Sends a request and returns the answer whose "ok" is true.
   json ask(const json& request) {
     if (process_ < 0) throw WorkerError(Status::runtime_error, "the worker has ended");
+    when_ = words_of(request.at("op").get_ref<const std::string&>());
     const TimePoint deadline = deadline_from_now();
     const std::string line = protocol::line_of(request) + "\n";
     for (std::size_t sent = 0; sent < line.size();) {
@@ -281,7 +291,8 @@ class ProcessWorker final : public Worker {
       if (pending_.size() > protocol::longest_line) rubbish(pending_);
       const auto left = deadline - std::chrono::steady_clock::now();
       if (left <= 0s) {
-        give_up(Status::timeout, fmt::format("no answer within {:g} s", settings_.timeout.count()));
+        give_up(Status::timeout,
+                fmt::format("no answer within {:g} s when {}", settings_.timeout.count(), when_));
       }
       pollfd waited{output_.get(), POLLIN, 0};
       const auto pause = std::min<std::chrono::nanoseconds>(left, memory_check_interval);
@@ -301,8 +312,8 @@ class ProcessWorker final : public Worker {
     const auto resident = static_cast<std::size_t>(resident_bytes(process_));
     if (resident <= memory_limit_) return;
     give_up(Status::runtime_error,
-            fmt::format("out of memory: the worker held {:.1f} MiB, allowed were {:.1f}",
-                        resident / 0x1p20, memory_limit_ / 0x1p20));
+            fmt::format("out of memory: the worker held {:.1f} MiB when {}, allowed were {:.1f}",
+                        resident / 0x1p20, when_, memory_limit_ / 0x1p20));
   }
 
   // Its output ended: it is dead or dying. Says how.
@@ -320,13 +331,14 @@ class ProcessWorker final : public Worker {
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
       throw WorkerError(Status::runtime_error,
-                        fmt::format("the worker was ended by {}{}", signal_name(signal),
-                                    signal == SIGKILL ? " (out of memory?)" : ""));
+                        fmt::format("the worker was ended by {}{} when {}", signal_name(signal),
+                                    signal == SIGKILL ? " (out of memory?)" : "", when_));
     }
-    throw WorkerError(Status::runtime_error,
-                      WEXITSTATUS(status) == 127
-                          ? fmt::format("the worker '{}' cannot be executed", settings_.argv[0])
-                          : fmt::format("the worker exited with status {}", WEXITSTATUS(status)));
+    throw WorkerError(
+        Status::runtime_error,
+        WEXITSTATUS(status) == 127
+            ? fmt::format("the worker '{}' cannot be executed", settings_.argv[0])
+            : fmt::format("the worker exited with status {} when {}", WEXITSTATUS(status), when_));
   }
 
   [[noreturn]] void rubbish(std::string_view line) {
@@ -365,7 +377,8 @@ class ProcessWorker final : public Worker {
 
   ProcessSettings settings_;
   Greeting greeting_;
-  Case open_;  // as the worker was told
+  Case open_;              // as the worker was told
+  std::string_view when_;  // what was last asked of it
   pid_t process_ = -1;
   std::size_t memory_limit_ = 0;
   File input_, output_;
