@@ -83,13 +83,15 @@ struct RowRange {
 // body(RowRange, thread) over all rows. A thread's share is handed out in up to eight pieces of at
 // least 16384 elements (1 to 4 µs, more than threads are apart at the start), so that a thread that
 // was held up is helped out and none is robbed otherwise: rows that change cores cost more than the
-// wait. Pieces begin at multiples of 64 rows where rows are shorter than 64 elements, because
-// those are worked on in groups.
+// wait. Where the body is better at `group` rows than at fewer, pieces have as many. They begin at
+// multiples of 64 rows where rows are shorter than 64 elements, because those are worked on in
+// groups, and lines of y are then written by one thread.
 template <class Body>
-void for_rows(Pool* pool, int threads, std::int64_t rows, std::int64_t cols, const Body& body) {
+void for_rows(Pool* pool, int threads, std::int64_t rows, std::int64_t cols, std::int64_t group,
+              const Body& body) {
   const std::int64_t share = rows * cols / threads;
-  const std::int64_t pieces =
-      std::min(rows, threads * std::clamp<std::int64_t>(share / 16384, 1, 8));
+  const std::int64_t most = std::min(share / 16384, rows / threads / group);
+  const std::int64_t pieces = std::min(rows, threads * std::clamp<std::int64_t>(most, 1, 8));
   const std::int64_t together = cols < 64 ? 64 : 1;
   const auto start = [&](std::int64_t piece) {
     return piece == pieces ? rows : rows * piece / pieces / together * together;

@@ -453,7 +453,7 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    common::for_rows(pool_, threads_, rows_, cols_, [&](common::RowRange rows, int thread) {
+    common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
                 scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_,
                 common::resident(cols_));
