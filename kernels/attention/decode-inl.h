@@ -24,17 +24,11 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::attention {
 namespace HWY_NAMESPACE {
 
-// Up to half a vector of rows: from there on vectors along the rows do less work per key (no
-// reductions), and below head_dim = lanes the vectors here would not fill.
-inline bool FewRows(const Sizes& s) {
-  return s.group() * s.q_len * 2 <= LaneCount() && s.head_dim >= LaneCount();
-}
-
-// What stands in registers together: kScoreRows rows × kScoreKeys keys; 2 rows × kValueVectors
-// vectors of columns.
+// What stands in registers together: kScoreRows rows × kScoreKeys keys; kValueSums vectors of sums,
+// as rows × vectors of columns.
 inline constexpr int kScoreRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 inline constexpr int kScoreKeys = 4;
-inline constexpr int kValueVectors = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+inline constexpr int kValueSums = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
 
 // head_dim as whole vectors. The last one is moved back to end where the row ends, so nothing is
 // read beyond; the lanes it repeats are held at zero in Q and K.
@@ -49,6 +43,22 @@ struct Columns {
   std::int64_t repeated;  // its lanes that the vector before holds already
 };
 
+// Whether vectors along head_dim take fewer cycles a key than vectors along the rows, with 2 FMA
+// ports. Here each row takes one cycle per vector of head_dim, 2.5 for the sums across lanes and
+// exp, and 2.5 for a last vector that is not whole. A vector of rows, however few of its lanes are
+// used, takes two multiply-adds per element of head_dim (1.2 cycles with kTile = 8 sums under way;
+// 2 with 4, for each waits 4 cycles for the one before) and 8 for the rest. Figures from a Zen 5,
+// where the two meet at 7 rows for head_dim 16, 10 for 32 and 14 for 64 and 128.
+inline bool FewRows(const Sizes& s) {
+  const std::int64_t rows = s.group() * s.q_len;
+  if (rows > LaneCount() || s.head_dim < LaneCount()) return false;
+  const Columns columns(s.head_dim);
+  const double whole = static_cast<double>(s.head_dim / LaneCount());
+  const double row = whole + (columns.repeated != 0 ? 2.5 : 0) + 2.5;
+  const double key = (kTile >= 8 ? 1.2 : 2) * static_cast<double>(s.head_dim) + 8;
+  return static_cast<double>(rows) * row <= key;
+}
+
 struct FewScratch {
   float *q, *o;          // [rows,padded]
   float* s;              // [rows,stride]
@@ -62,19 +72,29 @@ inline std::int64_t DecodeScratch(const Job& job) {
   return job.q_block * (2 * padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
 }
 
-// Rows to fetch into cache while a pass over a tile is under way: those that the next pass needs.
-// Worth it where V's tile is passed over more than once, because memory would rest while later
-// passes run from cache (4 rows, head_dim 128, Zen 5: 25 GB/s without, 35 with); a single pass
-// is fetched by the hardware just as well.
+// A pass over a tile's rows of K or V fetches into L1 the rows kAhead bytes further on; beyond the
+// tile's end those that the next pass begins with. Without it products and memory take turns: the
+// 512 instructions that a Zen 5 core looks ahead are products of some 40 cache lines (4 rows of
+// head_dim 128 from L3: 29 GB/s without, 57 with; 4, 8, 32, 64 KB ahead or into L2: 38 to 46). A
+// third of L1, as the rows that are passed over again must stay there too.
+inline constexpr std::int64_t kAhead = 16 << 10;
+inline constexpr std::int64_t kLongRow = 384;  // bytes
 struct Fetch {
-  const float* next = nullptr;  // null: nothing
-  std::int64_t stride = 0, head_dim = 0;
+  const float* now = nullptr;  // null: nothing
+  std::int64_t stride = 0, rows = 0;
+  const float* next = nullptr;  // null: nothing beyond
+  std::int64_t next_stride = 0;
+  std::int64_t head_dim = 0, ahead = 0;
 
   HWY_INLINE void Row(std::int64_t j) const {
-    if (next == nullptr) return;
-    for (std::int64_t c = 0; c < head_dim; c += 64 / sizeof(float)) {
-      hwy::Prefetch(next + j * stride + c);
+    if (now == nullptr) return;
+    j += ahead;
+    const float* row = now + j * stride;
+    if (j >= rows) {
+      if (next == nullptr) return;
+      row = next + (j - rows) * next_stride;
     }
+    for (std::int64_t c = 0; c < head_dim; c += 64 / sizeof(float)) hwy::Prefetch(row + c);
   }
 };
 
@@ -155,14 +175,14 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
 
 template <int kRows>
 HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* k,
-                           std::int64_t k_stride, std::int64_t keys, float* s,
+                           std::int64_t k_stride, std::int64_t first, std::int64_t last, float* s,
                            std::int64_t s_stride, const Fetch& fetch) {
-  std::int64_t j = 0;
-  for (; j + kScoreKeys <= keys; j += kScoreKeys) {
+  std::int64_t j = first;
+  for (; j + kScoreKeys <= last; j += kScoreKeys) {
     for (std::int64_t u = 0; u < kScoreKeys; ++u) fetch.Row(j + u);
     Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, k_stride, s + j, s_stride);
   }
-  for (; j < keys; ++j) {
+  for (; j < last; ++j) {
     fetch.Row(j);
     Dots<kRows, 1>(columns, q, k + j * k_stride, k_stride, s + j, s_stride);
   }
@@ -172,8 +192,9 @@ HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* 
 // begin at `at` in a row of V.
 template <int kRows, int kVectors>
 HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std::int64_t s_stride,
-                       const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t keys,
-                       const float* HWY_RESTRICT alpha, float* HWY_RESTRICT o, const Fetch& fetch) {
+                       const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t first,
+                       std::int64_t last, const float* HWY_RESTRICT alpha, float* HWY_RESTRICT o,
+                       const Fetch& fetch) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V acc[kRows][kVectors];
@@ -184,7 +205,8 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
       acc[r][n] = hn::Mul(hn::Set(d, alpha[r]), hn::Load(d, o + r * columns.padded + n * lanes));
     }
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
+  v += first * v_stride;
+  for (std::int64_t j = first; j < last; ++j) {
     fetch.Row(j);
     V weight[kRows];
 #pragma GCC unroll 4
@@ -206,27 +228,45 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
   }
 }
 
-template <int kRows>
-HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
-                             const float* v, std::int64_t v_stride, std::int64_t keys,
-                             const Fetch& fetch) {
+// Columns [n,n+kVectors) and on in steps of kVectors vectors; returns where it stopped.
+template <int kRows, int kVectors>
+HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t, std::int64_t row,
+                                     const float* v, std::int64_t v_stride, std::int64_t first,
+                                     std::int64_t last, std::int64_t n, const Fetch& fetch) {
   const std::int64_t lanes = LaneCount();
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
-  const float* s = t.s + row * t.stride;
-  const float* alpha = t.alpha + row;
-  float* o = t.o + row * columns.padded;
+  static constexpr float unscaled[] = {1, 1, 1, 1};
+  const float* alpha = first == 0 ? t.alpha + row : unscaled;
+  for (; n + kVectors <= whole; n += kVectors) {
+    Values<kRows, kVectors>(columns, t.s + row * t.stride, t.stride, v + n * lanes, v_stride, first,
+                            last, alpha, t.o + row * columns.padded + n * lanes,
+                            n == 0 ? fetch : Fetch());
+  }
+  return n;
+}
+
+template <int kRows>
+HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
+                             const float* v, std::int64_t v_stride, std::int64_t first,
+                             std::int64_t last, const Fetch& fetch) {
+  // Halves down to one vector: fewer sums than the FMA units need, for the last columns only.
+  constexpr int most = kValueSums / kRows < 8 ? kValueSums / kRows : 8;
   std::int64_t n = 0;
-  for (; n + kValueVectors <= whole; n += kValueVectors) {
-    Values<kRows, kValueVectors>(columns, s, t.stride, v + n * lanes, v_stride, keys, alpha,
-                                 o + n * lanes, n == 0 ? fetch : Fetch());
+  if constexpr (most >= 8) {
+    n = ValueColumns<kRows, 8>(columns, t, row, v, v_stride, first, last, n, fetch);
   }
-  for (; n < whole; ++n) {
-    Values<kRows, 1>(columns, s, t.stride, v + n * lanes, v_stride, keys, alpha, o + n * lanes,
-                     Fetch());
+  if constexpr (most >= 4) {
+    n = ValueColumns<kRows, 4>(columns, t, row, v, v_stride, first, last, n, fetch);
   }
+  if constexpr (most >= 2) {
+    n = ValueColumns<kRows, 2>(columns, t, row, v, v_stride, first, last, n, fetch);
+  }
+  n = ValueColumns<kRows, 1>(columns, t, row, v, v_stride, first, last, n, fetch);
   if (columns.repeated != 0) {
-    Values<kRows, 1>(columns, s, t.stride, v + columns.last, v_stride, keys, alpha, o + n * lanes,
-                     Fetch());
+    static constexpr float unscaled[] = {1, 1, 1, 1};
+    const float* alpha = first == 0 ? t.alpha + row : unscaled;
+    Values<kRows, 1>(columns, t.s + row * t.stride, t.stride, v + columns.last, v_stride, first,
+                     last, alpha, t.o + row * columns.padded + n * LaneCount(), Fetch());
   }
 }
 
@@ -275,6 +315,13 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
   std::fill_n(t.m, rows, kMinusInf);
   std::fill_n(t.l, rows, 0.0F);
 
+  const std::int64_t row_bytes = head_dim * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t ahead =
+      std::max<std::int64_t>(kAhead / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
+  // One row needs no second pass over anything. Its loads stand so close together that, with long
+  // rows of K and V, the hardware fetches better alone (58 GB/s for 45).
+  const std::int64_t part = rows == 1 ? job.kv_block : ahead;
+  const bool fetches = rows > 1 || row_bytes < kLongRow;
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
     const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * job.in.k.row_stride;
@@ -282,40 +329,59 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
     const auto seen_by = [&](std::int64_t r) {
       return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
     };
-    Fetch values, next_keys;
-    if (rows > 2 || columns.vectors > kValueVectors) {
-      values = {.next = v, .stride = job.in.v.row_stride, .head_dim = head_dim};
-      if (first + keys < task.last_key) {
-        next_keys = {.next = k + keys * job.in.k.row_stride,
-                     .stride = job.in.k.row_stride,
-                     .head_dim = head_dim};
-      }
-    }
-    for (std::int64_t r = 0; r < rows;) {
-      const float* q = t.q + r * columns.padded;
-      float* s = t.s + r * t.stride;
-      const Fetch now = r == 0 ? values : Fetch();
-      if (r + kScoreRows <= rows) {
-        DotsOfRows<kScoreRows>(columns, q, k, job.in.k.row_stride, keys, s, t.stride, now);
-        r += kScoreRows;
-      } else {
-        DotsOfRows<1>(columns, q, k, job.in.k.row_stride, keys, s, t.stride, now);
-        ++r;
+    const Fetch fetch_k = {.now = k,
+                           .stride = job.in.k.row_stride,
+                           .rows = keys,
+                           .next = v,
+                           .next_stride = job.in.v.row_stride,
+                           .head_dim = head_dim,
+                           .ahead = ahead};
+    const Fetch fetch_v = {
+        .now = v,
+        .stride = job.in.v.row_stride,
+        .rows = keys,
+        .next = first + keys < task.last_key ? k + keys * job.in.k.row_stride : nullptr,
+        .next_stride = job.in.k.row_stride,
+        .head_dim = head_dim,
+        .ahead = ahead};
+    // Rows take turns over a part of the tile that stays in L1.
+    for (std::int64_t j = 0; j < keys; j += part) {
+      const std::int64_t end = std::min(j + part, keys);
+      for (std::int64_t r = 0; r < rows;) {
+        const float* q = t.q + r * columns.padded;
+        float* s = t.s + r * t.stride;
+        const Fetch fetch = fetches && r == 0 ? fetch_k : Fetch();
+        if (r + kScoreRows <= rows) {
+          DotsOfRows<kScoreRows>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
+          r += kScoreRows;
+        } else if (kScoreRows > 2 && r + 2 <= rows) {
+          DotsOfRows<2>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
+          r += 2;
+        } else {
+          DotsOfRows<1>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
+          ++r;
+        }
       }
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
     }
-    // Rows that see different keys do not share a pass: an unseen v must not be multiplied by 0.
-    for (std::int64_t r = 0; r < rows;) {
-      const std::int64_t seen = seen_by(r);
-      const Fetch now = r == 0 ? next_keys : Fetch();
-      if (r + 1 < rows && seen == seen_by(r + 1)) {
-        ValuesOfRows<2>(columns, t, r, v, job.in.v.row_stride, seen, now);
-        r += 2;
-      } else {
-        ValuesOfRows<1>(columns, t, r, v, job.in.v.row_stride, seen, now);
-        ++r;
+    for (std::int64_t j = 0; j < keys; j += part) {
+      const std::int64_t end = std::min(j + part, keys);
+      // Rows that see different keys do not share a pass: an unseen v must not be multiplied by 0.
+      for (std::int64_t r = 0; r < rows;) {
+        const std::int64_t seen = seen_by(r);
+        const Fetch fetch = fetches && r == 0 ? fetch_v : Fetch();
+        if (r + 3 < rows && seen == seen_by(r + 3)) {
+          ValuesOfRows<4>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
+          r += 4;
+        } else if (r + 1 < rows && seen == seen_by(r + 1)) {
+          ValuesOfRows<2>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
+          r += 2;
+        } else {
+          ValuesOfRows<1>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
+          ++r;
+        }
       }
     }
   }
