@@ -79,15 +79,17 @@ inline std::int64_t DecodeScratch(const Job& job) {
 // third of L1, as the rows that are passed over again must stay there too.
 inline constexpr std::int64_t kAhead = 16 << 10;
 inline constexpr std::int64_t kLongRow = 384;  // bytes
+struct NoFetch {
+  HWY_INLINE void Row(std::int64_t) const {}
+};
 struct Fetch {
-  const float* now = nullptr;  // null: nothing
+  const float* now = nullptr;
   std::int64_t stride = 0, rows = 0;
   const float* next = nullptr;  // null: nothing beyond
   std::int64_t next_stride = 0;
   std::int64_t head_dim = 0, ahead = 0;
 
   HWY_INLINE void Row(std::int64_t j) const {
-    if (now == nullptr) return;
     j += ahead;
     const float* row = now + j * stride;
     if (j >= rows) {
@@ -173,10 +175,10 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
   for (int r = 0; r < kRows; ++r) StoreSums(acc[r], s + r * s_stride);
 }
 
-template <int kRows>
+template <int kRows, class F>
 HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* k,
                            std::int64_t k_stride, std::int64_t first, std::int64_t last, float* s,
-                           std::int64_t s_stride, const Fetch& fetch) {
+                           std::int64_t s_stride, const F& fetch) {
   std::int64_t j = first;
   for (; j + kScoreKeys <= last; j += kScoreKeys) {
     for (std::int64_t u = 0; u < kScoreKeys; ++u) fetch.Row(j + u);
@@ -190,11 +192,11 @@ HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* 
 
 // o[r,c..] = alpha[r]·o + Σ_j s[r,j]·V[j,c..] for kRows rows and kVectors vectors of columns, which
 // begin at `at` in a row of V.
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, class F>
 HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std::int64_t s_stride,
                        const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t first,
                        std::int64_t last, const float* HWY_RESTRICT alpha, float* HWY_RESTRICT o,
-                       const Fetch& fetch) {
+                       const F& fetch) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V acc[kRows][kVectors];
@@ -229,26 +231,31 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
 }
 
 // Columns [n,n+kVectors) and on in steps of kVectors vectors; returns where it stopped.
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, class F>
 HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t, std::int64_t row,
                                      const float* v, std::int64_t v_stride, std::int64_t first,
-                                     std::int64_t last, std::int64_t n, const Fetch& fetch) {
+                                     std::int64_t last, std::int64_t n, const F& fetch) {
   const std::int64_t lanes = LaneCount();
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
   static constexpr float unscaled[] = {1, 1, 1, 1};
   const float* alpha = first == 0 ? t.alpha + row : unscaled;
+  const float* s = t.s + row * t.stride;
+  float* o = t.o + row * columns.padded;
+  if (n == 0 && kVectors <= whole) {  // the pass that meets these rows of V first
+    Values<kRows, kVectors>(columns, s, t.stride, v, v_stride, first, last, alpha, o, fetch);
+    n = kVectors;
+  }
   for (; n + kVectors <= whole; n += kVectors) {
-    Values<kRows, kVectors>(columns, t.s + row * t.stride, t.stride, v + n * lanes, v_stride, first,
-                            last, alpha, t.o + row * columns.padded + n * lanes,
-                            n == 0 ? fetch : Fetch());
+    Values<kRows, kVectors>(columns, s, t.stride, v + n * lanes, v_stride, first, last, alpha,
+                            o + n * lanes, NoFetch());
   }
   return n;
 }
 
-template <int kRows>
+template <int kRows, class F>
 HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
-                             const float* v, std::int64_t v_stride, std::int64_t first,
-                             std::int64_t last, const Fetch& fetch) {
+                               const float* v, std::int64_t v_stride, std::int64_t first,
+                               std::int64_t last, const F& fetch) {
   // Halves down to one vector: fewer sums than the FMA units need, for the last columns only.
   constexpr int most = kValueSums / kRows < 8 ? kValueSums / kRows : 8;
   std::int64_t n = 0;
@@ -266,7 +273,7 @@ HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::i
     static constexpr float unscaled[] = {1, 1, 1, 1};
     const float* alpha = first == 0 ? t.alpha + row : unscaled;
     Values<kRows, 1>(columns, t.s + row * t.stride, t.stride, v + columns.last, v_stride, first,
-                     last, alpha, t.o + row * columns.padded + n * LaneCount(), Fetch());
+                     last, alpha, t.o + row * columns.padded + n * LaneCount(), NoFetch());
   }
 }
 
@@ -289,6 +296,45 @@ inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float&
   }
   m = top;
   l = l * alpha + common::HWY_NAMESPACE::SumLanes(d, sum);
+}
+
+// Scores of keys [first,last) for as many rows from `row` on as go together; returns the next row.
+template <class F>
+HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const FewScratch& t, std::int64_t rows,
+                                    std::int64_t row, const float* k, std::int64_t k_stride,
+                                    std::int64_t first, std::int64_t last, const F& fetch) {
+  const float* q = t.q + row * columns.padded;
+  float* s = t.s + row * t.stride;
+  if (row + kScoreRows <= rows) {
+    DotsOfRows<kScoreRows>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+    return row + kScoreRows;
+  }
+  if (kScoreRows > 2 && row + 2 <= rows) {
+    DotsOfRows<2>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+    return row + 2;
+  }
+  DotsOfRows<1>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+  return row + 1;
+}
+
+// The same for sums over v of keys [first,last), of which row r sees those below seen(r). Rows that
+// see different keys do not go together: an unseen v must not be multiplied by 0.
+template <class Seen, class F>
+HWY_INLINE std::int64_t ValueSome(const Columns& columns, const FewScratch& t, std::int64_t rows,
+                                  std::int64_t row, const float* v, std::int64_t v_stride,
+                                  std::int64_t first, std::int64_t last, const Seen& seen,
+                                  const F& fetch) {
+  last = std::min(last, seen(row));
+  if (row + 4 <= rows && seen(row) == seen(row + 3)) {
+    ValuesOfRows<4>(columns, t, row, v, v_stride, first, last, fetch);
+    return row + 4;
+  }
+  if (row + 2 <= rows && seen(row) == seen(row + 1)) {
+    ValuesOfRows<2>(columns, t, row, v, v_stride, first, last, fetch);
+    return row + 2;
+  }
+  ValuesOfRows<1>(columns, t, row, v, v_stride, first, last, fetch);
+  return row + 1;
 }
 
 // One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
@@ -344,45 +390,23 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
         .next_stride = job.in.k.row_stride,
         .head_dim = head_dim,
         .ahead = ahead};
-    // Rows take turns over a part of the tile that stays in L1.
+    // Rows take turns over a part of the tile that stays in L1; the first to come fetch.
     for (std::int64_t j = 0; j < keys; j += part) {
       const std::int64_t end = std::min(j + part, keys);
-      for (std::int64_t r = 0; r < rows;) {
-        const float* q = t.q + r * columns.padded;
-        float* s = t.s + r * t.stride;
-        const Fetch fetch = fetches && r == 0 ? fetch_k : Fetch();
-        if (r + kScoreRows <= rows) {
-          DotsOfRows<kScoreRows>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
-          r += kScoreRows;
-        } else if (kScoreRows > 2 && r + 2 <= rows) {
-          DotsOfRows<2>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
-          r += 2;
-        } else {
-          DotsOfRows<1>(columns, q, k, job.in.k.row_stride, j, end, s, t.stride, fetch);
-          ++r;
-        }
-      }
+      const std::int64_t stride = job.in.k.row_stride;
+      std::int64_t r = 0;
+      if (fetches) r = ScoreSome(columns, t, rows, r, k, stride, j, end, fetch_k);
+      while (r < rows) r = ScoreSome(columns, t, rows, r, k, stride, j, end, NoFetch());
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
     }
     for (std::int64_t j = 0; j < keys; j += part) {
       const std::int64_t end = std::min(j + part, keys);
-      // Rows that see different keys do not share a pass: an unseen v must not be multiplied by 0.
-      for (std::int64_t r = 0; r < rows;) {
-        const std::int64_t seen = seen_by(r);
-        const Fetch fetch = fetches && r == 0 ? fetch_v : Fetch();
-        if (r + 3 < rows && seen == seen_by(r + 3)) {
-          ValuesOfRows<4>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
-          r += 4;
-        } else if (r + 1 < rows && seen == seen_by(r + 1)) {
-          ValuesOfRows<2>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
-          r += 2;
-        } else {
-          ValuesOfRows<1>(columns, t, r, v, job.in.v.row_stride, j, std::min(end, seen), fetch);
-          ++r;
-        }
-      }
+      const std::int64_t stride = job.in.v.row_stride;
+      std::int64_t r = 0;
+      if (fetches) r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, fetch_v);
+      while (r < rows) r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, NoFetch());
     }
   }
 
