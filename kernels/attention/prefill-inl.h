@@ -33,6 +33,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
+// Dead ends on a Zen 5: exp fused with the products of 4 columns (0.99 times as fast); 16
+// accumulators instead of 8 where a panel is one vector (1.02 at head_dim 64, 0.95 at 17 and 32).
+
 // 3 vectors × nr accumulators, 3 loaded vectors and a broadcast: 28 of AVX-512's 32 registers with
 // nr = 8 (24 accumulators hide 2 FMA ports × 4 cycles three times over), all 16 elsewhere with 4.
 inline constexpr int kPanelVectors = 3;
@@ -41,8 +44,9 @@ inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
 inline std::int64_t LaneCount() { return static_cast<std::int64_t>(hn::Lanes(D())); }
 
-// Rows that come next, fetched into L2 while products keep the core busy, so that memory works at
-// the same time. Nothing is fetched beyond the last row.
+// Rows that come next, fetched while products keep the core busy, so that memory works at the same
+// time (Zen 5, keys and values from L3, head_dim 128: 16 rows 33 % of the FMA peak without, 67 %
+// with; 48 rows 71 and 95). Nothing is fetched beyond the last row.
 struct Ahead {
   const float* data = nullptr;  // null: nothing
   std::int64_t stride = 0, last = 0;
@@ -52,7 +56,7 @@ struct Ahead {
                         std::int64_t col) const {
     if (data == nullptr) return;
     const std::int64_t end = std::min(first + count, last + 1);
-    for (; first < end; first += step) __builtin_prefetch(data + first * stride + col, 0, 2);
+    for (; first < end; first += step) hwy::Prefetch(data + first * stride + col);
   }
 };
 inline constexpr std::int64_t kLine = 64 / sizeof(float);  // floats in a cache line
