@@ -166,6 +166,34 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(found["warm", "2", "scalar"], (1, 0.1))
         self.assertEqual(found["cold", "2", "hwy"], (10, None))
 
+    def test_a_ceiling_is_drawn_once_memory_as_at_its_largest_footprint(self):
+        def row(level, footprint, peak):
+            return {**NASTY[0], "roof_level": level, "bytes": str(footprint),
+                    "peak_gb_s": str(peak), "peak_gflops": "100"}
+
+        first = self.write("first.csv", [row("L2", 1e5, 300), row("L2", 2e5, 280),
+                                         row("memory", 1e8, 90), row("memory", 1e9, 40)])
+        second = self.write("second.csv", [row("L2", 1e5, 310), row("memory", 1e9, 42)])
+        (machine,) = results.read_all([first, second])
+        self.assertEqual({(c.name, c.place): c.value for c in machine.ceilings},
+                         {("FMA", "1 thread"): 100, ("L2", "1 thread"): 310,
+                          ("memory", "1 thread"): 42})
+        self.assertEqual(len(machine.ceilings), 3)
+
+    def test_labels_of_close_bandwidths_stand_below_one_another(self):
+        rows = [{**NASTY[0], "roof_level": level, "peak_gb_s": str(peak), "peak_gflops": "1000",
+                 "bytes": "8"} for level, peak in (("L1", 400), ("L2", 390), ("L3", 385))]
+        made = report(self.write("close.csv", rows), "--svg", self.path("p.svg"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        heights = {}
+        for element in xml.etree.ElementTree.parse(self.path("p.svg")).getroot().iter():
+            if element.text and "GB/s" in element.text and "transform" in element.attrib:
+                y = re.search(r"translate\(\S+?,(\S+?)\)", element.attrib["transform"])[1]
+                heights[element.text.split()[0]] = float(y)
+        self.assertEqual(sorted(heights), ["L1", "L2", "L3"])
+        self.assertGreater(heights["L2"], heights["L1"] + 11)
+        self.assertGreater(heights["L3"], heights["L2"] + 11)
+
     def test_rungs_of_a_ladder_are_left_out_and_that_is_said(self):
         def row(tuning, ns):
             return {**NASTY[0], "variant": "hwy", "tuning": tuning, "p50_ns": ns}

@@ -2,21 +2,23 @@
 Reads nothing, writes no files."""
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import vl_convert
 
 from report_page import groups, roofline
-from report_page.marks import GREY, Figure, choice, colour, data, record, spec, tips
-from report_page.results import Machine, Row, number, where
+from report_page.marks import GREY, Figure, choice, colour, data, log_scale, record, spec, tips
+from report_page.results import Machine, number, where
 
 ALL = "all"
 LINE = 34  # letters that fit beside a chart
+BESIDE = 4  # columns of a legend that fit under such a chart
 NO_CPU = "no CPU row"
 
 
-def kernels(rows: list[Row]) -> list[str]:
+def kernels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Kernels in the order of the rows."""
     return list(dict.fromkeys(row["kernel"] for row in rows))
 
@@ -41,9 +43,9 @@ def speeds(machine: Machine) -> list[Figure]:
                          "isa", "library", "device", "cache", "math", "run_id"))])}
                   for r in rows]
         base = alt.Chart(data(points)).encode(
-            x=alt.X("flops:Q", scale=alt.Scale(type="log"), title="size, FLOP",
+            x=alt.X("flops:Q", scale=log_scale(), title="size, FLOP",
                     axis=alt.Axis(format="~s")),
-            y=alt.Y("gflops:Q", scale=alt.Scale(type="log"), title="GFLOP/s"),
+            y=alt.Y("gflops:Q", scale=log_scale(), title="GFLOP/s"),
             color=colour([p["variant"] for p in points]),
             tooltip=tips("flops", "gflops", "gb_s", "p50_ns"))
         lines = base.mark_line(strokeWidth=1.6).encode(
@@ -112,23 +114,23 @@ def speedups(machine: Machine) -> list[Figure]:
                     "problem": two_lines(groups.problem_name(row)),
                     "name": f"{row['variant']}, {where(row)}, {row.get('isa', '')}"})
     figures = []
-    for over, values in bars.items():
-        if not values:
-            continue
-        chart = alt.Chart(data(values)).mark_bar().encode(
-            y=problems_axis(), yOffset=alt.YOffset("name:N", sort=None),
-            x=alt.X("speed_up:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"),
-                    title=f"times as fast as {over} (log)"), x2="one:Q",
-            color=colour([v["variant"] for v in values]),
-            tooltip=[*tips("speed_up", "p50_ns"), alt.Tooltip("over:N")])
-        figures.append((f"Speed-up over {over}",
-                        by_threads([chart], values, rule_at_one())))
+    for over, all_values in bars.items():
+        for kernel in kernels(all_values):
+            values = [v for v in all_values if v["kernel"] == kernel]
+            chart = alt.Chart(data(values)).mark_bar().encode(
+                y=problems_axis(), yOffset=alt.YOffset("name:N", sort=None),
+                x=alt.X("speed_up:Q", scale=log_scale(), axis=alt.Axis(format="~g", orient="top"),
+                        title=f"times as fast as {over} (log)"), x2="one:Q",
+                color=colour([v["variant"] for v in values], BESIDE),
+                tooltip=[*tips("speed_up", "p50_ns"), alt.Tooltip("over:N")])
+            figures.append((f"{kernel}: speed-up over {over}",
+                            by_threads([chart], values, rule_at_one())))
     return figures
 
 
 def shares(machine: Machine) -> list[Figure]:
     """How much of the roof was reached, with its interval, and of the model where it says more."""
-    values = []
+    found = []
     for group in groups.groups(machine):
         for row in group.rows:
             if number(row, "roof_pct") is None:
@@ -137,24 +139,31 @@ def shares(machine: Machine) -> list[Figure]:
             model = entry["model_pct"]
             entry["of_model"] = (model if model is not None
                                  and abs(model - entry["roof_pct"]) > 0.01 * model else None)
-            values.append(entry | {
+            found.append(entry | {
                 "threads": group.threads or NO_CPU,
                 "problem": two_lines(groups.problem_name(row)),
                 "name": f"{row['variant']}, {where(row)}, {row.get('isa', '')}"})
-    if not values:
-        return []
+    return [share_of_kernel(kernel, [v for v in found if v["kernel"] == kernel])
+            for kernel in kernels(found)]
+
+
+def share_of_kernel(kernel: str, values: list[dict[str, Any]]) -> Figure:
+    """The chart of one kernel's shares."""
     base = alt.Chart(data(values)).encode(
         y=problems_axis(), yOffset=alt.YOffset("name:N", sort=None),
-        color=colour([v["variant"] for v in values]),
+        color=colour([v["variant"] for v in values], BESIDE),
         tooltip=tips("roof_pct", "roof_pct_lo", "roof_pct_hi", "model_pct", "p50_ns"))
+    title = "% of the strict roof, 95 % interval"
+    hollow = any(v["of_model"] is not None for v in values)
     interval = base.mark_rule(strokeWidth=1.5, clip=True).encode(
-        x=alt.X("roof_pct_lo:Q", scale=alt.Scale(domain=[0, 125]),
-                title="% of the strict roof, 95 % interval; hollow: % of the model"),
+        x=alt.X("roof_pct_lo:Q", scale=alt.Scale(domain=[0, 125]), axis=alt.Axis(orient="top"),
+                title=title + ("; hollow: % of the model" if hollow else "")),
         x2="roof_pct_hi:Q")
-    reached = base.mark_point(filled=True, size=40, clip=True).encode(x="roof_pct:Q")
-    model = base.mark_point(shape="diamond", size=45, clip=True).encode(
-        x="of_model:Q").transform_filter("isValid(datum.of_model)")
-    return [("Share of the roof that was reached", by_threads([interval, reached, model], values))]
+    layers = [interval, base.mark_point(filled=True, size=40, clip=True).encode(x="roof_pct:Q")]
+    if hollow:
+        layers.append(base.mark_point(shape="diamond", size=45, clip=True).encode(
+            x="of_model:Q").transform_filter("isValid(datum.of_model)"))
+    return f"{kernel}: share of the roof that was reached", by_threads(layers, values)
 
 
 def distributions(machine: Machine) -> list[Figure]:
@@ -170,11 +179,13 @@ def distributions(machine: Machine) -> list[Figure]:
                     "name": f"{row['variant']}, {where(row)}"})
         if not values:
             continue
+        order = list(dict.fromkeys(f"{r['variant']}, {where(r)}" for r in machine.rows))
+        values.sort(key=lambda v: order.index(v["name"]))
         base = alt.Chart(data(values)).encode(
             x=alt.X("over_median:Q", title="time over the row's median",
-                    scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
+                    scale=log_scale(), axis=alt.Axis(format="~g")),
             y=alt.Y("name:N", title=None, sort=None),
-            color=colour([v["variant"] for v in values]),
+            color=colour([v["variant"] for v in values]).legend(None),
             tooltip=[*tips("ns", "over_median", "launch", "round"), alt.Tooltip("disturbance:N")])
         layers = [base.mark_tick(opacity=0.45, thickness=1.5).transform_filter(
             "datum.disturbance == ''")]
@@ -224,7 +235,7 @@ def crossover(machine: Machine) -> list[Figure]:
                 told.append(f"with transfers {groups.wins_from(those, 'e2e_ns')}")
             chart = alt.Chart(data([v for v in curves + values if v["name"] in names])
                               ).mark_line(point=True).encode(
-                x=alt.X("flops:Q", scale=alt.Scale(type="log"), title="size, FLOP",
+                x=alt.X("flops:Q", scale=log_scale(), title="size, FLOP",
                         axis=alt.Axis(format="~s")),
                 y=alt.Y("ns:Q", scale=alt.Scale(type="log"), title="time, ns",
                         axis=alt.Axis(format="~s")), color=colours(*shades), tooltip=tooltip)

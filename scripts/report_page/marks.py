@@ -22,14 +22,16 @@ def data(values: list[dict[str, Any]]) -> alt.Data:
     return alt.Data(values=values)
 
 
-def colour(variants: list[str]) -> alt.Color:
-    """A fixed colour per well-known variant; its versions (NAME@...) share it."""
+def colour(variants: list[str], columns: int = 6) -> alt.Color:
+    """A fixed colour per well-known variant; its versions (NAME@...) share it. The legend has so
+    many columns."""
     names = list(dict.fromkeys(variants))
     strangers = sorted({n.split("@")[0] for n in names} - set(KNOWN))
     table = KNOWN | {n: OTHERS[i % len(OTHERS)] for i, n in enumerate(strangers)}
     return alt.Color("variant:N", title=None,
                      scale=alt.Scale(domain=names, range=[table[n.split("@")[0]] for n in names]),
-                     legend=alt.Legend(orient="bottom", columns=6, symbolLimit=0, labelLimit=160))
+                     legend=alt.Legend(orient="bottom", columns=columns, symbolLimit=0,
+                                       labelLimit=160))
 
 
 def tips(*extra: str) -> list[alt.Tooltip]:
@@ -47,8 +49,13 @@ def record(row: Row, *columns: str) -> dict[str, Any]:
     return entry
 
 
+def log_scale() -> alt.Scale:
+    """A logarithmic axis that ends where the data end, with room for the marks."""
+    return alt.Scale(type="log", nice=False, padding=14)
+
+
 def choice(name: str, label: str, options: list[str], value: str) -> alt.Parameter:
-    """A drop-down list under the chart; expressions ask for it by its name."""
+    """A drop-down list above the chart; expressions ask for it by its name."""
     return alt.param(name=name, value=value, bind=alt.binding_select(options=options, name=label))
 
 

@@ -20,20 +20,24 @@ STYLE = """
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 main,header{max-width:1500px;margin:auto;padding:0 1.2rem}h1{margin:1.4rem 0 .2rem}
 h2{margin:2rem 0 .6rem}h3{margin:.2rem 0;font-size:1rem}nav a{margin-right:1rem}a{color:inherit}
-.machines{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:1rem}
+.machines{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,590px),1fr));gap:1rem}
 .machine{min-width:0}figure,.card{margin:0 0 1rem;padding:.9rem;background:var(--card);
 border:1px solid var(--line);border-radius:8px;min-width:0}
-figcaption{font-weight:600;margin-bottom:.5rem}.chart{width:100%}.soft{color:var(--soft)}
+figure{overflow-x:auto}
+figcaption{font-weight:600;margin-bottom:.5rem;position:sticky;left:0}
+.chart{width:100%;min-width:560px}.vega-embed{display:flex!important;flex-direction:column}
+.vega-bindings{order:-1;margin-bottom:.6rem}.soft{color:var(--soft)}
 .scroll{overflow:auto;max-height:75vh;background:var(--card);border:1px solid var(--line)}
 table{border-collapse:collapse;font-size:13px}td,th{padding:.25rem .6rem;text-align:left;
 border-bottom:1px solid var(--line);white-space:pre;max-width:34rem;overflow:hidden;
 text-overflow:ellipsis}td:hover{white-space:pre-wrap;overflow-wrap:anywhere}
 th{position:sticky;top:0;background:var(--card);cursor:pointer}
 tr.bad td{color:#c2410c}@media(prefers-color-scheme:dark){tr.bad td{color:#fb923c}}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem .9rem;margin:.3rem 0 .8rem}
+dl{display:grid;grid-template-columns:fit-content(40%) minmax(0,1fr);gap:.1rem .9rem;
+margin:.3rem 0 .8rem}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}ul{padding-left:1.2rem;margin:.3rem 0}
 li{margin:.35rem 0;overflow-wrap:anywhere}code{font-size:.88em}summary{cursor:pointer}
-.vega-bind{margin-top:.4rem}.vega-bind-name{color:var(--soft);margin-right:.3rem}
+.vega-bind-name{color:var(--soft);margin-right:.3rem}
 select{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);
 border-radius:6px;padding:.2rem .4rem;max-width:100%}
 #filter{font:inherit;padding:.4rem .7rem;width:min(100%,28rem);margin-bottom:.6rem}
@@ -44,11 +48,15 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 const specs = JSON.parse(document.getElementById('specs').textContent);
 function draw() {
   const ink = dark.matches ? '#cbd3da' : '#3a4650', line = dark.matches ? '#323a44' : '#e6eaee';
+  const paper = dark.matches ? '#1d232a' : '#fff';
   const config = {background: 'transparent', view: {stroke: line}, font: 'system-ui, sans-serif',
     axis: {labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line},
-    legend: {labelColor: ink, titleColor: ink, layout: {bottom: {direction: 'vertical',
+    style: {halo: {stroke: paper, strokeWidth: 4, strokeJoin: 'round'}},
+    legend: {labelColor: ink, titleColor: ink, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink,
+      layout: {bottom: {direction: 'vertical',
       anchor: 'start', margin: 6}}}};
-  specs.forEach((spec, i) => vegaEmbed('#chart' + i, spec, {actions: false, config: config}));
+  specs.forEach((spec, i) => vegaEmbed('#chart' + i, spec, {actions: false, config: config,
+    tooltip: {theme: dark.matches ? 'dark' : 'light'}}));
 }
 draw();
 dark.addEventListener('change', draw);

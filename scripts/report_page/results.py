@@ -19,12 +19,14 @@ class InputError(Exception):
 
 @dataclass
 class Ceiling:
-    """A roof: `kind` is fma (GFLOP/s) or bandwidth (GB/s); `place` is what has it."""
+    """A roof: `kind` is fma (GFLOP/s) or bandwidth (GB/s); `place` is what has it. `whole`: taken
+    from the measured curves, not from the points of them that rows hold."""
 
     kind: str
     name: str
     place: str
     value: float
+    whole: bool
 
 
 @dataclass
@@ -105,16 +107,16 @@ def _from_json(context: dict[str, Any]) -> list[Ceiling]:
         return place(str(entry.get("threads") or ""), entry["device"])
 
     measured = context.get("ceilings") or {}
-    found = [Ceiling("fma", f["isa"] or "FMA", at(f), f["gflops"])
+    found = [Ceiling("fma", f["isa"] or "FMA", at(f), f["gflops"], True)
              for f in measured.get("fma", [])]
     for curve in measured.get("bandwidth", []):
-        found += [Ceiling("bandwidth", label, at(curve), value)
+        found += [Ceiling("bandwidth", label, at(curve), value, True)
                   for label, value in plateau_bandwidths(curve)]
     return found
 
 
 def _from_rows(rows: list[Row]) -> list[Ceiling]:
-    best: dict[tuple[str, str, str], float] = {}
+    best: dict[tuple[str, str, str], tuple[float, float]] = {}
     for row in rows:
         # Other rows than those of an ISA target are held against the machine's best.
         isa = row.get("isa") if row.get("isa") != "baseline" else ""
@@ -123,8 +125,20 @@ def _from_rows(rows: list[Row]) -> list[Ceiling]:
             value = number(row, column)
             if value and value > 0:
                 key = kind, name, place(row.get("threads", ""), row.get("device", ""))
-                best[key] = max(best.get(key, 0.0), value)
-    return [Ceiling(*key, value) for key, value in best.items()]
+                # As in plateau_bandwidths: just past the last cache memory still looks fast.
+                footprint = (number(row, "bytes") or 0.0) if name == "memory" else 0.0
+                best[key] = max(best.get(key, (0.0, 0.0)), (footprint, value))
+    return [Ceiling(*key, value, False) for key, (_, value) in best.items()]
+
+
+def _keep(ceilings: list[Ceiling], new: Ceiling) -> None:
+    """Adds a ceiling; of several runs' the better one stays, but a whole one in any case."""
+    for index, old in enumerate(ceilings):
+        if (old.kind, old.name, old.place) == (new.kind, new.name, new.place):
+            if (new.whole, new.value) > (old.whole, old.value):
+                ceilings[index] = new
+            return
+    ceilings.append(new)
 
 
 def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
@@ -152,10 +166,10 @@ def _read(name: str, machines: dict[tuple[str, str], Machine]) -> None:
             raise InputError(f"{beside}: not a JSON of `rooflane bench` ({error!r})") from error
         machine.contexts.append((path.name, context))
     else:
-        machine.notes.append(f"{path.name}: no {beside.name} beside it; ceilings are those of rows")
+        machine.notes.append(f"{path.name}: no {beside.name} beside it; its ceilings are known "
+                             "at its rows only")
     for ceiling in ceilings or _from_rows(rows):
-        if ceiling not in machine.ceilings:
-            machine.ceilings.append(ceiling)
+        _keep(machine.ceilings, ceiling)
 
     beside = Path(f"{path}.samples.csv")
     if not beside.exists():

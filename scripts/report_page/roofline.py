@@ -1,6 +1,7 @@
 """The roofline chart, on the page and as a static picture. Shared pieces: marks.py."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import altair as alt
@@ -11,6 +12,8 @@ from report_page.marks import GREY, choice, colour, data, record, spec, tips
 from report_page.results import Ceiling, Machine, Row, number, place, where
 
 CLOSE = 1.1  # peaks within a tenth of one another share a line
+HEIGHT = 480  # pixels
+LABEL = 13  # pixels from one line of text to the next
 
 
 def has_speed(row: Row) -> bool:
@@ -77,6 +80,15 @@ def roofs(machine: Machine, at: str, low: float, high: float) -> list[dict[str, 
             for name, kind, *ends in lines for end, (x, y) in enumerate(ends)]
 
 
+def set_labels(lines: list[dict[str, Any]], decades: float) -> None:
+    """Puts the labels of bandwidths where their lines begin, close ones below one another."""
+    lowest: dict[str, float] = {}  # label of each place so far
+    for line in sorted(lines, key=lambda end: -end["y"]):
+        if line["kind"] == "bandwidth" and line["end"] == 0:
+            below = lowest.get(line["place"], math.inf) / 10 ** (LABEL * decades / HEIGHT)
+            line["label_y"] = lowest[line["place"]] = min(line["y"], below)
+
+
 def chart(machine: Machine, only: str | None = None) -> alt.LayerChart | None:
     """GFLOP/s against FLOP/byte under the ceilings of one place: `only`, or the one chosen from a
     list. Nothing without rows that have a speed."""
@@ -85,37 +97,42 @@ def chart(machine: Machine, only: str | None = None) -> alt.LayerChart | None:
         return None
     places = list(dict.fromkeys(p["place"] for p in points))
     low = min(min(p["ai"] for p in points), 0.25) / 2
-    high = max(max(p["ai"] for p in points), 64.0) * 2
+    high = max(max(p["ai"] for p in points), 64.0) * 5  # labels stand right of all points
     lines = [end for at in places for end in roofs(machine, at, low, high)]
     slowest = min([p["gflops"] for p in points] + [e["y"] for e in lines if e["y"] > 0])
     top = max([p["gflops"] for p in points] + [e["y"] for e in lines if e["kind"] == "fma"])
+    set_labels(lines, math.log10(top * 2 / (slowest / 2)))
     x = alt.Scale(type="log", domain=[low, high], nice=False)
     y = alt.Scale(type="log", domain=[slowest / 2, top * 2], nice=False)
     roof = alt.Chart(data(lines)).encode(
         x=alt.X("x:Q", scale=x, title="arithmetic intensity, FLOP/byte"),
         y=alt.Y("y:Q", scale=y, title="GFLOP/s"), detail="ceiling:N", tooltip="ceiling:N")
     drawn = roof.mark_line(color=GREY, strokeWidth=1.3, clip=True)
-    names = {"color": GREY, "fontSize": 11, "limit": 420}
-    flat = roof.mark_text(align="right", dx=-4, dy=-7, **names).encode(
-        text="ceiling:N").transform_filter("datum.kind == 'fma' && datum.end == 1")
-    rising = roof.mark_text(align="left", dx=8, dy=5, **names).encode(
-        text="ceiling:N").transform_filter("datum.kind == 'bandwidth' && datum.end == 0")
+    # Twice: a broad outline in the colour of the paper, then the letters.
+    labels = []
+    for look in ({"style": "halo"}, {"color": GREY}):
+        look |= {"fontSize": 11, "limit": 420}
+        labels.append(roof.mark_text(align="right", dx=-4, dy=-7, **look).encode(
+            text="ceiling:N").transform_filter("datum.kind == 'fma' && datum.end == 1"))
+        labels.append(roof.mark_text(align="left", dx=8, dy=5, **look).encode(
+            y=alt.Y("label_y:Q", scale=y), text="ceiling:N").transform_filter(
+                "isValid(datum.label_y)"))
     marks = alt.Chart(data(points)).mark_point(filled=True, size=75, opacity=0.85).encode(
         x=alt.X("ai:Q", scale=x), y=alt.Y("gflops:Q", scale=y),
         color=colour([p["variant"] for p in points]),
         shape=alt.Shape("kernel:N", title=None, legend=alt.Legend(orient="bottom", columns=4)),
         tooltip=tips("ai", "gflops", "gb_s", "roof_pct", "model_pct", "p50_ns"))
     if len(places) == 1:
-        return alt.layer(drawn, flat, rising, marks)
+        return alt.layer(drawn, *labels, marks)
     chosen = "datum.place == place"
-    return alt.layer(*(layer.transform_filter(chosen) for layer in (drawn, flat, rising, marks))
+    return alt.layer(*(layer.transform_filter(chosen) for layer in (drawn, *labels, marks))
                      ).add_params(choice("place", "limits of ", places, places[0]))
 
 
 def on_page(machine: Machine) -> dict[str, Any] | None:
     """The chart for the page."""
     drawn = chart(machine)
-    return spec(drawn, 480) if drawn is not None else None
+    return spec(drawn, HEIGHT) if drawn is not None else None
 
 
 def picture(machines: list[Machine]) -> str:
@@ -131,7 +148,9 @@ def picture(machines: list[Machine]) -> str:
             one = alt.layer(alt.Chart(data([{"t": "no row has a speed"}])).mark_text().encode(
                 text="t:N"))
             title = machine.label
-        drawn.append(one.properties(width=800, height=460, title=title))
-    whole = alt.vconcat(*drawn).configure(background="white", font="sans-serif").configure_axis(
+        drawn.append(one.properties(width=800, height=HEIGHT, title=title))
+    halo = {"halo": {"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}}
+    whole = alt.vconcat(*drawn).configure(
+        background="white", font="sans-serif", style=halo).configure_axis(
         gridColor="#eceff1", labelFontSize=12, titleFontSize=13).configure_legend(labelFontSize=12)
     return vl_convert.vegalite_to_svg(whole.to_dict())
