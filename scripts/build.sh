@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A release build in build/, from whatever state: missing packages first (setup.sh), then Meson, then
-# Ninja with the targets given (none: all, the tests too). Away from a terminal it is quiet unless
-# something fails. Used by bench.sh and test.sh.
+# A release build in build/, from whatever state: missing packages first (setup.sh), then Meson,
+# then Ninja with the targets given (none: all, the tests too). Away from a terminal it is quiet
+# unless something fails. Used by bench.sh and test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Does `compare` cry wolf, and does `--against` find a wolf? Part one: pairs of runs of one build,
-# compared; every FASTER or SLOWER among them is false. Part two: a copy of the program whose softmax
-# takes 5 % longer runs in the same rounds as this one. Prints both tables; with --out
-# PREFIX also PREFIX.md. Exit status 1 when more than 1 % of the rows are flagged or the slowed
+# compared; every FASTER or SLOWER among them is false. Part two: a copy of the program whose
+# softmax takes 5 % longer runs in the same rounds as this one. Prints both tables; with --out PREFIX
+# also PREFIX.md. Exit status 1 when more than 1 % of the rows are flagged or the slowed
 # kernel is not found at each problem. Usage: scripts/compare_check.sh [--pairs N] [--out PREFIX]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -50,7 +50,9 @@ for ((pair = 1; pair <= pairs; ++pair)); do
   run "$work/new.csv" "${light[@]}"
   build/rooflane compare "$work/old.csv" "$work/new.csv" >"$work/compared.txt"
   line=()
-  for verdict in FASTER SLOWER UNSURE SAME; do line+=("$(count $verdict "$work/compared.txt")"); done
+  for verdict in FASTER SLOWER UNSURE SAME; do
+    line+=("$(count $verdict "$work/compared.txt")")
+  done
   total=$((line[0] + line[1] + line[2] + line[3]))
   echo "| $pair | $total | ${line[0]} | ${line[1]} | ${line[2]} | ${line[3]} |" >>"$work/report.md"
   echo "pair $pair of $pairs: ${line[0]} FASTER, ${line[1]} SLOWER of $total rows" >&2
@@ -58,7 +60,8 @@ for ((pair = 1; pair <= pairs; ++pair)); do
   flagged=$((flagged + line[0] + line[1]))
 done
 share=$(awk -v f="$flagged" -v r="$rows" 'BEGIN { printf "%.2f", r ? 100 * f / r : 0 }')
-echo -e "\n$flagged of $rows rows of one build against itself flagged: $share %.\n" >>"$work/report.md"
+echo -e "\n$flagged of $rows rows of one build against itself flagged: $share %.\n" \
+  >>"$work/report.md"
 
 # The slowed copy: every run of softmax/hwy waits, busily, for 5 % of the time that it took.
 git ls-files -z | tar --null -T - -c | tar -x -C "$work" --one-top-level=slowed

@@ -3,8 +3,8 @@
 #   scripts/sanitize.sh [both] [TEST…]  both
 #   scripts/sanitize.sh address [TEST…] address + undefined behaviour + leaks, in build-asan/
 #   scripts/sanitize.sh thread [TEST…]  data races, in build-tsan/
-# The thread sanitizer does not understand OpenMP's runtime, so that build takes its threads from the
-# std::thread pool, and leaves OpenCL out: a driver's own threads are not ours to prove.
+# The thread sanitizer does not understand OpenMP's runtime, so that build takes its threads from
+# the std::thread pool, and leaves OpenCL out: a driver's own threads are not ours to prove.
 # What is suppressed, and why, stands in scripts/sanitizers/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,8 +32,8 @@ run() {  # BUILD_DIR SANITIZER MESON_OPTION... -- TEST...
 
 address() {
   # Tests ask for more memory than there is and want to be told so (allocator_may_return_null).
-  # std::stable_sort's buffer is freed past the interceptor of operator delete when libstdc++ does it
-  # (alloc_dealloc_mismatch).
+  # std::stable_sort's buffer is freed past the interceptor of operator delete when libstdc++ does
+  # it (alloc_dealloc_mismatch).
   local asan=detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99
   asan+=:allocator_may_return_null=1:alloc_dealloc_mismatch=0
   ASAN_OPTIONS=$asan \

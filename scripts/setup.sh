@@ -56,8 +56,8 @@ prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib6
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi
 if ! has_command apt-get; then
   if ((${#missing[@]} == 0)); then exit 0; fi
-  echo "setup: this system has no apt-get; install what these Debian packages hold, then run again:" \
-    "${missing[*]}" >&2
+  echo "setup: this system has no apt-get; install what these Debian packages hold, then run" \
+    "again: ${missing[*]}" >&2
   exit 1
 fi
 offered() {  # the peers that the package lists know; not every distribution has every one

@@ -283,8 +283,8 @@ for tensor in case.problem.tensors()[:-1]:
 
     def test_names_are_checked(self):
         def peers(*arguments):
-            return subprocess.run([sys.executable, PEERS, *arguments], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True)
+            return subprocess.run([sys.executable, PEERS, *arguments], capture_output=True,
+                                  text=True)
 
         self.assertIn("torch-compile\n", peers("--names").stdout)
         for arguments in (["--prepare", "nunpy"], ["--serve", "mkl"], ["--serve", "numpy,torch"]):
