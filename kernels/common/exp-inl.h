@@ -93,7 +93,7 @@ constexpr std::size_t Powers() {
 
 // Entry (index mod kPowers) of the table of powers.
 template <std::size_t kPowers, class D, class VI>
-HWY_INLINE VI LookUp(D /*d*/, VI index) {
+HWY_INLINE VI LookUp(D /*d*/, [[maybe_unused]] VI index) {
   const hn::RebindToSigned<D> di;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   if constexpr (kPowers == 32) {

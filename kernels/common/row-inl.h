@@ -68,6 +68,57 @@ HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
   if (i < n) StoreRow(value(i, Part{n - i}), d, y + i, Part{n - i});
 }
 
+// The vector of y in which a streamed row ended, and its elements, which are not written yet.
+template <class D>
+struct Seam {
+  explicit Seam(D d) : rest(hwy::HWY_NAMESPACE::Zero(d)) {}
+  // Writes them. Call it after the last row.
+  HWY_INLINE void Close(D d) {
+    if (at != nullptr) StoreRow(rest, d, at, Part{count});
+    at = nullptr;
+  }
+
+  float* at = nullptr;
+  std::size_t count = 0;
+  hwy::HWY_NAMESPACE::Vec<D> rest;
+};
+
+// WriteRow<true>, but where this row begins in the vector in which the one before ended, both are
+// streamed as one: an ordinary store of either end waits for its line from memory, and all stores
+// behind it wait as well (1.39 times the time in softmax of rows of 1009 on a Zen 5).
+template <class D, class Value>
+HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value value) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToSigned<D> di;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(float) % lanes;
+  std::size_t i = 0;
+  if (past != 0 && n >= lanes && seam.at == y - past && seam.count == past) {
+    i = lanes - past;
+    const auto head = value(std::size_t{0}, Part{i});
+    const auto from = hn::And(hn::Sub(hn::Iota(di, 0), hn::Set(di, static_cast<int>(past))),
+                              hn::Set(di, static_cast<int>(lanes - 1)));
+    const auto shifted = hn::TableLookupLanes(head, hn::IndicesFromVec(d, from));
+    hn::Stream(hn::IfThenElse(hn::FirstN(d, past), seam.rest, shifted), d, y - past);
+    seam.at = nullptr;
+  } else {
+    seam.Close(d);
+    if (past != 0) {
+      i = std::min(n, lanes - past);
+      StoreRow(value(std::size_t{0}, Part{i}), d, y, Part{i});
+    }
+  }
+  const std::size_t whole = (n - i) / lanes * lanes;
+  WriteRow<true>(d, y + i, whole,
+                 [&](std::size_t at, auto fill) ROOFLANE_LAMBDA { return value(i + at, fill); });
+  i += whole;
+  if (i < n) {
+    seam.rest = value(i, Part{n - i});
+    seam.at = y + i;
+    seam.count = n - i;
+  }
+}
+
 // Adds value(i, fill) for all i < n into `sum`, with i and fill as above; lanes beyond a part must
 // be 0. Eight vectors are added as a tree first, so that LongSum's four operations are shared by
 // eight.

@@ -33,7 +33,7 @@ using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr std::size_t kBlock = common::row_block;
 // x of three rows, y of one, gamma and beta of this length are 36 KiB and stay in a 48 KiB L1.
-// (With 2048 elements, which fill it, this way was 6 % slower on a Zen 5.)
+// (With 2048 elements, which fill it, this way was 6 to 19 % slower on a Zen 5, with 3000 24 %.)
 constexpr std::size_t kPipelined = 1536;
 // Up to this length, walking over a row three times costs less than waiting for its reductions.
 // (On a Zen 5 both ways are equal between 97 and 128 elements, with AVX-512 and with AVX2.)
@@ -110,17 +110,23 @@ class Normalise {
   Vector high_, low_, scale_;
 };
 
-// y = (x - mean) · scale · gamma + beta.
+// y = (x - mean) · scale · gamma + beta. kStream: past the caches, and by way of `seam` if there is
+// one.
 template <bool kStream>
 void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
-            const Row& row) {
+            const Row& row, hc::Seam<Tag>* seam = nullptr) {
   const Tag d;
   const Vector zero = hn::Zero(d);
   const Normalise normalise(row);
-  hc::WriteRow<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  const auto value = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill, zero)),
                       hc::LoadRow(d, gamma + i, fill, zero), hc::LoadRow(d, beta + i, fill, zero));
-  });
+  };
+  if (kStream && seam != nullptr) {
+    hc::StreamRow(d, y, n, *seam, value);
+  } else {
+    hc::WriteRow<kStream>(d, y, n, value);
+  }
 }
 
 // The same, and the sums of the n elements at `after`, vector by vector: conversions and additions
@@ -286,6 +292,7 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
                  double eps) {
   constexpr std::int64_t behind = 2 * kBatch;
   Batch ring[5];
+  hc::Seam<Tag> seam((Tag()));
   for (std::int64_t first = begin; first < end + 2 * behind; first += kBatch) {
     const std::int64_t turn = (first - begin) / kBatch;
     Batch& summed = ring[turn % 5];
@@ -313,10 +320,11 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
         known.high = written.high[i];
         known.low = written.low[i];
         Finish<kStream>(io.x + third * io.x_stride, io.gamma, io.beta, io.y + third * io.y_stride,
-                        n, known);
+                        n, known, &seam);
       }
     }
   }
+  seam.Close(Tag());
 }
 
 // Rows of at most kPipelined elements that stay in the caches, from `begin` to `end`. While a row
@@ -397,12 +405,14 @@ void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 template <bool kStream>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps) {
+  hc::Seam<Tag> seam((Tag()));
   for (std::int64_t at = begin; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     const float* ahead = kStream && at + 1 < end ? x + io.x_stride : nullptr;
     const Row row(MomentsFrom(hc::SumAndSquares(x, n, ahead), x, n), eps);
-    Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row);
+    Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &seam);
   }
+  seam.Close(Tag());
   if constexpr (kStream) hwy::FlushStream();
 }
 
