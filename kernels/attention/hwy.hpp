@@ -16,9 +16,11 @@ namespace rooflane::attention {
 // A task is one block of rows of one kv head against one chunk of its keys. With one chunk it
 // writes o; with several it leaves unnormalised sums, which a merge task joins afterwards.
 struct Job {
-  explicit Job(const Sizes& sizes) : s(sizes), scale(static_cast<float>(sizes.scale)) {}
+  explicit Job(const Sizes& sizes)
+      : s(sizes), group(sizes.group()), scale(static_cast<float>(sizes.scale)) {}
 
   Sizes s;
+  std::int64_t group;  // query heads that share a kv head
   float scale;
   Bound in;
   std::int64_t q_block = 0;   // rows per task
@@ -29,17 +31,39 @@ struct Job {
   std::int64_t scratch_floats = 0;
   float* partial = nullptr;  // partial_floats per task when chunks > 1
 
-  std::int64_t rows() const { return s.group() * s.q_len; }
-  std::int64_t visible(std::int64_t row) const { return s.visible(row / s.group()); }
+  std::int64_t rows() const { return group * s.q_len; }
+  std::int64_t visible(std::int64_t row) const { return s.visible(row / group); }
   // Per row: its sums over v [head_dim], its maximum, its sum of weights.
   std::int64_t partial_floats() const { return q_block * (s.head_dim + 2); }
   std::int64_t merge_tasks() const { return s.batch * s.kv_heads * row_blocks; }
   std::int64_t tasks() const { return merge_tasks() * chunks; }
   float* row_of(const Heads& heads, std::int64_t batch, std::int64_t kv_head,
                 std::int64_t row) const {
-    return heads.matrix(batch, kv_head * s.group() + row % s.group()) +
-           row / s.group() * heads.row_stride;
+    return heads.matrix(batch, kv_head * group + row % group) + row / group * heads.row_stride;
   }
+};
+
+// Goes through rows in order without dividing for each: on a Zen 5 that took 1 % of the time of 64
+// queries by 64 keys, 5 % of 32 by 32.
+class RowWalk {
+ public:
+  RowWalk(const Job& job, std::int64_t row)
+      : group_(job.group), query_(row / group_), member_(row % group_) {}
+
+  void next() {
+    if (++member_ == group_) {
+      member_ = 0;
+      ++query_;
+    }
+  }
+  std::int64_t query() const { return query_; }
+  // The row of q or o, `first` being query 0 of the group's first head.
+  float* of(const Heads& heads, float* first) const {
+    return first + member_ * heads.head_stride + query_ * heads.row_stride;
+  }
+
+ private:
+  std::int64_t group_, query_, member_;
 };
 
 // One task, spelt out.

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
 #include "kernels/attention/transpose-inl.h"
@@ -395,7 +396,12 @@ HWY_INLINE void AttendKeys(const Job& job, const Task& task, const Panel& panel,
   for (int v = 0; v < kNv; ++v) tile.ends[v] = seen_by((v + 1) * lanes - 1);
   tile.select = false;
   if (tile.common < tile.keys) {
-    for (std::int64_t r = 0; r < panel.width(); ++r) t.limit[r] = static_cast<float>(seen_by(r));
+    RowWalk walk(job, panel.first_row);
+    for (std::int64_t r = 0; r < panel.width(); ++r) {
+      t.limit[r] = static_cast<float>(
+          std::clamp<std::int64_t>(job.s.visible(walk.query()) - first, 0, tile.keys));
+      if (r + 1 < panel.rows) walk.next();
+    }
     tile.select = !AllFinite(tile.v + tile.common * tile.v_stride, tile.v_stride,
                              tile.keys - tile.common, head_dim);
   }
@@ -405,9 +411,11 @@ HWY_INLINE void AttendKeys(const Job& job, const Task& task, const Panel& panel,
 inline void StartPanel(const Job& job, const Task& task, Panel& panel) {
   const std::int64_t width = panel.width();
   const float* from[kPanelVectors * kMostLanes];
+  float* const q = job.in.q.matrix(task.batch, task.kv_head * job.group);
+  RowWalk walk(job, panel.first_row);
   for (std::int64_t r = 0; r < width; ++r) {
-    const std::int64_t row = panel.first_row + std::min(r, panel.rows - 1);
-    from[r] = job.row_of(job.in.q, task.batch, task.kv_head, row);
+    from[r] = walk.of(job.in.q, q);
+    if (r + 1 < panel.rows) walk.next();
   }
   TransposeIn(from, width, job.s.head_dim, job.scale, panel.qt);
   std::fill_n(panel.ot, job.s.head_dim * width, 0.0F);
@@ -422,13 +430,15 @@ inline void FinishPanel(const Job& job, const Task& task, const Panel& panel,
   float* to[kPanelVectors * kMostLanes];
   float* factor = t.alpha;
   const std::int64_t offset = panel.first_row - task.first_row;
-  for (std::int64_t r = 0; r < width; ++r) {
+  float* const o = job.in.o.matrix(task.batch, task.kv_head * job.group);
+  RowWalk walk(job, panel.first_row);
+  for (std::int64_t r = 0; r < width; ++r, walk.next()) {
     if (r >= panel.rows) {
       to[r] = t.spare;
     } else if (task.partial != nullptr) {
       to[r] = task.partial_sums(job) + (offset + r) * head_dim;
     } else {
-      to[r] = job.row_of(job.in.o, task.batch, task.kv_head, panel.first_row + r);
+      to[r] = walk.of(job.in.o, o);
     }
     factor[r] = task.partial != nullptr ? 1 : 1 / panel.l[r];
   }
