@@ -148,6 +148,31 @@ TEST_CASE("attention: causal masking is aligned to the end, whichever of q and k
   }
 }
 
+TEST_CASE("attention: any number of queries, from decoding to panels, at any head_dim") {
+  // Around half and whole vectors of rows, where vectors along head_dim give way to vectors along
+  // rows; whole vectors of head_dim in fours, twos and ones, and ends of every length.
+  for (std::int64_t q_len : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 33, 49}) {
+    for (std::int64_t head_dim : {1, 16, 19, 40, 112, 240}) {
+      for (std::int64_t heads : {1, 3}) {
+        Trial trial("batch=1,heads=" + std::to_string(heads) +
+                    ",kv_heads=1,q_len=" + std::to_string(q_len) +
+                    ",kv_len=83,head_dim=" + std::to_string(head_dim) + ",causal=1");
+        trial.run_all();
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: keys and values larger than L2, several tiles and parts of tiles") {
+  for (const char* shape : {"batch=1,heads=2,q_len=70,kv_len=2100,head_dim=128,causal=1",
+                            "batch=1,heads=2,kv_heads=1,q_len=13,kv_len=4500,head_dim=64,causal=0",
+                            "batch=1,heads=4,kv_heads=1,q_len=3,kv_len=2300,head_dim=128,causal=1",
+                            "batch=1,heads=1,q_len=1,kv_len=2300,head_dim=128,causal=0",
+                            "batch=1,heads=1,q_len=1,kv_len=2300,head_dim=60,causal=0"}) {
+    Trial(shape).run_all();
+  }
+}
+
 TEST_CASE("attention: a query head reads the kv head of its group") {
   Trial trial("batch=2,heads=6,kv_heads=3,q_len=9,kv_len=12,head_dim=16");
   for (std::int64_t kv_head = 0; kv_head < 3; ++kv_head) {
