@@ -226,7 +226,7 @@ def crossover(machine: Machine) -> list[Figure]:
                     title="times as fast as the fastest CPU row (log)"),
             y=problems_axis(), color=colours(*series.values()), tooltip=tooltip)
         figures.append((f"{setting}: {device} against the CPU",
-                        spec(alt.layer(dots, rule_at_one()), alt.Step(26))))
+                        spec(alt.layer(dots, rule_at_one()), alt.Step(30))))
         for line in sorted(set(family.values())):
             those = [s for s in sizes if family.get(s.shape) == line]
             names = {s.name for s in those}
