@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,119 +19,22 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
-#include "kernels/common/slots-inl.h"
+#include "kernels/layernorm/moments-inl.h"
+#include "kernels/layernorm/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::layernorm {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-namespace hc = common::HWY_NAMESPACE;
-
-using Tag = hn::ScalableTag<float>;
-using Vector = hn::Vec<Tag>;
-constexpr std::size_t kBlock = common::row_block;
 // x of three rows, y of one, gamma and beta of this length are 36 KiB and stay in a 48 KiB L1.
 // (With 2048 elements, which fill it, this way was 6 to 19 % slower on a Zen 5, with 3000 24 %.)
 constexpr std::size_t kPipelined = 1536;
-// Up to this length, walking over a row three times costs less than waiting for its reductions.
-// (On a Zen 5 both ways are equal between 97 and 128 elements, with AVX-512 and with AVX2.)
-constexpr std::size_t kBatched = 96;
-// The same beyond the caches, where memory likes rows that are fetched and written one by one.
-constexpr std::size_t kBatchedFar = 48;
-constexpr double kLargest = std::numeric_limits<float>::max();
 
-// Σ(x - centre)² of n elements.
-double SquaresAbout(const float* x, std::size_t n, float centre) {
-  const Tag d;
-  const Vector middle = hn::Set(d, centre);
-  hc::LongSum<Tag> squares(d);
-  hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    const Vector distance = hn::Sub(hc::LoadRow(d, x + i, fill, middle), middle);
-    return hn::Mul(distance, distance);
-  });
-  return squares.Total(d);
-}
-
-// Moments of n > 0 elements from their sums. The mean is that of a sum in double: an element near
-// it is only as good as the mean itself (a float32 sum, compensated or about a pivot, leaves
-// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). Where the pivot
-// is so far out, beyond 1.7 sigma, that taking its distance out of the squares would cost digits,
-// the squares are taken again about the mean.
-HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::size_t n) {
-  const auto count = static_cast<double>(n);
-  const double mean = sums.sum / count;
-  double lacking = mean - sums.pivot;
-  double squares = sums.squares;
-  // Not true of NaN, nor of a sum that overflowed about the pivot.
-  const bool fit = lacking * lacking * count <= 0.75 * squares && squares <= kLargest;
-  if (HWY_UNLIKELY(!fit)) {
-    const auto near = static_cast<float>(mean);
-    squares = SquaresAbout(x, n, near);
-    lacking = mean - near;
-  }
-  return {static_cast<std::int64_t>(n), mean, squares - lacking * lacking * count};
-}
-
-// Moments of any number of elements: each block is read once.
-Moments MomentsOf(const float* x, std::size_t n) {
-  Moments whole;
-  for (std::size_t i = 0; i < n; i += kBlock) {
-    const std::size_t count = std::min(kBlock, n - i);
-    whole = merge(whole, MomentsFrom(hc::SumAndSquares(x + i, count, nullptr), x + i, count));
-  }
-  return whole;
-}
-
-// What a row's elements are mapped with. The mean is a sum of two floats: x - high is exact where
-// the mean dwarfs the deviations, and low is what high lacks.
-struct Row {
-  float high = 0, low = 0, scale = 0;
-  Row() = default;
-  Row(double mean, float scale_in)
-      : high(static_cast<float>(mean)), low(static_cast<float>(mean - high)), scale(scale_in) {}
-  Row(const Moments& moments, double eps) : Row(moments.mean, scale_of(moments, eps)) {}
-};
-
-// (x - mean) · scale. (As a subtraction and a multiply-add, x - high and · scale - low·scale, this
-// is an operation less, and 25 % slower on a Zen 5.)
-class Normalise {
- public:
-  HWY_INLINE explicit Normalise(const Row& row)
-      : high_(hn::Set(Tag(), row.high)),
-        low_(hn::Set(Tag(), row.low)),
-        scale_(hn::Set(Tag(), row.scale)) {}
-  HWY_INLINE Vector operator()(Vector x) const {
-    return hn::Mul(hn::Sub(hn::Sub(x, high_), low_), scale_);
-  }
-
- private:
-  Vector high_, low_, scale_;
-};
-
-// y = (x - mean) · scale · gamma + beta. kStream: past the caches, and by way of `seam` if there is
-// one.
-template <bool kStream>
-void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
-            const Row& row, hc::Seam<Tag>* seam = nullptr) {
-  const Tag d;
-  const Vector zero = hn::Zero(d);
-  const Normalise normalise(row);
-  const auto value = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill, zero)),
-                      hc::LoadRow(d, gamma + i, fill, zero), hc::LoadRow(d, beta + i, fill, zero));
-  };
-  if (kStream && seam != nullptr) {
-    hc::StreamRow(d, y, n, *seam, value);
-  } else {
-    hc::WriteRow<kStream>(d, y, n, value);
-  }
-}
-
-// The same, and the sums of the n elements at `after`, vector by vector: conversions and additions
-// of one row and loads, products and stores of the other share the units well. Fetches the n
-// elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of 3 %
-// where they come from L2. (Fetching the next row of y, which stores will want, lost 4 to 14 %.)
+// What Finish gives, and the sums of the n elements at `after`, vector by vector: conversions and
+// additions of one row and loads, products and stores of the other share the units well. Fetches
+// the n elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of
+// 3 % where they come from L2. (Fetching the next row of y, which stores will want, lost 4 to 14
+// %.)
 HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
                                     std::size_t n, const Row& row, const float* after,
                                     const float* ahead) {
@@ -176,155 +78,6 @@ void FinishSlice(const float* x, const float* gamma, const float* beta, float* y
   } else {
     Finish<false>(x, gamma, beta, y, n, Row(mean, scale));
   }
-}
-
-// Rows from `begin` to `end`, several in each vector; means and distances from them in double.
-template <class Slots>
-HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                         std::size_t cols, float eps, const Slots& slots) {
-  const Tag d;
-  const auto rows = static_cast<std::int64_t>(Slots::Rows());
-  const Vector zero = hn::Zero(d);
-  const Vector gamma = slots.Repeat(io.gamma);
-  const Vector beta = slots.Repeat(io.beta);
-  const Vector share = hn::Set(d, 1.0f / static_cast<float>(cols));
-  const auto result_of = [&](Vector x) ROOFLANE_LAMBDA {
-    const Vector centred = slots.FromMean(x, static_cast<double>(cols));
-    const auto plus = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
-    const Vector squares = slots.Across(hn::Mul(centred, centred), plus);
-    const Vector sigma = hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps)));
-    return hn::MulAdd(hn::Div(centred, sigma), gamma, beta);
-  };
-  std::int64_t row = begin;
-  for (; row + rows <= end; row += rows) {
-    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, zero)), io.y + row * io.y_stride);
-  }
-  if (row < end) {
-    const auto rest = static_cast<std::size_t>(end - row);
-    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, rest, zero)),
-                io.y + row * io.y_stride, rest);
-  }
-}
-
-// A few short rows at a time: a double of each fills the widest vector.
-constexpr std::int64_t kBatch = 8;
-using WideTag = hn::CappedTag<double, kBatch>;
-using NearTag = hn::Rebind<float, WideTag>;
-
-// What is known of its rows.
-struct Batch {
-  HWY_ALIGN double sum[kBatch] = {};
-  HWY_ALIGN float high[kBatch] = {};  // mean = high + low
-  HWY_ALIGN float low[kBatch] = {};
-  HWY_ALIGN float squares[kBatch] = {};  // Σ(x - mean)²
-  HWY_ALIGN float scale[kBatch] = {};
-};
-
-// Σx.
-HWY_INLINE double SumOf(const float* x, std::size_t n) {
-  const Tag d;
-  const hn::ScalableTag<double> dd;
-  const hn::Rebind<float, decltype(dd)> df;
-  const std::size_t lanes = hn::Lanes(d);
-  const std::size_t half = hn::Lanes(dd);
-  auto low = hn::Zero(dd);
-  auto high = low;
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    low = hn::Add(low, hn::PromoteTo(dd, hn::LoadU(df, x + i)));
-    if (half < lanes) high = hn::Add(high, hn::PromoteTo(dd, hn::LoadU(df, x + i + half)));
-  }
-  if (i < n) low = hn::Add(low, hc::PairSum(hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Zero(d))));
-  return hn::GetLane(hn::SumOfLanes(dd, hn::Add(low, high)));
-}
-
-// Σ(x - mean)², mean = high + low.
-HWY_INLINE float ShortSquares(const float* x, std::size_t n, float mean_high, float mean_low) {
-  const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  const Vector high = hn::Set(d, mean_high);
-  const Vector low = hn::Set(d, mean_low);
-  Vector squares = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const Vector apart = hn::Sub(hn::Sub(hn::LoadU(d, x + i), high), low);
-    squares = hn::MulAdd(apart, apart, squares);
-  }
-  if (i < n) {
-    const hc::Part part{n - i};
-    const Vector apart = hn::Sub(hn::Sub(hc::LoadRow(d, x + i, part, high), high), low);
-    squares = hn::Add(squares, hc::Filled(d, hn::Mul(apart, apart), part));
-  }
-  return hc::SumLanes(d, squares);
-}
-
-// The means of a batch from its sums.
-HWY_INLINE void MeansOf(Batch& batch, std::size_t n) {
-  const WideTag wide;
-  const NearTag near;
-  const auto count = hn::Set(wide, static_cast<double>(n));
-  for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
-    const auto mean = hn::Div(hn::Load(wide, batch.sum + i), count);
-    const auto high = hn::DemoteTo(near, mean);
-    hn::Store(high, near, batch.high + i);
-    hn::Store(hn::DemoteTo(near, hn::Sub(mean, hn::PromoteTo(wide, high))), near, batch.low + i);
-  }
-}
-
-// Its factors 1 / sqrt(var + eps) from its squares.
-HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
-  const WideTag wide;
-  const NearTag near;
-  const auto one = hn::Set(near, 1.0f);
-  for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
-    const auto squares = hn::PromoteTo(wide, hn::Load(near, batch.squares + i));
-    const auto variance = hn::Div(squares, hn::Set(wide, static_cast<double>(n)));
-    const auto sigma = hn::Sqrt(hn::Add(variance, hn::Set(wide, eps)));
-    hn::Store(hn::Div(one, hn::DemoteTo(near, sigma)), near, batch.scale + i);
-  }
-}
-
-// Rows from `begin` to `end` in batches: one row is summed, another squared, a third written, each
-// of a batch that is two behind, so that nothing waits for a reduction across lanes nor for a store
-// to reach the cache; divisions and roots are shared by a batch.
-template <bool kStream>
-void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps) {
-  constexpr std::int64_t behind = 2 * kBatch;
-  Batch ring[5];
-  hc::Seam<Tag> seam((Tag()));
-  for (std::int64_t first = begin; first < end + 2 * behind; first += kBatch) {
-    const std::int64_t turn = (first - begin) / kBatch;
-    Batch& summed = ring[turn % 5];
-    Batch& squared = ring[(turn + 3) % 5];
-    Batch& written = ring[(turn + 1) % 5];
-    MeansOf(squared, n);
-    ScalesOf(written, n, eps);
-    for (std::int64_t i = 0; i < kBatch; ++i) {
-      const std::int64_t row = first + i;
-      if (row < end) {
-        const float* x = io.x + row * io.x_stride;
-        if (kStream) {
-          for (std::size_t j = 0; j < n; j += 16) hwy::Prefetch(x + kBatch * io.x_stride + j);
-        }
-        summed.sum[i] = SumOf(x, n);
-      }
-      const std::int64_t second = row - behind;
-      if (second >= begin && second < end) {
-        squared.squares[i] =
-            ShortSquares(io.x + second * io.x_stride, n, squared.high[i], squared.low[i]);
-      }
-      const std::int64_t third = second - behind;
-      if (third >= begin && third < end) {
-        Row known(0, written.scale[i]);
-        known.high = written.high[i];
-        known.low = written.low[i];
-        Finish<kStream>(io.x + third * io.x_stride, io.gamma, io.beta, io.y + third * io.y_stride,
-                        n, known, &seam);
-      }
-    }
-  }
-  seam.Close(Tag());
 }
 
 // Rows of at most kPipelined elements that stay in the caches, from `begin` to `end`. While a row
@@ -424,28 +177,6 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
     Finish<true>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, Row(MomentsOf(x, n), eps));
   }
   hwy::FlushStream();
-}
-
-// Rows of at most kBatched elements from `begin` to `end`.
-void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-               double eps) {
-  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
-    SlotRows(io, begin, end, n, static_cast<float>(eps), slots);
-  });
-  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps);
-}
-
-// The same past the caches.
-void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                       std::size_t n, double eps) {
-  if (n >= hn::Lanes(Tag())) {
-    BatchedRows<true>(io, begin, end, n, eps);
-    hwy::FlushStream();
-  } else {
-    hc::StreamShortRows(io, begin, end, n,
-                        [=](const LayerNormOperands& part, std::int64_t rows)
-                            HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
-  }
 }
 
 // `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
