@@ -171,6 +171,14 @@ class BlockTimesStrips {
     t_.c0 = c0_ + r * t_.ldc0 + j_;
     t_.a = a_ + r * a_row_;
     if (block_.a != nullptr) t_.a_inner = count;
+    if (!job_.sweep && t_.k > 8 && t_.k <= 32) {
+      // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 16: 5 % faster;
+      // no gain along rows of tiles, which the hardware foresees, nor with longer k).
+      t_.ahead = t_.c + count * t_.ldc;
+      t_.ahead_step = t_.ldc;
+      TileFor<false, 3>(count, vectors_)(t_);
+      return;
+    }
     if (coming_.floats > 0 || NextStretch()) {
       t_.ahead = coming_.data;
       t_.ahead_step = coming_step_;
