@@ -289,40 +289,41 @@ class Dot {
   template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
                               const Loader& loader) {
-    VF few[kFew];
-    LoadFew(few, t, p, loader, std::make_integer_sequence<int, kFew>());
-    StepMany(acc, few, t, p, loader, std::make_integer_sequence<int, kMany>());
-  }
-  template <class Loader, int... F>
-  static HWY_INLINE void LoadFew(VF (&few)[kFew], const DotArgs& t, std::int64_t p,
-                                 const Loader& loader, std::integer_sequence<int, F...>) {
-    ((few[F] = loader.Load(DF(), t.few + F * t.few_ld + p)), ...);
+    VF many[kMany];
+    LoadMany(many, t, p, loader, std::make_integer_sequence<int, kMany>());
+    StepAll(acc, many, t, p, loader, std::make_integer_sequence<int, kFew>());
   }
   template <class Loader, int... M>
-  static HWY_INLINE void StepMany(VF (&acc)[kCount], const VF (&few)[kFew], const DotArgs& t,
-                                  std::int64_t p, const Loader& loader,
-                                  std::integer_sequence<int, M...>) {
-    (StepOne<M>(acc, few, loader.Load(DF(), t.many + M * t.many_ld + p),
-                std::make_integer_sequence<int, kFew>()),
+  static HWY_INLINE void LoadMany(VF (&many)[kMany], const DotArgs& t, std::int64_t p,
+                                  const Loader& loader, std::integer_sequence<int, M...>) {
+    ((many[M] = loader.Load(DF(), t.many + M * t.many_ld + p)), ...);
+  }
+  template <class Loader, int... F>
+  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kMany], const DotArgs& t,
+                                 std::int64_t p, const Loader& loader,
+                                 std::integer_sequence<int, F...>) {
+    (StepOne<F>(acc, many, loader.Load(DF(), t.few + F * t.few_ld + p),
+                std::make_integer_sequence<int, kMany>()),
      ...);
   }
-  template <int kRow, int... F>
-  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&few)[kFew], VF many,
-                                 std::integer_sequence<int, F...>) {
-    ((acc[kRow * kFew + F] = hn::MulAdd(few[F], many, acc[kRow * kFew + F])), ...);
+  template <int kF, int... M>
+  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kMany], VF few,
+                                 std::integer_sequence<int, M...>) {
+    ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
   }
   static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
     HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
     Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
         std::make_integer_sequence<int, kCount % 4>());
 #if HWY_TARGET != HWY_SCALAR
-    if (kFew == 4 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
+    if (kFew % 4 == 0 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
       const hn::CappedTag<float, 4> d4;
       const auto alpha = hn::Set(d4, t.alpha), beta = hn::Set(d4, t.beta);
-      for (int m = 0; m < kMany; ++m) {
-        auto v = hn::Mul(alpha, hn::Load(d4, sums + m * kFew));
-        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many), v);
-        hn::StoreU(v, d4, t.c + m * t.c_many);
+      for (int i = 0; i < kCount; i += 4) {
+        const int m = i / kFew, f = i % kFew;
+        auto v = hn::Mul(alpha, hn::Load(d4, sums + i));
+        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many + f), v);
+        hn::StoreU(v, d4, t.c + m * t.c_many + f);
       }
       return;
     }

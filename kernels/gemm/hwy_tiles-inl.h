@@ -1,5 +1,5 @@
 // Register tiles and packing of the hwy GEMM, for the ISA target being compiled. No blocking and no
-// threads. Next: hwy_paths-inl.h.
+// threads. Next: hwy_blocks-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_TILES_INL_H_
 #undef ROOFLANE_GEMM_HWY_TILES_INL_H_
@@ -120,25 +120,22 @@ class Tile {
     VF acc[kCount];
     Zero(acc, kAll);
     if constexpr (kPacked) PrefetchRows(t, std::make_integer_sequence<int, kRows>());
-    const float* HWY_RESTRICT a = t.a;
-    const float* HWY_RESTRICT b = t.b;
-    const std::int64_t a_outer = t.a_outer;
-    // x86 addresses 8 rows from one register and the odd multiples of a_outer up to 7.
-    const float* HWY_RESTRICT a_high = kRows > 8 ? a + 8 * a_outer : a;
-    const std::int64_t a_inner = kPacked ? kRows : t.a_inner;
-    const std::int64_t ldb = t.ldb;
-    const float* ahead = t.ahead;
-    const std::int64_t ahead_step = t.ahead_step;
+    Cursor at = {t.a, kRows > 8 ? t.a + 8 * t.a_outer : t.a, t.b, t.ahead};
+    const Strides by = {t.a_outer, kPacked ? kRows : t.a_inner, t.ldb, t.ahead_step};
+    std::int64_t p = t.k;
+    if constexpr (kCount <= 8) {
+      // Too few sums to hide the latency of an FMA: even and odd k apart.
+      VF odd[kCount];
+      Zero(odd, kAll);
+      for (; p >= 2; p -= 2) {
+        Step(acc, at, by, part);
+        Step(odd, at, by, part);
+      }
+      if (p > 0) Step(acc, at, by, part);
+      Add(acc, odd, kAll);
+    } else {
 #pragma GCC unroll 4
-    for (std::int64_t p = t.k; p > 0; --p) {
-      VF bv[kVecs];
-      LoadB(bv, b, part, std::make_integer_sequence<int, kVecs - 1>());
-      Step(acc, a, a_high, a_outer, bv, kAll);
-      for (int line = 0; line < kAhead; ++line) __builtin_prefetch(ahead + 16 * line, 0, 2);
-      ahead += ahead_step;
-      a += a_inner;
-      if constexpr (kRows > 8) a_high += a_inner;
-      b += ldb;
+      for (; p > 0; --p) Step(acc, at, by, part);
     }
     const Target c = {t.c, t.ldc, t.c0, t.ldc0, hn::Set(d, t.alpha), hn::Set(d, t.beta), part};
     if (t.beta != 0) {
@@ -185,14 +182,38 @@ class Tile {
     const float* last = b + (kVecs - 1) * lanes;
     bv[kVecs - 1] = kPacked ? hn::LoadU(d, last) : part.Load(d, last);
   }
+  // x86 addresses 8 rows from one register and the odd multiples of their distance up to 7.
+  struct Cursor {
+    const float* HWY_RESTRICT a;
+    const float* HWY_RESTRICT a_high;  // of row 8
+    const float* HWY_RESTRICT b;
+    const float* ahead;
+  };
+  struct Strides {
+    std::int64_t a_outer, a_inner, b, ahead;
+  };
+  static HWY_INLINE void Step(VF (&acc)[kCount], Cursor& at, const Strides& by, const Part& part) {
+    VF bv[kVecs];
+    LoadB(bv, at.b, part, std::make_integer_sequence<int, kVecs - 1>());
+    Multiply(acc, at, by.a_outer, bv, kAll);
+    for (int line = 0; line < kAhead; ++line) __builtin_prefetch(at.ahead + 16 * line, 0, 2);
+    at.ahead += by.ahead;
+    at.a += by.a_inner;
+    if constexpr (kRows > 8) at.a_high += by.a_inner;
+    at.b += by.b;
+  }
   template <int... I>
-  static HWY_INLINE void Step(VF (&acc)[kCount], const float* a, const float* a_high,
-                              std::int64_t a_outer, const VF (&bv)[kVecs],
-                              std::integer_sequence<int, I...>) {
+  static HWY_INLINE void Multiply(VF (&acc)[kCount], const Cursor& at, std::int64_t a_outer,
+                                  const VF (&bv)[kVecs], std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] =
-          hn::MulAdd(hn::Set(d, Element<I / kVecs>(a, a_high, a_outer)), bv[I % kVecs], acc[I])),
+    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, a_outer)), bv[I % kVecs],
+                          acc[I])),
      ...);
+  }
+  template <int... I>
+  static HWY_INLINE void Add(VF (&acc)[kCount], const VF (&more)[kCount],
+                             std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::Add(acc[I], more[I])), ...);
   }
   template <int kRow>
   static HWY_INLINE float Element(const float* a, const float* a_high, std::int64_t a_outer) {

@@ -1,0 +1,251 @@
+// A block of a times strips of b, tile by tile, for the ISA target being compiled: which tile comes
+// when, and what is fetched ahead meanwhile. Which blocks there are: hwy_paths-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
+#undef ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
+#else
+#define ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/hwy_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+using std::int64_t;
+
+// A packed block of b, klen × width: strip after strip, each [klen][strip width].
+inline void PackStrips(const Side& b, const float* from, int64_t klen, const Strips& strips,
+                       int64_t first, int64_t last, float* to) {
+  PackPanels(
+      from, b, klen, first, last, [&](int64_t s) { return strips.begin(s); }, to);
+}
+
+// Sums that do not go to c at once: [rows][ld], from row i0 and column j0 of the product on.
+struct Sums {
+  float* data = nullptr;
+  int64_t ld = 0, i0 = 0, j0 = 0;
+};
+
+// Floats that lie in a row, to be fetched ahead.
+struct Stretch {
+  const float* data = nullptr;
+  int64_t floats = 0;
+};
+
+// Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
+struct Block {
+  int64_t batch, i0, i1, p, klen;
+  bool first;      // nothing was summed before
+  bool more;       // the same rows and strips × the k after it come next
+  const float* a;  // packed panels of rows i0…; null: read in place
+  const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
+  Sums sums = {};
+  Stretch coming[2] = {};  // what the block after this one reads
+};
+
+// The strips [s0,s1) of the columns from j0 on.
+struct StripRange {
+  Strips strips;
+  int64_t j0, s0, s1;
+};
+
+class BlockTimesStrips {
+ public:
+  BlockTimesStrips(const Job& job, const StripRange& range, const Block& block)
+      : job_(job), range_(range), block_(block) {
+    SetTiles(range.strips.width(range.s0));
+    t_.k = block.klen;
+    t_.stream = job.stream_c;
+    const Sums& sums = block.sums;
+    if (sums.data != nullptr) {
+      t_.alpha = 1;
+      t_.beta = block.first ? 0.0f : 1.0f;
+      c_ = sums.data + (block.i0 - sums.i0) * sums.ld - sums.j0;
+      t_.ldc = t_.ldc0 = sums.ld;
+      c0_ = c_;
+    } else {
+      const Start start = StartOf(job, block.first, block.batch, block.i0, 0);
+      t_.alpha = job.g.alpha;
+      t_.beta = start.beta;
+      c_ = job.c.row(block.batch, block.i0);
+      t_.ldc = job.c.ld;
+      c0_ = start.beta == 0 ? c_ : start.data;
+      t_.ldc0 = start.ld;
+    }
+    const Side& a = job.a;
+    if (block.a != nullptr) {
+      a_ = block.a;
+      a_row_ = block.klen;
+      t_.a_outer = 1;
+    } else {
+      a_ = a.data + block.batch * a.batch_stride + block.i0 * a.outer + block.p * a.inner;
+      a_row_ = t_.a_outer = a.outer;
+      t_.a_inner = a.inner;
+      a_in_a_row_ = a.inner == 1 && a.outer == block.klen;
+    }
+    const int64_t coming = block.coming[0].floats + block.coming[1].floats;
+    const int64_t steps = tiles_ * (range.s1 - range.s0) * block.klen;
+    coming_step_ = coming <= 16 * steps ? 16 : 3 * 16;
+  }
+
+  void Run() {
+    if (job_.sweep) {
+      SweepRows();
+      return;
+    }
+    for (int64_t s = range_.s0; s < range_.s1; ++s) {
+      SetTiles(range_.strips.width(s));
+      SetStrip(s);
+      for (int64_t tile = 0; tile < tiles_; ++tile) Compute(tile);
+    }
+  }
+
+ private:
+  // Cuts the rows into tiles that serve strips of at most `width` columns.
+  void SetTiles(int64_t width) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    const int64_t most = block_.a != nullptr || !job_.tall ? kMr
+                         : width <= lanes                  ? TallRows(1)
+                         : width <= 2 * lanes              ? TallRows(2)
+                                                           : kMr;
+    if (most == tile_rows_) return;
+    tile_rows_ = most;
+    const int64_t rows = block_.i1 - block_.i0;
+    tiles_ = pieces(rows, most);
+    rows_ = Shares(rows, tiles_);
+  }
+
+  // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
+  // written along its rows. For few strips or a short k.
+  void SweepRows() {
+    for (int64_t tile = 0; tile < tiles_; ++tile) {
+      for (int64_t s = range_.s0; s < range_.s1; ++s) {
+        SetStrip(s);
+        Compute(tile);
+      }
+    }
+  }
+
+  void SetStrip(int64_t s) {
+    const Side& b = job_.b;
+    const int64_t begin = range_.strips.begin(s), width = range_.strips.width(s);
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    // Along rows of tiles all strips are in L2 already.
+    last_ = s + 1 == range_.s1;
+    j_ = range_.j0 + begin;
+    vectors_ = (width + lanes - 1) / lanes;
+    t_.cols = width;
+    t_.ldb = width;
+    if (block_.b != nullptr) {
+      t_.b = block_.b + begin * block_.klen;
+      // Strips and blocks of k lie one behind the other.
+      next_ = job_.sweep ? nullptr : t_.b + width * block_.klen;
+      next_step_ = tiles_ < 3 ? width / tiles_ : 16;
+      next_line_ = next_step_ * block_.klen;
+      next_tiles_ = tiles_;
+      return;
+    }
+    t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
+    t_.ldb = b.inner;
+    next_ = job_.sweep || last_ ? nullptr : t_.b + width * b.outer;
+    if (last_ && block_.more) {
+      next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
+    }
+    next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
+  }
+
+  void Compute(int64_t tile) {
+    const int64_t r = rows_.begin(tile), count = rows_.size(tile);
+    t_.c = c_ + r * t_.ldc + j_;
+    t_.c0 = c0_ + r * t_.ldc0 + j_;
+    t_.a = a_ + r * a_row_;
+    if (block_.a != nullptr) t_.a_inner = count;
+    if (!job_.sweep && t_.k > 8 && t_.k <= 32) {
+      // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 16: 5 % faster;
+      // no gain along rows of tiles, which the hardware foresees, nor with longer k).
+      t_.ahead = t_.c + count * t_.ldc;
+      t_.ahead_step = t_.ldc;
+      TileFor<false, 3>(count, vectors_)(t_);
+      return;
+    }
+    if (coming_.floats > 0 || NextStretch()) {
+      t_.ahead = coming_.data;
+      t_.ahead_step = coming_step_;
+      coming_.data += coming_step_ * t_.k;
+      coming_.floats -= coming_step_ * t_.k;
+      (coming_step_ == 16 ? TileFor<false, 1> : TileFor<false, 3>)(count, vectors_)(t_);
+      return;
+    }
+    t_.ahead = t_.a;
+    t_.ahead_step = 0;
+    if (last_ && a_in_a_row_) {
+      // The last or only strip, and the next tile's rows follow this one's without a gap.
+      t_.ahead = t_.a + count * t_.k;
+      t_.ahead_step = count;
+    }
+    if (next_ != nullptr && tile < (tiles_ < 3 ? next_tiles_ : 3)) {
+      t_.ahead = next_ + tile * next_line_;
+      t_.ahead_step = next_step_;
+      if (tiles_ < 3) {
+        TileFor<false, 3>(count, vectors_)(t_);
+        return;
+      }
+    }
+    const bool packed = block_.a != nullptr && block_.b != nullptr;
+    (packed ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
+  }
+
+  bool NextStretch() {
+    while (stretch_ < 2) {
+      coming_ = block_.coming[stretch_++];
+      if (coming_.floats > 0) return true;
+    }
+    return false;
+  }
+
+  const Job& job_;
+  const StripRange& range_;
+  const Block& block_;
+  int64_t tile_rows_ = 0, tiles_ = 0;
+  Shares rows_{0, 1};
+  TileArgs t_;
+  // Of the block's first row, and column 0.
+  float* c_;
+  const float* c0_;
+  const float* a_;
+  int64_t a_row_;
+  bool a_in_a_row_ = false;
+  int64_t j_ = 0, vectors_ = 0;
+  bool last_ = false;
+  const float* next_ = nullptr;
+  int64_t next_line_ = 0, next_step_ = 0, next_tiles_ = 0;
+  Stretch coming_;
+  int stretch_ = 0;
+  int64_t coming_step_;  // a line a step of k where all tiles together then fetch enough, or three
+};
+
+// Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly.
+inline void PackRowsOfA(const Job& job, const Block& block, float* to) {
+  const int64_t rows = block.i1 - block.i0;
+  const int64_t tiles = (rows + kMr - 1) / kMr;
+  const float* from = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner +
+                      block.i0 * job.a.outer;
+  // 16 panels of rows at a time: as many write streams as L1 keeps apart.
+  for (int64_t tile = 0; tile < tiles; tile += 16) {
+    PackPanels(
+        from, job.a, block.klen, tile, std::min(tiles, tile + 16),
+        [&](int64_t q) { return share(rows, tiles, q); }, to);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
