@@ -22,8 +22,9 @@
 //                 tiles: 4.4 times, 3.5 with a causal mask.
 //   3 threaded    Tiles of all heads shared among threads: 1.8 times on two.
 //   hwy           Larger tiles for the registers there are, query heads that share k and v worked
-//                 on together, masks on diagonal tiles alone; few queries by vectors along
-//                 head_dim, their keys shared among threads.
+//                 on together, masks on diagonal tiles alone, where each vector of queries leaves
+//                 out the keys that none of them sees; few queries by vectors along head_dim,
+//                 their keys shared among threads; keys and values beyond L2 fetched ahead.
 // Dead ends. A query per lane where there is one query (decoding): 0.15 times the rung before,
 // since all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
 //

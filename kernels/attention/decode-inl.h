@@ -254,8 +254,8 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t
 
 template <int kRows, class F>
 HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
-                               const float* v, std::int64_t v_stride, std::int64_t first,
-                               std::int64_t last, const F& fetch) {
+                             const float* v, std::int64_t v_stride, std::int64_t first,
+                             std::int64_t last, const F& fetch) {
   // Halves down to one vector: fewer sums than the FMA units need, for the last columns only.
   constexpr int most = kValueSums / kRows < 8 ? kValueSums / kRows : 8;
   std::int64_t n = 0;
@@ -301,8 +301,8 @@ inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float&
 // Scores of keys [first,last) for as many rows from `row` on as go together; returns the next row.
 template <class F>
 HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const FewScratch& t, std::int64_t rows,
-                                    std::int64_t row, const float* k, std::int64_t k_stride,
-                                    std::int64_t first, std::int64_t last, const F& fetch) {
+                                  std::int64_t row, const float* k, std::int64_t k_stride,
+                                  std::int64_t first, std::int64_t last, const F& fetch) {
   const float* q = t.q + row * columns.padded;
   float* s = t.s + row * t.stride;
   if (row + kScoreRows <= rows) {
