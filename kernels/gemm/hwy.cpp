@@ -116,7 +116,7 @@ Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threa
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
-  const bool seldom = g.m <= (conflicts(g.n) ? 64 : 256) || g.k <= 64;
+  const bool seldom = g.m <= 256 || g.k <= 64;
   const int64_t b_bytes = g.k * g.n * float_bytes;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).

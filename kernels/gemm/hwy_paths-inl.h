@@ -126,6 +126,54 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
   }
 }
 
+// Products of one strip and few tiles: as small as that, all that surrounds the tiles counts.
+inline int64_t TileRows(const Job& job) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  if (!job.tall || job.cols > 2 * lanes) return kMr;
+  return job.cols <= lanes ? TallRows(1) : TallRows(2);
+}
+inline bool IsOneStrip(const Job& job) {
+  return job.cols <= Shape().nr() && job.rows <= 8 * kMr && job.g.k <= job.kc && job.tail == 0 &&
+         job.row_parts == 1 && job.k_parts == 1 && !job.pack_a && !job.pack_b;
+}
+
+inline void OneStrip(const Job& job, int64_t first_batch, int64_t last_batch) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const Gemm& g = job.g;
+  const Side &a = job.a, &b = job.b;
+  const int64_t vectors = (job.cols + lanes - 1) / lanes;
+  const int64_t tiles = pieces(g.m, TileRows(job));
+  const Shares rows(g.m, tiles);
+  TileArgs t;
+  t.a_outer = a.outer;
+  t.a_inner = a.inner;
+  t.ldb = b.inner;
+  t.k = g.k;
+  t.cols = g.n;
+  t.ldc = job.c.ld;
+  t.alpha = g.alpha;
+  t.stream = job.stream_c;
+  t.ahead_step = b.inner;
+  for (int64_t batch = first_batch; batch < last_batch; ++batch) {
+    const Start start = StartOf(job, true, batch, 0, 0);
+    t.a = a.data + batch * a.batch_stride;
+    t.b = b.data + batch * b.batch_stride;
+    t.ahead = t.b + b.batch_stride;
+    t.c = job.c.row(batch, 0);
+    t.c0 = start.data;
+    t.ldc0 = start.ld;
+    t.beta = start.beta;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t count = rows.size(tile);
+      TileFor<false, 1>(count, vectors)(t);
+      t.a += count * a.outer;
+      t.c += count * t.ldc;
+      if (t.beta != 0) t.c0 += count * t.ldc0;
+      t.ahead += 16;
+    }
+  }
+}
+
 inline void DirectTask(const Job& job, int64_t task, float* scratch) {
   DirectShare at;
   at.k_part = take_digit(task, job.k_parts);
@@ -133,6 +181,11 @@ inline void DirectTask(const Job& job, int64_t task, float* scratch) {
   at.row_part = take_digit(task, job.row_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
+  if (IsOneStrip(job)) {
+    OneStrip(job, batches.begin(task), end);
+    if (job.stream_c) hwy::FlushStream();
+    return;
+  }
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
     at.more = at.batch + 1 < end;
     DirectBlocks(job, at, scratch);
