@@ -112,12 +112,12 @@ bool conflicts(int64_t ld) { return ld % 1024 == 0; }
 Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
   const bool long_k = g.k >= 4 * tile.lanes;
-  const bool b_in_l2 = g.k * g.n * float_bytes <= cache.l2 / 2;
+  const int64_t b_bytes = g.k * g.n * float_bytes;
+  const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
   const bool seldom = g.m <= 256 || g.k <= 64;
-  const int64_t b_bytes = g.k * g.n * float_bytes;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
@@ -134,7 +134,7 @@ Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threa
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || g.k * g.n * float_bytes <= cache.l2 / 4), Path::direct},
+      {!g.prepack && (deep(g) || b_bytes <= cache.l2 / 4), Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
