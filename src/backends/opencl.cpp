@@ -251,6 +251,11 @@ std::shared_ptr<Context> Context::open(int device, int threads) {
   return context;
 }
 
+std::shared_ptr<Context> Context::fresh(int device) {
+  const DeviceInfo& info = opencl::device(device);
+  return std::shared_ptr<Context>(new Context(info, info.compute_units));
+}
+
 Context::Context(const DeviceInfo& info, int threads) : info_(info), compute_units_(threads) {
   device_ = found_devices()[static_cast<std::size_t>(info.index)].id;
   if (threads < info.compute_units) {

@@ -109,6 +109,8 @@ class Context {
  public:
   // Throws Error(unavailable) for a device or a number of threads that does not exist.
   static std::shared_ptr<Context> open(int device, int threads);
+  // The whole device in a context that nobody else holds, for programs that may ruin theirs.
+  static std::shared_ptr<Context> fresh(int device);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

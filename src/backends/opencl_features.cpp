@@ -1,0 +1,158 @@
+// Probes: each feature is a program of its own in a context of its own, so that one which faults
+// takes nothing with it.
+#include "backends/opencl_features.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backends/opencl.hpp"
+
+namespace rooflane::opencl {
+namespace {
+
+constexpr int items = 32;
+
+// Every probe fills `out`, one int per work-item of one group, from `in` = 0, 1, … 31.
+constexpr char inline_ptx_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  int y;
+  asm volatile("add.s32 %0, %1, 7;" : "=r"(y) : "r"(in[get_local_id(0)]));
+  out[get_local_id(0)] = y;
+})";
+
+constexpr char shuffle_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  int y;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, 5, 31, 0xffffffff;" : "=r"(y) : "r"(in[get_local_id(0)]));
+  out[get_local_id(0)] = y;
+})";
+
+constexpr char copy_async_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  __local int tile[32] __attribute__((aligned(16)));
+  const int i = get_local_id(0);
+  if (i < 8)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"((uint)(size_t)(tile + 4 * i)), "l"((size_t)(in + 4 * i)), "r"(16) : "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  barrier(CLK_LOCAL_MEM_FENCE);
+  out[i] = tile[31 - i];
+})";
+
+// a is 16×8 of ones, b 8×8 with column j all j: every element of column j of the product is 8j.
+constexpr char mma_tf32_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  const int lane = get_local_id(0);
+  const uint one = 0x3f800000u + (uint)(in[lane] - lane);
+  const uint b = as_uint((float)(lane / 4));
+  float c0, c1, c2, c3;
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%5,%5}, {%6,%6,%6,%6};"
+               : "=f"(c0), "=f"(c1), "=f"(c2), "=f"(c3) : "r"(one), "r"(b), "f"(0.0f));
+  out[lane] = (int)(c0 + 100.0f * c1 + 10000.0f * (c2 - c0) + 10000.0f * (c3 - c1));
+})";
+
+constexpr char mma_f16_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  const int lane = get_local_id(0);
+  const uint one = 0x3c003c00u + (uint)(in[lane] - lane);
+  float c0, c1, c2, c3;
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%5,%5}, {%6,%6,%6,%6};"
+               : "=f"(c0), "=f"(c1), "=f"(c2), "=f"(c3) : "r"(one), "r"(lane / 4 % 2 ? one : 0u), "f"(0.0f));
+  out[lane] = (int)(c0 + 100.0f * c1 + 10000.0f * (c2 - c0) + 10000.0f * (c3 - c1));
+})";
+
+// An array of BYTES is written at both ends and in between, and read by other items.
+constexpr char local_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  __local int tile[BYTES / 4];
+  const int i = get_local_id(0);
+  const int stride = (BYTES / 4 - 1) / 31;
+  for (int j = i; j < BYTES / 4; j += 32) tile[j] = -1;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  tile[i * stride] = in[i];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  out[i] = tile[(31 - i) * stride];
+})";
+
+using Expected = int (*)(int lane);
+
+// Whether the program builds, runs and gives what is expected.
+bool answers(const DeviceInfo& info, const char* source, const std::string& options,
+             Expected expected) {
+  try {
+    const auto context = Context::fresh(info.index);
+    const DeviceBuffer in(*context, items * sizeof(int));
+    const DeviceBuffer out(*context, items * sizeof(int));
+    KernelCall call(*context, context->program(source, options), "probe");
+    call.set_args(*context, in.get(), out.get());
+    const Queue queue = context->queue(false);
+    std::vector<int> values(items);
+    std::iota(values.begin(), values.end(), 0);
+    constexpr std::size_t bytes = items * sizeof(int);
+    const std::size_t size = items;
+    context->check(clEnqueueWriteBuffer(queue.get(), in.get(), CL_TRUE, 0, bytes, values.data(), 0,
+                                        nullptr, nullptr),
+                   "clEnqueueWriteBuffer");
+    context->check(clEnqueueNDRangeKernel(queue.get(), call.get(), 1, nullptr, &size, &size, 0,
+                                          nullptr, nullptr),
+                   "clEnqueueNDRangeKernel");
+    context->check(clEnqueueReadBuffer(queue.get(), out.get(), CL_TRUE, 0, bytes, values.data(), 0,
+                                       nullptr, nullptr),
+                   "clEnqueueReadBuffer");
+    for (int lane = 0; lane < items; ++lane) {
+      if (values[static_cast<std::size_t>(lane)] != expected(lane)) return false;
+    }
+    return true;
+  } catch (const BuildError&) {
+    return false;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+Features probe(const DeviceInfo& info) {
+  Features found;
+  found.static_local_bytes = info.local_bytes;
+  // Other compilers take PTX for their own assembler's text, and one of them dies of it.
+  if (info.vendor.find("NVIDIA") == std::string::npos) return found;
+  found.inline_ptx = answers(info, inline_ptx_source, "", [](int lane) { return lane + 7; });
+  if (!found.inline_ptx) return found;
+  found.shuffle = answers(info, shuffle_source, "", [](int lane) { return lane ^ 5; });
+  found.copy_async = answers(info, copy_async_source, "", [](int lane) { return 31 - lane; });
+  // Columns of an item: 2·(lane mod 4) and the next one.
+  found.mma_tf32 = answers(info, mma_tf32_source, "", [](int lane) {
+    const int column = 2 * (lane % 4);
+    return 8 * column + 100 * 8 * (column + 1);
+  });
+  found.mma_f16 = answers(info, mma_f16_source, "", [](int) { return 100 * 16; });
+  for (const std::size_t kilobytes : {96, 160, 224}) {
+    const std::size_t bytes = kilobytes * 1024;
+    if (!answers(info, local_source, fmt::format("-DBYTES={}", bytes),
+                 [](int lane) { return 31 - lane; })) {
+      break;
+    }
+    found.static_local_bytes = std::max(found.static_local_bytes, bytes);
+  }
+  return found;
+}
+
+}  // namespace
+
+const Features& features(int index) {
+  const DeviceInfo& info = device(index);
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<int, Features>;
+  const std::scoped_lock lock(mutex);
+  const auto [place, is_new] = known.try_emplace(info.index);
+  if (is_new) place->second = probe(info);
+  return place->second;
+}
+
+}  // namespace rooflane::opencl

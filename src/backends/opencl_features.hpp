@@ -1,0 +1,28 @@
+// What a device can do beyond OpenCL 1.2, found out by running a tiny program per feature and
+// looking at its result, since drivers announce none of it. The road of a kernel (`road` in its
+// tuning: 0 portable OpenCL C, 1 NVIDIA's inline PTX) is chosen from this.
+#pragma once
+
+#include <cstddef>
+
+namespace rooflane::opencl {
+
+struct Features {
+  bool inline_ptx = false;  // asm volatile in OpenCL C
+  bool shuffle = false;     // shfl.sync between the 32 work-items of a warp
+  bool copy_async = false;  // cp.async from global to local memory
+  bool mma_tf32 = false;    // mma.sync.m16n8k8 on tf32 operands
+  bool mma_f16 = false;     // mma.sync.m16n8k16 on f16 operands, float32 sums
+  // Largest __local array declared in a kernel that came back right, bytes; at least what
+  // CL_DEVICE_LOCAL_MEM_SIZE says.
+  std::size_t static_local_bytes = 0;
+
+  // Everything that kernels of road 1 may use.
+  bool nvidia_road() const { return inline_ptx && shuffle && copy_async; }
+};
+
+// Of device `index` as `doctor` numbers them. Probed once per process; thread-safe. Throws
+// Error(unavailable) for a device that does not exist.
+const Features& features(int index);
+
+}  // namespace rooflane::opencl
