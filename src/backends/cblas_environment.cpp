@@ -29,6 +29,7 @@
 
 #include "backends/cblas.hpp"
 #include "backends/cblas_load.hpp"
+#include "core/cache_folder.hpp"
 #include "core/seeds.hpp"
 #include "core/text.hpp"
 
@@ -266,17 +267,9 @@ CacheEntry cache_entry(const std::string& file) {
   if (failed || stat(real.c_str(), &facts) != 0) return entry;
   entry.key = fmt::format("{}{} {} {} {}.{:09}", cpu().identity, real.string(), facts.st_ino,
                           facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  fs::path directory;
-  if (cache != nullptr && *cache == '/') {  // the specification ignores relative paths
-    directory = cache;
-  } else if (home != nullptr && *home != '\0') {
-    directory = fs::path(home) / ".cache";
-  } else {
-    return entry;
-  }
-  entry.file = directory / "rooflane" / fmt::format("blas-core-type-{:016x}", fnv1a64(entry.key));
+  const fs::path directory = cache_folder();
+  if (directory.empty()) return entry;
+  entry.file = directory / fmt::format("blas-core-type-{:016x}", fnv1a64(entry.key));
   return entry;
 }
 

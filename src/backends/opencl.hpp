@@ -24,12 +24,15 @@
 
 namespace rooflane::opencl {
 
+class ProgramCache;
+
 enum class DeviceKind { gpu, accelerator, cpu };
 std::string_view name_of(DeviceKind kind);
 
 struct DeviceInfo {
   int index = 0;  // what --cl-device takes
   std::string platform;
+  std::string platform_version;  // with the driver's own release, where it says one
   std::string name;
   std::string vendor;
   std::string version;  // of OpenCL, as the device words it
@@ -111,6 +114,8 @@ class Context {
   static std::shared_ptr<Context> open(int device, int threads);
   // The whole device in a context that nobody else holds, for programs that may ruin theirs.
   static std::shared_ptr<Context> fresh(int device);
+  // The same with programs kept in `cache`; null: nowhere.
+  static std::shared_ptr<Context> fresh(int device, const ProgramCache* cache);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -121,9 +126,12 @@ class Context {
   cl_device_id device() const { return device_; }
 
   Queue queue(bool profiling) const;
-  // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context.
-  // Throws BuildError with the log.
+  // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context,
+  // and taken from the cache on disk where an earlier process on the same device and driver left
+  // it. Throws BuildError with the log.
   cl_program program(const char* source, const std::string& options);
+  // How many programs came from the cache on disk.
+  int programs_from_cache() const { return from_cache_; }
   // Throws DeviceError for any status but CL_SUCCESS. A status after which the context cannot be
   // used any more makes the next open() start a fresh one.
   void check(cl_int status, const char* call) const;
@@ -131,9 +139,17 @@ class Context {
   std::pair<cl_ulong, cl_ulong> span_of(const Event& event) const;
 
  private:
-  Context(const DeviceInfo& info, int threads);
+  Context(const DeviceInfo& info, int threads, const ProgramCache* cache);
+
+  // Everything that a program depends on.
+  std::string cache_key(const char* source, const std::string& options) const;
+  // A program of the cache, ready; null when there is none that the driver takes.
+  Program cached_program(const std::string& key, const std::string& options);
+  void keep_program(const std::string& key, cl_program program) const;
 
   DeviceInfo info_;
+  const ProgramCache* cache_;
+  std::atomic<int> from_cache_{0};
   int compute_units_ = 0;
   cl_device_id device_ = nullptr;
   cl_context context_ = nullptr;

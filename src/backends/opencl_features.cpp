@@ -1,17 +1,18 @@
-// Probes: each feature is a program of its own in a context of its own, so that one which faults
-// takes nothing with it.
+// Probes: each feature is a program of its own, in a context apart from those that plans share, so
+// that one which faults takes nothing with it.
 #include "backends/opencl_features.hpp"
-
-#include <algorithm>
-#include <map>
-#include <mutex>
-#include <numeric>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+
 #include "backends/opencl.hpp"
+#include "core/text.hpp"
 
 namespace rooflane::opencl {
 namespace {
@@ -19,6 +20,11 @@ namespace {
 constexpr int items = 32;
 
 // Every probe fills `out`, one int per work-item of one group, from `in` = 0, 1, … 31.
+constexpr char plain_source[] = R"(
+__kernel void probe(__global const int* in, __global int* out) {
+  out[get_local_id(0)] = in[get_local_id(0)] + 7;
+})";
+
 constexpr char inline_ptx_source[] = R"(
 __kernel void probe(__global const int* in, __global int* out) {
   int y;
@@ -83,59 +89,105 @@ __kernel void probe(__global const int* in, __global int* out) {
 
 using Expected = int (*)(int lane);
 
-// Whether the program builds, runs and gives what is expected.
-bool answers(const DeviceInfo& info, const char* source, const std::string& options,
-             Expected expected) {
-  try {
-    const auto context = Context::fresh(info.index);
-    const DeviceBuffer in(*context, items * sizeof(int));
-    const DeviceBuffer out(*context, items * sizeof(int));
-    KernelCall call(*context, context->program(source, options), "probe");
-    call.set_args(*context, in.get(), out.get());
-    const Queue queue = context->queue(false);
-    std::vector<int> values(items);
-    std::iota(values.begin(), values.end(), 0);
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// The compiler's own words: what stands behind the line that names status, device and options.
+std::string first_line_of_log(const std::string& message) {
+  const std::size_t log =
+      message.find_first_not_of('\n', std::min(message.find('\n'), message.size()));
+  return log == std::string::npos ? first_line(message) : first_line(message.substr(log));
+}
+
+// Runs probes one after the other in a context that nobody else holds; after a fault in the next
+// one.
+class Prober {
+ public:
+  explicit Prober(const DeviceInfo& info) : info_(info) {}
+
+  // Nothing when the program builds, runs and gives what is expected; else what it did instead.
+  std::optional<std::string> failure(const char* source, const std::string& options,
+                                     Expected expected) {
+    try {
+      if (context_ == nullptr) context_ = Context::fresh(info_.index);
+      return wrong_answer(source, options, expected);
+    } catch (const BuildError& error) {
+      return "does not build: " + first_line_of_log(error.what());
+    } catch (const DeviceError& error) {
+      context_.reset();
+      return error.what();
+    }
+  }
+
+ private:
+  std::optional<std::string> wrong_answer(const char* source, const std::string& options,
+                                          Expected expected) {
     constexpr std::size_t bytes = items * sizeof(int);
     const std::size_t size = items;
-    context->check(clEnqueueWriteBuffer(queue.get(), in.get(), CL_TRUE, 0, bytes, values.data(), 0,
+    const DeviceBuffer in(*context_, bytes);
+    const DeviceBuffer out(*context_, bytes);
+    KernelCall call(*context_, context_->program(source, options), "probe");
+    call.set_args(*context_, in.get(), out.get());
+    const Queue queue = context_->queue(false);
+    std::array<int, items> values;
+    std::iota(values.begin(), values.end(), 0);
+    context_->check(clEnqueueWriteBuffer(queue.get(), in.get(), CL_TRUE, 0, bytes, values.data(), 0,
+                                         nullptr, nullptr),
+                    "clEnqueueWriteBuffer");
+    context_->check(clEnqueueNDRangeKernel(queue.get(), call.get(), 1, nullptr, &size, &size, 0,
+                                           nullptr, nullptr),
+                    "clEnqueueNDRangeKernel");
+    context_->check(clEnqueueReadBuffer(queue.get(), out.get(), CL_TRUE, 0, bytes, values.data(), 0,
                                         nullptr, nullptr),
-                   "clEnqueueWriteBuffer");
-    context->check(clEnqueueNDRangeKernel(queue.get(), call.get(), 1, nullptr, &size, &size, 0,
-                                          nullptr, nullptr),
-                   "clEnqueueNDRangeKernel");
-    context->check(clEnqueueReadBuffer(queue.get(), out.get(), CL_TRUE, 0, bytes, values.data(), 0,
-                                       nullptr, nullptr),
-                   "clEnqueueReadBuffer");
+                    "clEnqueueReadBuffer");
     for (int lane = 0; lane < items; ++lane) {
-      if (values[static_cast<std::size_t>(lane)] != expected(lane)) return false;
+      const int value = values[static_cast<std::size_t>(lane)];
+      if (value == expected(lane)) continue;
+      return fmt::format("gives {} at work-item {}, expected {}", value, lane, expected(lane));
     }
-    return true;
-  } catch (const BuildError&) {
-    return false;
-  } catch (const DeviceError&) {
-    return false;
+    return std::nullopt;
   }
-}
+
+  const DeviceInfo& info_;
+  std::shared_ptr<Context> context_;
+};
 
 Features probe(const DeviceInfo& info) {
   Features found;
   found.static_local_bytes = info.local_bytes;
   // Other compilers take PTX for their own assembler's text, and one of them dies of it.
-  if (info.vendor.find("NVIDIA") == std::string::npos) return found;
-  found.inline_ptx = answers(info, inline_ptx_source, "", [](int lane) { return lane + 7; });
+  if (info.vendor.find("NVIDIA") == std::string::npos) {
+    found.missing = "not an NVIDIA device";
+    return found;
+  }
+  Prober prober(info);
+  const auto has = [&](const char* what, const char* source, Expected expected, bool needed) {
+    const auto failure = prober.failure(source, "", expected);
+    if (failure && needed && found.missing.empty()) {
+      found.missing = fmt::format("{}: {}", what, *failure);
+    }
+    return !failure;
+  };
+  found.inline_ptx = has(
+      "inline PTX", inline_ptx_source, [](int lane) { return lane + 7; }, true);
   if (!found.inline_ptx) return found;
-  found.shuffle = answers(info, shuffle_source, "", [](int lane) { return lane ^ 5; });
-  found.copy_async = answers(info, copy_async_source, "", [](int lane) { return 31 - lane; });
+  found.shuffle = has(
+      "shuffles", shuffle_source, [](int lane) { return lane ^ 5; }, true);
+  found.copy_async = has(
+      "cp.async", copy_async_source, [](int lane) { return 31 - lane; }, true);
   // Columns of an item: 2·(lane mod 4) and the next one.
-  found.mma_tf32 = answers(info, mma_tf32_source, "", [](int lane) {
-    const int column = 2 * (lane % 4);
-    return 8 * column + 100 * 8 * (column + 1);
-  });
-  found.mma_f16 = answers(info, mma_f16_source, "", [](int) { return 100 * 16; });
+  found.mma_tf32 = has(
+      "mma tf32", mma_tf32_source,
+      [](int lane) {
+        const int column = 2 * (lane % 4);
+        return 8 * column + 100 * 8 * (column + 1);
+      },
+      false);
+  found.mma_f16 = has(
+      "mma f16", mma_f16_source, [](int) { return 100 * 16; }, false);
   for (const std::size_t kilobytes : {96, 160, 224}) {
     const std::size_t bytes = kilobytes * 1024;
-    if (!answers(info, local_source, fmt::format("-DBYTES={}", bytes),
-                 [](int lane) { return 31 - lane; })) {
+    if (prober.failure(local_source, fmt::format("-DBYTES={}", bytes),
+                       [](int lane) { return 31 - lane; })) {
       break;
     }
     found.static_local_bytes = std::max(found.static_local_bytes, bytes);
@@ -153,6 +205,28 @@ const Features& features(int index) {
   const auto [place, is_new] = known.try_emplace(info.index);
   if (is_new) place->second = probe(info);
   return place->second;
+}
+
+std::string print_features(const Features& features) {
+  std::vector<std::string> parts;
+  const auto add = [&](bool has, const char* what) {
+    if (has) parts.emplace_back(what);
+  };
+  add(features.inline_ptx, "inline PTX");
+  add(features.shuffle, "shuffles");
+  add(features.copy_async, "cp.async");
+  const std::string cores = fmt::format("tensor cores{}{}", features.mma_tf32 ? " tf32" : "",
+                                        features.mma_f16 ? " f16" : "");
+  add(features.mma_tf32 || features.mma_f16, cores.c_str());
+  const std::string local = "local arrays up to " + print_bytes(features.static_local_bytes);
+  if (features.nvidia_road()) return fmt::format("road nvidia: {}; {}", join(parts, ", "), local);
+  std::string text = "portable road only: " + features.missing;
+  if (!parts.empty()) text += fmt::format(" (has {})", join(parts, ", "));
+  return text + "; " + local;
+}
+
+std::optional<std::string> plain_kernel_failure(int index) {
+  return Prober(device(index)).failure(plain_source, "", [](int lane) { return lane + 7; });
 }
 
 }  // namespace rooflane::opencl

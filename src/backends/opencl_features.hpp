@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 
 namespace rooflane::opencl {
 
@@ -16,13 +18,24 @@ struct Features {
   // Largest __local array declared in a kernel that came back right, bytes; at least what
   // CL_DEVICE_LOCAL_MEM_SIZE says.
   std::size_t static_local_bytes = 0;
+  // The first feature of road 1 that is missing and what its probe said; empty when none is.
+  std::string missing;
 
   // Everything that kernels of road 1 may use.
   bool nvidia_road() const { return inline_ptx && shuffle && copy_async; }
 };
 
-// Of device `index` as `doctor` numbers them. Probed once per process; thread-safe. Throws
+// Of device `index` as `doctor` numbers them. Probed at the first call of a process; thread-safe. A
+// probe that does not build, fails or answers wrongly is a missing feature, never an error. Throws
 // Error(unavailable) for a device that does not exist.
 const Features& features(int index);
+
+// "road nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224 KiB",
+// or "portable road only: " and why.
+std::string print_features(const Features& features);
+
+// Builds and runs the plainest kernel on device `index` and looks at what it wrote: nothing when it
+// is right, else what failed. Throws as `features` does.
+std::optional<std::string> plain_kernel_failure(int index);
 
 }  // namespace rooflane::opencl

@@ -16,6 +16,8 @@
 #include "core/text.hpp"
 #ifdef ROOFLANE_HAS_OPENCL
 #include "backends/opencl.hpp"
+#include "backends/opencl_features.hpp"
+#include "backends/opencl_programs.hpp"
 #endif
 
 namespace rooflane {
@@ -76,8 +78,14 @@ bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
                            opencl::name_of(info.kind), info.name, info.platform, info.driver,
                            info.compute_units, print_bytes(info.global_bytes),
                            print_bytes(info.local_bytes)));
+    const auto failure = opencl::plain_kernel_failure(info.index);
+    print_line("", failure ? "unusable: a plain kernel: " + *failure
+                           : opencl::print_features(opencl::features(info.index)));
   }
   if (opencl::devices().empty()) print_line("OpenCL", "no device");
+  const opencl::ProgramCache* programs = opencl::ProgramCache::of_user();
+  print_line("programs",
+             programs != nullptr ? programs->state() : "kept nowhere between processes");
   return !opencl::devices().empty();
 #else
   for (const AbsentVariant& absent : catalogue.absent()) {
