@@ -187,7 +187,12 @@ double GroupRunner::probe(const Group& group) const {
   const auto roof = roof_of(group.problem, ceilings_, options_.math, "", group.threads,
                             /*device=*/"", group.cache);
   const double bytes = group.problem.kernel().cost(group.problem).bytes;
-  const double ns = (roof && roof->bound == "compute") || bytes <= 0
+  // Rows of a GPU are not held against the host's speed (roof_percentages): a short probe is
+  // enough.
+  const bool on_host =
+      std::any_of(group.cases.begin(), group.cases.end(),
+                  [](const GroupCase& planned) { return planned.measured.threads > 0; });
+  const double ns = !on_host || (roof && roof->bound == "compute") || bytes <= 0
                         ? probe_fma_ns(group.threads)
                         : probe_copy_ns(bytes, group.threads);
   settle(getpid());

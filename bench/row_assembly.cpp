@@ -139,7 +139,9 @@ bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
 }
 
 std::vector<double> roof_percentages(const Measured& measured, double roof_ns) {
-  const double usual_probe = median(measured.probe_ns);
+  // The probe runs on the host and says nothing about a device of its own.
+  const bool on_host = measured.planned->measured.threads > 0;
+  const double usual_probe = on_host ? median(measured.probe_ns) : 0;
   std::vector<double> percentages;
   for (std::size_t i = 0; i < measured.ns.size(); ++i) {
     const double slowness = usual_probe > 0 ? measured.probe_ns[i] / usual_probe : 1;

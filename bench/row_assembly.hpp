@@ -49,7 +49,8 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings);
 bool beats_roof(const Measured& measured, const Ceilings& ceilings);
 
 // Share of the roof in per cent, one value a round. A round in which the machine ran slow or fast,
-// as its probe tells, has its roof moved along: roof_ns × (probe / median probe) / ns.
+// as its probe tells, has its roof moved along: roof_ns × (probe / median probe) / ns; on a device
+// that is no CPU the roof stays.
 std::vector<double> roof_percentages(const Measured& measured, double roof_ns);
 
 // `stamp` holds the cells that are equal in every row.

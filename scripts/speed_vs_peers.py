@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Our kernels against every peer, class by class, with the goals of each: a Markdown table.
+"""Our kernels against every peer, class by class, with the goals of each: a Markdown table. With
+--opencl, the OpenCL kernels on a GPU, problem by problem.
 
-The problems stand in bench/targets/shapes.txt, the goals in bench/targets/targets.txt. Measuring
+The problems stand in bench/targets/*shapes.txt, the goals in bench/targets/*targets.txt. Measuring
 is `rooflane bench` (target_table/measuring.py), judging stands in target_table/judging.py. Standard
-library only. Exit status: 0 the table was made, whatever it says; 2 wrong arguments or input; else
-that of the benchmark that could not run.
+library only. Exit status: 0 the table was made, whatever it says; 2 wrong arguments or input; 3
+--opencl without a GPU; else that of the benchmark that could not run.
 """
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +20,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
 
-from target_table import goals, judging, measuring, results, table  # noqa: E402
+from target_table import goals, judging, measuring, results, sides, table  # noqa: E402
 
 DATA = SCRIPTS.parent / "bench" / "targets"
 
@@ -25,8 +28,13 @@ DATA = SCRIPTS.parent / "bench" / "targets"
 def arguments_of(words: list[str]) -> argparse.Namespace:
     """Reads the command line; exits with 2 on what is wrong with it."""
     parser = argparse.ArgumentParser(
-        prog="speed_vs_peers.sh", allow_abbrev=False,
-        description="Measures our kernels against every peer; prints ratios and goals by class.")
+        prog="opencl_vs_peers.sh" if "--opencl" in words else "speed_vs_peers.sh",
+        allow_abbrev=False,
+        description="Measures our kernels against every peer; prints ratios and goals.")
+    parser.add_argument("--opencl", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--cl-device", metavar="I", type=int,
+                        help="of opencl_vs_peers.sh: another device than the first GPU; also one "
+                             "that is none")
     level = parser.add_mutually_exclusive_group()
     level.add_argument("--quick", dest="level", action="store_const", const="quick",
                        default="default", help="few problems of each class")
@@ -42,11 +50,16 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true",
                         help="go on with the interrupted run of --out")
     parser.add_argument("--csv", metavar="FILE", nargs="+", help="summarise these, measure nothing")
-    parser.add_argument("--machine", choices=goals.MACHINES,
-                        help="whose goals hold; default: by the vendor of the CPU")
-    parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, help=argparse.SUPPRESS,
+    who = sides.DEVICE if "--opencl" in words else sides.CPU
+    parser.add_argument("--machine", choices=tuple(who.machines),
+                        help="whose goals hold; default: by the name of the CPU or device")
+    parser.add_argument("--rooflane", metavar="PROGRAM", type=Path,
+                        help="measure with this program and build nothing",
                         default=SCRIPTS.parent / "build" / "rooflane")
     given = parser.parse_args(words)
+    given.sides = who
+    if given.cl_device is not None and not given.opencl:
+        parser.error("--cl-device is of opencl_vs_peers.sh")
     if given.resume and not given.out:
         parser.error("--resume needs --out PREFIX: the files of the interrupted run")
     if given.csv and (given.resume or given.threads or given.launches
@@ -56,12 +69,54 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     return given
 
 
+class NoDevice(Exception):
+    """This machine has no GPU for OpenCL."""
+
+
+def device_of(given: argparse.Namespace) -> tuple[str, ...]:
+    """The arguments that choose the device: as told, else the first GPU. Raises NoDevice."""
+    if not given.opencl:
+        return ()
+    if given.cl_device is not None:
+        return ("--cl-device", str(given.cl_device))
+    told = subprocess.run([str(given.rooflane.absolute()), "doctor"], capture_output=True,
+                          text=True, check=True, stdin=subprocess.DEVNULL).stdout
+    lines = re.findall(r"^OpenCL (\d+) +(\S+) +(.*)$", told, re.MULTILINE)
+    for index, kind, _ in lines:
+        if kind == "GPU":
+            return ("--cl-device", index)
+    others = "; ".join(f"{index} {kind} {name.split(' (')[0]}" for index, kind, name in lines)
+    raise NoDevice(f"OpenCL sees no GPU on this machine (devices: {others or 'none'}); the goals "
+                   "are of a GPU. `rooflane doctor` says what is missing; --cl-device I measures "
+                   "another device all the same")
+
+
+def text_of(given: argparse.Namespace, problems: list[results.Problem], classes: list[str],
+            absent: dict[str, str]) -> tuple[str, str]:
+    """The tables to print, and what only --out holds."""
+    who = given.sides
+    targets = goals.read_targets(data_of(given, "targets.txt"), who.machines)
+    machine = given.machine or goals.machine_of(problems[0].machine, who.machines)
+    judge = judging.judge_each if given.opencl else judging.judge
+    verdicts = judge(problems, targets, machine, classes)
+    peers = table.peers(problems, who, absent)
+    if given.opencl:
+        return table.each_problem(verdicts, who, machine) + peers, ""
+    return table.overview(verdicts, who, machine) + peers, table.every_problem(verdicts)
+
+
+def data_of(given: argparse.Namespace, name: str) -> Path:
+    """A file of bench/targets: with --opencl the one that begins with opencl_."""
+    return DATA / (f"opencl_{name}" if given.opencl else name)
+
+
 def main(words: list[str]) -> int:
     """From arguments to the table."""
     given = arguments_of(words)
+    name = "opencl_vs_peers" if given.opencl else "speed_vs_peers"
     try:
-        shapes = goals.read_shapes(DATA / "shapes.txt", given.level)
-        targets = goals.read_targets(DATA / "targets.txt")
+        shapes = goals.read_shapes(data_of(given, "shapes.txt"), given.level)
+        maths = goals.read_maths(data_of(given, "shapes.txt"))
         classes = goals.chosen(given.classes, shapes)
         if given.out:
             Path(given.out).absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -69,25 +124,27 @@ def main(words: list[str]) -> int:
             files, absent = given.csv, {}
             if not files:
                 prefix = Path(given.out).absolute() if given.out else Path(folder) / "rows"
-                files, absent = measuring.measure(
-                    given.rooflane, {name: shapes[name] for name in classes}, Path(folder), prefix,
-                    given.level, given.threads, given.launches, given.resume)
-            problems = [problem for problem in results.read(files) if problem.name in classes]
+                request = measuring.Request(
+                    given.sides, {chosen: shapes[chosen] for chosen in classes}, maths, given.level,
+                    given.threads, given.launches, given.resume, device_of(given))
+                files, absent = measuring.measure(given.rooflane, request, Path(folder), prefix)
+            problems = [problem for problem in results.read(files, given.sides, maths)
+                        if problem.name in classes]
         if not problems:
-            raise goals.InputError("no row of a class of bench/targets/shapes.txt in "
+            raise goals.InputError(f"no row of a class of {data_of(given, 'shapes.txt')} in "
                                    + ", ".join(map(str, files)))
-        machine = given.machine or goals.machine_of(problems[0].cpu)
-        verdicts = judging.judge(problems, targets, machine, classes)
-        text = table.overview(verdicts, machine) + table.peers(problems, absent)
+        text, more = text_of(given, problems, classes, absent)
         print(text, end="")
         if given.out:
-            Path(f"{given.out}.md").write_text(text + table.every_problem(verdicts),
-                                               encoding="utf-8")
+            Path(f"{given.out}.md").write_text(text + more, encoding="utf-8")
     except (goals.InputError, OSError) as error:
-        print(f"speed_vs_peers: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
+    except NoDevice as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 3
     except measuring.BenchFailed as error:
-        print(f"speed_vs_peers: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return error.status
     return 0
 

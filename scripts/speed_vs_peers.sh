@@ -4,12 +4,13 @@
 # Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--launches N]
 #          [--classes C,...] [--out PREFIX [--resume]]
 #        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises
+# opencl_vs_peers.sh is the same with --opencl in front.
 set -euo pipefail
 root=$(dirname "$0")/..
 measure=1
 for argument in "$@"; do
   case $argument in
-    --csv | --csv=* | -h | --help) measure=0 ;;
+    --csv | --csv=* | --rooflane | --rooflane=* | -h | --help) measure=0 ;;
   esac
 done
 if ((measure)); then "$root/scripts/build.sh" rooflane >&2; fi

@@ -228,12 +228,17 @@ TEST_CASE("a variant that keeps its output beats the strict roof and becomes SUS
   CHECK_FALSE(result.ceilings.fma.empty());
 }
 
-TEST_CASE("roof percentages follow the probe of their round") {
+TEST_CASE("roof percentages follow the probe of their round, of a device not") {
+  GroupCase planned;
+  planned.measured.threads = 1;
   Measured measured;
+  measured.planned = &planned;
   measured.ns = {100, 200, 100};
   measured.probe_ns = {10, 20, 10};
   const std::vector<double> percentages = roof_percentages(measured, 50);
   CHECK(percentages == std::vector<double>{50, 50, 50});
+  planned.measured.threads = 0;
+  CHECK(roof_percentages(measured, 50) == std::vector<double>{50, 25, 50});
 }
 
 TEST_CASE("a one-thread variant whose predicted time exceeds the budget is SKIPPED unmeasured") {

@@ -101,6 +101,14 @@ class Peers(unittest.TestCase):
                         str(seed), "--out", folder], check=True, stdout=subprocess.DEVNULL)
         return folder
 
+    def python_of(self, name):
+        """The interpreter that has a peer's packages."""
+        code = (f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n"
+                "from peer_workers import environments\n"
+                f"print(environments.interpreter({name!r}))")
+        return subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout.strip()
+
     def output(self, worker, elements):
         path = os.path.join(self.folder.name, "output")
         with open(path, "wb") as file:
@@ -144,12 +152,8 @@ class Peers(unittest.TestCase):
                         self.assertLessEqual(worst, allowed)
 
     def test_inputs_are_those_of_the_seed_bit_for_bit(self):
-        environments = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n"
-        python = subprocess.run(
-            [sys.executable, "-c", environments + "from peer_workers import environments\n"
-             "print(environments.interpreter('numpy'))"],
-            check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        code = environments + """
+        python = self.python_of("numpy")
+        code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
 import numpy as np
 from peer_workers.problem import parse_case, fill_inputs
 case = parse_case(sys.argv[1])
@@ -255,6 +259,48 @@ for tensor in case.problem.tensors()[:-1]:
                                            f"exec {sys.executable} \"$@\"\n")
             greeting = self.serve("numpy", ROOFLANE_PEERS_PYTHON=python).greeting
             self.assertRegex(greeting["variants"][0]["absent"], f"{error}: .*does not fit")
+
+    def test_peers_of_a_gpu_are_absent_without_one_and_others_run(self):
+        for name in ("torch-cuda", "triton"):
+            variants = self.serve(name, ROOFLANE_PEERS_PYTHON="").greeting["variants"]
+            if "absent" not in variants[0]:
+                self.skipTest("this machine has a GPU")
+            self.assertEqual([variant["kernel"] for variant in variants],
+                             ["gemm", "softmax", "layernorm", "attention"])
+        done = subprocess.run(
+            [ROOFLANE, "verify", "-v", "scalar", "--shape", "softmax:rows=2,cols=3", "--threads",
+             "1", "--peers", "torch-cuda"], capture_output=True, text=True,
+            env={**os.environ, "ROOFLANE_PEERS": PEERS})
+        self.assertEqual((done.returncode, done.stdout.count("PASSED")), (0, 1), done.stderr)
+        self.assertRegex(done.stderr, "(?m)^note: variant torch-cuda is absent: .*(GPU|CUDA)")
+
+    def test_runs_on_a_gpu_are_timed_between_events_behind_one_another(self):
+        code = f"""import sys
+sys.path[:0] = [{os.path.dirname(PEERS)!r}, {os.path.dirname(os.path.abspath(__file__))!r}]
+import fake_torch
+sys.modules["torch"] = fake_torch
+from peer_workers import cuda_plan
+plan = cuda_plan.CudaPlan.__new__(cuda_plan.CudaPlan)
+plan.host_ns = 1e6
+plan.call = lambda: fake_torch.work(0.003)
+print(plan.kernel_ns(120))
+print(*fake_torch.QUEUE)
+def refuses():
+    raise RuntimeError("no kernel of this kind")
+ways = {{"none": refuses, "slow": lambda: fake_torch.work(2), "fast": lambda: fake_torch.work(1)}}
+print(cuda_plan.fastest(ways))
+try:
+    cuda_plan.fastest({{"none": refuses}})
+except RuntimeError as error:
+    print(error)
+"""
+        done = subprocess.run([self.python_of("numpy"), "-c", code], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ns, queue, chosen, failure = done.stdout.splitlines()
+        self.assertAlmostEqual(float(ns), 3000, delta=1e-3)  # nothing of the idle loop
+        pieces = [f"idle event {'work ' * runs}event" for runs in (50, 50, 20)]
+        self.assertEqual(queue, " ".join(pieces))
+        self.assertEqual((chosen, failure), ("fast", "no kernel of this kind"))
 
     def test_an_environment_that_broke_is_told_by_a_run_that_goes_on(self):
         # Killed by the system while it loads: no Python code of ours says why.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of speed_vs_peers.sh: targets_test.py ROOFLANE SOURCE_ROOT.
+"""The tables of speed_vs_peers.sh and opencl_vs_peers.sh: targets_test.py ROOFLANE SOURCE_ROOT.
 
 Made-up rows with known ratios must give known figures and verdicts; the shipped problems and goals
 must be whole. Measures nothing, needs no network.
@@ -17,27 +17,31 @@ from pathlib import Path
 
 ROOFLANE, ROOT = "", Path()
 COLUMNS = ["cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
-           "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi"]
+           "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi", "device", "math", "flops",
+           "bytes", "bound"]
 ROUNDS, LAUNCHES, OURS_NS = 5, 3, 1000.0
 SEED = 20261121
 AMD, INTEL = "AMD EPYC", "Intel Xeon Processor"
 
 
 class Run:
-    """A CSV with its samples, filled variant by variant."""
+    """A CSV with its samples, filled variant by variant. Rows of a device have no threads."""
 
-    def __init__(self, path: Path, cpu: str = AMD):
-        self.path, self.cpu, self.rows, self.samples = path, cpu, [], []
+    def __init__(self, path: Path, cpu: str = AMD, device: str = ""):
+        self.path, self.cpu, self.device, self.rows, self.samples = path, cpu, device, [], []
 
     def add(self, variant: str, factor: float, *, preset: str = "gemm-small",
             shape: str = "m=16,n=16,k=16", threads: int = 1, status: str = "PASSED",
-            library: str | None = None, roof: float | None = None, noise: float = 0) -> None:
+            library: str | None = None, roof: float | None = None, noise: float = 0,
+            math_used: str = "fp32", bound: str = "compute") -> None:
         """A row that takes `factor` times what ours takes. Rounds differ by a factor that all
         variants share, besides `noise` of their own."""
         timed = status == "PASSED"
         cells = {"cpu": self.cpu, "kernel": preset.split("-")[0], "variant": variant,
                  "library": f"Lib{variant} 1" if library is None else library, "shape": shape,
-                 "preset": preset, "threads": str(threads), "status": status,
+                 "preset": preset, "threads": "" if self.device else str(threads),
+                 "status": status, "device": self.device, "math": math_used, "bound": bound,
+                 "flops": "5e7", "bytes": "2e6",
                  "reason": "" if timed else "wrong result",
                  "p50_ns": str(OURS_NS * factor) if timed else ""}
         if roof is not None:
@@ -64,9 +68,16 @@ class Run:
         return str(self.path)
 
 
-def summarise(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([str(ROOT / "scripts/speed_vs_peers.sh"), *arguments], text=True,
+def summarise(*arguments: str, script: str = "speed_vs_peers") -> subprocess.CompletedProcess:
+    return subprocess.run([str(ROOT / f"scripts/{script}.sh"), *arguments], text=True,
                           capture_output=True, check=False)
+
+
+def lines_of(text: str) -> list[dict[str, str]]:
+    """The lines of a Markdown table as heading -> cell."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in text.splitlines() if line.startswith("|")]
+    return [dict(zip(rows[0], row)) for row in rows[2:]]
 
 
 class Table(unittest.TestCase):
@@ -85,9 +96,7 @@ class Table(unittest.TestCase):
         done = summarise("--csv", run.write(), *more)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.text = done.stdout
-        rows = [[cell.strip() for cell in line.strip("|").split("|")]
-                for line in done.stdout.splitlines() if line.startswith("|")]
-        return [dict(zip(rows[0], row)) for row in rows[2:]]
+        return lines_of(done.stdout)
 
     def line(self, run: Run, *more: str) -> dict[str, str]:
         lines = self.lines(run, *more)
@@ -279,6 +288,137 @@ class Table(unittest.TestCase):
             self.assertEqual(done.stdout, "")
 
 
+class Device(unittest.TestCase):
+    """The table of the OpenCL kernels: problem by problem, rows without threads."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_of(self, name: str = "gpu", device: str = "NVIDIA H200") -> Run:
+        return Run(self.folder / f"{name}.csv", device=device)
+
+    @staticmethod
+    def ours(run: Run, **more) -> None:
+        run.add("opencl", 1, library="", **{"preset": "gemm-square", "roof": 80, **more})
+
+    @staticmethod
+    def peers(run: Run, cublas: float, clblast: float, **more) -> None:
+        run.add("torch-cuda", cublas, library="cuBLAS 1", **{"preset": "gemm-square", **more})
+        run.add("clblast", clblast, library="CLBlast 1", **{"preset": "gemm-square", **more})
+
+    def table(self, *runs: Run) -> list[dict[str, str]]:
+        done = summarise("--csv", *[run.write() for run in runs], script="opencl_vs_peers")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.text = done.stdout
+        return lines_of(done.stdout)
+
+    def test_every_problem_is_held_against_its_class_s_goal_by_itself(self):
+        run = self.run_of()
+        for shape, cublas, clblast in (("m=1", 0.89, 2), ("m=2", 0.91, 2), ("m=3", 0.91, 0.95),
+                                       ("m=4", 1.01, 1.5)):
+            self.ours(run, shape=shape)
+            self.peers(run, cublas, clblast, shape=shape)
+        lines = self.table(run)
+        self.assertEqual([line["met"] for line in lines], ["no", "must", "no", "aim"])
+        self.assertEqual(lines[2]["ratio [95 %]"], "0.91 [0.91, 0.91]")
+        self.assertIn("torch-cuda 0.89 µs, 56.18 TFLOP/s", lines[0]["best peer"])
+        self.assertEqual(lines[0]["`opencl`"], "1 µs, 50 TFLOP/s")
+        self.assertEqual(lines[0]["must"], "0.90 × torch-cuda (0.89), 1.00 × clblast (2.00)")
+        self.assertIn("4 problems: 1 reach the aim, 1 more the must, 2 neither. Device: NVIDIA "
+                      "H200; goals of H200.", self.text)
+
+    def test_what_memory_bounds_is_told_in_bytes_and_held_against_the_ceiling(self):
+        for roof, met in ((87, "no"), (89, "must"), (96, "aim")):
+            run = self.run_of()
+            self.ours(run, preset="softmax-memory", shape="rows=1", roof=roof, bound="memory")
+            line, = self.table(run)
+            self.assertEqual((line["`opencl`"], line["% of ceiling"], line["met"]),
+                             ("1 µs, 2000 GB/s", f"{roof:.1f}", met))
+
+    def test_other_maths_are_compared_with_strict_peers_wherever_those_were_measured(self):
+        strict, split = self.run_of("strict"), self.run_of("split")
+        self.ours(strict, shape="m=1")
+        self.peers(strict, 1.5, 9, shape="m=1")
+        # A shape of which the benchmark knew no other class: ours in fp32 is not this class's.
+        self.ours(strict, shape="m=2", preset="gemm-square-3xtf32")
+        self.peers(strict, 2.5, 9, shape="m=2", preset="gemm-square-3xtf32")
+        for shape in ("m=1", "m=2"):
+            split.add("opencl", 0.5, library="", shape=shape, preset="gemm-square-3xtf32", roof=70,
+                      math_used="3xtf32")
+        lines = self.table(strict, split)
+        found = {(line["shape"], line["math"]): line for line in lines}
+        self.assertEqual(len(lines), 3)
+        self.assertEqual(found["m=1", "fp32"]["ratio [95 %]"].split()[0], "1.50")
+        for shape, ratio in (("m=1", 3.0), ("m=2", 5.0)):
+            line = found[shape, "3xtf32"]
+            self.assertAlmostEqual(float(line["ratio [95 %]"].split()[0]), ratio, delta=0.01)
+            self.assertEqual(line["must"], f"1.30 × torch-cuda ({ratio:.2f})")
+            self.assertTrue(line["met"].startswith("aim"))
+
+    def test_what_ours_refuses_or_peers_lack_is_told(self):
+        run = self.run_of()
+        run.add("opencl", 1, library="", preset="gemm-square", status="UNSUPPORTED")
+        self.peers(run, 2, 3)
+        self.assertEqual(self.table(run)[0]["met"], "no: UNSUPPORTED: wrong result")
+        run = self.run_of()
+        self.ours(run)
+        line, = self.table(run)
+        self.assertEqual((line["best peer"], line["met"]),
+                         ("none passed", "unknown: no figure for torch-cuda, clblast"))
+        self.assertIn("- torch-cuda: ", self.text)
+
+    def test_rows_of_two_devices_are_refused(self):
+        runs = [self.run_of("one"), self.run_of("two", "Another GPU")]
+        for run in runs:
+            self.ours(run)
+        done = summarise("--csv", *[run.write() for run in runs], script="opencl_vs_peers")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("several machines", done.stderr)
+
+    def test_without_a_gpu_it_says_so_and_ends_with_3(self):
+        for devices, told in (("OpenCL 0      CPU pthread-AMD EPYC (Portable Computing Language)",
+                               "devices: 0 CPU pthread-AMD EPYC)"), ("OpenCL  no device", "none")):
+            program = self.folder / "rooflane"
+            program.write_text(f"#!/bin/sh\necho '{devices}'\n", encoding="utf-8")
+            program.chmod(0o755)
+            done = summarise("--rooflane", str(program), script="opencl_vs_peers")
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertIn("OpenCL sees no GPU on this machine", done.stderr)
+            self.assertIn(told, done.stderr)
+
+    def test_the_first_gpu_is_measured_by_its_own_clock_with_the_peers_of_the_same_rounds(self):
+        program = self.folder / "rooflane"
+        # Takes down how it is called, knows two peers, and writes no row.
+        program.write_text(f"""#!/bin/sh
+echo "$@" >> {self.folder}/calls
+case "$*" in
+  doctor) printf 'OpenCL 0      CPU some\nOpenCL 1      GPU card (x)\n' ;;
+  *--dry-run*--peers*) echo 'gemm:m=8,n=8,k=8 variant=torch-cuda' ;;
+  *--dry-run*) echo 'gemm:m=8,n=8,k=8 variant=opencl'; echo 'gemm:m=8,n=8,k=8 variant=clblast' ;;
+  *--math*) exit 2 ;;
+  *) shift; shift; echo 'preset,shape,variant,status,p50_ns,roof_pct' > "$1" ;;
+esac
+""", encoding="utf-8")
+        program.chmod(0o755)
+        done = summarise("--rooflane", str(program), "--quick", "--classes",
+                         "gemm-square,gemm-square-3xtf32,softmax-memory", script="opencl_vs_peers")
+        self.assertEqual(done.returncode, 2)  # no row
+        self.assertIn("no row of a class", done.stderr)
+        calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+        strict, split = calls[-2:]
+        for words in ("--preset gemm-square,gemm-square-3xtf32,softmax-memory", "--launches 1",
+                      "-v opencl,clblast", "--peers torch-cuda", "--timer event", "--cl-device 1",
+                      "--threads 1"):
+            self.assertIn(words, strict)
+        self.assertNotIn("--math", strict)
+        for words in ("--preset gemm-square-3xtf32", "-v opencl ", "--math 3xtf32",
+                      "--timer event", "--cl-device 1"):
+            self.assertIn(words, split)
+        self.assertNotIn("--peers", split)
+
+
 class Data(unittest.TestCase):
     """The shipped problems and goals."""
 
@@ -286,35 +426,54 @@ class Data(unittest.TestCase):
         self.data = ROOT / "bench" / "targets"
 
     def test_every_shape_parses_and_no_problem_stands_in_two_classes(self):
-        owner: dict[str, str] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            for name, lines in goals.read_shapes(self.data / "shapes.txt", "full").items():
-                Path(folder, name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-                done = subprocess.run(
-                    [ROOFLANE, "bench", "--dry-run", "-v", "hwy", "--threads", "1", "--preset",
-                     name], cwd=folder, capture_output=True, text=True, check=False)
-                self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
-                for problem in done.stdout.splitlines():
-                    self.assertEqual(problem.split(":")[0], name.split("-")[0])
-                    self.assertEqual(owner.setdefault(problem, name), name, problem)
-        self.assertGreater(len(owner), 150)
+        for file, fewest in (("shapes.txt", 150), ("opencl_shapes.txt", 60)):
+            owner: dict[tuple[str, str], str] = {}
+            maths = goals.read_maths(self.data / file)
+            with tempfile.TemporaryDirectory() as folder:
+                for name, lines in goals.read_shapes(self.data / file, "full").items():
+                    Path(folder, name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+                    done = subprocess.run(
+                        [ROOFLANE, "bench", "--dry-run", "-v", "hwy", "--threads", "1",
+                         "--preset", name], cwd=folder, capture_output=True, text=True,
+                        check=False)
+                    self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+                    for problem in done.stdout.splitlines():
+                        self.assertEqual(problem.split(":")[0], name.split("-")[0])
+                        key = problem, maths[name]
+                        self.assertEqual(owner.setdefault(key, name), name, problem)
+            self.assertGreater(len(owner), fewest)
 
     def test_levels_grow(self):
-        quick, default, full = ({(name, line) for name, lines in
-                                 goals.read_shapes(self.data / "shapes.txt", level).items()
-                                 for line in lines} for level in goals.LEVELS)
-        self.assertTrue(quick < default < full)
+        for file in ("shapes.txt", "opencl_shapes.txt"):
+            quick, default, full = ({(name, line) for name, lines in
+                                     goals.read_shapes(self.data / file, level).items()
+                                     for line in lines} for level in goals.LEVELS)
+            self.assertTrue(quick < default < full)
+
+    def test_every_class_of_a_device_has_a_goal_and_every_goal_a_class(self):
+        who = sides.DEVICE
+        shapes = goals.read_shapes(self.data / "opencl_shapes.txt", "full")
+        targets = goals.read_targets(self.data / "opencl_targets.txt", who.machines)
+        self.assertEqual(set(shapes), set(targets))
+        for name in shapes:
+            for machine in who.machines:
+                target = goals.target_for(targets, name, 0, machine)
+                self.assertTrue(target and target.must, (name, machine))
+        for target in (target for lines in targets.values() for target in lines):
+            for condition in (*target.must, *target.aim):
+                self.assertIn(condition.what, {"roof", "best", *who.peers})
+                self.assertFalse(condition.each)  # every problem is judged by itself
 
     def test_every_class_has_a_goal_on_every_machine_and_every_goal_a_class(self):
         shapes = goals.read_shapes(self.data / "shapes.txt", "full")
-        targets = goals.read_targets(self.data / "targets.txt")
+        targets = goals.read_targets(self.data / "targets.txt", sides.CPU.machines)
         self.assertEqual(set(shapes), set(targets))
         for name in shapes:
             for machine in ("zen5", "sapphire-rapids"):
                 for threads in (1, 2, 16):
                     target = goals.target_for(targets, name, threads, machine)
                     self.assertTrue(target and target.must, (name, machine, threads))
-        known = {"roof", "best", *measuring.PEERS}
+        known = {"roof", "best", *sides.CPU.peers}
         for conditions in (side for lines in targets.values() for target in lines
                            for side in (target.must, target.aim)):
             self.assertLessEqual({condition.what for condition in conditions}, known)
@@ -339,5 +498,5 @@ class Peers(unittest.TestCase):
 if __name__ == "__main__":
     ROOFLANE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1))
     sys.path.insert(0, str(ROOT / "scripts"))
-    from target_table import goals, measuring  # noqa: E402
+    from target_table import goals, measuring, sides  # noqa: E402
     unittest.main(verbosity=2)

@@ -3,6 +3,8 @@ events. What is computed is a call that torch_cuda_peer.py or triton_peer.py han
 from __future__ import annotations
 
 import ctypes
+import time
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -13,9 +15,14 @@ from peer_workers.problem import Problem
 
 Tensors = dict[str, torch.Tensor]
 
-# Before a run is timed by events the device is kept busy for about 200 µs (at 2 GHz), while the
-# host queues everything behind it: so the events see no gap in which the host was late.
-BUSY_CYCLES = 400_000
+# Before runs are timed by events the device is kept busy while the host queues everything behind
+# it, so that the events see no gap in which the host was late: 200 µs, or half as long again as the
+# host took for as many runs before. The device's clock is taken for 2 GHz.
+BUSY_NS = 200e3
+CYCLES_PER_NS = 2
+# Runs between two events: the pair costs one or two microseconds, which short runs must share; the
+# driver queues about a thousand launches before it makes the host wait.
+RUNS_PER_PAIR = 50
 
 
 def device_names() -> tuple[str, str]:
@@ -37,6 +44,42 @@ def pinned(array: np.ndarray) -> torch.Tensor:
     return tensor
 
 
+def events(count: int) -> list[torch.cuda.Event]:
+    """Events that hold times."""
+    return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+
+
+def keep_busy(ns: float) -> None:
+    """Queues an idle loop on the device, of at least BUSY_NS."""
+    torch.cuda._sleep(int(max(ns, BUSY_NS) * CYCLES_PER_NS))
+
+
+def fastest(calls: dict[str, Callable[[], torch.Tensor]]) -> str:
+    """The name of the call that takes the device least time; calls that fail do not count. Raises
+    the last failure when all do."""
+    times: dict[str, float] = {}
+    failure: Exception = RuntimeError("there is no way to compute it")
+    warnings.simplefilter("ignore")  # backends that refuse explain themselves at length
+    for name, call in calls.items():
+        start, end = events(2)
+        try:
+            call()  # compiles, allocates
+            call()
+            keep_busy(0)
+            start.record()
+            for _ in range(3):
+                call()
+            end.record()
+            end.synchronize()
+        except RuntimeError as error:  # this backend does not take the problem, or its memory
+            failure = error
+            continue
+        times[name] = start.elapsed_time(end)
+    if not times:
+        raise failure
+    return min(times, key=times.__getitem__)
+
+
 class CudaPlan(Plan):
     """Moves `arrays` into pinned memory (they are replaced in the dictionary, so that whoever fills
     them fills what upload() reads) and runs `call()`, which returns the output on the device."""
@@ -52,6 +95,7 @@ class CudaPlan(Plan):
         self.host_output = host[output]
         self.call = make_call(tensors)
         self.result = None
+        self.host_ns = 0.0  # what queueing a run takes the host
         self.run()  # compiles, chooses among kernels
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -93,27 +137,33 @@ class CudaPlan(Plan):
         torch.cuda.synchronize()
 
     @torch.inference_mode()
-    def kernel_ns(self) -> float:
-        start, end = self._events(2)
-        torch.cuda._sleep(BUSY_CYCLES)
+    def kernel_ns(self, runs: int) -> float:
+        total = 0.0
+        for first in range(0, runs, RUNS_PER_PAIR):
+            total += self._queued_ns(min(RUNS_PER_PAIR, runs - first))
+        return total / runs
+
+    def _queued_ns(self, runs: int) -> float:
+        """The device's time of `runs` runs, one right behind the other."""
+        start, end = events(2)
+        keep_busy(1.5 * self.host_ns * runs)
         start.record()
-        self._compute()
+        begin = time.perf_counter_ns()
+        for _ in range(runs):
+            self._compute()
+        queued = time.perf_counter_ns()
         end.record()
         end.synchronize()
+        self.host_ns = (queued - begin) / runs
         return start.elapsed_time(end) * 1e6
 
     @torch.inference_mode()
     def device_times(self) -> DeviceTimes:
-        events = self._events(4)
-        torch.cuda._sleep(BUSY_CYCLES)
-        for event, step in zip(events, (self._copy_in, self._compute, self._copy_out)):
-            event.record()
+        marks = events(4)
+        keep_busy(0)
+        for mark, step in zip(marks, (self._copy_in, self._compute, self._copy_out)):
+            mark.record()
             step()
-        events[-1].record()
-        events[-1].synchronize()
-        spans = [a.elapsed_time(b) * 1e6 for a, b in zip(events, events[1:])]
-        return DeviceTimes(*spans)
-
-    @staticmethod
-    def _events(count: int) -> list[torch.cuda.Event]:
-        return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+        marks[-1].record()
+        marks[-1].synchronize()
+        return DeviceTimes(*(a.elapsed_time(b) * 1e6 for a, b in zip(marks, marks[1:])))

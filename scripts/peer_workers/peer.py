@@ -36,6 +36,7 @@ class Plan(ABC):
 
     workspace_bytes = 0  # beyond inputs, outputs and their device copies
     packed_bytes = 0     # constants packed by prepack=1
+    library = ""         # what computes this problem, where it is not simply Peer.library()
 
     @abstractmethod
     def run(self) -> None:
@@ -55,8 +56,8 @@ class Plan(ABC):
     def download(self) -> None:
         """Copies the output back from the device. Nothing on a CPU."""
 
-    def kernel_ns(self) -> float:
-        """Runs once; the device's own time of it. Devices only."""
+    def kernel_ns(self, runs: int) -> float:
+        """Runs so often; the device's own time of a run. Devices only."""
         raise NotImplementedError
 
     def device_times(self) -> DeviceTimes:

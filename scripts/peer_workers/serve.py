@@ -86,6 +86,7 @@ class Server:
     def __init__(self, name: str, absent: str | None):
         self.name = name
         self.reason = absent
+        self.threads = 1
         self.peer = None
         self.close({})
         if absent is None:
@@ -149,7 +150,8 @@ class Server:
         on_device = self.peer.kernels[problem.kernel] == "device"
         if case.fields.get("timer") == "event" and not on_device:
             raise Refusal("UNSUPPORTED", "timer event: only device variants have one")
-        threads = max(1, case.threads)
+        # A device leaves the host's CPUs to whoever fills its inputs.
+        threads = len(os.sched_getaffinity(0)) if on_device else max(1, case.threads)
         self.arrays = {tensor.name: aligned_array(tensor.shape) for tensor in problem.tensors()}
         fill_inputs(problem, case.seed, self.arrays, threads)
         self.arrays[problem.tensors()[-1].name].fill(0)  # no page of it is new to a run
@@ -162,9 +164,11 @@ class Server:
         plan_ns = time.perf_counter_ns() - start
         self.plan.upload()
         self.case = case
+        self.threads = threads
         device, driver = self.peer.device()
-        return {"isa": "", "library": self.peer.library(), "device": device, "driver": driver,
-                "tuning": [], "workspace_bytes": int(self.plan.workspace_bytes),
+        library = self.plan.library or self.peer.library()
+        return {"isa": "", "library": library, "device": device, "driver": driver, "tuning": [],
+                "workspace_bytes": int(self.plan.workspace_bytes),
                 "packed_bytes": int(self.plan.packed_bytes), "plan_ns": plan_ns}
 
     def _opened(self):
@@ -179,7 +183,7 @@ class Server:
 
         plan = self._opened()
         problem = self.case.problem
-        fill_inputs(problem, self.case.seed, self.arrays, max(1, self.case.threads))
+        fill_inputs(problem, self.case.seed, self.arrays, self.threads)
         plan.poison()
         plan.upload()
         plan.run()
@@ -211,8 +215,7 @@ class Server:
         warm_up(plan.run)
         for _ in range(request["n"]):
             if by_event:
-                runs = request["runs"]
-                samples["ns"].append(sum(plan.kernel_ns() for _ in range(runs)) / runs)
+                samples["ns"].append(plan.kernel_ns(request["runs"]))
             else:
                 samples["ns"].append(time_runs(plan.run, request["runs"]))
             if not on_device:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from peer_workers.problem import Problem
 
@@ -70,6 +71,43 @@ def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
                                               scale=p.scale, enable_gqa=grouped)
 
     return attention
+
+
+def attention_ways(problem: Problem) -> dict[str, Callable[..., torch.Tensor]]:
+    """Attention by each backend of scaled_dot_product_attention, as functions of `operands_of`. A
+    backend that does not take the problem raises RuntimeError when called. Query heads that share
+    keys are tried in three ways: by enable_gqa; with a copy of the keys for each of them; and,
+    where every query sees every key, as more queries of one head."""
+    p = problem
+    group = p.heads // p.kv_heads
+    plain = function_of(problem)
+
+    def repeated(q, k, v, mask=None):
+        return F.scaled_dot_product_attention(
+            q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), attn_mask=mask,
+            is_causal=bool(p.causal) and p.q_len == p.kv_len, scale=p.scale)
+
+    def folded(q, k, v):
+        queries = q.reshape(p.batch, p.kv_heads, group * p.q_len, p.head_dim)
+        return F.scaled_dot_product_attention(queries, k, v, scale=p.scale).view(q.shape)
+
+    forms = {"": plain}
+    if group > 1:
+        forms[" repeated"] = repeated
+        if p.q_len <= 1 or not p.causal:
+            forms[" folded"] = folded
+
+    def by(backend: SDPBackend, form: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def way(*operands: torch.Tensor) -> torch.Tensor:
+            with sdpa_kernel(backend):
+                return form(*operands)
+
+        return way
+
+    backends = {"efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH,
+                "flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+    return {f"SDPA {name}{form}": by(backend, function)
+            for name, backend in backends.items() for form, function in forms.items()}
 
 
 def function_into(problem: Problem, out: torch.Tensor) -> Callable[..., torch.Tensor] | None:

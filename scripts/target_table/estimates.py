@@ -70,6 +70,13 @@ def over_launches(launches: Sequence[Sequence[float]], seed: str) -> Estimate:
     return Estimate(value, statistics.stdev(means) * math.sqrt(units / (units - 1)), units - 1)
 
 
+def difference(a: Estimate, b: Estimate) -> Estimate:
+    """a - b of independent estimates."""
+    if a.error is None or b.error is None:
+        return Estimate(a.value - b.value)
+    return Estimate(a.value - b.value, math.hypot(a.error, b.error), min(a.df, b.df))
+
+
 def from_interval(value: float, low: float | None, high: float | None) -> Estimate:
     """A logarithm from a figure and its 95 % interval."""
     if not (low and high and low > 0):

@@ -1,4 +1,4 @@
-"""The problems by class (shapes.txt) and what each class is held against (targets.txt).
+"""The problems by class (*shapes.txt) and what each class is held against (*targets.txt).
 
 Only reads data; whether a goal is met is judged in judging.py. The format of each file stands at
 its beginning.
@@ -6,11 +6,12 @@ its beginning.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 LEVELS = ("quick", "default", "full")  # each holds the problems of those before it
-MACHINES = ("zen5", "sapphire-rapids", "any")
+FP32 = "fp32"
 
 
 class InputError(Exception):
@@ -28,7 +29,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Target:
-    """One line of targets.txt; no condition: no goal."""
+    """One line of a file of targets; no condition: no goal."""
     threads: int
     machine: str
     must: tuple[Condition, ...]
@@ -42,14 +43,17 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in bare if line]
 
 
+_HEADING = re.compile(r"\[(\S+) (\S+)(?: math=(\S+))?\]")
+
+
 def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
     """Class -> shapes of `level` and those before it, in the order of the file."""
     wanted = LEVELS[:LEVELS.index(level) + 1]
     shapes: dict[str, list[str]] = {}
     opened: list[str] | None = None
     for number, line in _lines(path):
-        if heading := re.fullmatch(r"\[(\S+) (\S+)\]", line):
-            name, of_level = heading.groups()
+        if heading := _HEADING.fullmatch(line):
+            name, of_level = heading[1], heading[2]
             if of_level not in LEVELS:
                 raise InputError(f"{path}: line {number}: level '{of_level}'; valid: "
                                  + ", ".join(LEVELS))
@@ -61,6 +65,12 @@ def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
     return {name: lines for name, lines in shapes.items() if lines}
 
 
+def read_maths(path: Path) -> dict[str, str]:
+    """Class -> the math that ours computes it in; peers compute in fp32."""
+    headings = filter(None, (_HEADING.fullmatch(line) for _, line in _lines(path)))
+    return {heading[1]: heading[3] or FP32 for heading in headings}
+
+
 def _conditions(text: str) -> tuple[Condition, ...]:
     if text == "-":
         return ()
@@ -70,14 +80,14 @@ def _conditions(text: str) -> tuple[Condition, ...]:
     return tuple(Condition(part[2], float(part[3]), bool(part[1])) for part in found)
 
 
-def read_targets(path: Path) -> dict[str, list[Target]]:
-    """Class -> the lines of it."""
+def read_targets(path: Path, machines: Collection[str]) -> dict[str, list[Target]]:
+    """Class -> the lines of it; `machines` are those that may have goals of their own."""
     targets: dict[str, list[Target]] = {}
     for number, line in _lines(path):
         try:
             name, threads, machine, must, aim = line.split()
-            if machine not in MACHINES:
-                raise ValueError(f"machine '{machine}'; valid: {', '.join(MACHINES)}")
+            if machine not in machines:
+                raise ValueError(f"machine '{machine}'; valid: {', '.join(machines)}")
             target = Target(int(threads), machine, _conditions(must), _conditions(aim))
         except ValueError as error:
             raise InputError(f"{path}: line {number}: {error}") from error
@@ -106,8 +116,10 @@ def chosen(text: str, shapes: dict[str, list[str]]) -> list[str]:
     return [name for name in shapes if name in named]
 
 
-def machine_of(cpu: str) -> str:
-    """Whose goals hold on a CPU: they were set on one machine of each vendor."""
-    if "AMD" in cpu:
-        return "zen5"
-    return "sapphire-rapids" if "Intel" in cpu else "any"
+def machine_of(name: str, machines: Collection[str]) -> str:
+    """Which of `machines` a CPU or device of this name is: of CPUs, goals were set on one machine
+    of each vendor."""
+    for word, machine in (("H200", "h200"), ("AMD", "zen5"), ("Intel", "sapphire-rapids")):
+        if word in name and machine in machines:
+            return machine
+    return "any"

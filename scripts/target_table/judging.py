@@ -122,6 +122,16 @@ def _figures(problem: Problem) -> Figures:
     return Figures(problem, best, problem.ratio(best) if best else None, problem.roof())
 
 
+def _verdict(name: str, threads: int, problems: Sequence[Problem],
+             targets: dict[str, list[Target]], machine: str) -> Verdict:
+    figures = [_figures(problem) for problem in problems]
+    target = target_for(targets, name, threads, machine)
+    failures = [f"{f.problem.text} {f.problem.ours.failure}" for f in figures
+                if not f.problem.ours.passed]
+    return Verdict(name, threads, figures, _judged(target.must if target else (), figures),
+                   _judged(target.aim if target else (), figures), failures)
+
+
 def judge(problems: Sequence[Problem], targets: dict[str, list[Target]], machine: str,
           order: Sequence[str]) -> list[Verdict]:
     """A verdict for each class of `order` and number of threads that has problems."""
@@ -129,11 +139,13 @@ def judge(problems: Sequence[Problem], targets: dict[str, list[Target]], machine
     for name in order:
         of_class = [problem for problem in problems if problem.name == name]
         for threads in sorted({problem.threads for problem in of_class}):
-            figures = [_figures(problem) for problem in of_class if problem.threads == threads]
-            target = target_for(targets, name, threads, machine)
-            failures = [f"{f.problem.text} {f.problem.ours.failure}" for f in figures
-                        if not f.problem.ours.passed]
-            verdicts.append(Verdict(name, threads, figures,
-                                    _judged(target.must if target else (), figures),
-                                    _judged(target.aim if target else (), figures), failures))
+            verdicts.append(_verdict(name, threads, [p for p in of_class if p.threads == threads],
+                                     targets, machine))
     return verdicts
+
+
+def judge_each(problems: Sequence[Problem], targets: dict[str, list[Target]], machine: str,
+               order: Sequence[str]) -> list[Verdict]:
+    """A verdict for each problem, held against the goal of its class, in the order of classes."""
+    return [_verdict(name, problem.threads, [problem], targets, machine)
+            for name in order for problem in problems if problem.name == name]

@@ -1,7 +1,7 @@
 """Runs `rooflane bench` over the classes: which peers are here, then one run per family of kernels.
 
 What the rows say is read in results.py. A family's problems, classes and thread counts share one
-run: its ceilings are measured once, and its Python workers start once a launch.
+run; classes that ours computes in another math than fp32 have one more, without peers.
 """
 from __future__ import annotations
 
@@ -9,31 +9,15 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from target_table.results import OURS
+from target_table.goals import FP32
+from target_table.sides import Sides
 
-# Variant -> the argument of --peers that brings it; nothing: it is part of the build.
-PEERS = {"blas": None, "blis": None, "onednn": None, "blas-mkl": "mkl", "blas-openblas": "openblas",
-         "numpy": "numpy", "numba": "numba", "torch": "torch", "torch-compile": "torch-compile",
-         "onnxruntime": "onnxruntime"}
-
-# Family -> its kernels and peers. Left out is what can win nothing there: compiled PyTorch calls
-# the same GEMM; softmax and LayerNorm by BLAS calls are an exercise, not a library's kernels, and
-# of attention by two GEMMs the fastest BLAS is enough.
-FAMILIES = {
-    "gemm": (("gemm",), ("blas", "blis", "onednn", "blas-mkl", "blas-openblas", "numpy", "torch",
-                         "onnxruntime")),
-    "rows": (("softmax", "layernorm"), ("onednn", "numpy", "numba", "torch", "torch-compile",
-                                        "onnxruntime")),
-    "attention": (("attention",), ("blas", "onednn", "blas-mkl", "numpy", "torch", "torch-compile",
-                                   "onnxruntime")),
-}
 # One small problem of each kernel, to ask which variants are here.
 ASK = ("gemm:m=n=k=8", "softmax:rows=2,cols=8", "layernorm:rows=2,cols=8",
        "attention:batch=1,heads=1,q_len=4,kv_len=4,head_dim=8")
-# Level -> launches and the seconds for the rounds of a problem in one launch: minutes for all.
-EFFORT = {"quick": (2, 0.3), "default": (2, 0.5), "full": (3, 1)}
 
 
 class BenchFailed(Exception):
@@ -54,14 +38,14 @@ def absence(variant: str, peer: str | None, text: str) -> str:
     return "not in this build"
 
 
-def find_peers(rooflane: Path) -> tuple[set[str], dict[str, str]]:
+def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
     """The variants that are here, and of each peer that is not the reason. Each peer is asked for
     by itself: one whose worker breaks down must not take others along. Makes their environments
     where they are not there yet."""
     here: set[str] = set()
     absent: dict[str, str] = {}
     by_peer: dict[str | None, list[str]] = {}
-    for variant, peer in PEERS.items():
+    for variant, peer in sides.peers.items():
         by_peer.setdefault(peer, []).append(variant)
     for peer, variants in by_peer.items():
         command = [str(rooflane), "bench", "--dry-run", "--threads", "1"]
@@ -75,7 +59,7 @@ def find_peers(rooflane: Path) -> tuple[set[str], dict[str, str]]:
             sys.stderr.write(done.stderr)
             raise BenchFailed("no dry run succeeds", done.returncode)
         found = set(re.findall(r" variant=(\S+)", done.stdout))
-        here |= found & {OURS, *variants}
+        here |= found & {sides.ours, *variants}
         for variant in variants:
             if variant not in found:
                 absent[variant] = absence(variant, peer, done.stderr)
@@ -83,40 +67,71 @@ def find_peers(rooflane: Path) -> tuple[set[str], dict[str, str]]:
     return here, absent
 
 
-def measure(rooflane: Path, shapes: dict[str, list[str]], folder: Path, prefix: Path, level: str,
-            threads: str | None, launches: str | None, resume: bool
+@dataclass(frozen=True)
+class Request:
+    """What to measure, and how; lists of shapes by class, and the math of each class."""
+    sides: Sides
+    shapes: dict[str, list[str]]
+    maths: dict[str, str]
+    level: str
+    threads: str | None = None
+    launches: str | None = None
+    resume: bool = False
+    options: tuple[str, ...] = ()  # further ones of `bench`
+
+
+def _bench(rooflane: Path, request: Request, folder: Path, file: Path, what: list[str]) -> None:
+    """One run of the benchmark into `file`. Raises BenchFailed."""
+    launches, seconds = request.sides.effort[request.level]
+    command = [str(rooflane), "bench", "--csv", str(file), *what,
+               "--launches", str(request.launches or launches), "--max-time", str(seconds),
+               *request.sides.options, *request.options]
+    if threads := request.threads or request.sides.threads:
+        command += ["--threads", threads]
+    if request.resume:
+        command.append("--resume")
+    print(f"{file.stem}: {what[what.index('--preset') + 1]}", file=sys.stderr, flush=True)
+    begin = time.monotonic()
+    status = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, check=False).returncode
+    # Status 1: a row failed; 3 with rows: ours refuses all of them. The table says which and why.
+    if status not in (0, 1) and not (status == 3 and file.exists()):
+        raise BenchFailed(f"{file.stem}: rooflane bench ended with status {status}", status)
+    print(f"{file.stem}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
+def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
             ) -> tuple[list[Path], dict[str, str]]:
-    """Measures the classes of `shapes` into PREFIX-FAMILY.csv; those files, and the peers that are
-    absent with the reason. `folder` takes one file of shapes per class: the class is the row's
-    preset. Raises BenchFailed."""
+    """Measures the classes into PREFIX-FAMILY.csv and PREFIX-FAMILY-MATH.csv; those files, and the
+    peers and maths that are absent with the reason. `folder` takes one file of shapes per class:
+    the class is the row's preset. Raises BenchFailed."""
     rooflane = rooflane.absolute()
-    here, absent = find_peers(rooflane)
+    sides = request.sides
+    here, absent = find_peers(rooflane, sides)
     files = []
-    for family, (kernels, peers) in FAMILIES.items():
-        classes = [name for name in shapes if name.split("-")[0] in kernels]
+    for family, (kernels, peers) in sides.families.items():
+        classes = [name for name in request.shapes if name.split("-")[0] in kernels]
         if not classes:
             continue
         for name in classes:
-            (folder / name).write_text("\n".join(shapes[name]) + "\n", encoding="utf-8")
+            (folder / name).write_text("\n".join(request.shapes[name]) + "\n", encoding="utf-8")
         usable = [variant for variant in peers if variant in here]
-        file = Path(f"{prefix}-{family}.csv")
-        command = [str(rooflane), "bench", "--csv", str(file), "--preset", ",".join(classes),
-                   "-v", ",".join([OURS, *(v for v in usable if PEERS[v] is None)]),
-                   "--launches", str(launches or EFFORT[level][0]),
-                   "--max-time", str(EFFORT[level][1])]
-        if served := [PEERS[variant] for variant in usable if PEERS[variant]]:
-            command += ["--peers", ",".join(served)]
-        if threads:
-            command += ["--threads", threads]
-        if resume:
-            command.append("--resume")
-        print(f"{family}: {', '.join(classes)}", file=sys.stderr, flush=True)
-        begin = time.monotonic()
-        # Status 1: a row failed. The table says which, and the others count.
-        status = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, check=False).returncode
-        if status not in (0, 1):
-            raise BenchFailed(f"{family}: rooflane bench ended with status {status}", status)
-        print(f"{family}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-        files.append(file)
+        what = ["--preset", ",".join(classes),
+                "-v", ",".join([sides.ours, *(v for v in usable if sides.peers[v] is None)])]
+        if served := [sides.peers[variant] for variant in usable if sides.peers[variant]]:
+            what += ["--peers", ",".join(served)]
+        files.append(Path(f"{prefix}-{family}.csv"))
+        _bench(rooflane, request, folder, files[-1], what)
+        for math in dict.fromkeys(request.maths[name] for name in classes):
+            if math == FP32:
+                continue
+            of_math = [name for name in classes if request.maths[name] == math]
+            file = Path(f"{prefix}-{family}-{math}.csv")
+            try:
+                _bench(rooflane, request, folder, file,
+                       ["--preset", ",".join(of_math), "-v", sides.ours, "--math", math])
+                files.append(file)
+            except BenchFailed as error:  # this build may not know the math; the rest stands
+                absent[f"{sides.ours} in {math}"] = str(error)
+                print(error, file=sys.stderr)
     return files, absent

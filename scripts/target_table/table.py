@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from target_table.estimates import Estimate
 from target_table.judging import Judged, Verdict
-from target_table.measuring import FAMILIES, PEERS
-from target_table.results import OURS, Problem
-
-MACHINE_NAMES = {"zen5": "Zen 5", "sapphire-rapids": "Sapphire Rapids",
-                 "any": "any machine (this CPU has no column of its own)"}
+from target_table.results import Measured, Problem
+from target_table.sides import Sides
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -45,7 +42,7 @@ def _goal(conditions: Sequence[Judged]) -> str:
     return ", ".join(texts) or "–"
 
 
-def overview(verdicts: Sequence[Verdict], machine: str) -> str:
+def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
     """One line per class and number of threads."""
     text = _row(["class", "threads", "problems", "ratio to the best peer [95 %]", "worst case",
                  "% of roof (least)", "must", "aim", "met"])
@@ -59,15 +56,57 @@ def overview(verdicts: Sequence[Verdict], machine: str) -> str:
         text += _row([verdict.name, str(verdict.threads), str(len(verdict.figures)),
                       _ratio(verdict.ratio), case, roof, _goal(verdict.must), _goal(verdict.aim),
                       verdict.met])
-    cpu = verdicts[0].figures[0].problem.cpu if verdicts else ""
     return text + (
-        f"\nCPU: {cpu}; goals of {MACHINE_NAMES[machine]}. A ratio is the best peer's time over "
-        f"that of `{OURS}`, in the same rounds; of a class it is the geometric mean. % of roof: "
-        "geometric mean (least). In brackets behind a goal: the figure that it was judged by. "
+        f"\nCPU: {_machine(verdicts)}; goals of {sides.machines[machine]}. A ratio is the best "
+        f"peer's time over that of `{sides.ours}`, in the same rounds; of a class it is the "
+        "geometric mean. % of roof: geometric mean (least). In brackets behind a goal: the figure that it was judged by. "
         "`?`: its 95 % interval holds the bound.\n")
 
 
-def peers(problems: Sequence[Problem], absent: dict[str, str]) -> str:
+def _machine(verdicts: Sequence[Verdict]) -> str:
+    return verdicts[0].figures[0].problem.machine if verdicts else ""
+
+
+def _speed(measured: Measured) -> str:
+    """Time, and speed in the unit of what bounds the problem."""
+    if not measured.passed:
+        return measured.failure
+    row = measured.rows[0]
+    time = f"{measured.p50_ns / 1000:.4g} µs"
+    if not row.get("flops"):
+        return time
+    if row.get("bound") == "memory":
+        return f"{time}, {float(row['bytes']) / measured.p50_ns:.0f} GB/s"
+    return f"{time}, {float(row['flops']) / measured.p50_ns / 1000:.4g} TFLOP/s"
+
+
+def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
+    """One line per problem with the goal of its class; verdicts are of one problem each."""
+    text = _row(["kernel", "shape", "math", f"`{sides.ours}`", "best peer", "ratio [95 %]",
+                 "% of ceiling", "must", "aim", "met"])
+    text += _row(["---", "---", "---", "---", "---", "---", "---:", "---", "---", "---"])
+    counts = {"aim": 0, "must": 0, "no": 0}
+    for verdict in verdicts:
+        figures = verdict.figures[0]
+        problem = figures.problem
+        best = f"{figures.best.variant} {_speed(figures.best)}" if figures.best else "none passed"
+        # The line names the problem already.
+        met = verdict.met.replace(f"{problem.text} ", "")
+        counts |= {word: counts[word] + 1 for word in counts if met.startswith(word)}
+        text += _row([problem.kernel, problem.shape, problem.math, _speed(problem.ours), best,
+                      _ratio(figures.ratio), _per_cent(figures.roof), _goal(verdict.must),
+                      _goal(verdict.aim), met])
+    return text + (
+        f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more the "
+        f"must, {counts['no']} neither. Device: {_machine(verdicts)}; goals of "
+        f"{sides.machines[machine]}. A ratio is the best peer's time over that of `{sides.ours}`, in the same rounds; where "
+        "ours computes in another math than fp32, peers are strict float32 all the same and were "
+        "measured in another run. The ceiling is the least time that the device's measured peak of "
+        "that math and its bandwidth at the problem's footprint allow. In brackets behind a goal: "
+        "the figure that it was judged by. `?`: its 95 % interval holds the bound.\n")
+
+
+def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> str:
     """Which peers took part, how often each was the best, and which are missing and why."""
     libraries: dict[str, set[str]] = {}
     best: dict[str, int] = {}
@@ -84,10 +123,9 @@ def peers(problems: Sequence[Problem], absent: dict[str, str]) -> str:
         f"{name} ({', '.join(sorted(libraries[name]))}), best of {best.get(name, 0)}"
         for name in sorted(libraries, key=lambda name: -best.get(name, 0))
         if libraries[name] and "@" not in name) + ".\n"
-    kernels = {problem.kernel for problem in problems}
-    expected = {name for of_family, names in FAMILIES.values() if kernels & set(of_family)
-                for name in names}
-    missing = [name for name in PEERS if name in expected and not libraries.get(name)]
+    expected = sides.peers_of({problem.kernel for problem in problems})
+    missing = [name for name in sides.peers if name in expected and not libraries.get(name)]
+    missing += [name for name in absent if name not in sides.peers]
     if missing:
         text += "\nMissing:\n\n" + "".join(
             f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n"

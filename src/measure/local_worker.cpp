@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "core/seeds.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/process_usage.hpp"
@@ -50,12 +51,17 @@ std::uint64_t hash_of(const View& output) {
   return hash;
 }
 
+// A device that is no CPU leaves the host's cores to whoever fills its operands.
+int fill_threads(const Case& c) {
+  return c.threads > 0 ? c.threads : static_cast<int>(machine().placement.size());
+}
+
 // A case with its memory and plan.
 struct OpenCase {
   OpenCase(const Case& opened, const Variant& chosen)
       : c(opened),
         variant(chosen),
-        operands(c.problem, c.seed, std::max(1, c.threads)),
+        operands(c.problem, c.seed, fill_threads(c)),
         input_hash(operands.input_hash()) {}
 
   Case c;
@@ -220,7 +226,7 @@ class LocalWorker final : public Worker {
     for (const TensorSpec& tensor : tensors) {
       if (tensor.role != Role::input) continue;
       fill_from_seed(open.c.seed, problem, tensor, open.operands.all().at(tensor.name),
-                     std::max(1, open.c.threads));
+                     fill_threads(open.c));
     }
     return follows;
   }
