@@ -120,7 +120,14 @@ std::vector<Found> find_devices() {
     return std::tie(x.info.kind, x.info.platform, x.info.name) <
            std::tie(y.info.kind, y.info.platform, y.info.name);
   });
-  for (std::size_t i = 0; i < found.size(); ++i) found[i].info.index = static_cast<int>(i);
+  // Rows, ceilings and reports know a device by its name.
+  std::map<std::string, int> seen;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    DeviceInfo& info = found[i].info;
+    info.index = static_cast<int>(i);
+    const int count = ++seen[info.name];
+    if (count > 1) info.name += fmt::format(" #{}", count);
+  }
   return found;
 }
 
@@ -140,7 +147,15 @@ struct StatusName {
   cl_int status;
   const char* name;
 };
+// NVIDIA's, of no header: a kernel read or wrote where it may not.
+constexpr cl_int illegal_access = -9999;
 constexpr StatusName status_names[] = {
+    {illegal_access, "illegal access, NVIDIA's"},
+    {CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
+    {CL_INVALID_BINARY, "CL_INVALID_BINARY"},
+    {CL_INVALID_PROGRAM, "CL_INVALID_PROGRAM"},
+    {CL_INVALID_KERNEL, "CL_INVALID_KERNEL"},
+    {CL_INVALID_EVENT, "CL_INVALID_EVENT"},
     {CL_DEVICE_NOT_FOUND, "CL_DEVICE_NOT_FOUND"},
     {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},
     {CL_COMPILER_NOT_AVAILABLE, "CL_COMPILER_NOT_AVAILABLE"},
@@ -171,7 +186,12 @@ const char* meaning_of(cl_int status) {
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
       return "the device is out of memory";
     case CL_OUT_OF_RESOURCES:
-      return "the device ran out of registers, local memory or memory, or a kernel faulted";
+      return "a kernel faulted, or the device ran out of registers, local memory or memory";
+    case illegal_access:
+    case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
+      return "a kernel read or wrote outside its buffers";
+    case CL_DEVICE_NOT_AVAILABLE:
+      return "the device went away";
     case CL_OUT_OF_HOST_MEMORY:
       return "the host is out of memory";
     case CL_INVALID_CONTEXT:
@@ -185,7 +205,16 @@ const char* meaning_of(cl_int status) {
 // After these the driver answers every further call on the context with an error.
 bool loses_context(cl_int status) {
   return status == CL_OUT_OF_RESOURCES || status == CL_INVALID_CONTEXT ||
-         status == CL_INVALID_COMMAND_QUEUE || status == CL_DEVICE_NOT_AVAILABLE;
+         status == CL_INVALID_COMMAND_QUEUE || status == CL_DEVICE_NOT_AVAILABLE ||
+         status == illegal_access || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+}
+
+std::atomic<bool> any_context_lost{false};
+
+// Of every device, what this process holds there. Never freed: buffers may outlive static objects.
+std::atomic<std::size_t>& held_on(int device) {
+  static auto& held = *new std::vector<std::atomic<std::size_t>>(found_devices().size());
+  return held[static_cast<std::size_t>(device)];
 }
 
 }  // namespace
@@ -238,6 +267,8 @@ std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threa
   }
   return std::nullopt;
 }
+
+bool context_was_lost() { return any_context_lost; }
 
 std::string print_status(cl_int status) {
   for (const StatusName& known : status_names) {
@@ -376,7 +407,10 @@ void Context::keep_program(const std::string& key, cl_program program) const {
 
 void Context::check(cl_int status, const char* call) const {
   if (status == CL_SUCCESS) return;
-  if (loses_context(status)) lost_ = true;
+  if (loses_context(status)) {
+    lost_ = true;
+    any_context_lost = true;
+  }
   throw DeviceError(
       fmt::format("{}: {} on {}: {}", call, print_status(status), info_.name, meaning_of(status)));
 }
@@ -391,6 +425,34 @@ std::pair<cl_ulong, cl_ulong> Context::span_of(const Event& event) const {
   return {moment(CL_PROFILING_COMMAND_START), moment(CL_PROFILING_COMMAND_END)};
 }
 
+std::size_t available_bytes(const DeviceInfo& info) {
+  // cl_amd_device_attribute_query: free KiB in all, and in the largest block.
+  constexpr cl_device_info free_memory_amd = 0x4039;
+  const std::size_t held = std::min<std::size_t>(held_on(info.index), info.global_bytes);
+  const std::size_t left = info.global_bytes - held;
+  std::size_t free_kib[2] = {};
+  const cl_device_id id = found_devices()[static_cast<std::size_t>(info.index)].id;
+  if (clGetDeviceInfo(id, free_memory_amd, sizeof free_kib, free_kib, nullptr) != CL_SUCCESS) {
+    return left;
+  }
+  return std::min(left, free_kib[0] * 1024);
+}
+
+HeldBytes::HeldBytes(const DeviceInfo& info, std::size_t bytes) : device_(info.index) {
+  const std::size_t available = available_bytes(info);
+  if (bytes > available) {
+    throw DeviceError(
+        fmt::format("out of device memory: {} bytes more are wanted, {} has {} and {} are free",
+                    bytes, info.name, info.global_bytes, available));
+  }
+  bytes_ = bytes;
+  held_on(device_) += bytes_;
+}
+
+void HeldBytes::reset() {
+  if (bytes_ > 0) held_on(device_) -= std::exchange(bytes_, 0);
+}
+
 DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
   const std::size_t held = std::max<std::size_t>(bytes, 4);
   // Some drivers promise any size and fail at its first use.
@@ -398,6 +460,7 @@ DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(b
     throw DeviceError(fmt::format("a buffer of {} bytes: {} allocates at most {} bytes at once",
                                   held, context.info().name, context.info().max_buffer_bytes));
   }
+  held_ = HeldBytes(context.info(), held);
   cl_int status = CL_SUCCESS;
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (context.info().kind == DeviceKind::cpu) {

@@ -33,7 +33,7 @@ struct DeviceInfo {
   int index = 0;  // what --cl-device takes
   std::string platform;
   std::string platform_version;  // with the driver's own release, where it says one
-  std::string name;
+  std::string name;              // of devices with one name the second is "NAME #2"
   std::string vendor;
   std::string version;  // of OpenCL, as the device words it
   std::string driver;
@@ -71,6 +71,10 @@ class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Whether any context of this process was lost. Some drivers answer every further context with the
+// same error: then only a new process helps.
+bool context_was_lost();
 
 // "CL_OUT_OF_RESOURCES (-5)".
 std::string print_status(cl_int status);
@@ -158,12 +162,43 @@ class Context {
   std::map<std::pair<std::string, std::string>, Program> programs_;
 };
 
+// Bytes of a device's memory that this process holds, given back when it ends.
+class HeldBytes {
+ public:
+  HeldBytes() = default;
+  // Throws DeviceError when the device cannot hold them beside what this process holds there.
+  HeldBytes(const DeviceInfo& info, std::size_t bytes);
+  ~HeldBytes() { reset(); }
+  HeldBytes(HeldBytes&& other) noexcept
+      : device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
+  HeldBytes& operator=(HeldBytes&& other) noexcept {
+    if (this != &other) {
+      reset();
+      device_ = other.device_;
+      bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+  }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+ private:
+  void reset();
+  int device_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Bytes of the device's memory that a new plan can have at most: all of it less what this process
+// holds and, where the driver tells (AMD's), what others do.
+std::size_t available_bytes(const DeviceInfo& info);
+
 // Device memory. On a CPU device it is host memory of ours (huge pages, visible for eviction) that
 // the device uses in place.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // Holds at least 4 bytes, since OpenCL knows no empty buffer.
+  // Holds at least 4 bytes, since OpenCL knows no empty buffer. Throws DeviceError before anything
+  // is allocated when the device cannot hold it.
   DeviceBuffer(const Context& context, std::size_t bytes);
   cl_mem get() const { return memory_.get(); }
   std::size_t bytes() const { return bytes_; }
@@ -171,6 +206,7 @@ class DeviceBuffer {
 
  private:
   std::size_t bytes_ = 0;
+  HeldBytes held_;
   Buffer host_;  // outlives memory_, which uses it
   Owned<cl_mem, clReleaseMemObject> memory_;
 };

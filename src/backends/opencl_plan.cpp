@@ -8,7 +8,9 @@
 #include <cctype>
 #include <cstring>
 
+#include "backends/opencl_features.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace rooflane::opencl {
 namespace {
@@ -61,6 +63,49 @@ void open_gaps(const View& view, std::byte* dense) {
   });
 }
 
+// The line of a build log in which a compiler says that a kernel is too large for a group; nothing
+// when the program is wrong in another way. The words of NVIDIA's, AMD's and Intel's compilers.
+std::optional<std::string> resource_complaint(std::string_view log) {
+  for (const std::string_view line : split(log, '\n')) {
+    for (const char* words :
+         {"uses too much", "exceeds limit", "exceeds available", "local memory limit exceeded"}) {
+      if (line.find(words) != std::string_view::npos) return std::string(line);
+    }
+  }
+  return std::nullopt;
+}
+
+template <class T>
+T group_info(const Context& context, const KernelCall& call, cl_kernel_work_group_info what) {
+  T value{};
+  context.check(
+      clGetKernelWorkGroupInfo(call.get(), context.device(), what, sizeof value, &value, nullptr),
+      "clGetKernelWorkGroupInfo");
+  return value;
+}
+
+// What the compiler knows once a kernel is built: how many items its registers allow, and how much
+// local memory a group takes.
+void require_fit(const Context& context, const KernelCall& call, const char* name) {
+  const DeviceInfo& info = context.info();
+  const auto size =
+      group_info<std::array<std::size_t, 3>>(context, call, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
+  const auto most = group_info<std::size_t>(context, call, CL_KERNEL_WORK_GROUP_SIZE);
+  const std::size_t items = size[0] * size[1] * size[2];  // 0: the kernel names no size
+  if (items > most) {
+    throw UnfitTuning(
+        fmt::format("kernel {} wants groups of {} work-items, {} has registers for {}", name, items,
+                    info.name, most));
+  }
+  const auto local = group_info<cl_ulong>(context, call, CL_KERNEL_LOCAL_MEM_SIZE);
+  if (local <= info.local_bytes) return;
+  const std::size_t allowed = features(info.index).static_local_bytes;
+  if (local > allowed) {
+    throw UnfitTuning(fmt::format("kernel {} wants {} bytes of local memory, {} has {}", name,
+                                  local, info.name, allowed));
+  }
+}
+
 double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
   double bytes = sizeof(float);
   for (const std::int64_t length : tensor_shape(problem, tensor)) {
@@ -99,6 +144,10 @@ std::optional<std::string> unsupported_anywhere(const Problem& problem, const En
     return fmt::format("{:.0f} bytes of device memory exceed the {} bytes of {}", total,
                        info.global_bytes, info.name);
   }
+  if (const std::size_t available = available_bytes(info); total > static_cast<double>(available)) {
+    return fmt::format("{:.0f} bytes of device memory exceed the {} bytes that are free on {}",
+                       total, available, info.name);
+  }
   return std::nullopt;
 }
 
@@ -136,7 +185,16 @@ DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Envir
 }
 
 KernelCall DevicePlan::kernel(const char* source, const std::string& options, const char* name) {
-  return KernelCall(*context_, context_->program(source, options), name);
+  cl_program program = nullptr;
+  try {
+    program = context_->program(source, options);
+  } catch (const BuildError& error) {
+    if (const auto line = resource_complaint(error.what())) throw UnfitTuning(*line);
+    throw;
+  }
+  KernelCall call(*context_, program, name);
+  require_fit(*context_, call, name);
+  return call;
 }
 
 cl_mem DevicePlan::copy_of(std::string_view tensor) const {

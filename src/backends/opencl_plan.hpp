@@ -53,6 +53,8 @@ class DevicePlan : public Plan {
 
   Context& context() { return *context_; }
   const Tuning& tuning() const { return tuning_; }
+  // Throws UnfitTuning when the device has too few registers or too little local memory for a group
+  // of the size that the kernel names by reqd_work_group_size; BuildError, DeviceError.
   KernelCall kernel(const char* source, const std::string& options, const char* name);
   // The device copy of a tensor that is no constant.
   cl_mem copy_of(std::string_view tensor) const;

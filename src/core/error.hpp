@@ -22,6 +22,14 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// A device that cannot run a tuning, as only its compiler knows: too many registers or too much
+// local memory. From a tuning of the default list the next one is tried (make_plan); one that was
+// asked for is an error.
+class UnfitTuning : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 inline Error argument_error(const std::string& message) { return {ErrorKind::argument, message}; }
 inline Error unavailable_error(const std::string& message) {
   return {ErrorKind::unavailable, message};

@@ -72,7 +72,21 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants) {
   const Rung* const rung = rung_of(variant, tuning);
-  return (rung != nullptr ? rung->plan : variant.plan)(problem, tuning, env, constants);
+  if (rung != nullptr) return rung->plan(problem, tuning, env, constants);
+  try {
+    return variant.plan(problem, tuning, env, constants);
+  } catch (const UnfitTuning&) {
+    if (!tuning.values().empty()) throw;
+    const std::vector<Tuning> list = variant.tunings(problem, env);
+    for (std::size_t i = 1; i < list.size(); ++i) {
+      try {
+        return variant.plan(problem, list[i], env, constants);
+      } catch (const UnfitTuning&) {
+        continue;
+      }
+    }
+    throw;
+  }
 }
 
 namespace {

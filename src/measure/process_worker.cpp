@@ -260,6 +260,7 @@ class ProcessWorker final : public Worker {
     } catch (const std::exception&) {
       rubbish(protocol::line_of(answer));
     }
+    if (answer.value("restart", json(false)) == true) give_up(status, reason);
     throw WorkerError(status, reason);
   }
 

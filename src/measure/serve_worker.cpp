@@ -8,6 +8,9 @@
 
 #include "core/error.hpp"
 #include "measure/worker_protocol.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
 
 namespace rooflane {
 
@@ -78,6 +81,9 @@ int serve_worker(const Catalogue& catalogue, const Build& build) {
     } catch (const std::exception& error) {
       reply = protocol::failure(Status::runtime_error, error.what());
     }
+#ifdef ROOFLANE_HAS_OPENCL
+    if (!reply.at("ok").get<bool>() && opencl::context_was_lost()) reply["restart"] = true;
+#endif
     if (!write_line(out, reply)) return 1;
   }
   return 0;

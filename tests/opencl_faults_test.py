@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""OpenCL devices that fail, are small, or are several: each gives a clear status in its row, and the
+rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL loader.
+opencl_faults_test.py ROOFLANE CL_FAULTS_SO
+"""
+import csv
+import os
+import re
+import sys
+import unittest
+
+from command_line import CommandLine
+
+SOFTMAX = "softmax:rows=4,cols=40"
+OTHER = "softmax:rows=4,cols=50"
+faults_library = ""
+
+
+class Faults(CommandLine):
+    def faulty(self, faults: str, **more: str) -> dict[str, str]:
+        return {"LD_PRELOAD": faults_library, "CL_FAULTS": faults, **more}
+
+    def setUp(self) -> None:
+        super().setUp()
+        if "OpenCL 0" not in self.succeed("doctor"):
+            self.skipTest("no OpenCL device")
+
+    def bench(self, *arguments: str, env: dict[str, str]) -> tuple[int, dict[str, dict], str]:
+        """Exit status, rows by shape, everything printed."""
+        status, out, err = self.call("bench", *arguments, "-v", "opencl", "--threads", "1",
+                                     "--launches", "1", "--min-time", "0.001", "--csv", "rows.csv",
+                                     env=env)
+        with open(self.path("rows.csv"), newline="", encoding="utf-8") as file:
+            rows = {row["shape"]: row for row in csv.DictReader(file)}
+        return status, rows, out + err
+
+
+class Bench(Faults):
+    def test_each_fault_costs_one_row_which_says_what_it_was(self):
+        # The worker of the first shape takes the token at its second launch.
+        self.write("token", b"")
+        faults = f"workers;gpu;group=128;allocation=40000;launch=2;token={self.path('token')}"
+        shapes = [SOFTMAX, "softmax:rows=100,cols=100", "gemm:m=40,n=50,k=30", OTHER]
+        status, rows, text = self.bench(*(word for shape in shapes for word in ["--shape", shape]),
+                                        env=self.faulty(faults))
+        self.assertFalse(os.path.exists(self.path("token")), text)
+        lost, refused, tiled, passed = [rows[shape.split(":")[1]] for shape in shapes]
+        self.assertEqual(lost["status"], "RUNTIME_ERROR", text)
+        self.assertIn("CL_OUT_OF_RESOURCES (-5)", lost["reason"])
+        self.assertIn("a kernel faulted", lost["reason"])
+        self.assertEqual(lost["p50_ns"], "")
+        self.assertEqual(refused["status"], "RUNTIME_ERROR", text)
+        self.assertIn("CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)", refused["reason"])
+        self.assertIn("the device is out of memory", refused["reason"])
+        # The first tiling of the list has 256 work-items; the row names the one that ran.
+        self.assertEqual(tiled["status"], "PASSED", text)
+        values = dict(pair.split("=") for pair in tiled["tuning"].split(","))
+        self.assertEqual(int(values["wx"]) * int(values["wy"]), 64)
+        self.assertEqual(passed["status"], "PASSED", text)
+        self.assertEqual(status, 1)
+
+
+class Lost(Faults):
+    def test_verify_goes_on_after_a_fault(self):
+        self.write("token", b"")
+        status, out, _ = self.call("verify", "-v", "opencl", "--shape", SOFTMAX, "--shape", OTHER,
+                                   "--shape", "gemm:m=3,n=4,k=5", "--threads", "1",
+                                   env=self.faulty(f"launch=1;token={self.path('token')}"))
+        lines = out.splitlines()
+        self.assertRegex(lines[0], "^RUNTIME_ERROR .*CL_OUT_OF_RESOURCES")
+        for line in lines[1:]:
+            self.assertRegex(line, "^PASSED ")
+        self.assertEqual((status, len(lines)), (1, 3))
+
+    def test_a_device_without_contexts_fails_its_rows_only_and_doctor_says_why(self):
+        env = self.faulty("no_context")
+        status, out, _ = self.call("verify", "-v", "opencl,scalar", "--shape", SOFTMAX,
+                                   "--threads", "1", env=env)
+        self.assertEqual(status, 1)
+        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*variant=opencl.*clCreateContext: CL_OUT_OF_RES")
+        self.assertRegex(out, "(?m)^PASSED .*variant=scalar")
+        doctor = self.succeed("doctor", env=env)
+        self.assertRegex(doctor, r"(?m)^ +unusable: a plain kernel: clCreateContext: CL_OUT_OF_RES")
+
+
+class Memory(Faults):
+    def test_more_than_the_device_holds_is_refused_before_anything_is_allocated(self):
+        # Nothing of that size can be had either: allocating would be another error.
+        env = self.faulty("memory=1000000;allocation=300000")
+        shape = "softmax:rows=100,cols=1000"
+        status, out, _ = self.call("verify", "-v", "opencl", "--shape", shape, env=env)
+        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*out of memory")  # 2 x 400 000 bytes do fit
+        shape = "softmax:rows=100,cols=2000"
+        status, out, err = self.call("verify", "-v", "opencl", "--shape", shape, env=env)
+        self.assertRegex(out, "(?m)^UNSUPPORTED .*1600000 bytes of device memory exceed the 1000000")
+        self.assertEqual(status, 3, out + err)
+
+
+class Tunings(Faults):
+    GEMM = "gemm:m=40,n=50,k=30"
+
+    def test_a_tiling_that_was_asked_for_is_an_error_that_names_the_limit(self):
+        status, out, _ = self.call("verify", "-v", "opencl", "--shape", self.GEMM, "--tuning",
+                                   "opencl:wx=16,wy=16", env=self.faulty("gpu;group=64"))
+        self.assertEqual(status, 1)
+        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*groups of 256 work-items, .* registers for 64")
+
+    def test_without_any_that_fits_the_row_says_so(self):
+        status, out, _ = self.call("verify", "-v", "opencl", "--shape", self.GEMM,
+                                   env=self.faulty("gpu;group=1"))
+        self.assertEqual(status, 1)
+        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*registers for 1$")
+
+
+class Devices(Faults):
+    def test_each_of_two_devices_is_chosen_by_its_number_and_named_in_its_rows(self):
+        env = {"POCL_DEVICES": "pthread basic"}
+        doctor = self.succeed("doctor", env=env)
+        if "OpenCL 1" not in doctor:
+            self.skipTest("the driver is not PoCL")
+        self.assertRegex(self.succeed("verify", "-v", "opencl", "--shape", SOFTMAX, "--threads", "1",
+                                      "--cl-device", "0", env=env), "^PASSED ")
+        _, rows, text = self.bench("--shape", SOFTMAX, "--cl-device", "1", env=env)
+        row = rows[SOFTMAX.split(":")[1]]
+        self.assertEqual(row["status"], "PASSED", text)
+        self.assertRegex(doctor, rf"(?m)^OpenCL 1 +CPU {re.escape(row['device'])} \(")
+        self.assertNotRegex(doctor, rf"(?m)^OpenCL 0 +CPU {re.escape(row['device'])} \(")
+        self.refuse(3, ["--cl-device 2", "2 OpenCL devices"], "verify", "-v", "opencl", "--shape",
+                    SOFTMAX, "--cl-device", "2", env=env)
+
+    def test_two_devices_of_one_name_are_told_apart(self):
+        doctor = self.succeed("doctor", env={"POCL_DEVICES": "basic basic"})
+        if "OpenCL 1" not in doctor:
+            self.skipTest("the driver is not PoCL")
+        first, second = [line.split(" CPU ")[1].split(" (Portable")[0]
+                         for line in doctor.splitlines() if line.startswith("OpenCL")]
+        self.assertEqual(second, first + " #2")
+
+
+class Cache(Faults):
+    def test_programs_are_kept_in_the_folder_that_the_environment_names(self):
+        env = {"ROOFLANE_PROGRAM_CACHE": self.path("programs")}
+        arguments = ["verify", "-v", "opencl", "--shape", SOFTMAX, "--threads", "1"]
+        self.succeed(*arguments, env=env)
+        kept = os.listdir(self.path("programs"))
+        self.assertEqual(len(kept), 1)
+        self.assertRegex(self.succeed("doctor", env=env), r"programs: \d+ programs?, ")
+        path = os.path.join(self.path("programs"), kept[0])
+        with open(path, "rb") as file:
+            whole = file.read()
+        for damage in [b"", whole[:-100]]:
+            with open(path, "wb") as file:
+                file.write(damage)
+            self.assertIn("PASSED", self.succeed(*arguments, env=env))
+            self.assertGreater(os.path.getsize(path), len(damage))
+
+    def test_a_folder_that_cannot_be_made_stops_nothing(self):
+        self.write("file", b"")
+        env = {"ROOFLANE_PROGRAM_CACHE": self.path("file/programs")}
+        self.assertIn("PASSED", self.succeed("verify", "-v", "opencl", "--shape", SOFTMAX, env=env))
+        self.assertIn("built anew in every process", self.succeed("doctor", env=env))
+        off = self.succeed("doctor", env={"ROOFLANE_PROGRAM_CACHE": ""})
+        self.assertIn("kept nowhere", off)
+
+
+if __name__ == "__main__":
+    CommandLine.rooflane, faults_library = (os.path.abspath(path) for path in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

@@ -1,0 +1,193 @@
+// What an OpenCL device cannot do, and what becomes of a plan then: kernels too large for it,
+// memory that it does not have, contexts that are lost. Devices that fail as a whole:
+// opencl_faults_test.py.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "backends/opencl_features.hpp"
+#include "backends/opencl_plan.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+const Catalogue& catalogue() {
+  static const Catalogue built_in = Catalogue::built_in();
+  return built_in;
+}
+
+Problem problem_of(const std::string& text) { return parse_problem(text, catalogue().kernels()); }
+
+bool has_device() {
+  if (!opencl::devices().empty()) return true;
+  MESSAGE("no OpenCL device: nothing was tested");
+  return false;
+}
+
+// A plan whose kernel has a local array of KIB and builds with OPTIONS.
+class GreedyPlan final : public opencl::DevicePlan {
+ public:
+  GreedyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : DevicePlan(problem, tuning, env) {
+    constexpr const char* source = R"(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void greedy(__global float* y) {
+  __local float tile[KIB * 256];
+  for (int i = get_local_id(0); i < KIB * 256; i += ITEMS) tile[i] = y[i % 4];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  y[get_local_id(0)] = tile[KIB * 256 - 1 - get_local_id(0)];
+})";
+    call_ = kernel(source, opencl::defines(tuning), "greedy");
+  }
+
+ private:
+  void enqueue() override {}
+  opencl::KernelCall call_;
+};
+
+std::vector<Tuning> greedy_tunings(const Problem&, const Environment&) {
+  return {{{"kib", 1 << 18}, {"items", 4}},
+          {{"kib", 1 << 17}, {"items", 4}},
+          {{"kib", 4}, {"items", 4}},
+          {{"kib", 1}, {"items", 4}}};
+}
+
+std::unique_ptr<Plan> greedy_plan(const Problem& problem, const Tuning& tuning,
+                                  const Environment& env, const Operands&);
+
+constexpr Tunable greedy_tunables[] = {{"kib", "KiB of local memory", 1, 1 << 20},
+                                       {"items", "work-items of a group", 1, 1024}};
+
+Variant greedy() {
+  return {.name = "greedy",
+          .kernel = catalogue().kernels().front(),
+          .backend = "opencl",
+          .threads = Threads::device,
+          .tunables = greedy_tunables,
+          .unsupported = nullptr,
+          .tunings = greedy_tunings,
+          .plan = greedy_plan};
+}
+
+std::unique_ptr<Plan> greedy_plan(const Problem& problem, const Tuning& tuning,
+                                  const Environment& env, const Operands&) {
+  return std::make_unique<GreedyPlan>(problem, complete_tuning(greedy(), problem, env, tuning),
+                                      env);
+}
+
+}  // namespace
+
+TEST_CASE("of the default list the first tuning whose local memory the device has is planned") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("softmax:rows=2,cols=8");
+  Environment env;
+  env.threads = 0;
+  const auto plan = make_plan(greedy(), problem, {}, env, {});
+  CHECK(plan->facts().tuning.get("kib", 0) == 4);
+}
+
+TEST_CASE("a tuning that was asked for and does not fit is an error with both sizes") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("softmax:rows=2,cols=8");
+  Environment env;
+  env.threads = 0;
+  try {
+    make_plan(greedy(), problem, {{"kib", 1 << 18}}, env, {});
+    FAIL("it was planned");
+  } catch (const UnfitTuning& error) {
+    const std::string message = error.what();
+    INFO(message);
+    CHECK(message.find("greedy") != std::string::npos);
+    CHECK(message.find(std::to_string(1 << 28)) != std::string::npos);
+    CHECK(message.find(std::to_string(opencl::features(0).static_local_bytes)) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a program that is wrong is no matter of tunings: the first of the list is the error") {
+  if (!has_device()) return;
+  const Problem problem = problem_of("softmax:rows=2,cols=8");
+  Environment env;
+  env.threads = 0;
+  CHECK_THROWS_AS(make_plan(greedy(), problem, {{"items", 0}}, env, {}), opencl::BuildError);
+}
+
+TEST_CASE("memory that this process holds counts, before anything is allocated, until given back") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  const opencl::DeviceInfo& info = opencl::device(0);
+  const std::size_t before = opencl::available_bytes(info);
+  {
+    const opencl::DeviceBuffer some(*context, 1 << 20);
+    CHECK(opencl::available_bytes(info) == before - (1 << 20));
+    opencl::HeldBytes rest(info, opencl::available_bytes(info));
+    CHECK(opencl::available_bytes(info) == 0);
+    CHECK_THROWS_AS(opencl::DeviceBuffer(*context, 4), opencl::DeviceError);
+    const Problem problem = problem_of("softmax:rows=2,cols=8");
+    Environment env;
+    env.threads = 0;
+    const auto reason = opencl::unsupported_anywhere(problem, env, 0);
+    REQUIRE(reason);
+    CHECK(reason->find("128 bytes of device memory exceed the 0 bytes that are free") !=
+          std::string::npos);
+    opencl::HeldBytes moved = std::move(rest);
+    CHECK(opencl::available_bytes(info) == 0);
+    moved = opencl::HeldBytes();
+    CHECK(opencl::available_bytes(info) == before - (1 << 20));
+  }
+  CHECK(opencl::available_bytes(info) == before);
+}
+
+TEST_CASE("a lost context is replaced at the next opening, and the status says what it means") {
+  if (!has_device()) return;
+  for (const cl_int status : {CL_OUT_OF_RESOURCES, CL_INVALID_COMMAND_QUEUE, -9999}) {
+    const auto lost = opencl::Context::open(0, 0);
+    CHECK(lost == opencl::Context::open(0, 0));
+    try {
+      lost->check(status, "clFinish");
+      FAIL("no error");
+    } catch (const opencl::DeviceError& error) {
+      const std::string message = error.what();
+      CHECK(message.find("(" + std::to_string(status) + ")") != std::string::npos);
+      CHECK(message.find(lost->info().name) != std::string::npos);
+    }
+    const auto fresh = opencl::Context::open(0, 0);
+    CHECK(fresh != lost);
+    CHECK(fresh->queue(false).get() != nullptr);
+  }
+  CHECK(opencl::context_was_lost());
+}
+
+TEST_CASE("an allocation that fails loses no context") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  CHECK_THROWS_AS(context->check(CL_MEM_OBJECT_ALLOCATION_FAILURE, "clCreateBuffer"),
+                  opencl::DeviceError);
+  CHECK(context == opencl::Context::open(0, 0));
+}
+
+TEST_CASE("features of a device without inline PTX name why its road is the portable one") {
+  if (!has_device()) return;
+  const opencl::Features& features = opencl::features(0);
+  CHECK(features.static_local_bytes >= opencl::device(0).local_bytes);
+  CHECK(features.missing.empty() == features.nvidia_road());
+  CHECK(&features == &opencl::features(0));
+  CHECK_FALSE(opencl::plain_kernel_failure(0));
+  CHECK_THROWS_AS(opencl::features(1000), Error);
+  opencl::Features some;
+  some.missing = "cp.async: does not build";
+  some.inline_ptx = true;
+  some.static_local_bytes = 48 * 1024;
+  CHECK(opencl::print_features(some) ==
+        "portable road only: cp.async: does not build (has inline PTX); local arrays up to 48 KiB");
+  some.shuffle = some.copy_async = some.mma_tf32 = some.mma_f16 = true;
+  some.static_local_bytes = 224 * 1024;
+  some.missing = "";
+  CHECK(
+      opencl::print_features(some) ==
+      "road nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224 "
+      "KiB");
+}
