@@ -1,93 +1,125 @@
 // What the opencl variants of the row kernels (softmax, LayerNorm) share: how items are laid over
-// rows. The maths is in the rooms' .cl files.
+// rows, and the plan that launches them. The maths is in the rooms' .cl files, what the tunables
+// mean to a kernel in rows.cl.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "core/error.hpp"
 
 namespace rooflane::common {
 
 inline constexpr Tunable opencl_row_tunables[] = {
-    {"v", "floats per vector: 1, 2, 4, 8 or 16", 1, 16},
-    {"chunk", "vectors that a work-item holds in registers", 1, 16},
-    {"lx", "work-items that share a row, a power of two", 1, 1024},
-    {"ly", "rows per group, a power of two", 1, 64},
+    {"v", "floats per vector: 1, 2, 4, 8 or 16; 4 for forms 1 and 2", 1, 16},
+    {"chunk", "vectors (form 2: elements) of a row that a work-item holds in registers", 1, 64},
+    {"lx", "work-items of a group that share a row, a power of two", 1, 1024},
+    {"ly", "rows that a group works on side by side, a power of two", 1, 512},
+    {"ry", "rows that a work-item holds at a time; form 1 only", 1, 8},
+    {"form",
+     "0: each pass reads the row again unless it fits the registers of lx items; 1: read once into "
+     "registers; 2: short rows, by way of local memory",
+     0, 2},
+    {"splits", "groups that share a row; form 1 only", 1, 1024},
+    {"ahead", "groups per compute unit that stay and copy their next row meanwhile; 0: none does",
+     0, 32},
+    {"load", "hint of loads on road 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},
+    {"store", "hint of stores on road 1: 1 not kept in L2", 0, 1},
+    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
 };
 
-// Whether the whole vectors of a row fit the registers of its items, so that memory is read once.
+namespace row_form {
+inline constexpr std::int64_t loop = 0;
+inline constexpr std::int64_t registers = 1;
+inline constexpr std::int64_t staged = 2;
+}  // namespace row_form
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+constexpr std::int64_t power_of_two_from(std::int64_t x) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(x)));
+}
+
+// 16-byte vectors of the tensor in which a row may lie: rows start anywhere in a vector when cols
+// is no multiple of 4.
+constexpr std::int64_t vectors_of_row(std::int64_t cols) {
+  return cols % 4 == 0 ? cols / 4 : (cols + (cols % 2 == 0 ? 5 : 6)) / 4;
+}
+
+// Whether the whole vectors of a row fit the registers of its items, so that form 0 reads memory
+// once.
 inline bool is_single(const Tuning& t, std::int64_t cols) {
   return cols / t.get("v", 1) <= t.get("lx", 1) * t.get("chunk", 1);
 }
 
-inline bool fits_rows(const Tuning& t, const opencl::DeviceInfo& info) {
-  const auto power = [&](const char* key) {
-    return std::has_single_bit(static_cast<std::uint64_t>(t.get(key, 1)));
-  };
-  return power("v") && power("lx") && power("ly") &&
-         static_cast<std::size_t>(t.get("lx", 1) * t.get("ly", 1)) <= info.max_work_group;
-}
+// What is wrong with the complete tuning on this device; nothing when it will run.
+std::optional<std::string> opencl_row_defect(const Problem& problem, const Tuning& tuning,
+                                             const Environment& env);
 
-// CPU devices: one item per row, the vectors as wide as the registers, so that no barrier is met;
-// short rows share a group to spread the cost of starting one. Eight vectors a chunk leave room for
-// the accumulators among 16 registers once the compiler reuses loads.
-// Others: about four vectors an item while a row fits 256 items, up to eight (32 floats, an eighth
-// of the registers a GPU gives to 256 items) while it fits a group; groups of at least 128 items.
-inline std::vector<Tuning> opencl_row_tunings(std::int64_t cols, const opencl::DeviceInfo& info) {
-  std::vector<Tuning> list;
-  const auto add = [&](std::int64_t v, std::int64_t chunk, std::int64_t lx, std::int64_t ly) {
-    const Tuning tuning{{"v", v}, {"chunk", chunk}, {"lx", lx}, {"ly", ly}};
-    const bool is_new = std::find(list.begin(), list.end(), tuning) == list.end();
-    if (is_new && fits_rows(tuning, info)) list.push_back(tuning);
+// The search space, the model's first guess at the front.
+std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment& env);
+
+// Launches form 0 from one source, the others from another, both with a kernel of the same name and
+// arguments; groups that share a row get memory to meet in.
+class OpenclRowPlan : public opencl::DevicePlan {
+ protected:
+  struct Sources {
+    const char* loop;
+    const char* once;
+    const char* kernel_name;
   };
-  if (info.kind == opencl::DeviceKind::cpu) {
-    const std::int64_t v = std::min(info.vector_floats, 16);
-    const std::int64_t ly = cols <= 1024 ? 16 : 1;
-    for (const std::int64_t chunk : {8, 4, 16}) add(v, chunk, 1, ly);
-  } else {
-    constexpr std::int64_t v = 4;
-    const auto power_of = [](std::int64_t x) {
-      return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(x)));
-    };
-    const auto chunk_of = [&](std::int64_t lx) {
-      return std::min<std::int64_t>(power_of((cols + lx * v - 1) / (lx * v)), 8);
-    };
-    const std::int64_t spread = std::min<std::int64_t>(power_of((cols + 4 * v - 1) / (4 * v)), 256);
-    const std::int64_t lx = spread * 8 * v < cols ? 1024 : spread;
-    for (const std::int64_t items : {lx, lx / 2, lx * 2, std::int64_t{64}}) {
-      if (items < 1 || items > 1024) continue;
-      add(v, chunk_of(items), items, std::max<std::int64_t>(1, 128 / items));
+
+  OpenclRowPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : DevicePlan(problem, tuning, env),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")) {}
+
+  template <class... Args>
+  void prepare(const Sources& sources, Args... args) {
+    const std::int64_t form = tuning().get("form", 0);
+    const bool is_split = tuning().get("splits", 1) > 1;
+    const char* source = form == row_form::loop ? sources.loop : sources.once;
+    if (is_split) make_meetings();
+    // Without groups that wait for each other: the parts' sums first, then everything else.
+    const bool in_two = is_split && tuning().get("road", 0) == 0;
+    for (const int phase : in_two ? std::vector<int>{1, 2} : std::vector<int>{0}) {
+      opencl::KernelCall call = kernel(source, options(phase), sources.kernel_name);
+      if (is_split) {
+        call.set_args(context(), args..., partials_, meetings_);
+      } else {
+        call.set_args(context(), args...);
+      }
+      calls_.push_back(std::move(call));
     }
+    size_ = launch_size();
   }
-  // Fits every device that OpenCL allows.
-  if (list.empty()) add(1, 8, 1, 1);
-  return list;
-}
 
-inline std::string opencl_row_options(const Tuning& tuning, std::int64_t cols) {
-  return fmt::format("{} -DSINGLE={:d}", opencl::defines(tuning), is_single(tuning, cols));
-}
+ private:
+  void enqueue() final {
+    for (const opencl::KernelCall& call : calls_) launch(call, size_);
+  }
+  std::int64_t blocks() const {
+    return ceil_div(rows_, tuning().get("ly", 1) * tuning().get("ry", 1));
+  }
+  std::string options(int phase) const;
+  opencl::Launch launch_size();
+  void make_meetings();
 
-inline opencl::Launch opencl_row_launch(const Tuning& tuning, std::int64_t rows) {
-  const std::int64_t ly = tuning.get("ly", 1);
-  return {static_cast<std::size_t>((rows + ly - 1) / ly),
-          static_cast<std::size_t>(tuning.get("lx", 1) * ly)};
-}
-
-// Why the completed tuning does not fit the device.
-inline std::optional<std::string> opencl_row_defect(const Problem&, const Tuning& tuning,
-                                                    const Environment& env) {
-  const opencl::DeviceInfo& info = opencl::device(env.device);
-  if (fits_rows(tuning, info)) return std::nullopt;
-  return fmt::format("v, lx and ly must be powers of two and lx·ly at most {} on {}",
-                     info.max_work_group, info.name);
-}
+  std::int64_t rows_;
+  std::int64_t cols_;
+  std::vector<opencl::KernelCall> calls_;
+  cl_mem partials_ = nullptr;  // what each group found in its part of each row
+  cl_mem meetings_ = nullptr;  // counters, all 0 before the first run
+  opencl::Launch size_{};
+};
 
 }  // namespace rooflane::common

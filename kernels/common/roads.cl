@@ -38,3 +38,67 @@ COPY_NOW(1)
 #define copies_commit()
 #define copies_wait(N)
 #endif
+
+// The value that work-item `local id ^ mask` of the group gives, mask below 32. Every item of the
+// group calls it with the same mask. `scratch`: a float per item of the group on road 0, unused on
+// road 1.
+#if ROAD == 1
+float lane_xor(float value, int mask, __local float* scratch) {
+  float other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+               : "=f"(other) : "f"(value), "r"(mask));
+  return other;
+}
+#else
+float lane_xor(float value, int mask, __local float* scratch) {
+  const int lid = get_local_id(0);
+  scratch[lid] = value;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const float other = scratch[lid ^ mask];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return other;
+}
+#endif
+
+// Work-groups that wait for each other, on road 1 only, since OpenCL promises no other group's
+// progress. NVIDIA's devices run a group to its end once it has started: with numbers drawn as groups
+// start, groups that wait only for numbers near their own, fewer than the device holds, never wait
+// for one that cannot start.
+#if ROAD == 1
+// The next number below `count`; starts at 0 again by itself.
+uint draw_number(__global uint* counter, uint count) {
+  uint number;
+  asm volatile("atom.global.inc.u32 %0, [%1], %2;"
+               : "=r"(number) : "l"((size_t)counter), "r"(count - 1) : "memory");
+  return number;
+}
+
+// Returns when `count` groups have called it; what item 0 of each wrote before is then seen by
+// load_shared in all items. state[0], state[1]: 0 before the first use, ready for the next after it.
+void meet(__global uint* state, uint count) {
+  if (get_local_id(0) == 0) {
+    uint turn, now, before;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(turn) : "l"((size_t)(state + 1)) : "memory");
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"((size_t)state), "r"(count - 1) : "memory");
+    if (before == count - 1) {
+      asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"((size_t)(state + 1)), "r"(turn + 1) : "memory");
+    } else {
+      do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"((size_t)(state + 1)) : "memory");
+      } while (now == turn);
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+}
+
+float4 load_shared(__global const float4* p) {
+  float4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"((size_t)p) : "memory");
+  return v;
+}
+#else
+#define load_shared(p) (*(p))
+#endif

@@ -1,6 +1,6 @@
-// LayerNorm, variant `opencl`: one group of work-items per row or rows, tree reductions in local
-// memory. The kernel stands in layernorm.cl; how items are laid over rows in
-// kernels/common/opencl_rows.hpp.
+// LayerNorm, variant `opencl`. The kernels stand in layernorm_once.cl, where a row is read once
+// into registers, and layernorm.cl, where its length does not matter; how items are laid over rows
+// in kernels/common/opencl_rows.hpp.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -8,35 +8,24 @@
 #include "generated_catalogue.hpp"
 #include "kernels/common/opencl_rows.hpp"
 #include "layernorm_cl.hpp"
+#include "layernorm_once_cl.hpp"
 
 namespace rooflane::layernorm {
 namespace {
 
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  return common::opencl_row_tunings(problem.size("cols"), opencl::device(env.device));
-}
-
-class OpenclPlan final : public opencl::DevicePlan {
+class OpenclPlan final : public common::OpenclRowPlan {
  public:
   OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : DevicePlan(problem, tuning, env) {
+      : OpenclRowPlan(problem, tuning, env) {
     const cl_long rows = problem.size("rows");
     const cl_long cols = problem.size("cols");
     // An eps too small for float32 still keeps a constant row from dividing 0 by 0.
     const double eps = problem.value("eps");
     const auto float_eps = static_cast<cl_float>(
         eps > 0 ? std::max(eps, double{std::numeric_limits<float>::min()}) : eps);
-    layernorm_ = kernel(layernorm_cl, common::opencl_row_options(tuning, cols), "layernorm");
-    layernorm_.set_args(context(), copy_of("x"), copy_of("gamma"), copy_of("beta"), copy_of("y"),
-                        rows, cols, float_eps);
-    size_ = common::opencl_row_launch(tuning, rows);
+    prepare({.loop = layernorm_cl, .once = layernorm_once_cl, .kernel_name = "layernorm"},
+            copy_of("x"), copy_of("gamma"), copy_of("beta"), copy_of("y"), rows, cols, float_eps);
   }
-
- private:
-  void enqueue() override { launch(layernorm_, size_); }
-
-  opencl::KernelCall layernorm_;
-  opencl::Launch size_{};
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
@@ -57,7 +46,7 @@ const Variant opencl = {.name = "opencl",
                         .threads = Threads::device,
                         .tunables = common::opencl_row_tunables,
                         .unsupported = unsupported,
-                        .tunings = tunings,
+                        .tunings = common::opencl_row_tunings,
                         .plan = plan,
                         .tuning_defect = common::opencl_row_defect};
 

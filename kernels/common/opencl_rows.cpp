@@ -1,0 +1,247 @@
+// The model of how items are laid over rows, its limits, and the launches. See opencl_rows.hpp.
+#include "kernels/common/opencl_rows.hpp"
+
+#include <cstddef>
+#include <limits>
+
+namespace rooflane::common {
+namespace {
+
+constexpr std::int64_t warp = 32;
+
+bool is_power(std::int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); }
+
+// Bytes of local memory that a group declares, as the .cl files do.
+std::size_t local_bytes(const Tuning& t) {
+  const std::int64_t items = t.get("lx", 1) * t.get("ly", 1);
+  // Sums of up to 3 floats per row and team of 32 items; on road 0 one float per item as well.
+  const std::int64_t sums = 12 * t.get("ry", 1) * items + (t.get("road", 0) == 1 ? 4 : 4 * items);
+  std::int64_t rows = 0;
+  if (t.get("form", 0) == row_form::staged) rows = 4 * items * t.get("chunk", 1);
+  if (t.get("ahead", 0) > 0) rows = 16 * items * t.get("chunk", 1) * t.get("ry", 1);
+  return static_cast<std::size_t>(sums + rows);
+}
+
+std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
+  const std::int64_t form = t.get("form", 0);
+  const std::int64_t lx = t.get("lx", 1);
+  const std::int64_t chunk = t.get("chunk", 1);
+  const std::int64_t splits = t.get("splits", 1);
+  if (form != row_form::registers && (splits > 1 || t.get("ry", 1) > 1 || t.get("ahead", 0) > 0)) {
+    return "splits, ry and ahead belong to form 1";
+  }
+  if (form == row_form::loop) {
+    if (t.get("road", 0) == 1) return "form 0 has no road 1";
+    if (chunk > 16) return "chunk is at most 16 in form 0";
+    return std::nullopt;
+  }
+  if (t.get("v", 1) != 4) return "v must be 4 in forms 1 and 2";
+  if (form == row_form::staged) {
+    if (lx > warp || t.get("ly", 1) % 4 != 0) {
+      return "form 2 takes at most 32 items per row and 4 or more rows per group";
+    }
+    if (lx * chunk < cols || lx * (chunk - 1) > cols) {
+      return fmt::format("form 2 takes chunk = ceil(cols / lx) = {} for {} columns",
+                         ceil_div(cols, lx), cols);
+    }
+    return std::nullopt;
+  }
+  if (cols > std::numeric_limits<std::int32_t>::max() - 64) return "the row is too long for form 1";
+  if (splits * lx * chunk < vectors_of_row(cols)) {
+    return fmt::format("a row of {} columns takes {} vectors; lx·chunk·splits is {}", cols,
+                       vectors_of_row(cols), splits * lx * chunk);
+  }
+  if (splits > 1 && (splits > lx || t.get("ly", 1) > 1 || t.get("ahead", 0) > 0)) {
+    return "splits is at most lx, with one row per group at a time and nothing ahead";
+  }
+  return std::nullopt;
+}
+
+std::int64_t limited(std::int64_t x, std::int64_t least, std::int64_t most) {
+  return std::min(std::max(x, least), most);
+}
+
+// A device with local memory of its own. Collects the tunings that its limits allow.
+class GpuModel {
+ public:
+  GpuModel(const Problem& problem, const Environment& env)
+      : problem_(problem),
+        env_(env),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        vectors_(vectors_of_row(cols_)),
+        units_(opencl::device(env.device).compute_units),
+        road_(opencl::features(env.device).nvidia_road() ? 1 : 0) {}
+
+  std::vector<Tuning> list() && {
+    const bool is_aligned = cols_ % 4 == 0;
+    if (!is_aligned && cols_ <= short_row) add_staged(256);
+    if (vectors_ <= warp) {
+      add_short();
+    } else {
+      add_long();
+    }
+    return std::move(list_);
+  }
+
+ private:
+  // Longest rows that pass through local memory: up to 32 elements for each of 32 items.
+  static constexpr std::int64_t short_row = 1024;
+  // 16-byte loads of an item that are under way at once: with the 1024 or more items that a compute
+  // unit holds, 64 KB and more; memory's latency times its bandwidth is about 40 KB on an H200.
+  static constexpr std::int64_t loads = 4;
+
+  void add(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t form,
+           std::int64_t splits, std::int64_t chunk, std::int64_t ahead = 0) {
+    Tuning t{{"v", 4},    {"chunk", chunk}, {"lx", lx},         {"ly", ly},
+             {"ry", ry},  {"form", form},   {"splits", splits}, {"ahead", ahead},
+             {"load", 0}, {"store", 0},     {"road", road_}};
+    const bool is_new = std::find(list_.begin(), list_.end(), t) == list_.end();
+    if (is_new && !opencl_row_defect(problem_, t, env_)) list_.push_back(t);
+  }
+
+  void add_registers(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t splits = 1) {
+    add(lx, ly, ry, row_form::registers, splits, ceil_div(vectors_, lx * splits));
+  }
+
+  // As many items per row as make conflicts of banks impossible (a power of two that divides cols),
+  // more where an item would hold more than 33 elements.
+  void add_staged(std::int64_t items) {
+    const std::int64_t lowest_bit = cols_ & -cols_;
+    const std::int64_t lx =
+        std::min(std::max(lowest_bit, power_of_two_from(ceil_div(cols_, 33))), warp);
+    add(lx, std::max<std::int64_t>(items / lx, 4), 1, row_form::staged, 1, ceil_div(cols_, lx));
+  }
+
+  // Items per row without idle ones where vectors_ has a power of two in it.
+  void add_short() {
+    const std::int64_t even = vectors_ & -vectors_;
+    const std::int64_t lx =
+        vectors_ / even <= 8 ? even : power_of_two_from(ceil_div(vectors_, loads));
+    const std::int64_t ry = limited(loads / ceil_div(vectors_, lx), 1, 4);
+    add_registers(lx, 256 / lx, ry);
+    add_registers(lx, 256 / lx, 1);
+    add_registers(std::min(lx * 2, warp), 128 / std::min(lx * 2, warp), ry);
+    add_staged(256);
+  }
+
+  void add_long() {
+    // Groups per row so that every unit gets work; at least 1024 elements each.
+    const std::int64_t per_group = 256 * loads;  // vectors
+    if (rows_ < 2 * units_ && vectors_ > 2 * 256) {
+      const std::int64_t wanted = ceil_div(2 * units_, std::max<std::int64_t>(rows_, 1));
+      add_registers(256, 1, 1, limited(wanted, 1, std::min<std::int64_t>(vectors_ / 256, 256)));
+    }
+    if (vectors_ > 2 * 1024 * loads) {
+      for (const std::int64_t part : {per_group, 2 * per_group, 4 * per_group}) {
+        const std::int64_t splits = ceil_div(vectors_, part);
+        add_registers(256, 1, 1, std::min<std::int64_t>(splits, 256));
+        add_registers(512, 1, 1, std::min<std::int64_t>(splits, 512));
+      }
+    }
+    // The fewest idle slots among 4 to 8 vectors an item, then others.
+    std::int64_t best = 0;
+    std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t lx = warp; lx <= 1024; lx *= 2) {
+      const std::int64_t chunk = ceil_div(vectors_, lx);
+      if (chunk > 2 * loads || (chunk < loads && best != 0)) continue;
+      if (lx * chunk < fewest) {
+        best = lx;
+        fewest = lx * chunk;
+      }
+    }
+    for (const std::int64_t lx : {best, best / 2, best * 2, best * 4, std::int64_t{1024}}) {
+      if (lx < warp || lx > 1024 || ceil_div(vectors_, lx) > 16) continue;
+      add_registers(lx, std::max<std::int64_t>(128 / lx, 1), 1);
+    }
+  }
+
+  const Problem& problem_;
+  const Environment& env_;
+  std::int64_t rows_, cols_, vectors_, units_, road_;
+  std::vector<Tuning> list_;
+};
+
+}  // namespace
+
+std::optional<std::string> opencl_row_defect(const Problem& problem, const Tuning& t,
+                                             const Environment& env) {
+  const opencl::DeviceInfo& info = opencl::device(env.device);
+  const std::int64_t items = t.get("lx", 1) * t.get("ly", 1);
+  if (!is_power(t.get("v", 1)) || !is_power(t.get("lx", 1)) || !is_power(t.get("ly", 1)) ||
+      static_cast<std::size_t>(items) > info.max_work_group) {
+    return fmt::format("v, lx and ly must be powers of two and lx·ly at most {} on {}",
+                       info.max_work_group, info.name);
+  }
+  if (auto defect = defect_of_form(problem.size("cols"), t)) return defect;
+  std::size_t local_limit = info.local_bytes;
+  if (t.get("road", 0) == 1) {
+    const opencl::Features& found = opencl::features(env.device);
+    if (!found.nvidia_road()) {
+      return fmt::format("road 1 needs NVIDIA's inline PTX, which {} does not run", info.name);
+    }
+    if (items % warp != 0) return "road 1 takes groups of whole warps: lx·ly a multiple of 32";
+    local_limit = found.static_local_bytes;
+  }
+  if (t.get("form", 0) != row_form::loop && local_bytes(t) > local_limit) {
+    return fmt::format("{} bytes of local memory exceed the {} of {}", local_bytes(t), local_limit,
+                       info.name);
+  }
+  return std::nullopt;
+}
+
+// CPU devices: one item per row, the vectors as wide as the registers, so that no barrier is met;
+// short rows share a group to spread the cost of starting one. Eight vectors a chunk leave room for
+// the accumulators among 16 registers once the compiler reuses loads.
+std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment& env) {
+  const opencl::DeviceInfo& info = opencl::device(env.device);
+  std::vector<Tuning> list;
+  if (info.kind != opencl::DeviceKind::cpu) list = GpuModel(problem, env).list();
+  if (info.kind == opencl::DeviceKind::cpu || list.empty()) {
+    const std::int64_t v = limited(info.vector_floats, 1, 16);
+    const std::int64_t rows_of_group = problem.size("cols") <= 1024 ? 16 : 1;
+    const std::int64_t most = static_cast<std::int64_t>(info.max_work_group);
+    for (const std::int64_t chunk : {8, 4, 16}) {
+      list.push_back({{"v", v},
+                      {"chunk", chunk},
+                      {"lx", 1},
+                      {"ly", std::min(rows_of_group, most)},
+                      {"ry", 1},
+                      {"form", 0},
+                      {"splits", 1},
+                      {"ahead", 0},
+                      {"load", 0},
+                      {"store", 0},
+                      {"road", 0}});
+    }
+  }
+  return list;
+}
+
+std::string OpenclRowPlan::options(int phase) const {
+  std::string text = opencl::defines(tuning());
+  if (tuning().get("form", 0) == row_form::loop) {
+    return text + fmt::format(" -DSINGLE={:d}", is_single(tuning(), cols_));
+  }
+  return text + fmt::format(" -DALIGNED={:d} -DPHASE={}", cols_ % 4 == 0, phase);
+}
+
+opencl::Launch OpenclRowPlan::launch_size() {
+  std::int64_t groups = blocks() * tuning().get("splits", 1);
+  const std::int64_t staying = tuning().get("ahead", 0) * context().compute_units();
+  if (staying > 0) groups = std::min(groups, staying);
+  return {static_cast<std::size_t>(groups),
+          static_cast<std::size_t>(tuning().get("lx", 1) * tuning().get("ly", 1))};
+}
+
+void OpenclRowPlan::make_meetings() {
+  const auto parts = static_cast<std::size_t>(rows_ * tuning().get("splits", 1));
+  partials_ = workspace(parts * 4 * sizeof(float));
+  // The number that groups draw, then two counters for the groups that share rows.
+  std::vector<float> zeros(static_cast<std::size_t>(1 + 2 * blocks()), 0.0F);
+  const Shape shape = {static_cast<std::int64_t>(zeros.size())};
+  meetings_ = workspace(zeros.size() * sizeof(float));
+  write_now(meetings_, contiguous_view(zeros.data(), shape));
+}
+
+}  // namespace rooflane::common

@@ -1,0 +1,242 @@
+// Put after roads.cl before the row kernels that read memory once (softmax_once.cl,
+// layernorm_once.cl): where a row lies, how it comes into registers or local memory, sums over its
+// items. The maths is in the rooms.
+//
+// FORM=1, registers. LX items share a row, LY·RY rows a group: item `lid` works on RY rows, LY apart.
+// A row is taken as the 16-byte vectors of the whole tensor that it lies in, so that every access is
+// aligned also where cols is no multiple of 4: the first and the last vector may hold neighbours'
+// elements, which are masked. Neighbouring items take neighbouring vectors, CHUNK of them LX apart.
+//   SPLITS > 1: so many groups share the RY·LY rows (LY is 1), each with LX·CHUNK vectors of them.
+//   On road 1 they wait for each other, on road 0 two kernels follow each other (PHASE 1 and 2).
+//   AHEAD > 0: a group goes on with other rows, which are copied to local memory meanwhile.
+// FORM=2, short rows. LY rows, a multiple of 4, lie side by side in memory as whole vectors whatever
+// cols is; they pass through local memory, from where LX items share a row element by element,
+// CHUNK of them LX apart. Conflicts of banks: none where cols / LX is odd, few elsewhere.
+
+#define FOR_ROWS _Pragma("unroll") for (int k = 0; k < RY; ++k)
+#define FOR_CHUNK _Pragma("unroll") for (int j = 0; j < CHUNK; ++j)
+#define ITEMS (LX * LY)
+#define LANES (LX < 32 ? LX : 32)  // neighbours that exchange values by lane_xor
+#define TEAMS (LX / LANES)         // such sets in a row
+// Local memory that the sums need, in floats: per team and row; on road 0 lane_xor's.
+#define TEAM_SCRATCH (RY * LY * TEAMS)
+#define LANE_SCRATCH (ROAD == 1 ? 1 : ITEMS)
+
+// Functions that take arrays: without it a compiler may leave them in memory.
+#define INLINE __attribute__((always_inline))
+
+#if ROAD == 1 && LOAD == 1
+#define LOAD_HINT ".nc.L1::no_allocate"
+#elif ROAD == 1 && LOAD == 2
+#define LOAD_HINT ".nc.L1::no_allocate.L2::256B"
+#endif
+float4 load_vector(__global const float4* p) {
+#ifdef LOAD_HINT
+  float4 v;
+  asm volatile("ld.global" LOAD_HINT ".v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"((size_t)p));
+  return v;
+#else
+  return *p;
+#endif
+}
+
+void store_vector(float4 v, __global float4* p) {
+#if ROAD == 1 && STORE == 1
+  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};"
+               :: "l"((size_t)p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+#else
+  *p = v;
+#endif
+}
+
+// value[k] of the RY rows over the items of each, the same for all of them afterwards. Every item of
+// the group calls it. `teams`: TEAM_SCRATCH values, other ones than in the call before; `lanes`:
+// LANE_SCRATCH floats. At most one barrier on road 1.
+#define REDUCE_ROWS(NAME, TYPE, COMBINE, EXCHANGE)                                             \
+  INLINE void NAME(TYPE* value, __local TYPE* teams, __local float* lanes) {                   \
+    _Pragma("unroll") for (int mask = LANES / 2; mask > 0; mask /= 2) {                        \
+      FOR_ROWS {                                                                                \
+        value[k] = COMBINE(value[k], EXCHANGE(value[k], mask, lanes));                         \
+      }                                                                                        \
+    }                                                                                          \
+    if (TEAMS == 1) return;                                                                    \
+    const int lid = get_local_id(0);                                                           \
+    __local TYPE* of_row = teams + lid / LX * TEAMS;                                           \
+    if (lid % LANES == 0) {                                                                    \
+      FOR_ROWS {                                                                                \
+        of_row[k * LY * TEAMS + lid % LX / LANES] = value[k];                                  \
+      }                                                                                        \
+    }                                                                                          \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                              \
+    FOR_ROWS {                                                                                  \
+      value[k] = of_row[k * LY * TEAMS];                                                       \
+      _Pragma("unroll") for (int team = 1; team < TEAMS; ++team) {                             \
+        value[k] = COMBINE(value[k], of_row[k * LY * TEAMS + team]);                           \
+      }                                                                                        \
+    }                                                                                          \
+  }
+
+float2 lane_xor_pair(float2 value, int mask, __local float* lanes) {
+  return (float2)(lane_xor(value.x, mask, lanes), lane_xor(value.y, mask, lanes));
+}
+float add_two(float a, float b) { return a + b; }
+
+// A NaN loses against every number.
+REDUCE_ROWS(max_rows, float, fmax, lane_xor)
+REDUCE_ROWS(add_rows, float, add_two, lane_xor)
+// Pairs as add_exactly makes them. Items may differ in the last bit of the smaller part.
+REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
+
+// Of CHUNK values, by blocks of four, so that a value takes part in few roundings.
+#define ADD_CHUNK(TYPE, sum, part)                                     \
+  _Pragma("unroll") for (int j = 0; j < CHUNK; j += 4) {               \
+    TYPE block_sum = part[j];                                          \
+    if (j + 1 < CHUNK) block_sum += part[j + 1];                       \
+    if (j + 3 < CHUNK) {                                               \
+      block_sum += part[j + 2] + part[j + 3];                          \
+    } else if (j + 2 < CHUNK) {                                        \
+      block_sum += part[j + 2];                                        \
+    }                                                                  \
+    sum += block_sum;                                                  \
+  }
+
+#if FORM == 1
+// Groups count themselves in the order in which they start where they wait for each other.
+INLINE uint group_number(__global uint* meetings, uint count, __local uint* drawn) {
+#if ROAD == 1
+  if (get_local_id(0) == 0) *drawn = draw_number(meetings, count);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return *drawn;
+#else
+  return get_group_id(0);
+#endif
+}
+
+// Where a row lies, seen from an item whose vectors in it are place, place + LX, …: vector j exists
+// when j·LX < left, is the row's last one when j·LX == left - 1.
+typedef struct {
+  long first;  // the item's first vector, counted from the tensor's start
+  int left;    // vectors of the row from there on; none when not positive
+  int whole;   // how many of them may be read: without one that the tensor's end cuts
+  int shift;   // elements that precede the row in its first vector
+  int tail;    // elements of its last vector up to the row's end
+} Span;
+
+// The item's k-th row of a block of RY·LY rows.
+#define ROW(block, k) (((block)*RY + (k)) * LY + get_local_id(0) / LX)
+
+Span span_of(long row, long rows, long cols, int place) {
+  const long start = row * cols;
+  Span s;
+  s.first = (start >> 2) + place;
+  s.shift = ALIGNED ? 0 : (int)(start & 3);
+  const long end = s.shift + cols;
+  s.left = row < rows ? (int)((end + 3) >> 2) - place : 0;
+  s.tail = ALIGNED ? 4 : (int)((end - 1) & 3) + 1;
+  s.whole = s.left - (!ALIGNED && row == rows - 1 && s.tail < 4);
+  return s;
+}
+
+// Lanes outside the row become `fill`; v is the item's vector j, and exists.
+float4 keep_inside(float4 v, int j, Span s, int place, float fill) {
+  if (ALIGNED) return v;
+  const bool is_last = s.left - 1 == j * LX;
+  if (is_last && s.tail <= 1) v.y = fill;
+  if (is_last && s.tail <= 2) v.z = fill;
+  if (is_last && s.tail <= 3) v.w = fill;
+  if (j == 0 && place == 0) {
+    if (s.shift > 0) v.x = fill;
+    if (s.shift > 1) v.y = fill;
+    if (s.shift > 2) v.z = fill;
+  }
+  return v;
+}
+
+// The item's vectors of the row; `fill` outside. All loads start before the first is used.
+INLINE void load_row(__global const float* x, Span s, int place, float fill, float4* part) {
+  __global const float4* from = (__global const float4*)x + s.first;
+  FOR_CHUNK part[j] = j * LX < s.whole ? load_vector(from + j * LX) : (float4)(fill);
+  if (!ALIGNED && s.whole < s.left) {
+    FOR_CHUNK if (j * LX == s.whole) {
+      part[j] = load_some((__global const float*)(from + j * LX), s.tail, fill);
+    }
+  }
+  FOR_CHUNK part[j] = keep_inside(part[j], j, s, place, fill);
+}
+
+// The same in two steps by way of the item's own slots of `tile`, ITEMS·CHUNK vectors.
+INLINE void start_row(__global const float* x, Span s, __local float* tile) {
+  __local float* to = tile + 4 * get_local_id(0);
+  __global const float* from = x + 4 * s.first;
+  FOR_CHUNK copy_async4(to + 4 * j * ITEMS, from + 4 * j * LX,
+                        j * LX < s.whole ? 4 : j * LX < s.left ? s.tail : 0);
+}
+
+INLINE void fetch_row(__local const float* tile, Span s, int place, float fill, float4* part) {
+  __local const float4* from = (__local const float4*)tile + get_local_id(0);
+  FOR_CHUNK {
+    part[j] = keep_inside(from[j * ITEMS], j, s, place, fill);
+    if (j * LX >= s.left) part[j] = (float4)(fill);
+  }
+}
+
+// Lanes low to high - 1.
+void store_lanes(float4 v, __global float* to, int low, int high) {
+  if (low <= 0) to[0] = v.x;
+  if (low <= 1 && high > 1) to[1] = v.y;
+  if (low <= 2 && high > 2) to[2] = v.z;
+  if (high > 3) to[3] = v.w;
+}
+
+// Stores VALUE(j) as the item's vector j of the row for all j; nothing outside the row. The cut ones
+// wait until after the loop, so that it stays small.
+#define STORE_ROW(y, s, place, VALUE)                                              \
+  {                                                                                \
+    __global float4* to = (__global float4*)(y) + s.first;                         \
+    const int end = s.left - (s.tail < 4);                                         \
+    const bool is_cut = !ALIGNED && (place) == 0 && s.shift > 0;                   \
+    float4 last = 0.0f;                                                            \
+    FOR_CHUNK if (j * LX < s.left) {                                               \
+      const float4 value = VALUE(j);                                               \
+      if (j == 0 && is_cut && s.left > 0) {                                        \
+        store_lanes(value, (__global float*)to, s.shift, s.left == 1 ? s.tail : 4); \
+      } else if (j * LX < end) {                                                   \
+        store_vector(value, to + j * LX);                                          \
+      } else {                                                                     \
+        last = value;                                                              \
+      }                                                                            \
+    }                                                                              \
+    if (!ALIGNED && s.tail < 4 && s.left > 0 && (s.left - 1) % LX == 0 &&          \
+        s.left - 1 < LX * CHUNK && !(is_cut && s.left == 1)) {                     \
+      store_lanes(last, (__global float*)(to + s.left - 1), 0, s.tail);            \
+    }                                                                              \
+  }
+#endif
+
+#if FORM == 2
+// The group's rows between memory and local memory: `count` elements from an aligned address on.
+INLINE void stage_in(__global const float* x, int count, __local float* block) {
+#pragma unroll
+  for (int i = 0; i < (CHUNK + 3) / 4; ++i) {
+    const int at = 4 * (get_local_id(0) + i * ITEMS);
+    if (at < count) copy_async4(block + at, x + at, min(4, count - at));
+  }
+  copies_commit();
+  copies_wait(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+INLINE void stage_out(__local const float* block, int count, __global float* y) {
+  barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+  for (int i = 0; i < (CHUNK + 3) / 4; ++i) {
+    const int at = 4 * (get_local_id(0) + i * ITEMS);
+    if (at + 4 <= count) {
+      store_vector(*(__local const float4*)(block + at), (__global float4*)(y + at));
+    } else {
+      for (int lane = at; lane < count; ++lane) y[lane] = block[lane];
+    }
+  }
+}
+#endif

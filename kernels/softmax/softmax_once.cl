@@ -1,0 +1,168 @@
+// y = exp(x - max) / sum over rows of `cols` elements, each read from memory once; how items lie over
+// rows: kernels/common/rows.cl. (Rows of any length on devices without local memory of their own:
+// softmax.cl.)
+// The maximum starts at -FLT_MAX: elements of -inf then weigh zero, and a row of nothing else
+// divides 0 by 0. NaN never wins a maximum but spreads through exp and the sum.
+
+// 1 / x to the last bit or two; devices may divide less exactly than the bound allows.
+float reciprocal(float x) {
+  const float r = 1.0f / x;
+  return fma(fma(-x, r, 1.0f), r, r);
+}
+
+#if FORM == 2
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
+    __global const float* restrict x, __global float* restrict y, long rows, long cols) {
+  __local float block[ITEMS * CHUNK] __attribute__((aligned(16)));
+  __local float teams[TEAM_SCRATCH];
+  __local float lanes[LANE_SCRATCH];
+  const int lid = get_local_id(0);
+  const long first = (long)get_group_id(0) * LY;
+  const int width = (int)cols;
+  const int count = (int)min(rows - first, (long)LY) * width;
+  stage_in(x + first * cols, count, block);
+
+  __local float* own = block + lid / LX * width + lid % LX;
+  const bool has_last = lid % LX + (CHUNK - 1) * LX < width;
+  float part[CHUNK];
+  float largest = -FLT_MAX;
+  FOR_CHUNK {
+    part[j] = j < CHUNK - 1 || has_last ? own[j * LX] : -INFINITY;
+    largest = fmax(largest, part[j]);
+  }
+  max_rows(&largest, teams, lanes);
+  float sum = 0.0f;
+  FOR_CHUNK {
+    part[j] = exp(part[j] - largest);
+  }
+  ADD_CHUNK(float, sum, part)
+  add_rows(&sum, teams, lanes);
+  const float scale = reciprocal(sum);
+  FOR_CHUNK {
+    if (j < CHUNK - 1 || has_last) own[j * LX] = part[j] * scale;
+  }
+  stage_out(block, count, y + first * cols);
+}
+#endif
+
+#if FORM == 1
+// exp(a - b) for maxima a <= b of parts of a row: the difference is exact, since all elements of the
+// part share its error.
+float weight_of(float a, float b) {
+  const float apart = a - b;
+  const float weight = exp(apart);
+  if (!(apart > -200.0f)) return weight;  // zero or NaN
+  const float taken = apart - a;
+  return fma(weight, (a - (apart - taken)) - (b + taken), weight);
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
+    __global const float* restrict x, __global float* restrict y, long rows, long cols
+#if SPLITS > 1
+    , __global float4* partials, __global uint* meetings
+#endif
+    ) {
+  // Sums follow each other in turn through these two.
+  __local float teams_a[TEAM_SCRATCH];
+  __local float teams_b[TEAM_SCRATCH];
+  __local float lanes[LANE_SCRATCH];
+  const int lid = get_local_id(0);
+  const long blocks = (rows + RY * LY - 1) / (RY * LY);
+#if SPLITS > 1
+  __local uint drawn;
+  const uint number = group_number(meetings, (uint)(blocks * SPLITS), &drawn);
+  long block = number / SPLITS;
+  const int piece = number % SPLITS;
+#else
+  long block = get_group_id(0);
+  const int piece = 0;
+#endif
+  const int place = piece * (LX * CHUNK) + lid % LX;
+  Span span[RY];
+  float4 part[RY][CHUNK];
+  FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
+#if AHEAD
+  __local float tile[4 * ITEMS * RY * CHUNK] __attribute__((aligned(16)));
+  FOR_ROWS start_row(x, span[k], tile + 4 * ITEMS * CHUNK * k);
+  copies_commit();
+  for (; block < blocks; block += get_num_groups(0)) {
+    copies_wait(0);
+    FOR_ROWS fetch_row(tile + 4 * ITEMS * CHUNK * k, span[k], place, -INFINITY, part[k]);
+#else
+  FOR_ROWS load_row(x, span[k], place, -INFINITY, part[k]);
+#endif
+
+  float largest[RY];
+  FOR_ROWS {
+    float4 high = (float4)(-FLT_MAX);
+    FOR_CHUNK high = fmax(high, part[k][j]);
+    largest[k] = fmax(fmax(high.x, high.y), fmax(high.z, high.w));
+  }
+#if AHEAD
+  // The tile has been read: its values made the maximum.
+  Span next[RY];
+  FOR_ROWS {
+    next[k] = span_of(ROW(block + get_num_groups(0), k), rows, cols, place);
+    start_row(x, next[k], tile + 4 * ITEMS * CHUNK * k);
+  }
+  copies_commit();
+#endif
+#if PHASE != 2
+  max_rows(largest, teams_a, lanes);
+  float total[RY];
+  FOR_ROWS {
+    float4 sum = 0.0f;
+    FOR_CHUNK part[k][j] = exp(part[k][j] - largest[k]);
+    ADD_CHUNK(float4, sum, part[k])
+    total[k] = (sum.x + sum.z) + (sum.y + sum.w);
+  }
+  add_rows(total, teams_b, lanes);
+#endif
+
+#if SPLITS > 1
+#if PHASE != 2
+  if (lid == 0) {
+    FOR_ROWS if (ROW(block, k) < rows) {
+      partials[ROW(block, k) * SPLITS + piece] = (float4)(largest[k], total[k], 0.0f, 0.0f);
+    }
+  }
+#endif
+#if PHASE == 0
+  meet(meetings + 1 + 2 * block, SPLITS);
+#endif
+#if PHASE != 1
+  float4 theirs[RY];
+  float top[RY];
+  FOR_ROWS {
+    theirs[k] = lid < SPLITS && ROW(block, k) < rows
+                    ? load_shared(partials + ROW(block, k) * SPLITS + lid)
+                    : (float4)(-FLT_MAX, 0.0f, 0.0f, 0.0f);
+    top[k] = theirs[k].x;
+  }
+  max_rows(top, teams_a, lanes);
+  float whole[RY];
+  FOR_ROWS whole[k] = theirs[k].y * weight_of(theirs[k].x, top[k]);
+  add_rows(whole, teams_b, lanes);
+#endif
+#endif
+
+#if PHASE != 1
+  FOR_ROWS {
+#if PHASE == 2
+    const float scale = reciprocal(whole[k]);
+    FOR_CHUNK part[k][j] = exp(part[k][j] - top[k]);
+#elif SPLITS > 1
+    const float scale = weight_of(largest[k], top[k]) * reciprocal(whole[k]);
+#else
+    const float scale = reciprocal(total[k]);
+#endif
+#define SCALED(j) part[k][j] * scale
+    STORE_ROW(y, span[k], place, SCALED)
+  }
+#endif
+#if AHEAD
+    FOR_ROWS span[k] = next[k];
+  }
+#endif
+}
+#endif
