@@ -80,14 +80,28 @@ constexpr TiledCase tiled_cases[] = {
      "v=4,tm=4,tv=1,mt=2,nt=2,wx=4,wy=4,bk=8,pad=4,resident=1"},
     {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
      "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
-    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2"},
-    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4"},
-    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1"},
-    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2"},
-    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2"},
-    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4"},
-    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1"},
-    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2"},
+    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
+    {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
+    {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,ahead=0,road=0"},
+    {"softmax:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,ahead=1,road=0"},
+    {"softmax:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,ahead=0,road=0"},
+    {"softmax:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"},
+    {"softmax:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,ahead=1,road=0"},
+    {"layernorm:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,ahead=0,road=0"},
+    {"layernorm:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"},
+    {"layernorm:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,ahead=0,road=0"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
      "w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,splits=1"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
@@ -103,6 +117,75 @@ constexpr TiledCase tiled_cases[] = {
 TEST_CASE("small shapes are right with the tilings of CPUs and of GPUs") {
   if (!has_device()) return;
   for (const TiledCase& tiled : tiled_cases) check_right(tiled.problem, tiled.tuning);
+}
+
+TEST_CASE("rows with NaN and infinities come out as in NumPy whatever way they are read") {
+  if (!has_device()) return;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const char* kernel : {"softmax", "layernorm"}) {
+    for (const char* tuning : {"v=4,chunk=5,lx=4,ly=2,ry=1,form=1,splits=1,ahead=0,road=0",
+                               "v=4,chunk=2,lx=4,ly=1,ry=1,form=1,splits=3,ahead=0,road=0",
+                               "v=4,chunk=17,lx=4,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"}) {
+      const Problem problem = problem_of(std::string(kernel) + ":rows=8,cols=67");
+      const Variant& variant = variant_of(problem);
+      INFO(kernel, " ", tuning);
+      OwnedOperands operands(problem, seed, 1);
+      float* x = operands.all().at("x").f32();
+      x[0 * 67 + 66] = std::nanf("");
+      x[2 * 67 + 1] = infinity;
+      x[3 * 67 + 40] = -infinity;
+      for (int j = 0; j < 67; ++j) x[5 * 67 + j] = -infinity;
+      for (int j = 0; j < 60; ++j) x[6 * 67 + j] = -infinity;
+      const auto plan = variant.plan(problem, parse_tuning(variant, tuning), {}, operands.all());
+      plan->bind(operands.all());
+      plan->upload();
+      for (int run = 0; run < 2; ++run) {
+        operands.poison_output();
+        plan->run();
+        plan->download();
+        const Reference reference = compute_reference(problem, operands.all(), seed);
+        const Verification result =
+            verify_output(problem, operands.all(), operands.output(), reference, seed);
+        CHECK_MESSAGE(result.passed, result.reason);
+      }
+    }
+  }
+}
+
+TEST_CASE("LayerNorm on a device keeps its digits at mean 1e4 and variance 1") {
+  if (!has_device()) return;
+  for (const char* tuning : {"v=4,chunk=4,lx=64,ly=1,ry=1,form=1,splits=1,ahead=0,road=0",
+                             "v=4,chunk=4,lx=32,ly=1,ry=1,form=1,splits=3,ahead=0,road=0",
+                             "v=4,chunk=32,lx=32,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"}) {
+    const Problem problem = problem_of("layernorm:rows=3,cols=1021");
+    const Variant& variant = variant_of(problem);
+    INFO(tuning);
+    OwnedOperands operands(problem, seed, 1);
+    float* x = operands.all().at("x").f32();
+    for (int i = 0; i < 3 * 1021; ++i) x[i] = 1e4f + 1.7f * x[i];
+    const auto plan = variant.plan(problem, parse_tuning(variant, tuning), {}, operands.all());
+    plan->bind(operands.all());
+    plan->upload();
+    plan->run();
+    plan->download();
+    const float* gamma = operands.all().at("gamma").f32();
+    const float* beta = operands.all().at("beta").f32();
+    double worst = 0;
+    for (int r = 0; r < 3; ++r) {
+      const float* row = x + r * 1021;
+      double sum = 0, squares = 0;
+      for (int j = 0; j < 1021; ++j) sum += row[j];
+      for (int j = 0; j < 1021; ++j) squares += std::pow(row[j] - sum / 1021, 2);
+      const double sigma = std::sqrt(squares / 1021 + 1e-5);
+      for (int j = 0; j < 1021; ++j) {
+        const double scaled = (row[j] - sum / 1021) / sigma * gamma[j];
+        const double error = std::abs(operands.output().f32()[r * 1021 + j] - (scaled + beta[j]));
+        worst = std::max(worst, error / (std::abs(scaled) + std::abs(beta[j]) + 1));
+      }
+    }
+    // The bound's allowance for |mean| alone would be 10⁴ of these.
+    CHECK(worst < 4 * 0x1p-24);
+  }
 }
 
 TEST_CASE("every tiling of the search space is right") {
@@ -214,6 +297,10 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
       {"gemm:m=8,n=8,k=8", {{"wx", 64}, {"wy", 64}, {"mt", 32}, {"nt", 32}, {"bk", 1024}}},
       {"softmax:rows=2,cols=8", {{"lx", 3}}},
       {"layernorm:rows=2,cols=8", {{"lx", 1024}, {"ly", 64}}},
+      {"softmax:rows=2,cols=8", {{"v", 4}, {"form", 1}, {"chunk", 1}, {"lx", 1}}},
+      {"softmax:rows=2,cols=8", {{"v", 4}, {"form", 2}, {"chunk", 10}, {"lx", 1}, {"ly", 4}}},
+      {"softmax:rows=2,cols=8", {{"splits", 2}}},
+      {"layernorm:rows=2,cols=8", {{"v", 8}, {"form", 1}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0", {{"bq", 7}, {"vq", 4}}},
   };
   for (const auto& misfit : misfits) {
