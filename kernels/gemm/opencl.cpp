@@ -1,15 +1,16 @@
-// GEMM, variant `opencl`: tiles in local memory, any device. The kernels stand in gemm.cl; here the
-// tile is chosen, b is packed when it is constant, and the grid is laid out.
+// GEMM, variant `opencl`: the choice among its paths (opencl_paths.hpp), and the path for any
+// device: tiles in local memory. Its kernels stand in gemm.cl; here the tile is chosen, b is packed
+// when it is constant, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "backends/opencl_plan.hpp"
+#include "backends/opencl_features.hpp"
 #include "core/error.hpp"
 #include "gemm_cl.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/opencl_paths.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -19,8 +20,10 @@ using opencl::DeviceKind;
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
+    {"path", "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32", 0, 2, true},
+    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
-    {"tm", "rows of a micro-tile", 1, 16},
+    {"tm", "rows of a micro-tile; of an item's results", 1, 32},
     {"tv", "vectors across a micro-tile", 1, 8},
     {"mt", "micro-tiles per work-item along m", 1, 32},
     {"nt", "micro-tiles per work-item along n", 1, 32},
@@ -30,6 +33,18 @@ constexpr Tunable tunables[] = {
     {"pad", "unused floats after each row of a tile in local memory", 0, 16},
     {"resident", "1: all accumulators of a work-item in registers; 0: one micro-tile at a time", 0,
      1},
+    {"wm", "warps of a group along m", 1, 32},
+    {"wn", "warps of a group along n", 1, 32},
+    {"lm", "items of a warp along m", 1, 32},
+    {"tn", "columns of an item's results", 1, 32},
+    {"ku", "steps of k that an item reads at once: 2 or 4", 2, 4},
+    {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},
+    {"raster", "row tiles of a band", 1, 64},
+    {"splits", "groups that share the k of a tile", 1, 64},
+    {"rows", "rows of the long operand per warp", 1, 8},
+    {"warps", "warps of a group", 1, 32},
+    {"kc", "steps of k of the short operand in local memory", 32, 1024},
+    {"unroll", "reads of the long operand that an item has under way", 1, 16},
 };
 
 struct Tile {
@@ -44,8 +59,6 @@ struct Tile {
   }
 };
 
-int64_t tiles(int64_t length, int64_t tile) { return (length + tile - 1) / tile; }
-
 bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 // Whether gemm.cl can be built with this tile for this device.
@@ -59,8 +72,9 @@ bool fits(const Tuning& t, const DeviceInfo& info) {
 
 Tuning make_tuning(int64_t v, int64_t tm, int64_t tv, int64_t mt, int64_t nt, int64_t wx,
                    int64_t wy, int64_t bk, int64_t pad, int64_t resident) {
-  return {{"v", v},   {"tm", tm}, {"tv", tv}, {"mt", mt},   {"nt", nt},
-          {"wx", wx}, {"wy", wy}, {"bk", bk}, {"pad", pad}, {"resident", resident}};
+  return {{"path", path_tiles}, {"road", 0}, {"v", v},     {"tm", tm},
+          {"tv", tv},           {"mt", mt},  {"nt", nt},   {"wx", wx},
+          {"wy", wy},           {"bk", bk},  {"pad", pad}, {"resident", resident}};
 }
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
@@ -100,9 +114,7 @@ std::vector<Tuning> gpu_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const Gemm g(problem);
+std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   std::vector<Tuning> list =
       info.kind == DeviceKind::cpu ? cpu_tunings(g, info) : gpu_tunings(g, info);
   std::erase_if(list, [&](const Tuning& t) { return !fits(t, info); });
@@ -111,10 +123,35 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return list;
 }
 
-class OpenclPlan final : public opencl::DevicePlan {
+// GPUs: the paths' best guesses, fastest first, and the tiles that any device takes behind them.
+// CPU devices: tiles; one tuning of each other path stands last, so that every path runs on any
+// device.
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
+  std::vector<Guess> guesses = pipeline_guesses(g, info);
+  const std::vector<Guess> skinny = skinny_guesses(g, info);
+  if (info.kind == DeviceKind::cpu) {
+    std::vector<Tuning> list = tile_tunings(g, info);
+    if (!guesses.empty()) list.push_back(guesses.back().tuning);
+    if (!skinny.empty()) list.push_back(skinny.front().tuning);
+    return list;
+  }
+  guesses.insert(guesses.end(), skinny.begin(), skinny.end());
+  std::stable_sort(guesses.begin(), guesses.end(),
+                   [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
+  constexpr std::size_t most_guesses = 12;
+  if (guesses.size() > most_guesses) guesses.resize(most_guesses);
+  std::vector<Tuning> list;
+  for (const Guess& guess : guesses) list.push_back(guess.tuning);
+  list.push_back(tile_tunings(g, info).front());
+  return list;
+}
+
+class TilePlan final : public opencl::DevicePlan {
  public:
-  OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-             const Operands& constants)
+  TilePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
+           const Operands& constants)
       : DevicePlan(problem, tuning, env), g_(problem), tile_(tuning) {
     if (g_.empty()) return;
     const std::string options =
@@ -170,9 +207,12 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return opencl::unsupported_anywhere(problem, env, packed_bytes);
 }
 
-std::optional<std::string> tuning_defect(const Problem&, const Tuning& tuning,
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
+  const std::int64_t path = tuning.get("path", path_tiles);
+  if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
+  if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
   if (fits(tuning, info)) return std::nullopt;
   return fmt::format(
       "v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at most {} and the tiles "
@@ -183,11 +223,22 @@ std::optional<std::string> tuning_defect(const Problem&, const Tuning& tuning,
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   require_tuning(opencl, problem, env, tuning);
-  return std::make_unique<OpenclPlan>(problem, complete_tuning(opencl, problem, env, tuning), env,
-                                      constants);
+  const Tuning complete = complete_tuning(opencl, problem, env, tuning);
+  switch (complete.get("path", path_tiles)) {
+    case path_pipeline:
+      return pipeline_plan(problem, complete, env, constants);
+    case path_skinny:
+      return skinny_plan(problem, complete, env, constants);
+    default:
+      return std::make_unique<TilePlan>(problem, complete, env, constants);
+  }
 }
 
 }  // namespace
+
+std::int64_t best_road(const DeviceInfo& info) {
+  return opencl::features(info.index).nvidia_road() ? 1 : 0;
+}
 
 const Variant opencl = {.name = "opencl",
                         .kernel = &kernel,

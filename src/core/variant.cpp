@@ -134,7 +134,14 @@ Tuning parse_tuning(const Variant& variant, std::string_view text) {
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given) {
   if (rung_of(variant, given) != nullptr) return given;
-  Tuning tuning = variant.tunings(problem, env).front();
+  const std::vector<Tuning> space = variant.tunings(problem, env);
+  const auto agrees = [&](const Tuning& tuning) {
+    return std::all_of(variant.tunables.begin(), variant.tunables.end(), [&](const Tunable& t) {
+      return !t.selects || !given.find(t.name) || given.find(t.name) == tuning.find(t.name);
+    });
+  };
+  const auto base = std::find_if(space.begin(), space.end(), agrees);
+  Tuning tuning = base != space.end() ? *base : space.front();
   for (const auto& [key, value] : given.values()) tuning.set(key, value);
   return tuning;
 }

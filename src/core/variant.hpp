@@ -51,6 +51,7 @@ struct Tunable {
   const char* meaning;
   std::int64_t least;
   std::int64_t most;
+  bool selects = false;  // its value decides which other tunables there are
 };
 
 // What a plan tells for its row. Empty: not applicable.
@@ -163,7 +164,8 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
 // Checks keys and ranges of a tuning; throws Error with the nearest valid key. `step=I` selects a
 // rung where there is a ladder, and stands alone.
 Tuning parse_tuning(const Variant& variant, std::string_view text);
-// The first guess with `given` laid over it.
+// `given` laid over the first guess; over the first tuning of the search space that agrees with it on
+// the tunables that select, where one of them is given.
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given);
 

@@ -1,0 +1,156 @@
+// Products with one short side, for GPUs: `few` rows x[i] times `many` rows w[j], k long. Memory
+// decides: w is read once, straight into registers, several vectors of VW floats under way per item;
+// x is small and waits in local memory, KC steps of k at a time. a and b take either part.
+//   W_DEEP=1 (w's rows along k): a warp owns R rows of w, its lanes divide k. Each value of x that is
+//   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)
+//   ahead of the device's memory (16 on an H200) up to 32 rows of x.
+//   W_DEEP=0 (w's columns side by side): a lane owns VW neighbouring columns, the warps divide k.
+// With splits > 1 a group takes a share of k and writes its sums to `parts`, for gemm_parts.cl. FEW is `few` or the next compiled number above.
+
+#define ITEMS (32 * WARPS)
+
+#if VW == 4
+typedef float4 wvec;
+#define W_AT(p) (*(__global const float4*)(p))
+#define X_AT(p) (*(__local const float4*)(p))
+#define MAC(sum, u, v) \
+  sum = fma((u).w, (v).w, fma((u).z, (v).z, fma((u).y, (v).y, fma((u).x, (v).x, sum))))
+#elif VW == 2
+typedef float2 wvec;
+#define W_AT(p) (*(__global const float2*)(p))
+#define X_AT(p) (*(__local const float2*)(p))
+#define MAC(sum, u, v) sum = fma((u).y, (v).y, fma((u).x, (v).x, sum))
+#else
+typedef float wvec;
+#define W_AT(p) (*(p))
+#define X_AT(p) (*(p))
+#define MAC(sum, u, v) sum = fma(u, v, sum)
+#endif
+
+// c_few, c_many: distance in c of neighbours along x's rows and along w's. x_row, x_step: the same in
+// x along its rows and along k. VW divides the length of w's rows.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
+    __global const float* restrict w, __global const float* restrict x,
+    __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
+    int many, int few, int k, int x_row, int x_step, int c_few, int c_many, int blocks, int splits,
+    int k_share, float alpha, float beta) {
+  __local float x_tile[FEW * KC] __attribute__((aligned(16)));
+  __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
+  const int lid = get_local_id(0);
+  const int lane = lid % 32;
+  const int warp = lid / 32;
+  const long group = get_group_id(0);
+  const int block = (int)(group % blocks);
+  const int split = (int)(group / blocks % splits);
+  const long batch = group / blocks / splits;
+  const int k_begin = split * k_share;
+  const int k_end = min(k_begin + k_share, k);
+  w += batch * many * k;
+  x += batch * few * k;
+  if (splits > 1) {
+    c = parts + (long)split * (get_num_groups(0) / blocks / splits) * many * few;
+    alpha = 1.0f;
+    beta = 0.0f;
+  }
+  c += batch * many * few;
+  c0 += batch * many * few;
+
+#if W_DEEP
+  const int j0 = (block * WARPS + warp) * R;
+  __global const float* row[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) row[r] = w + (long)min(j0 + r, many - 1) * k + lane * VW;
+  float sum[R][FEW];
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int i = 0; i < FEW; ++i) sum[r][i] = 0.0f;
+#else
+  const int j0 = (block * 32 + lane) * VW;
+  __global const float* column = w + min(j0, many - VW);
+  wvec sum[FEW];
+#pragma unroll
+  for (int i = 0; i < FEW; ++i) sum[i] = 0.0f;
+#endif
+
+  for (int p0 = k_begin; p0 < k_end; p0 += KC) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int at = lid; at < FEW * KC; at += ITEMS) {
+      // Neighbouring items read neighbouring floats of x.
+      const int i = x_step == 1 ? at / KC : at % FEW;
+      const int p = x_step == 1 ? at % KC : at / FEW;
+      const float value =
+          i < few && p0 + p < k_end ? x[(long)i * x_row + (long)(p0 + p) * x_step] : 0.0f;
+      x_tile[W_DEEP ? i * KC + p : p * FEW + i] = value;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if W_DEEP
+#pragma unroll UNROLL
+    for (int q = 0; q < KC; q += 32 * VW) {
+      wvec part[R];
+      const bool inside = p0 + q + lane * VW < k_end;
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+        part[r] = 0.0f;
+        if (inside) part[r] = W_AT(row[r] + p0 + q);
+      }
+#pragma unroll
+      for (int i = 0; i < FEW; ++i) {
+        const wvec value = X_AT(x_tile + i * KC + q + lane * VW);
+#pragma unroll
+        for (int r = 0; r < R; ++r) MAC(sum[r][i], part[r], value);
+      }
+    }
+#else
+#pragma unroll UNROLL
+    for (int q = warp; q < KC; q += WARPS) {
+      wvec part = 0.0f;
+      if (p0 + q < k_end) part = W_AT(column + (long)(p0 + q) * many);
+#pragma unroll
+      for (int i = 0; i < FEW; ++i) sum[i] += x_tile[q * FEW + i] * part;
+    }
+#endif
+  }
+
+#if W_DEEP
+  // Lanes' sums in turns of 4·VW results, each added up by one item of the warp.
+#pragma unroll
+  for (int first = 0; first < R * FEW; first += 4 * VW) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int t = 0; t < 4 * VW; ++t)
+      if (first + t < R * FEW)
+        partial[(warp * 4 * VW + t) * 32 + lane] = sum[(first + t) / FEW][(first + t) % FEW];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int r = (first + lane) / FEW;
+    const int i = (first + lane) % FEW;
+    if (lane < 4 * VW && r < R && i < few && j0 + r < many) {
+      float total = 0.0f;
+      // Each item starts at a bank of its own.
+      for (int l = 0; l < 32; ++l) total += partial[(warp * 4 * VW + lane) * 32 + (l + lane) % 32];
+      const long at = (long)i * c_few + (long)(j0 + r) * c_many;
+      c[at] = beta != 0.0f ? alpha * total + beta * c0[at] : alpha * total;
+    }
+  }
+#else
+  // Warps' sums of four rows of x at a time.
+#pragma unroll
+  for (int first = 0; first < FEW; first += 4) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+    for (int t = 0; t < 4; ++t)
+      if (first + t < FEW) ((__local wvec*)partial)[(warp * 4 + t) * 32 + lane] = sum[first + t];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int at = lid; at < 4 * 32 * VW; at += ITEMS) {
+      const int i = first + at / (32 * VW);
+      const int j = block * 32 * VW + at % (32 * VW);
+      if (i < few && j < many) {
+        float total = 0.0f;
+        for (int s = 0; s < WARPS; ++s) total += partial[s * 4 * 32 * VW + at];
+        const long place = (long)i * c_few + (long)j * c_many;
+        c[place] = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
+      }
+    }
+  }
+#endif
+}

@@ -1,0 +1,82 @@
+// The ways in which the variant `opencl` multiplies; opencl.cpp chooses. A tuning's `path` names
+// one, and each has tunables of its own:
+//   0  tiles     any device, CPUs included (opencl.cpp, gemm.cl)
+//   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
+//   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/opencl_plan.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+
+enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2 };
+
+// Road 1 where the device has it.
+std::int64_t best_road(const opencl::DeviceInfo& info);
+
+// A tuning with the least time that a simple model of the device expects, nanoseconds.
+struct Guess {
+  Tuning tuning;
+  double ns;
+};
+
+// Per path: tunings worth trying for this problem and device, in no order; none where the path
+// cannot serve it. Why a complete tuning cannot be used. The plan.
+std::vector<Guess> pipeline_guesses(const Gemm& g, const opencl::DeviceInfo& info);
+std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
+                                           const opencl::DeviceInfo& info);
+std::unique_ptr<Plan> pipeline_plan(const Problem& problem, const Tuning& tuning,
+                                    const Environment& env, const Operands& constants);
+
+std::vector<Guess> skinny_guesses(const Gemm& g, const opencl::DeviceInfo& info);
+std::optional<std::string> skinny_defect(const Gemm& g, const Tuning& tuning,
+                                         const opencl::DeviceInfo& info);
+std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
+                                  const Environment& env, const Operands& constants);
+
+// Most bytes of partial sums that a split of k may keep.
+inline constexpr double most_parts_bytes = 1 << 28;
+
+// What the models know of a GPU: multiply-adds a nanosecond of one compute unit, bytes a nanosecond
+// of the device's memory, and a launch with its wait. The last two are read off an H200 (4.3 TB/s,
+// 2.5 us); they only rank tunings.
+struct GpuModel {
+  double units;
+  double mads_per_ns;
+  double bytes_per_ns = 4300;
+  double launch_ns = 2500;
+  explicit GpuModel(const opencl::DeviceInfo& info)
+      : units(info.compute_units),
+        mads_per_ns((info.lanes_per_unit > 0 ? info.lanes_per_unit : 64) * 1e-3 *
+                    (info.clock_mhz > 0 ? info.clock_mhz : 1000)) {}
+};
+
+inline std::int64_t tiles(std::int64_t length, std::int64_t tile) {
+  return (length + tile - 1) / tile;
+}
+
+// Floats of the widest copy (4, 2 or 1) that rows of `length` floats allow.
+inline int copy_width(std::int64_t length) { return length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1; }
+
+// The kernel that adds up partial sums (gemm_parts.cl), ready to launch; by default nothing to add.
+class PartSums {
+ public:
+  PartSums() = default;
+  PartSums(opencl::Context& context, const Gemm& g, cl_mem parts, cl_mem c0, cl_mem c,
+           std::int64_t splits);
+  const opencl::KernelCall& adder() const { return adder_; }
+  opencl::Launch size() const { return size_; }
+
+ private:
+  opencl::KernelCall adder_;
+  opencl::Launch size_{0, 1};
+};
+
+}  // namespace rooflane::gemm
