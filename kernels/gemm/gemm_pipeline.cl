@@ -1,17 +1,19 @@
 // c = alpha·op(a)·op(b) + beta·c0 with a pipeline of tiles in local memory, for GPUs. The copies of
-// tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl); one barrier a tile.
+// tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl), and an item's operands of
+// one step of k while those of the step before are; one barrier a tile.
 //
 // A group of WM × WN warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows × LN·TN
 // columns, an item TM × TN results, all in registers. An item reads TM + TN floats of local memory
 // per TM·TN multiply-adds: with 8 × 16 three quarters of what local memory delivers (128 bytes a
 // clock for 128 multiply-adds), with 8 × 8 all of it.
 //
-// Tiles keep the matrices' own order, so that every copy is a straight one:
-//   WIDE (rows of the tile along m or n; a transposed, b not): an item's results come in fours that
-//   stand side by side, read 16 bytes at a time; neighbouring items read neighbouring fours.
-//   DEEP (rows along k; a not transposed, b transposed): an item reads KU steps of k of one row at a
-//   time; its rows stand LM (LN) apart. Rows are BK + 4 floats long, so that eight neighbouring
-//   rows, read together, start on different banks.
+// Both tiles stand in local memory with rows along m (n), so that an item reads its results' operands
+// 16 bytes at a time: they come in fours, and neighbouring items read neighbouring fours.
+//   WIDE (a transposed, b not): rows of the matrix are rows of the tile; straight copies.
+//   DEEP (a not transposed, b transposed): the copies turn the tile, one float each. A warp copies 4
+//   rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4 floats longer
+//   than it is wide, 32 different banks. (Tiles left as they are, read in vectors along k, lost 8 % on
+//   an H200.)
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
 // in the L2 cache. With SPLITS > 1 each group takes a share of k and writes its sums to `parts`,
 // which gemm_parts.cl adds up in order.
@@ -23,101 +25,98 @@
 #define A_DEEP (!TRANS_A)
 #define B_DEEP TRANS_B
 
-// Rows and row length of a tile in local memory.
-#if A_DEEP
-#define A_ROWS BM
-#define A_LD (BK + 4)
-#else
-#define A_ROWS BK
-#define A_LD BM
-#endif
-#if B_DEEP
-#define B_ROWS BN
-#define B_LD (BK + 4)
-#else
-#define B_ROWS BK
-#define B_LD BN
-#endif
-#define A_TILE (A_ROWS * A_LD)
-#define B_TILE (B_ROWS * B_LD)
+// Row length of a tile in local memory.
+#define A_LD (A_DEEP ? BM + 4 : BM)
+#define B_LD (B_DEEP ? BN + 4 : BN)
+#define A_TILE (BK * A_LD)
+#define B_TILE (BK * B_LD)
 
 // Row of c, within the warp's, of an item's i-th result; the same for columns.
-#define WIDE_AT(i, lane, lanes) ((i) / 4 * 4 * (lanes) + (lane) * 4 + (i) % 4)
-#define DEEP_AT(i, lane, lanes) ((i) * (lanes) + (lane))
+#define ROW_AT(i) ((i) / 4 * 4 * LM + lane_m * 4 + (i) % 4)
+#define COL_AT(j) ((j) / 4 * 4 * LN + lane_n * 4 + (j) % 4)
+
+// Copies BK rows of `length` floats, COPY at a time, from `from` with rows of ld floats. An item
+// copies the same columns of every STEP-th row. WHOLE: all of it exists; otherwise k_left ×
+// length_left, and the rest becomes zero.
+#define COPY_WIDE(to, LD, length, from, ld, length_left, COPY, WHOLE)                       \
+  {                                                                                         \
+    const int per_row = (length) / COPY;                                                    \
+    const int step = ITEMS / per_row;                                                       \
+    const int col = lid % per_row * COPY;                                                   \
+    const int row = lid / per_row;                                                          \
+    const int count = clamp((length_left) - col, 0, COPY);                                  \
+    __global const float* source = (from) + (long)row * (ld) + col;                         \
+    _Pragma("unroll") for (int r = 0; r < BK; r += step) {                                  \
+      const bool inside = WHOLE || row + r < k_left;                                        \
+      if (BK % step == 0 || row + r < BK)                                                   \
+        CAT(copy_async, COPY)                                                               \
+      ((to) + (row + r) * (LD) + col, inside ? source : (from),                             \
+       WHOLE ? COPY : (inside ? count : 0));                                                \
+      source += step * (ld);                                                                \
+    }                                                                                       \
+  }
+
+// Copies `length` rows of BK floats into columns of the tile; WHOLE as above, otherwise length_left ×
+// k_left exist.
+#define COPY_DEEP(to, LD, length, from, ld, length_left, WHOLE)                             \
+  {                                                                                         \
+    const int p = lid % 8;                                                                  \
+    const int row = lid / 8;                                                                \
+    __global const float* source = (from) + (long)row * (ld) + p;                           \
+    _Pragma("unroll") for (int r = 0; r < (length); r += ITEMS / 8) {                       \
+      const bool has_row = WHOLE || row + r < (length_left);                                \
+      if ((length) % (ITEMS / 8) == 0 || row + r < (length))                                \
+        _Pragma("unroll") for (int q = 0; q < BK; q += 8) {                                 \
+          const bool inside = WHOLE || (has_row && p + q < k_left);                         \
+          copy_async1((to) + (p + q) * (LD) + row + r, inside ? source + q : (from),        \
+                      inside ? 1 : 0);                                                      \
+        }                                                                                   \
+      source += ITEMS / 8 * (ld);                                                           \
+    }                                                                                       \
+  }
+
 #if A_DEEP
-#define ROW_AT(i) DEEP_AT(i, lane_m, LM)
+#define COPY_A_TILE(to, p0, WHOLE) COPY_DEEP(to, A_LD, BM, a + (p0), lda, rows_left, WHOLE)
 #else
-#define ROW_AT(i) WIDE_AT(i, lane_m, LM)
+#define COPY_A_TILE(to, p0, WHOLE) \
+  COPY_WIDE(to, A_LD, BM, a + (p0) * lda, lda, rows_left, COPY_A, WHOLE)
 #endif
 #if B_DEEP
-#define COL_AT(j) DEEP_AT(j, lane_n, LN)
+#define COPY_B_TILE(to, p0, WHOLE) COPY_DEEP(to, B_LD, BN, b + (p0), ldb, cols_left, WHOLE)
 #else
-#define COL_AT(j) WIDE_AT(j, lane_n, LN)
+#define COPY_B_TILE(to, p0, WHOLE) \
+  COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, cols_left, COPY_B, WHOLE)
 #endif
-
-// Copies a tile of `rows` rows of `length` floats, COPY floats at a time, from `from` with rows of ld
-// floats, `rows_left` × `length_left` of which exist. An item copies the same column of every
-// STEP-th row.
-#define COPY_TILE(to, LD, rows, length, from, ld, rows_left, length_left, COPY)                  \
-  {                                                                                              \
-    const int per_row = (length) / COPY;                                                         \
-    const int step = ITEMS / per_row;                                                            \
-    const int col = lid % per_row * COPY;                                                        \
-    const int row = lid / per_row;                                                               \
-    const int count = clamp((int)(length_left) - col, 0, COPY);                                  \
-    __global const float* source = (from) + (long)row * (ld) + col;                              \
-    _Pragma("unroll") for (int r = 0; r < (rows); r += step) {                                   \
-      const bool inside = row + r < (rows_left);                                                 \
-      if ((rows) % step == 0 || row + r < (rows))                                                \
-        CAT(copy_async, COPY)((to) + (row + r) * (LD) + col, inside ? source : (from),           \
-                              inside ? count : 0);                                               \
-      source += step * (ld);                                                                     \
-    }                                                                                            \
-  }
 
 // Starts the copies of the tile that begins at step p0 of k.
-#define COPY_BOTH(slot, p0)                                                                      \
-  {                                                                                              \
-    const int k_left = (int)min(k_end - (p0), (long)BK);                                         \
-    __local float* a_to = a_tiles + (slot) * A_TILE;                                             \
-    __local float* b_to = b_tiles + (slot) * B_TILE;                                             \
-    if (A_DEEP)                                                                                  \
-      COPY_TILE(a_to, A_LD, BM, BK, a + (p0), lda, rows_left, k_left, COPY_A)                    \
-    else                                                                                         \
-      COPY_TILE(a_to, A_LD, BK, BM, a + (p0) * lda, lda, k_left, rows_left, COPY_A)              \
-    if (B_DEEP)                                                                                  \
-      COPY_TILE(b_to, B_LD, BN, BK, b + (p0), ldb, cols_left, k_left, COPY_B)                    \
-    else                                                                                         \
-      COPY_TILE(b_to, B_LD, BK, BN, b + (p0) * ldb, ldb, k_left, cols_left, COPY_B)              \
+#define COPY_BOTH(slot, p0)                                                                 \
+  {                                                                                         \
+    const int k_left = (int)min(k_end - (p0), (long)BK);                                    \
+    __local float* a_to = a_tiles + (slot) * A_TILE;                                        \
+    __local float* b_to = b_tiles + (slot) * B_TILE;                                        \
+    if (is_inside && k_left == BK) {                                                        \
+      COPY_A_TILE(a_to, p0, 1)                                                              \
+      COPY_B_TILE(b_to, p0, 1)                                                              \
+    } else {                                                                                \
+      COPY_A_TILE(a_to, p0, 0)                                                              \
+      COPY_B_TILE(b_to, p0, 0)                                                              \
+    }                                                                                       \
   }
 
-// to[u][i] = the item's i-th row or column at step p + u of k.
-#define LOAD_WIDE(to, count, tile, LD, first, AT, p)                                             \
-  _Pragma("unroll") for (int u = 0; u < KU; ++u)                                                 \
-  _Pragma("unroll") for (int i = 0; i < (count); i += 4) {                                       \
-    const float4 four = *(__local const float4*)((tile) + ((p) + u) * (LD) + (first) + AT(i));   \
-    to[u][i] = four.x;                                                                           \
-    to[u][i + 1] = four.y;                                                                       \
-    to[u][i + 2] = four.z;                                                                       \
-    to[u][i + 3] = four.w;                                                                       \
+// to[i] = the item's i-th row or column at step p of the tile.
+#define LOAD(to, count, tile, LD, first, AT, p)                                             \
+  _Pragma("unroll") for (int i = 0; i < (count); i += 4) {                                  \
+    const float4 four = *(__local const float4*)((tile) + (p) * (LD) + (first) + AT(i));    \
+    (to)[i] = four.x;                                                                       \
+    (to)[i + 1] = four.y;                                                                   \
+    (to)[i + 2] = four.z;                                                                   \
+    (to)[i + 3] = four.w;                                                                   \
   }
-#if KU == 4
-#define LOAD_DEEP(to, count, tile, LD, first, AT, p)                                             \
-  _Pragma("unroll") for (int i = 0; i < (count); ++i) {                                          \
-    const float4 four = *(__local const float4*)((tile) + ((first) + AT(i)) * (LD) + (p));       \
-    to[0][i] = four.x;                                                                           \
-    to[1][i] = four.y;                                                                           \
-    to[2][i] = four.z;                                                                           \
-    to[3][i] = four.w;                                                                           \
+#define LOAD_BOTH(to, slot, p)                                                              \
+  {                                                                                         \
+  LOAD(x[to], TM, a_tiles + (slot) * A_TILE, A_LD, warp_row, ROW_AT, p)                     \
+  LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, p)                     \
   }
-#else
-#define LOAD_DEEP(to, count, tile, LD, first, AT, p)                                             \
-  _Pragma("unroll") for (int i = 0; i < (count); ++i) {                                          \
-    const float2 two = *(__local const float2*)((tile) + ((first) + AT(i)) * (LD) + (p));        \
-    to[0][i] = two.x;                                                                            \
-    to[1][i] = two.y;                                                                            \
-  }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict a, __global const float* restrict b,
@@ -149,6 +148,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   const long col0 = (long)(in_band / band_rows) * BN;
   const int rows_left = (int)min(m - row0, (long)BM);
   const int cols_left = (int)min(n - col0, (long)BN);
+  const bool is_inside = rows_left == BM && cols_left == BN;
   const long k_begin = (long)split * k_share;
   const long k_end = min(k_begin + k_share, (long)k);
   const int lda = TRANS_A ? m : k;
@@ -169,39 +169,34 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     copies_commit();
   }
   int slot = 0;
+  float x[2][TM];
+  float y[2][TN];
+  copies_wait(STAGES - 2);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (k_begin < k_end) LOAD_BOTH(0, 0, 0)
   for (long p0 = k_begin; p0 < k_end; p0 += BK) {
-    copies_wait(STAGES - 2);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    // The slot that was read before the barrier is free.
+    // The slot that was read before the last barrier is free.
     const long ahead = p0 + (STAGES - 1) * BK;
     const int free_slot = slot == 0 ? STAGES - 1 : slot - 1;
     if (ahead < k_end) COPY_BOTH(free_slot, ahead)
     copies_commit();
-
-    __local const float* a_tile = a_tiles + slot * A_TILE;
-    __local const float* b_tile = b_tiles + slot * B_TILE;
+    const int next_slot = slot == STAGES - 1 ? 0 : slot + 1;
 #pragma unroll
-    for (int p = 0; p < BK; p += KU) {
-      float x[KU][TM];
-      float y[KU][TN];
-#if A_DEEP
-      LOAD_DEEP(x, TM, a_tile, A_LD, warp_row, ROW_AT, p)
-#else
-      LOAD_WIDE(x, TM, a_tile, A_LD, warp_row, ROW_AT, p)
-#endif
-#if B_DEEP
-      LOAD_DEEP(y, TN, b_tile, B_LD, warp_col, COL_AT, p)
-#else
-      LOAD_WIDE(y, TN, b_tile, B_LD, warp_col, COL_AT, p)
-#endif
+    for (int p = 0; p < BK; ++p) {
+      // The next step's operands arrive while this one's are multiplied, across tiles too.
+      if (p < BK - 1) {
+        LOAD_BOTH((p + 1) % 2, slot, p + 1)
+      } else {
+        copies_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (p0 + BK < k_end) LOAD_BOTH(0, next_slot, 0)
+      }
 #pragma unroll
-      for (int u = 0; u < KU; ++u)
+      for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int i = 0; i < TM; ++i)
-#pragma unroll
-          for (int j = 0; j < TN; ++j) sum[i][j] = fma(x[u][i], y[u][j], sum[i][j]);
+        for (int j = 0; j < TN; ++j) sum[i][j] = fma(x[p % 2][i], y[p % 2][j], sum[i][j]);
     }
-    slot = slot == STAGES - 1 ? 0 : slot + 1;
+    slot = next_slot;
   }
 
   if (splits > 1) {
@@ -217,7 +212,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     if (row < rows_left) {
       __global float* c_row = c + (long)row * n;
       __global const float* c0_row = c0 + (long)row * n;
-#if !B_DEEP
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {
         const int col = warp_col + COL_AT(j);
@@ -233,14 +227,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
               c_row[col + l] = beta != 0.0f ? lanes[l] + beta * c0_row[col + l] : lanes[l];
         }
       }
-#else
-#pragma unroll
-      for (int j = 0; j < TN; ++j) {
-        const int col = warp_col + COL_AT(j);
-        const float value = alpha * sum[i][j];
-        if (col < cols_left) c_row[col] = beta != 0.0f ? value + beta * c0_row[col] : value;
-      }
-#endif
     }
   }
 }

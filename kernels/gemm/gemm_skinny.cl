@@ -1,6 +1,7 @@
 // Products with one short side, for GPUs: `few` rows x[i] times `many` rows w[j], k long. Memory
 // decides: w is read once, straight into registers, several vectors of VW floats under way per item;
-// x is small and waits in local memory, KC steps of k at a time. a and b take either part.
+// x is small: KC steps of k wait in local memory, and the next KC arrive meanwhile (roads.cl; read by
+// ordinary loads instead, x kept w waiting for half of the time on an H200). a and b take either part.
 //   W_DEEP=1 (w's rows along k): a warp owns R rows of w, its lanes divide k. Each value of x that is
 //   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)
 //   ahead of the device's memory (16 on an H200) up to 32 rows of x.
@@ -8,6 +9,35 @@
 // With splits > 1 a group takes a share of k and writes its sums to `parts`, for gemm_parts.cl. FEW is `few` or the next compiled number above.
 
 #define ITEMS (32 * WARPS)
+#if W_DEEP
+// [FEW][KC]; 4 floats more a row put neighbouring rows on other banks.
+#define X_LD (KC + 4)
+#define X_TILE (FEW * X_LD)
+#define X_PLACE(i, p) ((i) * X_LD + (p))
+#else
+#define X_TILE (KC * FEW)
+#define X_PLACE(i, p) ((p) * FEW + (i))
+#endif
+// Floats per copy of x: several where both memories have them side by side.
+#if X_DEEP && W_DEEP
+#define X_COPY XW
+#define COPY_SOME CAT(copy_async, XW)
+#else
+#define X_COPY 1
+#define COPY_SOME copy_async1
+#endif
+
+// Starts the copies of steps p0 … p0 + KC - 1 of x; zero beyond `few` and k_end. Neighbouring items
+// read neighbouring floats.
+#define COPY_X(slot, p0)                                                                    \
+  for (int at = lid * X_COPY; at < FEW * KC; at += ITEMS * X_COPY) {                        \
+    const int i = X_DEEP ? at / KC : at % FEW;                                              \
+    const int p = X_DEEP ? at % KC : at / FEW;                                              \
+    const int count = i < few ? clamp(k_end - ((p0) + p), 0, X_COPY) : 0;                   \
+    __global const float* source =                                                          \
+        count > 0 ? x + (X_DEEP ? (long)i * k + (p0) + p : (long)((p0) + p) * few + i) : x; \
+    COPY_SOME(x_tiles + (slot) * X_TILE + X_PLACE(i, p), source, count);  \
+  }
 
 #if VW == 4
 typedef float4 wvec;
@@ -27,14 +57,14 @@ typedef float wvec;
 #define MAC(sum, u, v) sum = fma(u, v, sum)
 #endif
 
-// c_few, c_many: distance in c of neighbours along x's rows and along w's. x_row, x_step: the same in
-// x along its rows and along k. VW divides the length of w's rows.
+// c_few, c_many: distance in c of neighbours along x's rows and along w's. X_DEEP: x's rows run along
+// k, and XW divides k. VW divides the length of w's rows.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     __global const float* restrict w, __global const float* restrict x,
     __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
-    int many, int few, int k, int x_row, int x_step, int c_few, int c_many, int blocks, int splits,
+    int many, int few, int k, int c_few, int c_many, int blocks, int splits,
     int k_share, float alpha, float beta) {
-  __local float x_tile[FEW * KC] __attribute__((aligned(16)));
+  __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
   __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
   const int lid = get_local_id(0);
   const int lane = lid % 32;
@@ -73,17 +103,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   for (int i = 0; i < FEW; ++i) sum[i] = 0.0f;
 #endif
 
+  if (k_begin < k_end) COPY_X(0, k_begin)
+  copies_commit();
+  int slot = 0;
   for (int p0 = k_begin; p0 < k_end; p0 += KC) {
+    copies_wait(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int at = lid; at < FEW * KC; at += ITEMS) {
-      // Neighbouring items read neighbouring floats of x.
-      const int i = x_step == 1 ? at / KC : at % FEW;
-      const int p = x_step == 1 ? at % KC : at / FEW;
-      const float value =
-          i < few && p0 + p < k_end ? x[(long)i * x_row + (long)(p0 + p) * x_step] : 0.0f;
-      x_tile[W_DEEP ? i * KC + p : p * FEW + i] = value;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    if (p0 + KC < k_end) COPY_X(1 - slot, p0 + KC)
+    copies_commit();
+    __local const float* x_tile = x_tiles + slot * X_TILE;
+    slot = 1 - slot;
 #if W_DEEP
 #pragma unroll UNROLL
     for (int q = 0; q < KC; q += 32 * VW) {
@@ -96,7 +125,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       }
 #pragma unroll
       for (int i = 0; i < FEW; ++i) {
-        const wvec value = X_AT(x_tile + i * KC + q + lane * VW);
+        const wvec value = X_AT(x_tile + X_PLACE(i, q + lane * VW));
 #pragma unroll
         for (int r = 0; r < R; ++r) MAC(sum[r][i], part[r], value);
       }
@@ -107,7 +136,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       wvec part = 0.0f;
       if (p0 + q < k_end) part = W_AT(column + (long)(p0 + q) * many);
 #pragma unroll
-      for (int i = 0; i < FEW; ++i) sum[i] += x_tile[q * FEW + i] * part;
+      for (int i = 0; i < FEW; ++i) sum[i] += x_tile[X_PLACE(i, q)] * part;
     }
 #endif
   }

@@ -37,7 +37,6 @@ constexpr Tunable tunables[] = {
     {"wn", "warps of a group along n", 1, 32},
     {"lm", "items of a warp along m", 1, 32},
     {"tn", "columns of an item's results", 1, 32},
-    {"ku", "steps of k that an item reads at once: 2 or 4", 2, 4},
     {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},
     {"raster", "row tiles of a band", 1, 64},
     {"splits", "groups that share the k of a tile", 1, 64},

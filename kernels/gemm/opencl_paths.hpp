@@ -21,6 +21,9 @@ enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2 };
 // Road 1 where the device has it.
 std::int64_t best_road(const opencl::DeviceInfo& info);
 
+// Most bytes of local memory that a group on this road may have.
+std::int64_t local_limit(std::int64_t road, const opencl::DeviceInfo& info);
+
 // A tuning with the least time that a simple model of the device expects, nanoseconds.
 struct Guess {
   Tuning tuning;

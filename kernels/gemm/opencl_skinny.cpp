@@ -42,20 +42,21 @@ struct Roles {
 };
 
 struct Skinny {
-  int64_t rows, warps, kc, unroll, splits;
+  int64_t road, rows, warps, kc, unroll, splits;
 
   static Skinny from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("rows"), get("warps"), get("kc"), get("unroll"), get("splits")};
+    return {get("road"), get("rows"), get("warps"), get("kc"), get("unroll"), get("splits")};
   }
   Tuning tuning() const {
-    return {{"path", path_skinny}, {"road", 0},       {"rows", rows}, {"warps", warps}, {"kc", kc},
+    return {{"path", path_skinny}, {"road", road},    {"rows", rows}, {"warps", warps}, {"kc", kc},
             {"unroll", unroll},    {"splits", splits}};
   }
   // Rows or columns of w that a group owns.
   int64_t block(const Roles& r) const { return r.w_deep ? warps * rows : 32 * r.width; }
   int64_t local_bytes(const Roles& r) const {
-    return (r.compiled_few() * kc + 32 * warps * 4 * r.width) * static_cast<int64_t>(sizeof(float));
+    const int64_t x = r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
+    return (2 * x + 32 * warps * 4 * r.width) * static_cast<int64_t>(sizeof(float));
   }
 };
 
@@ -65,7 +66,8 @@ bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
          std::has_single_bit(static_cast<std::uint64_t>(s.kc)) && s.kc >= 32 * r.width &&
          s.kc % s.warps == 0 && s.rows * r.compiled_few() <= 128 &&
          static_cast<std::size_t>(32 * s.warps) <= info.max_work_group &&
-         s.local_bytes(r) <= static_cast<int64_t>(info.local_bytes) &&
+         s.local_bytes(r) <= local_limit(s.road, info) &&
+         (s.road == 0 || opencl::features(info.index).nvidia_road()) &&
          std::max({g.m, g.n, g.k}) < (int64_t{1} << 30) &&
          4.0 * static_cast<double>(s.splits) * static_cast<double>(g.batch * g.m * g.n) <=
              most_parts_bytes;
@@ -101,9 +103,11 @@ class SkinnyPlan final : public opencl::DevicePlan {
     if (g_.empty()) return;
     const Skinny s = Skinny::from(tuning);
     const Roles r(g_);
-    const std::string options =
-        fmt::format("-DW_DEEP={:d} -DFEW={} -DR={} -DWARPS={} -DKC={} -DUNROLL={} -DVW={} -DV=4",
-                    r.w_deep, r.compiled_few(), s.rows, s.warps, s.kc, s.unroll, r.width);
+    const std::string options = fmt::format(
+        "-DROAD={} -DW_DEEP={:d} -DX_DEEP={:d} -DXW={} -DFEW={} -DR={} -DWARPS={} -DKC={} "
+        "-DUNROLL={} -DVW={} -DV=4",
+        s.road, r.w_deep, r.x_deep, copy_width(g_.k), r.compiled_few(), s.rows, s.warps, s.kc,
+        s.unroll, r.width);
     const int64_t k = g_.reads_ab() ? g_.k : 0;
     const int64_t k_share = tiles(tiles(k, s.kc), s.splits) * s.kc;
     const int64_t blocks = tiles(r.many, s.block(r));
@@ -125,9 +129,9 @@ class SkinnyPlan final : public opencl::DevicePlan {
     gemm_ = kernel(gemm_skinny_cl, options, "gemm_skinny");
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
     gemm_.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, as_int(r.many),
-                   as_int(r.few), as_int(k), as_int(r.x_deep ? k : 1), as_int(r.x_deep ? 1 : r.few),
-                   as_int(r.a_is_w ? 1 : g_.n), as_int(r.a_is_w ? g_.n : 1), as_int(blocks),
-                   as_int(s.splits), as_int(k_share), cl_float{g_.alpha}, cl_float{g_.beta});
+                   as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
+                   as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
+                   cl_float{g_.alpha}, cl_float{g_.beta});
     size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits),
              static_cast<std::size_t>(32 * s.warps)};
   }
@@ -156,7 +160,7 @@ std::vector<Guess> skinny_guesses(const Gemm& g, const DeviceInfo& info) {
       for (const int64_t splits : {1, 2, 4, 8, 16, 32, 64}) {
         const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= kc);
         const int64_t unroll = r.w_deep ? std::min<int64_t>(4, kc / (32 * r.width)) : 8;
-        const Skinny s{rows, 8, kc, std::max<int64_t>(unroll, 1), splits};
+        const Skinny s{best_road(info), rows, 8, kc, std::max<int64_t>(unroll, 1), splits};
         if (is_worth && fits(s, g, info)) list.push_back({s.tuning(), expected_ns(s, g, info)});
       }
     }
