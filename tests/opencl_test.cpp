@@ -80,6 +80,22 @@ constexpr TiledCase tiled_cases[] = {
      "v=4,tm=4,tv=1,mt=2,nt=2,wx=4,wy=4,bk=8,pad=4,resident=1"},
     {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
      "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
+    {"gemm:m=37,n=35,k=21,beta=2",
+     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,splits=1"},
+    {"gemm:m=70,n=134,k=50,trans_a=1,trans_b=1,batch=2",
+     "path=1,road=0,wm=2,wn=2,lm=8,tm=4,tn=8,bk=8,stages=3,raster=1,turn=1,splits=3"},
+    {"gemm:m=37,n=35,k=21,batch=2",
+     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,splits=1"},
+    {"gemm:m=37,n=67,k=45,trans_a=1,trans_b=1,prepack=1",
+     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,splits=2"},
+    {"gemm:m=66,n=68,k=20,trans_b=1,alpha=0.5",
+     "path=1,road=0,wm=1,wn=2,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,splits=1"},
+    {"gemm:m=3,n=70,k=300,beta=-1", "path=2,road=0,rows=1,warps=2,kc=128,unroll=2,splits=2"},
+    {"gemm:m=130,n=7,k=262,batch=2", "path=2,road=0,rows=4,warps=2,kc=128,unroll=1,splits=1"},
+    {"gemm:m=16,n=45,k=264,trans_b=1,prepack=1",
+     "path=2,road=0,rows=2,warps=4,kc=128,unroll=1,splits=1"},
+    {"gemm:m=132,n=5,k=264,trans_a=1,trans_b=1",
+     "path=2,road=0,rows=1,warps=4,kc=128,unroll=4,splits=2"},
     {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
     {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,ahead=0,road=0"},
     {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,ahead=0,road=0"},
@@ -356,7 +372,7 @@ TEST_CASE("facts name device, driver, the whole tuning and the memory beyond the
   const PlanFacts facts = plan->facts();
   CHECK(facts.device == opencl::device(0).name);
   CHECK(facts.driver == opencl::device(0).driver);
-  CHECK(facts.tuning.values().size() == variant_of(problem).tunables.size());
+  CHECK(facts.tuning == variant_of(problem).tunings(problem, whole_device()).front());
   CHECK(facts.workspace_bytes == 0);
   CHECK(facts.packed_bytes >= 4 * 30 * 40);
 }

@@ -9,11 +9,12 @@
 //
 // Both tiles stand in local memory with rows along m (n), so that an item reads its results' operands
 // 16 bytes at a time: they come in fours, and neighbouring items read neighbouring fours.
-//   WIDE (a transposed, b not): rows of the matrix are rows of the tile; straight copies.
-//   DEEP (a not transposed, b transposed): the copies turn the tile, one float each. A warp copies 4
+//   A_DEEP=0, B_DEEP=0 (a transposed, b not): rows of the matrix are rows of the tile; straight copies.
+//   A_DEEP=1, B_DEEP=1 (a not transposed, b transposed): the copies turn the tile, one float each. A warp copies 4
 //   rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4 floats longer
 //   than it is wide, 32 different banks. (Tiles left as they are, read in vectors along k, lost 8 % on
-//   an H200.)
+//   an H200.) It still costs 4 to 12 % there, so that large products turn operands first
+//   (gemm_turn.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
 // in the L2 cache. With SPLITS > 1 each group takes a share of k and writes its sums to `parts`,
 // which gemm_parts.cl adds up in order.
@@ -22,9 +23,6 @@
 #define LN (32 / LM)
 #define BM (WM * LM * TM)
 #define BN (WN * LN * TN)
-#define A_DEEP (!TRANS_A)
-#define B_DEEP TRANS_B
-
 // Row length of a tile in local memory.
 #define A_LD (A_DEEP ? BM + 4 : BM)
 #define B_LD (B_DEEP ? BN + 4 : BN)
@@ -76,16 +74,16 @@
   }
 
 #if A_DEEP
-#define COPY_A_TILE(to, p0, WHOLE) COPY_DEEP(to, A_LD, BM, a + (p0), lda, rows_left, WHOLE)
+#define COPY_A_TILE(to, p0, WHOLE) COPY_DEEP(to, A_LD, BM, a + (p0), lda, a_left, WHOLE)
 #else
 #define COPY_A_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, A_LD, BM, a + (p0) * lda, lda, rows_left, COPY_A, WHOLE)
+  COPY_WIDE(to, A_LD, BM, a + (p0) * lda, lda, a_left, COPY_A, WHOLE)
 #endif
 #if B_DEEP
-#define COPY_B_TILE(to, p0, WHOLE) COPY_DEEP(to, B_LD, BN, b + (p0), ldb, cols_left, WHOLE)
+#define COPY_B_TILE(to, p0, WHOLE) COPY_DEEP(to, B_LD, BN, b + (p0), ldb, b_left, WHOLE)
 #else
 #define COPY_B_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, cols_left, COPY_B, WHOLE)
+  COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, b_left, COPY_B, WHOLE)
 #endif
 
 // Starts the copies of the tile that begins at step p0 of k.
@@ -118,11 +116,13 @@
   LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, p)                     \
   }
 
+// c is [batch][m][n]; k, rows_a and rows_b count what a and b hold, which padding makes more than the
+// problem's. Rows of a (b) are lda (ldb) floats long, batches a_batch (b_batch) apart.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict a, __global const float* restrict b,
     __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
-    int m, int n, int k, int row_tiles, int col_tiles, int splits, int k_share, float alpha,
-    float beta) {
+    int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
+    int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
   __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
 
@@ -148,13 +148,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   const long col0 = (long)(in_band / band_rows) * BN;
   const int rows_left = (int)min(m - row0, (long)BM);
   const int cols_left = (int)min(n - col0, (long)BN);
-  const bool is_inside = rows_left == BM && cols_left == BN;
+  // Of a and b; padded operands have more than c.
+  const int a_left = (int)min(rows_a - row0, (long)BM);
+  const int b_left = (int)min(rows_b - col0, (long)BN);
+  const bool is_inside = a_left == BM && b_left == BN;
   const long k_begin = (long)split * k_share;
   const long k_end = min(k_begin + k_share, (long)k);
-  const int lda = TRANS_A ? m : k;
-  const int ldb = TRANS_B ? k : n;
-  a += batch * m * k + (TRANS_A ? row0 : row0 * k);
-  b += batch * n * k + (TRANS_B ? col0 * k : col0);
+  a += batch * a_batch + (A_DEEP ? row0 * lda : row0);
+  b += batch * b_batch + (B_DEEP ? col0 * ldb : col0);
 
   float sum[TM][TN];
 #pragma unroll

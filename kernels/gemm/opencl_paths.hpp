@@ -46,6 +46,8 @@ std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;
+// Most bytes of operands that are laid out anew (a product of 16384³ turns 2 GB).
+inline constexpr double most_turned_bytes = 1LL << 32;
 
 // What the models know of a GPU: multiply-adds a nanosecond of one compute unit, bytes a nanosecond
 // of the device's memory, and a launch with its wait. The last two are read off an H200 (4.3 TB/s,

@@ -9,6 +9,7 @@
 #include "backends/opencl_features.hpp"
 #include "gemm_parts_cl.hpp"
 #include "gemm_pipeline_cl.hpp"
+#include "gemm_turn_cl.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
 
 namespace rooflane::gemm {
@@ -18,12 +19,12 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Pipeline {
-  int64_t road, wm, wn, lm, tm, tn, bk, stages, raster, splits;
+  int64_t road, wm, wn, lm, tm, tn, bk, stages, raster, turn, splits;
 
   static Pipeline from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("road"), get("wm"), get("wn"),     get("lm"),     get("tm"),
-            get("tn"),   get("bk"), get("stages"), get("raster"), get("splits")};
+    return {get("road"), get("wm"),     get("wn"),     get("lm"),        get("tm"),    get("tn"),
+            get("bk"),   get("stages"), get("raster"), t.get("turn", 0), get("splits")};
   }
   Tuning tuning() const {
     return {{"path", path_pipeline},
@@ -37,13 +38,19 @@ struct Pipeline {
 
             {"stages", stages},
             {"raster", raster},
+            {"turn", turn},
             {"splits", splits}};
   }
   int64_t items() const { return 32 * wm * wn; }
   int64_t bm() const { return wm * lm * tm; }
   int64_t bn() const { return wn * (32 / lm) * tn; }
-  int64_t local_bytes(bool trans_a, bool trans_b) const {
-    const int64_t row = bm() + (trans_a ? 0 : 4) + bn() + (trans_b ? 4 : 0);
+  bool turns_a() const { return turn & 1; }
+  bool turns_b() const { return turn & 2; }
+  // Whether the pipeline sees rows along k.
+  bool a_deep(const Gemm& g) const { return !g.trans_a && !turns_a(); }
+  bool b_deep(const Gemm& g) const { return g.trans_b && !turns_b(); }
+  int64_t local_bytes(const Gemm& g) const {
+    const int64_t row = bm() + (a_deep(g) ? 4 : 0) + bn() + (b_deep(g) ? 4 : 0);
     return stages * bk * row * static_cast<int64_t>(sizeof(float));
   }
   // Results, operands of two steps, and about 40 addresses and counters.
@@ -53,13 +60,50 @@ struct Pipeline {
 // The longest step inside the kernel is 256 rows, counted in int.
 constexpr int64_t longest_row = (int64_t{1} << 31) / 512;
 
-int width_a(const Gemm& g) { return copy_width(g.trans_a ? g.m : g.k); }
-int width_b(const Gemm& g) { return copy_width(g.trans_b ? g.k : g.n); }
+// An operand as the pipeline finds it: `rows` along m or n, `k` steps, rows or columns ld apart.
+struct Layout {
+  int64_t rows, k, ld;
+  bool deep;
+  int64_t elements() const { return deep ? rows * ld : k * ld; }
+};
+Layout layout(int64_t rows, int64_t k, bool deep, bool turns, int64_t tile, int64_t bk) {
+  if (!turns) return {rows, k, deep ? k : rows, deep};
+  const int64_t padded = tiles(rows, tile) * tile;
+  return {padded, tiles(k, bk) * bk, padded, false};
+}
+Layout layout_a(const Pipeline& p, const Gemm& g) {
+  return layout(g.m, g.k, !g.trans_a, p.turns_a(), p.bm(), p.bk);
+}
+Layout layout_b(const Pipeline& p, const Gemm& g) {
+  return layout(g.n, g.k, g.trans_b, p.turns_b(), p.bn(), p.bk);
+}
 
 // Whether the group's items cover whole rows of both tiles.
 bool copies_fit(const Pipeline& p, const Gemm& g) {
-  return (!g.trans_a || p.bm() / width_a(g) <= p.items()) &&
-         (g.trans_b || p.bn() / width_b(g) <= p.items());
+  const Layout a = layout_a(p, g);
+  const Layout b = layout_b(p, g);
+  return (a.deep || p.bm() / copy_width(a.ld) <= p.items()) &&
+         (b.deep || p.bn() / copy_width(b.ld) <= p.items());
+}
+
+double turned_bytes(const Pipeline& p, const Gemm& g) {
+  return 4.0 * static_cast<double>(g.batch) *
+         static_cast<double>((p.turns_a() ? layout_a(p, g).elements() : 0) +
+                             (p.turns_b() ? layout_b(p, g).elements() : 0));
+}
+
+// Whether operands, their new layouts and partial sums have room beside each other.
+bool has_room(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
+  const auto of = [&](int64_t x, int64_t y) {
+    return 4.0 * static_cast<double>(g.batch) * static_cast<double>(x) * static_cast<double>(y);
+  };
+  const double c = of(g.m, g.n);
+  const double parts = p.splits > 1 ? static_cast<double>(p.splits) * c : 0;
+  const double turned = turned_bytes(p, g);
+  const double all = of(g.m, g.k) + of(g.n, g.k) + 2 * c + parts + turned;
+  return parts <= most_parts_bytes && turned <= most_turned_bytes &&
+         std::max(parts, turned) <= static_cast<double>(info.max_buffer_bytes) &&
+         (parts + turned == 0 || all <= static_cast<double>(info.global_bytes));
 }
 
 bool fits(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
@@ -68,19 +112,16 @@ bool fits(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
          p.tn % 4 == 0 && power(p.bm()) && power(p.bn()) && power(p.bk) && p.bk >= 8 &&
          p.stages >= 2 && copies_fit(p, g) &&
          static_cast<std::size_t>(p.items()) <= info.max_work_group &&
-         p.local_bytes(g.trans_a, g.trans_b) <= local_limit(p.road, info) &&
+         p.local_bytes(g) <= local_limit(p.road, info) &&
          (p.road == 0 || opencl::features(info.index).nvidia_road()) &&
-         std::max({g.m, g.n, g.k}) < longest_row &&
-         4.0 * static_cast<double>(p.splits) * static_cast<double>(g.batch * g.m) *
-                 static_cast<double>(g.n) <=
-             (p.splits > 1 ? most_parts_bytes : INFINITY);
+         std::max({g.m, g.n, g.k}) < longest_row && has_room(p, g, info);
 }
 
 // Groups that share a unit: of 64K registers, 2048 items and the local memory (228 KB on Hopper;
 // for others twice what a group may have).
 int64_t groups_per_unit(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   const int64_t by_registers = 65536 / (p.registers() * p.items());
-  const int64_t local = p.local_bytes(g.trans_a, g.trans_b) + 1024;
+  const int64_t local = p.local_bytes(g) + 1024;
   const int64_t by_local = std::max<int64_t>(228 * 1024, 2 * local_limit(0, info)) / local;
   return std::clamp<int64_t>(std::min({by_registers, by_local, 2048 / p.items()}), 1, 16);
 }
@@ -98,7 +139,19 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
       4.0 * static_cast<double>(p.tm + p.tn) / static_cast<double>(p.tm * p.tn);
   const double resident = std::min(per_unit, std::max(1.0, groups / gpu.units));
   const double warps = static_cast<double>(p.wm * p.wn) * resident;
-  const double busy = std::min(1.0, warps / 8) * 0.8 / (1 + 0.2 * from_local * from_local);
+  // Copies that turn take local memory's time too, and narrow ones issue slots.
+  const Layout a = layout_a(p, g);
+  const Layout b = layout_b(p, g);
+  const auto copy_cost = [](const Layout& side) {
+    return side.deep                  ? 0.055
+           : copy_width(side.ld) == 4 ? 0.0
+           : copy_width(side.ld) == 2 ? 0.03
+                                      : 0.08;
+  };
+  // Deeper steps meet fewer barriers; long columns of results turn a's tiles in fewer lanes.
+  const double shape = (p.bk >= 32 ? 1.02 : 1.0) * (p.tm > p.tn ? 1.02 : 1.0);
+  const double busy = std::min(1.0, warps / 8) * shape * 0.8 /
+                      (1 + 0.2 * from_local * from_local) / (1 + copy_cost(a) + copy_cost(b));
   const double group_ns =
       static_cast<double>(p.bm() * p.bn()) * steps / (gpu.mads_per_ns * std::max(busy, 0.05));
   const double latency_ns = 1000 + steps * 2.0;
@@ -106,19 +159,28 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   const double parts_bytes =
       p.splits > 1 ? 8.0 * static_cast<double>(g.batch * g.m * g.n) * static_cast<double>(p.splits)
                    : 0;
+  // Read and written, at two thirds of the memory's speed; a constant b was turned while planning.
+  Pipeline run_time = p;
+  if (g.prepack) run_time.turn &= 1;
+  const int launches = (run_time.turns_a() ? 1 : 0) + (run_time.turns_b() ? 1 : 0);
+  const double turn_ns =
+      3 * turned_bytes(run_time, g) / gpu.bytes_per_ns + launches * gpu.launch_ns;
   return std::max(in_flight * group_ns, latency_ns) + gpu.launch_ns * (p.splits > 1 ? 2.5 : 1) +
-         parts_bytes / gpu.bytes_per_ns;
+         parts_bytes / gpu.bytes_per_ns + turn_ns;
 }
 
 struct Shape {
   int64_t wm, wn, lm, tm, tn, bk, stages;
 };
-// Tiles from 32×32 to 256×128; the last is small enough for devices with 32 KB of local memory.
+// Tiles from 256×256 down; the last is small enough for devices with 32 KB of local memory. Two
+// rows of one size differ in how deep a step they take, and in which side of the item is the
+// longer.
 constexpr Shape shapes[] = {
-    {2, 4, 8, 8, 16, 16, 3}, {4, 2, 8, 8, 16, 16, 3}, {2, 2, 8, 8, 16, 16, 3},
-    {4, 2, 4, 8, 8, 16, 3},  {1, 4, 8, 8, 8, 16, 4},  {1, 2, 8, 8, 8, 16, 4},
-    {2, 2, 4, 8, 4, 16, 4},  {1, 4, 8, 4, 8, 16, 4},  {1, 4, 4, 4, 4, 16, 4},
-    {1, 1, 8, 4, 8, 16, 4},  {1, 1, 4, 4, 4, 16, 2},
+    {2, 4, 4, 16, 8, 32, 2}, {2, 4, 4, 16, 8, 16, 3}, {2, 4, 8, 8, 16, 32, 2},
+    {2, 2, 8, 8, 16, 32, 2}, {2, 2, 8, 8, 16, 16, 3}, {4, 2, 4, 8, 8, 16, 3},
+    {1, 4, 8, 8, 8, 16, 4},  {1, 2, 8, 8, 8, 16, 4},  {2, 2, 4, 8, 4, 16, 4},
+    {1, 4, 8, 4, 8, 32, 4},  {1, 4, 4, 4, 4, 16, 4},  {1, 1, 8, 4, 8, 16, 4},
+    {1, 1, 4, 4, 4, 16, 2},
 };
 
 class PipelinePlan final : public opencl::DevicePlan {
@@ -128,21 +190,40 @@ class PipelinePlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), g_(problem) {
     if (g_.empty()) return;
     const Pipeline p = Pipeline::from(tuning);
+    const Layout a_layout = layout_a(p, g_);
+    const Layout b_layout = layout_b(p, g_);
     const std::string options = fmt::format(
         "-DROAD={} -DWM={} -DWN={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
-        "-DTRANS_A={:d} -DTRANS_B={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
-        p.road, p.wm, p.wn, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, g_.trans_a, g_.trans_b,
-        width_a(g_), width_b(g_), copy_width(g_.n));
+        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
+        p.road, p.wm, p.wn, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
+        b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n));
     const int64_t row_tiles = tiles(g_.m, p.bm());
     const int64_t col_tiles = tiles(g_.n, p.bn());
-    const int64_t k = g_.reads_ab() ? g_.k : 0;
+    const bool reads_ab = g_.reads_ab();
+    const int64_t k = !reads_ab ? 0 : std::min(a_layout.k, b_layout.k);
     const int64_t k_share = tiles(tiles(k, p.bk), p.splits) * p.bk;
     cl_mem c = copy_of("c");
-    cl_mem b = copy_of("b");
-    if (g_.prepack && k > 0) {
+    // Arguments that the kernel does not read still want a buffer.
+    cl_mem a = reads_ab ? copy_of("a") : c;
+    cl_mem b = reads_ab && !g_.prepack ? copy_of("b") : c;
+    opencl::DeviceBuffer plain_b;
+    if (g_.prepack && reads_ab) {
       const View& constant = constants.at("b");
-      b = packed(static_cast<std::size_t>(constant.elements()) * sizeof(float));
+      const auto bytes = static_cast<std::size_t>(constant.elements()) * sizeof(float);
+      plain_b = opencl::DeviceBuffer(context(), p.turns_b() ? bytes : 0);
+      b = p.turns_b() ? plain_b.get() : packed(bytes);
       write_now(b, constant);
+    }
+    if (reads_ab && p.turns_a()) {
+      a = turned(a_, a, a_layout, g_.m, !g_.trans_a, false);
+    }
+    if (reads_ab && p.turns_b()) {
+      b = turned(b_, b, b_layout, g_.n, g_.trans_b, g_.prepack);
+      if (g_.prepack) {
+        launch(b_.kernel, b_.size);
+        wait_now();
+        b_ = {};
+      }
     }
     cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
     cl_mem parts = c;
@@ -152,22 +233,43 @@ class PipelinePlan final : public opencl::DevicePlan {
       parts_ = PartSums(context(), g_, parts, c0, c, p.splits);
     }
     gemm_ = kernel(gemm_pipeline_cl, options, "gemm_pipeline");
-    gemm_.set_args(context(), k == 0 ? c : copy_of("a"), k == 0 ? c : b, c0, c, parts,
-                   static_cast<cl_int>(g_.m), static_cast<cl_int>(g_.n), static_cast<cl_int>(k),
-                   static_cast<cl_int>(row_tiles), static_cast<cl_int>(col_tiles),
-                   static_cast<cl_int>(p.splits), static_cast<cl_int>(k_share), cl_float{g_.alpha},
-                   cl_float{g_.beta});
+    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
+    gemm_.set_args(context(), a, b, c0, c, parts, as_int(g_.m), as_int(g_.n), as_int(k),
+                   as_int(a_layout.ld), as_int(b_layout.ld), cl_long{a_layout.elements()},
+                   cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
+                   as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
+                   cl_float{g_.alpha}, cl_float{g_.beta});
     size_ = {static_cast<std::size_t>(g_.batch * row_tiles * col_tiles * p.splits),
              static_cast<std::size_t>(p.items())};
   }
 
  private:
+  struct Turn {
+    opencl::KernelCall kernel;
+    opencl::Launch size{0, 1};
+  };
+  // Prepares the kernel that lays an operand of `rows` out anew, and gives the memory it fills.
+  cl_mem turned(Turn& turn, cl_mem from, const Layout& to, int64_t rows, bool deep,
+                bool is_constant) {
+    const auto bytes = static_cast<std::size_t>(g_.batch * to.elements()) * sizeof(float);
+    cl_mem memory = is_constant ? packed(bytes) : workspace(bytes);
+    turn.kernel = kernel(gemm_turn_cl, fmt::format("-DTURN={:d} -DV=4", deep), "turn");
+    turn.kernel.set_args(context(), from, memory, static_cast<cl_int>(rows),
+                         static_cast<cl_int>(g_.k), static_cast<cl_int>(to.ld),
+                         static_cast<cl_int>(to.k));
+    turn.size = {static_cast<std::size_t>(g_.batch * tiles(to.ld, 32) * tiles(to.k, 32)), 256};
+    return memory;
+  }
+
   void enqueue() override {
+    launch(a_.kernel, a_.size);
+    launch(b_.kernel, b_.size);
     launch(gemm_, size_);
     launch(parts_.adder(), parts_.size());
   }
 
   const Gemm g_;
+  Turn a_, b_;
   opencl::KernelCall gemm_;
   opencl::Launch size_{};
   PartSums parts_;
@@ -194,14 +296,17 @@ std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> list;
   const GpuModel gpu(info);
   for (const Shape& s : shapes) {
-    Pipeline p{best_road(info), s.wm, s.wn, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 1};
+    Pipeline p{best_road(info), s.wm, s.wn, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 1};
     const int64_t groups = std::max<int64_t>(1, g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()));
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
       // Each share deserves some hundred steps, and nothing is won beyond a few waves.
       const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= 128 &&
                                             groups * splits <= 4 * info.compute_units);
       p.splits = splits;
-      if (is_worth && fits(p, g, info)) list.push_back({p.tuning(), expected_ns(p, g, info)});
+      for (const int64_t turn : {0, 1, 2, 3}) {
+        p.turn = turn;
+        if (is_worth && fits(p, g, info)) list.push_back({p.tuning(), expected_ns(p, g, info)});
+      }
     }
   }
   return list;
@@ -218,9 +323,10 @@ std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
       "wm, wn, lm and bk must be powers of two, tm and tn multiples of 4, a row of the "
       "tile ({}×{}) at most one copy for each of the {} items of a group, the tiles' {} bytes at "
       "most {} on {}, "
-      "sizes below {}, and the partial sums of splits at most {:.0f} bytes",
-      p.bm(), p.bn(), p.items(), p.local_bytes(g.trans_a, g.trans_b), local_limit(p.road, info),
-      info.name, longest_row, most_parts_bytes);
+      "sizes below {}, the partial sums of splits at most {:.0f} bytes and the operands turned "
+      "at most {:.0f}",
+      p.bm(), p.bn(), p.items(), p.local_bytes(g), local_limit(p.road, info), info.name,
+      longest_row, most_parts_bytes, most_turned_bytes);
 }
 
 std::unique_ptr<Plan> pipeline_plan(const Problem& problem, const Tuning& tuning,
