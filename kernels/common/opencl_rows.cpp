@@ -27,8 +27,11 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   const std::int64_t lx = t.get("lx", 1);
   const std::int64_t chunk = t.get("chunk", 1);
   const std::int64_t splits = t.get("splits", 1);
-  if (form != row_form::registers && (splits > 1 || t.get("ry", 1) > 1 || t.get("ahead", 0) > 0)) {
-    return "splits, ry and ahead belong to form 1";
+  if (form != row_form::registers && (t.get("ry", 1) > 1 || t.get("ahead", 0) > 0)) {
+    return "ry and ahead belong to form 1";
+  }
+  if (splits > 1 && (form == row_form::staged || t.get("ly", 1) > 1)) {
+    return "rows are split in forms 0 and 1 only, one row per group at a time";
   }
   if (form == row_form::loop) {
     if (t.get("road", 0) == 1) return "form 0 has no road 1";
@@ -51,8 +54,8 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
     return fmt::format("a row of {} columns takes {} vectors; lx·chunk·splits is {}", cols,
                        vectors_of_row(cols), splits * lx * chunk);
   }
-  if (splits > 1 && (splits > lx || t.get("ly", 1) > 1 || t.get("ahead", 0) > 0)) {
-    return "splits is at most lx, with one row per group at a time and nothing ahead";
+  if (splits > 1 && (splits > lx || t.get("ahead", 0) > 0)) {
+    return "splits is at most lx, and nothing ahead, in form 1";
   }
   return std::nullopt;
 }
@@ -191,37 +194,48 @@ std::optional<std::string> opencl_row_defect(const Problem& problem, const Tunin
 }
 
 // CPU devices: one item per row, the vectors as wide as the registers, so that no barrier is met;
-// short rows share a group to spread the cost of starting one. Eight vectors a chunk leave room for
-// the accumulators among 16 registers once the compiler reuses loads.
+// short rows share a group to spread the cost of starting one, few long ones are split among the
+// threads (from 128 KiB a thread on, since two launches cost tens of microseconds). Eight vectors a
+// chunk leave room for the accumulators among 16 registers once the compiler reuses loads.
 std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment& env) {
   const opencl::DeviceInfo& info = opencl::device(env.device);
-  std::vector<Tuning> list;
-  if (info.kind != opencl::DeviceKind::cpu) list = GpuModel(problem, env).list();
-  if (info.kind == opencl::DeviceKind::cpu || list.empty()) {
-    const std::int64_t v = limited(info.vector_floats, 1, 16);
-    const std::int64_t rows_of_group = problem.size("cols") <= 1024 ? 16 : 1;
-    const std::int64_t most = static_cast<std::int64_t>(info.max_work_group);
-    for (const std::int64_t chunk : {8, 4, 16}) {
-      list.push_back({{"v", v},
-                      {"chunk", chunk},
-                      {"lx", 1},
-                      {"ly", std::min(rows_of_group, most)},
-                      {"ry", 1},
-                      {"form", 0},
-                      {"splits", 1},
-                      {"ahead", 0},
-                      {"load", 0},
-                      {"store", 0},
-                      {"road", 0}});
-    }
+  if (info.kind != opencl::DeviceKind::cpu) {
+    std::vector<Tuning> list = GpuModel(problem, env).list();
+    if (!list.empty()) return list;
   }
+  constexpr std::int64_t worth_splitting = 32768;
+  const std::int64_t rows = std::max<std::int64_t>(problem.size("rows"), 1);
+  const std::int64_t cols = problem.size("cols");
+  const std::int64_t units = env.threads > 0 ? env.threads : info.compute_units;
+  const std::int64_t splits = limited(std::min(units / rows, cols / worth_splitting), 1,
+                                      info.kind == opencl::DeviceKind::cpu ? 64 : 1);
+  const std::int64_t rows_of_group =
+      std::min<std::int64_t>(cols <= 1024 ? 16 : 1, static_cast<std::int64_t>(info.max_work_group));
+  std::vector<Tuning> list;
+  const auto add = [&](std::int64_t chunk, std::int64_t parts) {
+    list.push_back({{"v", limited(info.vector_floats, 1, 16)},
+                    {"chunk", chunk},
+                    {"lx", 1},
+                    {"ly", rows_of_group},
+                    {"ry", 1},
+                    {"form", row_form::loop},
+                    {"splits", parts},
+                    {"ahead", 0},
+                    {"load", 0},
+                    {"store", 0},
+                    {"road", 0}});
+  };
+  for (const std::int64_t chunk : {8, 4, 16}) add(chunk, splits);
+  if (splits > 1) add(8, 1);
   return list;
 }
 
 std::string OpenclRowPlan::options(int phase) const {
   std::string text = opencl::defines(tuning());
   if (tuning().get("form", 0) == row_form::loop) {
-    return text + fmt::format(" -DSINGLE={:d}", is_single(tuning(), cols_));
+    const bool is_split = tuning().get("splits", 1) > 1;
+    return text +
+           fmt::format(" -DSINGLE={:d} -DPHASE={}", !is_split && is_single(tuning(), cols_), phase);
   }
   return text + fmt::format(" -DALIGNED={:d} -DPHASE={}", cols_ % 4 == 0, phase);
 }

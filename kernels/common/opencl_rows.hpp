@@ -29,7 +29,7 @@ inline constexpr Tunable opencl_row_tunables[] = {
      "0: each pass reads the row again unless it fits the registers of lx items; 1: read once into "
      "registers; 2: short rows, by way of local memory",
      0, 2},
-    {"splits", "groups that share a row; form 1 only", 1, 1024},
+    {"splits", "groups that share a row; forms 0 and 1", 1, 1024},
     {"ahead", "groups per compute unit that stay and copy their next row meanwhile; 0: none does",
      0, 32},
     {"load", "hint of loads on road 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},

@@ -123,3 +123,13 @@ float2 tree_add_pairs(float2 value, __local float2* scratch, int along) {
   barrier(CLK_LOCAL_MEM_FENCE);
   return total;
 }
+
+// exp(a - b) for maxima a <= b of parts of a row: the difference is exact, since all elements of the
+// part share its error.
+float weight_of(float a, float b) {
+  const float apart = a - b;
+  const float weight = exp(apart);
+  if (!(apart > -200.0f)) return weight;  // zero or NaN
+  const float taken = apart - a;
+  return fma(weight, (a - (apart - taken)) - (b + taken), weight);
+}

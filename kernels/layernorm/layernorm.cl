@@ -4,6 +4,8 @@
 // to its first item.
 //   SINGLE=1: a row fits the items' registers: memory is read once.
 //   SINGLE=0: three readings: mean, variance, result.
+//   SPLITS > 1: so many groups share a row. PHASE=1 finds sum and squares of their parts, PHASE=2
+//   merges these (Chan, Golub & LeVeque 1979) and writes the results.
 // The sum carries its rounding errors along, because results near the mean are only as good as the
 // mean itself; the variance is that of x - mean, never E[x²] - E[x]².
 
@@ -24,25 +26,34 @@
 #define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]))
 #define ADD_SQUARES FOR_CHUNK(squares += (part[j] - mean) * (part[j] - mean))
 #define STORE_CHUNK                                                                        \
-  FOR_CHUNK(VSTORE((part[j] - mean) * scale * VLOAD(gamma + AT(j)) + VLOAD(beta + AT(j)),  \
+  FOR_CHUNK(VSTORE((part[j] - mean) * scale * VLOAD(gamma + begin + AT(j)) + VLOAD(beta + begin + AT(j)),  \
                    row_y + AT(j)))
 
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
-    __global const float* restrict beta, __global float* restrict y, long rows, long cols,
-    float eps) {
+    __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps
+#if SPLITS > 1
+    , __global float4* partials, __global uint* meetings
+#endif
+    ) {
   __local float2 scratch[LX * LY];
   const int place = get_local_id(0) % LX;
-  const long asked = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  const long asked = (long)(get_group_id(0) / SPLITS) * LY + get_local_id(0) / LX;
   // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
   const long row = asked < rows ? asked : rows - 1;
-  __global const float* row_x = x + row * cols;
-  __global float* row_y = y + row * cols;
-  const long whole = cols / V;
-  const int rest = place == 0 ? (int)(cols % V) : 0;
+  // The group's part of the row, whole vectors but for the last one.
+  const int piece = get_group_id(0) % SPLITS;
+  const long width = (cols / V + SPLITS) / SPLITS * V;
+  const long begin = min(piece * width, cols);
+  const long count = min(begin + width, cols) - begin;
+  __global const float* row_x = x + row * cols + begin;
+  __global float* row_y = y + row * cols + begin;
+  const long whole = count / V;
+  const int rest = place == 0 ? (int)(count % V) : 0;
   floatv part[CHUNK];
   floatv last = 0.0f;
   if (rest > 0) last = load_some(row_x + whole * V, rest, 0.0f);
+#if PHASE != 2
   floatv sum = last;
   floatv lost = 0.0f;
 
@@ -57,7 +68,7 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
   }
 #endif
   const float2 total = tree_add_pairs(add_lanes_exactly(sum, lost), scratch, LX);
-  const float mean = (total.x + total.y) / cols;
+  const float mean = (total.x + total.y) / max(count, 1L);
 
   floatv squares = 0.0f;
   if (rest > 0) squares = keep_some((last - mean) * (last - mean), rest);
@@ -69,7 +80,24 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
     ADD_SQUARES
   }
 #endif
-  const float variance = tree_add(add_lanes(squares), (__local float*)scratch, LX) / cols;
+  const float apart = tree_add(add_lanes(squares), (__local float*)scratch, LX);
+#if PHASE == 1
+  if (place == 0) partials[row * SPLITS + piece] = (float4)(total, apart, count);
+  return;
+#endif
+  const float variance = apart / cols;
+#else
+  __global const float4* parts = partials + row * SPLITS;
+  float2 total = 0.0f;
+  for (int i = 0; i < SPLITS; ++i) total = add_pairs(total, parts[i].xy);
+  const float mean = (total.x + total.y) / cols;
+  float squares = 0.0f;
+  for (int i = 0; i < SPLITS; ++i) {
+    const float apart = (parts[i].x + parts[i].y) / fmax(parts[i].w, 1.0f) - mean;
+    squares += parts[i].z + parts[i].w * apart * apart;
+  }
+  const float variance = squares / cols;
+#endif
   const float scale = 1.0f / sqrt(variance + eps);
 
   if (asked >= rows) return;
@@ -83,8 +111,8 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
 #endif
   if (rest > 0) {
     const long at = whole * V;
-    store_some((last - mean) * scale * load_some(gamma + at, rest, 0.0f) +
-                   load_some(beta + at, rest, 0.0f),
+    store_some((last - mean) * scale * load_some(gamma + begin + at, rest, 0.0f) +
+                   load_some(beta + begin + at, rest, 0.0f),
                row_y + at, rest);
   }
 }

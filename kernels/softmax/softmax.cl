@@ -6,6 +6,8 @@
 //   computed once and waits in y. Merging maxima on the way (Milakov & Gimelshein, arXiv
 //   1805.02867) saves a reading but failed the bound on slowly rising rows: every merge multiplies
 //   the sum by an exp that is rounded.
+//   SPLITS > 1: so many groups share a row. PHASE=1 leaves exp(x - the part's maximum) in y, PHASE=2
+//   scales it by what all parts' maxima and sums give.
 // The maximum starts at -FLT_MAX: elements of -inf then weigh zero, and a row of nothing else
 // divides 0 by 0. NaN never wins a maximum but spreads through exp and the sum.
 
@@ -26,17 +28,40 @@
   }
 
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void softmax(
-    __global const float* restrict x, __global float* restrict y, long rows, long cols) {
+    __global const float* restrict x, __global float* restrict y, long rows, long cols
+#if SPLITS > 1
+    , __global float4* partials, __global uint* meetings
+#endif
+    ) {
   __local float scratch[LX * LY];
   const int place = get_local_id(0) % LX;
-  const long asked = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  const long asked = (long)(get_group_id(0) / SPLITS) * LY + get_local_id(0) / LX;
   // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
   const long row = asked < rows ? asked : rows - 1;
-  __global const float* row_x = x + row * cols;
-  __global float* row_y = y + row * cols;
-  const long whole = cols / V;
-  const int rest = place == 0 ? (int)(cols % V) : 0;
+  // The group's part of the row, whole vectors but for the last one.
+  const int piece = get_group_id(0) % SPLITS;
+  const long width = (cols / V + SPLITS) / SPLITS * V;
+  const long begin = min(piece * width, cols);
+  const long end = min(begin + width, cols);
+  __global const float* row_x = x + row * cols + begin;
+  __global float* row_y = y + row * cols + begin;
+  const long whole = (end - begin) / V;
+  const int rest = place == 0 ? (int)((end - begin) % V) : 0;
   floatv part[CHUNK];
+#if PHASE == 2
+  __global const float4* parts = partials + row * SPLITS;
+  float largest = -FLT_MAX;
+  for (int i = 0; i < SPLITS; ++i) largest = fmax(largest, parts[i].x);
+  float total = 0.0f;
+  for (int i = 0; i < SPLITS; ++i) total += parts[i].y * weight_of(parts[i].x, largest);
+  const float scale = weight_of(parts[piece].x, largest) / total;
+  for (long first = 0; first < whole; first += LX * CHUNK) {
+    FOR_CHUNK(VSTORE(VLOAD(row_y + AT(j)) * scale, row_y + AT(j)), )
+  }
+  if (rest > 0) {
+    store_some(load_some(row_y + whole * V, rest, 0.0f) * scale, row_y + whole * V, rest);
+  }
+#else
   floatv last = -INFINITY;
   if (rest > 0) last = load_some(row_x + whole * V, rest, -INFINITY);
   floatv high = last > -FLT_MAX ? last : (floatv)(-FLT_MAX);
@@ -81,11 +106,18 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void softmax(
     sum = old + addend;
     lost = (sum - old) - addend;
   }
-  const float scale = 1.0f / tree_add(add_lanes(sum - lost), scratch, LX);
+  const float total = tree_add(add_lanes(sum - lost), scratch, LX);
+#if PHASE == 1
+  if (place == 0) partials[row * SPLITS + piece] = (float4)(largest, total, 0.0f, 0.0f);
+  if (rest > 0) store_some(last, row_y + whole * V, rest);
+#else
+  const float scale = 1.0f / total;
   if (asked >= rows) return;
   for (long first = 0; first < whole; first += LX * CHUNK) {
     FOR_CHUNK(VSTORE(VLOAD(row_y + AT(j)) * scale, row_y + AT(j)), )
   }
   if (rest > 0) store_some(last * scale, row_y + whole * V, rest);
+#endif
+#endif
 #endif
 }

@@ -46,16 +46,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
 #endif
 
 #if FORM == 1
-// exp(a - b) for maxima a <= b of parts of a row: the difference is exact, since all elements of the
-// part share its error.
-float weight_of(float a, float b) {
-  const float apart = a - b;
-  const float weight = exp(apart);
-  if (!(apart > -200.0f)) return weight;  // zero or NaN
-  const float taken = apart - a;
-  return fma(weight, (a - (apart - taken)) - (b + taken), weight);
-}
-
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols
 #if SPLITS > 1
