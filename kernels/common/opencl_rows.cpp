@@ -17,7 +17,7 @@ std::size_t local_bytes(const Tuning& t) {
   // Sums of up to 3 floats per row and team of 32 items; on road 0 one float per item as well.
   const std::int64_t sums = 12 * t.get("ry", 1) * items + (t.get("road", 0) == 1 ? 4 : 4 * items);
   std::int64_t rows = 0;
-  if (t.get("form", 0) == row_form::staged) rows = 4 * items * t.get("chunk", 1);
+  if (t.get("form", 0) == row_form::staged) rows = 4 * items * t.get("chunk", 1) + 16;
   if (t.get("ahead", 0) > 0) rows = 16 * items * t.get("chunk", 1) * t.get("ry", 1);
   return static_cast<std::size_t>(sums + rows);
 }
@@ -40,15 +40,13 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   }
   if (t.get("v", 1) != 4) return "v must be 4 in forms 1 and 2";
   if (form == row_form::staged) {
-    if (lx > warp || t.get("ly", 1) % 4 != 0) {
-      return "form 2 takes at most 32 items per row and 4 or more rows per group";
-    }
     if (lx * chunk < cols || lx * (chunk - 1) > cols) {
       return fmt::format("form 2 takes chunk = ceil(cols / lx) = {} for {} columns",
                          ceil_div(cols, lx), cols);
     }
     return std::nullopt;
   }
+  if (chunk > 64) return "chunk is at most 64 in form 1";
   if (cols > std::numeric_limits<std::int32_t>::max() - 64) return "the row is too long for form 1";
   if (splits * lx * chunk < vectors_of_row(cols)) {
     return fmt::format("a row of {} columns takes {} vectors; lx·chunk·splits is {}", cols,

@@ -21,7 +21,7 @@ namespace rooflane::common {
 
 inline constexpr Tunable opencl_row_tunables[] = {
     {"v", "floats per vector: 1, 2, 4, 8 or 16; 4 for forms 1 and 2", 1, 16},
-    {"chunk", "vectors (form 2: elements) of a row that a work-item holds in registers", 1, 64},
+    {"chunk", "vectors (form 2: elements) of a row that a work-item holds in registers", 1, 256},
     {"lx", "work-items of a group that share a row, a power of two", 1, 1024},
     {"ly", "rows that a group works on side by side, a power of two", 1, 512},
     {"ry", "rows that a work-item holds at a time; form 1 only", 1, 8},

@@ -9,9 +9,9 @@
 //   SPLITS > 1: so many groups share the RY·LY rows (LY is 1), each with LX·CHUNK vectors of them.
 //   On road 1 they wait for each other, on road 0 two kernels follow each other (PHASE 1 and 2).
 //   AHEAD > 0: a group goes on with other rows, which are copied to local memory meanwhile.
-// FORM=2, short rows. LY rows, a multiple of 4, lie side by side in memory as whole vectors whatever
-// cols is; they pass through local memory, from where LX items share a row element by element,
-// CHUNK of them LX apart. Conflicts of banks: none where cols / LX is odd, few elsewhere.
+// FORM=2, rows by way of local memory. LY rows side by side are copied as the 16-byte vectors they lie
+// in; from local memory LX items share a row element by element, CHUNK of them LX apart. Conflicts
+// of banks: none where LX is 32 or more or cols / LX is odd, few elsewhere.
 
 #define FOR_ROWS _Pragma("unroll") for (int k = 0; k < RY; ++k)
 #define FOR_CHUNK _Pragma("unroll") for (int j = 0; j < CHUNK; ++j)
@@ -215,27 +215,37 @@ void store_lanes(float4 v, __global float* to, int low, int high) {
 #endif
 
 #if FORM == 2
-// The group's rows between memory and local memory: `count` elements from an aligned address on.
-INLINE void stage_in(__global const float* x, int count, __local float* block) {
+// Local memory for the group's rows: up to 3 elements of a neighbour precede them.
+#define BLOCK (ITEMS * CHUNK + 4)
+
+// Copies `count` elements from element `start` of x on; where the first one stands in `block`.
+INLINE int stage_in(__global const float* x, long start, int count, __local float* block) {
+  const int shift = ALIGNED ? 0 : (int)(start & 3);
+  const int end = shift + count;
+  __global const float* from = x + (start - shift);
 #pragma unroll
-  for (int i = 0; i < (CHUNK + 3) / 4; ++i) {
+  for (int i = 0; i <= CHUNK / 4; ++i) {
     const int at = 4 * (get_local_id(0) + i * ITEMS);
-    if (at < count) copy_async4(block + at, x + at, min(4, count - at));
+    if (at < end) copy_async4(block + at, from + at, min(4, end - at));
   }
   copies_commit();
   copies_wait(0);
   barrier(CLK_LOCAL_MEM_FENCE);
+  return shift;
 }
 
-INLINE void stage_out(__local const float* block, int count, __global float* y) {
+INLINE void stage_out(__local const float* block, long start, int count, __global float* y) {
+  const int shift = ALIGNED ? 0 : (int)(start & 3);
+  const int end = shift + count;
+  __global float* to = y + (start - shift);
   barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
-  for (int i = 0; i < (CHUNK + 3) / 4; ++i) {
+  for (int i = 0; i <= CHUNK / 4; ++i) {
     const int at = 4 * (get_local_id(0) + i * ITEMS);
-    if (at + 4 <= count) {
-      store_vector(*(__local const float4*)(block + at), (__global float4*)(y + at));
+    if (at >= shift && at + 4 <= end) {
+      store_vector(*(__local const float4*)(block + at), (__global float4*)(to + at));
     } else {
-      for (int lane = at; lane < count; ++lane) y[lane] = block[lane];
+      for (int lane = max(at, shift); lane < min(at + 4, end); ++lane) to[lane] = block[lane];
     }
   }
 }

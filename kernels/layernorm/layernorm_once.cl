@@ -17,7 +17,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols,
     float eps) {
-  __local float block[ITEMS * CHUNK] __attribute__((aligned(16)));
+  __local float block[BLOCK] __attribute__((aligned(16)));
   __local float2 teams_a[TEAM_SCRATCH];
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
@@ -26,33 +26,54 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
   const long first = (long)get_group_id(0) * LY;
   const int width = (int)cols;
   const int count = (int)min(rows - first, (long)LY) * width;
-  stage_in(x + first * cols, count, block);
+  const int shift = stage_in(x, first * cols, count, block);
 
-  __local float* own = block + lid / LX * width + place;
+  __local float* own = block + shift + lid / LX * width;
+  float4 sum = 0.0f;
+  float4 lost = 0.0f;
+  float squares = 0.0f;
+#if LX <= 32
   const bool has_last = place + (CHUNK - 1) * LX < width;
   float part[CHUNK];
-  // Two sums, so that one need not wait for the other.
-  float2 total[2] = {0.0f, 0.0f};
-  FOR_CHUNK {
-    part[j] = j < CHUNK - 1 || has_last ? own[j * LX] : 0.0f;
-    total[j % 2] = add_pairs(total[j % 2], (float2)(part[j], 0.0f));
+  FOR_CHUNK part[j] = j < CHUNK - 1 || has_last ? own[place + j * LX] : 0.0f;
+#define PART(j) ((j) < CHUNK ? part[(j) < CHUNK ? (j) : 0] : 0.0f)
+  _Pragma("unroll") for (int j = 0; j < CHUNK; j += 4) {
+    add_exactly(&sum, &lost, (float4)(PART(j), PART(j + 1), PART(j + 2), PART(j + 3)));
   }
-  total[0] = add_pairs(total[0], total[1]);
-  add_rows_exactly(total, teams_a, lanes);
-  const float2 mean = mean_of(total[0], (float)width);
-  float squares = 0.0f;
+#else
+  // Long rows stay in local memory: registers for all elements and what is multiplied with them would
+  // leave room for one group per compute unit.
+#define PART(j) ((j) < width ? own[j] : 0.0f)
+  for (int j = place; j < width; j += 4 * LX) {
+    add_exactly(&sum, &lost,
+                (float4)(own[j], PART(j + LX), PART(j + 2 * LX), PART(j + 3 * LX)));
+  }
+#endif
+  float2 total = add_lanes_exactly(sum, lost);
+  add_rows_exactly(&total, teams_a, lanes);
+  const float2 mean = mean_of(total, (float)width);
+#if LX <= 32
   FOR_CHUNK {
     part[j] = (part[j] - mean.x) - mean.y;
     if (j < CHUNK - 1 || has_last) squares = fma(part[j], part[j], squares);
   }
+#else
+#define APART(j) ((own[j] - mean.x) - mean.y)
+#pragma unroll 4
+  for (int j = place; j < width; j += LX) squares = fma(APART(j), APART(j), squares);
+#endif
   add_rows(&squares, teams_b, lanes);
   const float scale = 1.0f / sqrt(squares / (float)width + eps);
+#if LX <= 32
   FOR_CHUNK {
-    if (j < CHUNK - 1 || has_last) {
-      own[j * LX] = fma(part[j] * scale, gamma[place + j * LX], beta[place + j * LX]);
-    }
+    const int at = place + j * LX;
+    if (j < CHUNK - 1 || has_last) own[at] = fma(part[j] * scale, gamma[at], beta[at]);
   }
-  stage_out(block, count, y + first * cols);
+#else
+#pragma unroll 4
+  for (int j = place; j < width; j += LX) own[j] = fma(APART(j) * scale, gamma[j], beta[j]);
+#endif
+  stage_out(block, first * cols, count, y);
 }
 #endif
 
@@ -123,8 +144,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
     float4 sum = part[k][0];
     float4 lost = 0.0f;
     _Pragma("unroll") for (int j = 1; j < CHUNK; ++j) add_exactly(&sum, &lost, part[k][j]);
-    total[k] = add_pairs(add_pairs((float2)(sum.x, lost.x), (float2)(sum.y, lost.y)),
-                         add_pairs((float2)(sum.z, lost.z), (float2)(sum.w, lost.w)));
+    total[k] = add_lanes_exactly(sum, lost);
   }
 #endif
 #if AHEAD

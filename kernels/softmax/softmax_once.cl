@@ -13,16 +13,16 @@ float reciprocal(float x) {
 #if FORM == 2
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols) {
-  __local float block[ITEMS * CHUNK] __attribute__((aligned(16)));
+  __local float block[BLOCK] __attribute__((aligned(16)));
   __local float teams[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
   const int lid = get_local_id(0);
   const long first = (long)get_group_id(0) * LY;
   const int width = (int)cols;
   const int count = (int)min(rows - first, (long)LY) * width;
-  stage_in(x + first * cols, count, block);
+  const int shift = stage_in(x, first * cols, count, block);
 
-  __local float* own = block + lid / LX * width + lid % LX;
+  __local float* own = block + shift + lid / LX * width + lid % LX;
   const bool has_last = lid % LX + (CHUNK - 1) * LX < width;
   float part[CHUNK];
   float largest = -FLT_MAX;
@@ -41,7 +41,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
   FOR_CHUNK {
     if (j < CHUNK - 1 || has_last) own[j * LX] = part[j] * scale;
   }
-  stage_out(block, count, y + first * cols);
+  stage_out(block, first * cols, count, y);
 }
 #endif
 
