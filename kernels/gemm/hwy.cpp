@@ -1,6 +1,7 @@
 // GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
-// the choice of path and blocks, memory, and the plan. The loops stand in hwy_paths-inl.h (both
-// sides long) and hwy_skinny-inl.h (one side short), the register tiles in hwy_tiles-inl.h. The
+// memory and the plan; the choice of path and blocks is hwy_model.hpp. The loops stand in
+// hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side short), the
+// register tiles in hwy_tiles-inl.h. The
 // scheme is Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), turned
 // for row-major c: vectors lie along n. Unlike there, operands that lie well are multiplied in
 // place, and what the next tiles need is fetched ahead meanwhile.
@@ -23,6 +24,7 @@
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_model.hpp"
 
 namespace rooflane::gemm {
 
@@ -33,241 +35,6 @@ HWY_EXPORT(Shape);
 namespace {
 
 using std::int64_t;
-
-constexpr int64_t float_bytes = sizeof(float);
-constexpr int64_t workspace_limit = int64_t{64} << 20;
-
-// Up to so many rows or columns the other operand is read once and memory is the limit: dot
-// products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
-// (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
-constexpr int64_t dot_limit = 8;
-constexpr int64_t stream_limit = 16;
-
-// A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
-// as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
-constexpr double flops_per_thread = 3.5e5;
-
-struct Caches {
-  int64_t l1, l2, l3;
-};
-
-// Sizes that the machine does not report are taken as the smallest of the last ten years.
-Caches caches() {
-  const Machine& host = machine();
-  const auto or_else = [](std::size_t bytes, int64_t otherwise) {
-    return bytes > 0 ? static_cast<int64_t>(bytes) : otherwise;
-  };
-  return {or_else(host.l1d_bytes, 32 << 10), or_else(host.l2_bytes, 256 << 10),
-          or_else(host.l3_bytes, 4 << 20)};
-}
-
-// Packing together means waiting for each other: from so many threads on it must save more.
-constexpr int many_threads = 4;
-
-// What is read over and over in place: a quarter of L3, of which a virtual machine may report more
-// than it gets.
-int64_t near_bytes(const Caches& cache, int threads) {
-  return std::min<int64_t>(cache.l3 / 4, threads < many_threads ? 8 << 20 : 12 << 20);
-}
-
-int64_t div_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t round_up(int64_t x, int64_t y) { return div_up(x, y) * y; }
-
-// A few inner products of long vectors: k is what is shared, and what every block of it reads comes
-// from memory.
-bool deep(const Gemm& g) {
-  const int64_t longer = std::max(g.m, g.n);
-  return longer <= 512 && g.k >= 16 * longer;
-}
-
-// Which paths can serve a problem at all, by how its operands lie.
-bool dot_from_a(const Gemm& g) { return !g.trans_a; }
-bool dot_from_b(const Gemm& g) { return g.trans_b && !g.prepack; }
-bool stream_from_a(const Gemm& g) { return g.trans_a; }
-bool stream_from_b(const Gemm& g) { return !g.trans_b && !g.prepack; }
-
-bool allowed(Path path, const Gemm& g) {
-  const bool product = g.reads_ab() && !g.empty();
-  switch (path) {
-    case Path::scale:
-      return !product;
-    case Path::dot:
-      return product && (dot_from_a(g) || dot_from_b(g));
-    case Path::stream:
-      return product && (stream_from_a(g) || stream_from_b(g));
-    case Path::direct:
-      return product && !g.prepack;
-    case Path::packed:
-      return product;
-  }
-  return false;
-}
-
-// Rows so many floats apart share the few sets of L1 that 4096 / 64 lines make: a strip of b read
-// in place evicts itself (Sapphire Rapids, 1024³: 113 GF/s in place, 156 packed; 512³: 166 and
-// 154).
-bool conflicts(int64_t ld) { return ld % 1024 == 0; }
-
-// THE table of paths, first match wins.
-Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
-  const bool long_k = g.k >= 4 * tile.lanes;
-  const int64_t b_bytes = g.k * g.n * float_bytes;
-  const bool b_in_l2 = b_bytes <= cache.l2 / 2;
-  const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
-  // Packing b pays when it is read often, and from afar: in place the strip that comes next is
-  // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
-  const bool seldom = g.m <= 256 || g.k <= 64;
-  // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
-  // GF/s in place, 1372 packed; 2048³ 879 and 1625).
-  const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
-  const bool b_near = !collides && b_bytes <= near_bytes(cache, threads);
-  struct Rule {
-    bool applies;
-    Path path;
-  };
-  const Rule rules[] = {
-      {!g.reads_ab() || g.empty(), Path::scale},
-      {g.n <= dot_limit && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
-      {g.m <= dot_limit && dot_from_b(g) && long_k, Path::dot},
-      {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
-      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
-      {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
-      // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || b_bytes <= cache.l2 / 4), Path::direct},
-      {true, Path::packed},
-  };
-  return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
-      ->path;
-}
-
-// dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
-// along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
-// packing b would cost as much as 32 of a's rows, turning c as much as 32 of k.
-bool flipped(Path path, const Gemm& g) {
-  if (path == Path::packed) return g.trans_b && !g.prepack && g.m <= 512 && 2 * g.m <= g.n;
-  if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
-  if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
-  return false;
-}
-
-// Columns of b that would fill only a little of a last vector, in products narrow enough to notice:
-// dot products along k instead (Zen 5: 97³ 217 → 250 GF/s). Not so wide that sums across lanes cost
-// more than the lanes saved, and k no longer than turned columns stay in L1.
-int64_t tail_columns(const Gemm& g, const TileShape& tile) {
-  const int64_t tail = g.n % tile.lanes;
-  const bool narrow = g.n > tile.lanes && g.n < 16 * tile.lanes;
-  const bool pays = tail <= 4 && g.k >= 2 * tile.lanes && g.k <= 1024;
-  return narrow && pays && !g.trans_a && !g.trans_b ? tail : 0;
-}
-
-double flops_of(const Gemm& g) { return 2.0 * g.batch * g.m * g.n * g.k; }
-
-int threads_for(const Gemm& g, const Environment& env) {
-  return static_cast<int>(std::clamp(flops_of(g) / flops_per_thread, 1.0,
-                                     static_cast<double>(std::max(1, env.threads))));
-}
-
-struct Blocks {
-  int64_t mc = 1, kc = 1, nc = 1;
-  bool pack_a = false, pack_b = false, sweep = false;
-};
-
-// Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
-// workspace leaves beside the threads' blocks of a caps it on machines that report a huge L3.
-int64_t packed_b_limit(const Caches& cache) {
-  return std::clamp<int64_t>(cache.l3 / 2, 2 << 20, 24 << 20);
-}
-
-// The model's block sizes for one path.
-Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  Blocks blocks;
-  const bool flip = flipped(path, g);
-  switch (path) {
-    case Path::scale:
-      break;
-    case Path::dot: {
-      // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
-      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-      blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
-      // At least 32 rows a task, so that packing the few side stays cheap.
-      blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
-      break;
-    }
-    case Path::stream: {
-      // Each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads twice as
-      // fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow. A single
-      // row has no reuse that would pay for as many streams.
-      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-      blocks.kc = 64;
-      // few × nc sums as large as L1.
-      blocks.nc = std::max(cache.l1 / (float_bytes * few), tile.nr());
-      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, int64_t{4} * threads));
-      blocks.nc = round_up(blocks.nc, tile.nr());
-      break;
-    }
-    case Path::direct:
-    case Path::packed: {
-      const int64_t rows = flip ? g.n : g.m, cols = flip ? g.m : g.n;
-      // Tiles read a as fast where it lies, while its blocks stay in L2 and all of it in L3:
-      // beyond, rows a power of two apart would evict each other (Zen 5: 512³ 4 % faster in place,
-      // 2048³ 10 % slower).
-      const bool along_k = flip ? g.trans_b : !g.trans_a;
-      const bool in_place =
-          path == Path::direct || flip ||
-          (along_k && !conflicts(g.k) && rows * g.k * float_bytes <= near_bytes(cache, threads));
-      // Strips of b, kc × nr, come from L2 with every tile: at 16 bytes a cycle that is free, and a
-      // longer kc means fewer passes over c. Equal blocks of k.
-      // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
-      const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
-      blocks.kc = div_up(g.k, div_up(g.k, most));
-      // Few columns: all of k while their strips take no more than half of L2. Then a, which is
-      // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
-      // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
-      const bool few = along_k && cols * g.k * float_bytes <= cache.l2 / 2;
-      if (few) {
-        blocks.kc = std::max<int64_t>(g.k, 1);
-        blocks.sweep = true;
-      }
-      // A block of a, mc × kc, takes half of L2, less where very many threads share the limit; a
-      // quarter where it is read in place.
-      const int64_t share = in_place ? 4 : 2;
-      const int64_t a_bytes = std::min(cache.l2 / share, workspace_limit / 2 / threads);
-      blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
-      blocks.mc = std::min(blocks.mc, round_up(rows, tile.mr));
-      // Sums of c's transpose stay in a quarter of L2 until they are turned.
-      if (flip)
-        blocks.mc = std::min(blocks.mc, round_up(cache.l2 / 4 / float_bytes / cols, tile.mr));
-      blocks.nc = round_up(cols, tile.nr());
-      if (path == Path::direct) {
-        const bool short_k = g.k <= 64;
-        // Strips that many rows read are copied, so that theirs do not evict each other from L1
-        // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170).
-        blocks.pack_b =
-            g.trans_b || (short_k && rows >= 256 && cols * g.k * float_bytes > cache.l1);
-        // Along the rows of tiles: where c is all the traffic, which likes long runs, and where all
-        // strips' share of a block stays in L2, so that tiles of a, read from afar, are used up at
-        // once. Several blocks of k: only where each is read often enough to be there.
-        const bool c_runs = g.k <= 12 || g.batch * g.m * g.n * float_bytes > cache.l3;
-        const bool b_stays = blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
-                             (blocks.kc >= g.k || rows > 32 * tile.mr);
-        blocks.sweep = short_k && rows >= 256 ? c_runs : blocks.sweep || b_stays;
-        // What a thread packs of b at a time takes half of L2, or its share of the limit.
-        const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
-        blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
-        break;
-      }
-      // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.
-      blocks.nc = std::min(
-          blocks.nc,
-          round_up(std::max<int64_t>(2048, packed_b_limit(cache) / float_bytes / g.k), tile.nr()));
-      blocks.pack_a = !in_place && !few;
-      blocks.sweep |= flip;
-      break;
-    }
-  }
-  return blocks;
-}
 
 constexpr Tunable tunables[] = {
     {"path", "0 scale, 1 dot, 2 stream, 3 direct, 4 packed", 0, 4},
@@ -365,6 +132,8 @@ class HwyPlan final : public Plan {
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
     job_.sweep = tiled && tuning.get("sweep", guess.sweep) != 0;
+    job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache);
+    if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;
@@ -442,6 +211,13 @@ class HwyPlan final : public Plan {
       job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
                                            std::max(strips, int64_t{1}));
       job_.row_parts = std::min(job_.row_parts, tiles);
+      // The sums of a block of rows go from block to block of k: in parts that stay in L2 (Zen 5,
+      // 32 × 4001 times 4001 × 4000 on one thread: 225 GF/s, 131 in one part; 256 rows 8 % faster).
+      if (!shared && g.k > job_.kc) {
+        const int64_t sums = std::min(job_.mc, job_.rows) * job_.cols * float_bytes;
+        job_.col_parts = std::clamp<int64_t>(div_up(sums, cache.l2 / 4), job_.col_parts,
+                                             std::max(strips, job_.col_parts));
+      }
     }
     if (shared) return;
     // Small products, several a task.
@@ -499,6 +275,12 @@ class HwyPlan final : public Plan {
         break;
       }
       case Path::dot: {
+        if (job_.far) {
+          const int64_t few = job_.flip ? g.n : g.m;
+          shared = g.batch * few * round_up(g.k, tile_.lanes);
+          job_.scratch_floats = far_block * few * tile_.lanes;
+          break;
+        }
         const bool gathers = job_.flip ? !g.trans_b && !g.prepack : g.trans_a;
         job_.scratch_floats = gathers ? (job_.flip ? g.n : g.m) * std::min(job_.kc, g.k) : 0;
         break;

@@ -11,7 +11,7 @@
 
 namespace rooflane::gemm {
 
-// How a problem is computed; hwy.cpp's choose() is the table that picks one.
+// How a problem is computed; hwy_model.hpp's choose() is the table that picks one.
 enum class Path : std::int64_t {
   scale = 0,   // no product: c = beta·c0
   dot = 1,     // one side has few rows, the other is contiguous along k: dot products, read once
@@ -78,6 +78,11 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
   return Shares(total, parts).begin(index);
 }
 
+// dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
+// 48 × 8 vectors, are 24 KB and stay in L2, and the chunk, 16 KB, is read from there once per 96
+// KB. A multiple of the 3 or 4 rows that FarDot takes.
+inline constexpr std::int64_t far_block = 48;
+
 struct Job {
   explicit Job(const Gemm& gemm) : g(gemm) {}
 
@@ -94,6 +99,7 @@ struct Job {
   bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
+  bool far = false;       // dot: from afar, kc of k at a time
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // kc deep. dot: kc deep, nc rows of the long side a task.
@@ -110,8 +116,9 @@ struct Job {
   Matrix<float> c;
 
   const float* prepacked = nullptr;  // b of prepack=1: strips, or rows [n,k] where flip
-  float* shared = nullptr;           // packed: b of one phase; direct with k_parts > 1: their sums
-  float* scratch = nullptr;          // `scratch_floats` for each thread
+  // packed: b of one phase; direct with k_parts > 1: their sums; far: the few side.
+  float* shared = nullptr;
+  float* scratch = nullptr;  // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
   std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 };

@@ -1,6 +1,6 @@
 // The paths of the hwy GEMM for the ISA target being compiled: blocking, packing and the sharing of
 // work between threads around the tiles of hwy_tiles-inl.h. Which path a problem takes is decided
-// in hwy.cpp.
+// in hwy_model.hpp.
 #if defined(ROOFLANE_GEMM_HWY_PATHS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_PATHS_INL_H_
 #undef ROOFLANE_GEMM_HWY_PATHS_INL_H_
@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/gemm/hwy_blocks-inl.h"
+#include "kernels/gemm/hwy_dot-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_skinny-inl.h"
 

@@ -1,5 +1,6 @@
-// The hwy GEMM where one side has few rows, for the ISA target being compiled: the other side is
-// read once, where it lies, at memory's speed. Where both sides are long: hwy_paths-inl.h.
+// The hwy GEMM where one side has few rows and the other is contiguous across k, for the ISA target
+// being compiled: that side is read once, where it lies. Where it is contiguous along k:
+// hwy_dot-inl.h. Where both sides are long: hwy_paths-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_SKINNY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_SKINNY_INL_H_
 #undef ROOFLANE_GEMM_HWY_SKINNY_INL_H_
@@ -8,7 +9,6 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -127,7 +127,9 @@ inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_
 }
 
 // The same with more rows, in register tiles, job.kc deep: the wide side is read once, strip by
-// strip, the next one fetched ahead, while few × nc sums stay in L1.
+// strip, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing was gained
+// by laying the few side out in panels, and 10 to 30 % lost by copying strips, and by fetching the
+// next block's rows from end to end instead of the next strip.)
 inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
                        int64_t batch, int64_t w0, int64_t width, float* sums, int64_t ld) {
   const Gemm& g = job.g;
@@ -209,226 +211,6 @@ inline void RunStream(const Job& job) {
   parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
     StreamTask(job, few, wide, few_count, wide_count, task,
                job.scratch + thread * job.scratch_floats);
-  });
-}
-
-// ---- dot: few rows against a long side that is contiguous along k ------------------------------
-
-// c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
-struct DotArgs {
-  const float* few;
-  std::int64_t few_ld;
-  const float* many;
-  std::int64_t many_ld;
-  std::int64_t k;
-  const float* c0;
-  std::int64_t c0_few, c0_many;
-  float* c;
-  std::int64_t c_few, c_many;
-  float alpha, beta;
-};
-
-#if HWY_TARGET != HWY_SCALAR
-template <class D>
-HWY_INLINE void StoreSumOfBlocks(D d, hn::Vec<D> v, float* to) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    hn::StoreU(v, d, to);
-  } else {
-    const hn::Half<D> half;
-    StoreSumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
-  }
-}
-#endif
-
-// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single
-// ones.
-HWY_INLINE void SumFour(VF v0, VF v1, VF v2, VF v3, float* sums) {
-#if HWY_TARGET == HWY_SCALAR
-  sums[0] = hn::GetLane(v0), sums[1] = hn::GetLane(v1);
-  sums[2] = hn::GetLane(v2), sums[3] = hn::GetLane(v3);
-#else
-  const DF d;
-  const hn::RepartitionToWide<DF> pairs;
-  const VF v01 = hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
-  const VF v23 = hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
-  const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
-  // Four sums in each block of 128 bits.
-  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
-                            hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
-  StoreSumOfBlocks(d, blocks, sums);
-#endif
-}
-
-template <int kFew, int kMany>
-class Dot {
- public:
-  static void Compute(const DotArgs& t) {
-    const DF d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    VF acc[kCount];
-    Zero(acc, kAll);
-    std::int64_t p = 0;
-    for (; p + lanes <= t.k; p += lanes) {
-      Step(acc, t, p, Whole());
-    }
-    if (p < t.k) {
-      const Part part(d, static_cast<std::size_t>(t.k - p));
-      Step(acc, t, p, part);
-    }
-    Write(acc, t);
-  }
-
- private:
-  static constexpr int kCount = kFew * kMany;
-  static constexpr std::make_integer_sequence<int, kCount> kAll{};
-
-  template <int... I>
-  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Zero(DF())), ...);
-  }
-  template <class Loader>
-  static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
-                              const Loader& loader) {
-    VF many[kMany];
-    LoadMany(many, t, p, loader, std::make_integer_sequence<int, kMany>());
-    StepAll(acc, many, t, p, loader, std::make_integer_sequence<int, kFew>());
-  }
-  template <class Loader, int... M>
-  static HWY_INLINE void LoadMany(VF (&many)[kMany], const DotArgs& t, std::int64_t p,
-                                  const Loader& loader, std::integer_sequence<int, M...>) {
-    ((many[M] = loader.Load(DF(), t.many + M * t.many_ld + p)), ...);
-  }
-  template <class Loader, int... F>
-  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kMany], const DotArgs& t,
-                                 std::int64_t p, const Loader& loader,
-                                 std::integer_sequence<int, F...>) {
-    (StepOne<F>(acc, many, loader.Load(DF(), t.few + F * t.few_ld + p),
-                std::make_integer_sequence<int, kMany>()),
-     ...);
-  }
-  template <int kF, int... M>
-  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kMany], VF few,
-                                 std::integer_sequence<int, M...>) {
-    ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
-  }
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
-    HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
-    Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
-        std::make_integer_sequence<int, kCount % 4>());
-#if HWY_TARGET != HWY_SCALAR
-    if (kFew % 4 == 0 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
-      const hn::CappedTag<float, 4> d4;
-      const auto alpha = hn::Set(d4, t.alpha), beta = hn::Set(d4, t.beta);
-      for (int i = 0; i < kCount; i += 4) {
-        const int m = i / kFew, f = i % kFew;
-        auto v = hn::Mul(alpha, hn::Load(d4, sums + i));
-        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many + f), v);
-        hn::StoreU(v, d4, t.c + m * t.c_many + f);
-      }
-      return;
-    }
-#endif
-    for (int i = 0; i < kCount; ++i) {
-      const int m = i / kFew, f = i % kFew;
-      const float v = t.alpha * sums[i];
-      float& to = t.c[f * t.c_few + m * t.c_many];
-      to = t.beta == 0 ? v : v + t.beta * t.c0[f * t.c0_few + m * t.c0_many];
-    }
-  }
-  template <int... Q, int... Rest>
-  static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums, std::integer_sequence<int, Q...>,
-                             std::integer_sequence<int, Rest...>) {
-    (SumFour(acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], sums + 4 * Q), ...);
-    ((sums[kCount / 4 * 4 + Rest] = hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
-     ...);
-  }
-};
-
-using DotFunction = void (*)(const DotArgs&);
-
-// Most rows of the few side in one dot tile; for each the most rows of the long side, so that the
-// accumulators fill the register file as in the register tile.
-constexpr int kDotFew = 4;
-constexpr int DotMany(int few) { return std::min(8, kMr * kNv / few); }
-
-template <int kFew, std::size_t... M>
-constexpr std::array<DotFunction, sizeof...(M)> MakeDots(std::index_sequence<M...>) {
-  return {&Dot<kFew, static_cast<int>(M) + 1>::Compute...};
-}
-template <int kFew>
-DotFunction DotOf(int64_t many) {
-  static constexpr auto dots = MakeDots<kFew>(std::make_index_sequence<DotMany(kFew)>());
-  return dots[static_cast<std::size_t>(many - 1)];
-}
-inline DotFunction DotFor(int64_t few, int64_t many) {
-  switch (few) {
-    case 1:
-      return DotOf<1>(many);
-    case 2:
-      return DotOf<2>(many);
-    case 3:
-      return DotOf<3>(many);
-    default:
-      return DotOf<4>(many);
-  }
-}
-
-// job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
-// runs of kc floats; the few side's block stays in L2.
-inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t few_count,
-                    int64_t many_count, int64_t task, float* scratch) {
-  const Gemm& g = job.g;
-  const int64_t parts = (many_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts;
-  const int64_t w_begin = task % parts * job.nc;
-  const int64_t w_end = std::min(many_count, w_begin + job.nc);
-  const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
-  const int64_t many_tile = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
-  const int64_t many_tiles = (w_end - w_begin + many_tile - 1) / many_tile;
-  DotArgs t;
-  t.many_ld = many.outer;
-  t.c_few = job.flip ? 1 : job.c.ld;
-  t.c_many = job.flip ? job.c.ld : 1;
-  t.alpha = g.alpha;
-  for (int64_t p = 0; p < g.k; p += job.kc) {
-    t.k = std::min(job.kc, g.k - p);
-    const float* few_data = few.data + batch * few.batch_stride + p * few.inner;
-    t.few_ld = few.outer;
-    if (few.inner != 1) {
-      PackAlongK(few_data, few, few_count, t.k, scratch, t.k);
-      few_data = scratch;
-      t.few_ld = t.k;
-    }
-    const float* many_data = many.data + batch * many.batch_stride + p;
-    for (int64_t mt = 0; mt < many_tiles; ++mt) {
-      const int64_t w = w_begin + share(w_end - w_begin, many_tiles, mt);
-      const int64_t count = w_begin + share(w_end - w_begin, many_tiles, mt + 1) - w;
-      t.many = many_data + w * many.outer;
-      for (int64_t ft = 0; ft < few_tiles; ++ft) {
-        const int64_t f = share(few_count, few_tiles, ft);
-        const int64_t row = job.flip ? w : f;
-        const int64_t col = job.flip ? f : w;
-        const Start start = StartOf(job, p == 0, batch, row, col);
-        t.few = few_data + f * t.few_ld;
-        t.c = job.c.row(batch, row) + col;
-        t.c0 = start.data;
-        t.c0_few = job.flip ? 1 : start.ld;
-        t.c0_many = job.flip ? start.ld : 1;
-        t.beta = start.beta;
-        DotFor(share(few_count, few_tiles, ft + 1) - f, count)(t);
-      }
-    }
-  }
-}
-
-inline void RunDot(const Job& job) {
-  const int64_t few_count = job.flip ? job.g.n : job.g.m;
-  const int64_t many_count = job.flip ? job.g.m : job.g.n;
-  const Side& few = job.flip ? job.b : job.a;
-  const Side& many = job.flip ? job.a : job.b;
-  const int64_t tasks = job.g.batch * ((many_count + job.nc - 1) / job.nc);
-  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
-    DotTask(job, few, many, few_count, many_count, task, job.scratch + thread * job.scratch_floats);
   });
 }
 

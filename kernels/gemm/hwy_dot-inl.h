@@ -1,0 +1,463 @@
+// The hwy GEMM where one side has few rows and the other is contiguous along k, for the ISA target
+// being compiled: dot products, the long side read once, where it lies, at memory's speed. Where it
+// is contiguous across k: hwy_skinny-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_DOT_INL_H_
+#undef ROOFLANE_GEMM_HWY_DOT_INL_H_
+#else
+#define ROOFLANE_GEMM_HWY_DOT_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/hwy_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+using std::int64_t;
+
+// c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
+struct DotArgs {
+  const float* few;
+  std::int64_t few_ld;
+  const float* many;
+  std::int64_t many_ld;
+  std::int64_t k;
+  const float* c0;
+  std::int64_t c0_few, c0_many;
+  float* c;
+  std::int64_t c_few, c_many;
+  float alpha, beta;
+};
+
+#if HWY_TARGET != HWY_SCALAR
+template <class D>
+HWY_INLINE void StoreSumOfBlocks(D d, hn::Vec<D> v, float* to) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    StoreSumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
+  }
+}
+#endif
+
+// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single
+// ones.
+HWY_INLINE void SumFour(VF v0, VF v1, VF v2, VF v3, float* sums) {
+#if HWY_TARGET == HWY_SCALAR
+  sums[0] = hn::GetLane(v0), sums[1] = hn::GetLane(v1);
+  sums[2] = hn::GetLane(v2), sums[3] = hn::GetLane(v3);
+#else
+  const DF d;
+  const hn::RepartitionToWide<DF> pairs;
+  const VF v01 = hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+  const VF v23 = hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
+  const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
+  // Four sums in each block of 128 bits.
+  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
+                            hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
+  StoreSumOfBlocks(d, blocks, sums);
+#endif
+}
+
+template <int kFew, int kMany>
+class Dot {
+ public:
+  static void Compute(const DotArgs& t) {
+    const DF d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    VF acc[kCount];
+    Zero(acc, kAll);
+    std::int64_t p = 0;
+    for (; p + lanes <= t.k; p += lanes) {
+      Step(acc, t, p, Whole());
+    }
+    if (p < t.k) {
+      const Part part(d, static_cast<std::size_t>(t.k - p));
+      Step(acc, t, p, part);
+    }
+    Write(acc, t);
+  }
+
+  static constexpr int kCount = kFew * kMany;
+  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
+    HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
+    Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
+        std::make_integer_sequence<int, kCount % 4>());
+#if HWY_TARGET != HWY_SCALAR
+    if (kFew % 4 == 0 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
+      const hn::CappedTag<float, 4> d4;
+      const auto alpha = hn::Set(d4, t.alpha), beta = hn::Set(d4, t.beta);
+      for (int i = 0; i < kCount; i += 4) {
+        const int m = i / kFew, f = i % kFew;
+        auto v = hn::Mul(alpha, hn::Load(d4, sums + i));
+        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many + f), v);
+        hn::StoreU(v, d4, t.c + m * t.c_many + f);
+      }
+      return;
+    }
+#endif
+    for (int i = 0; i < kCount; ++i) {
+      const int m = i / kFew, f = i % kFew;
+      const float v = t.alpha * sums[i];
+      float& to = t.c[f * t.c_few + m * t.c_many];
+      to = t.beta == 0 ? v : v + t.beta * t.c0[f * t.c0_few + m * t.c0_many];
+    }
+  }
+
+ private:
+  static constexpr std::make_integer_sequence<int, kCount> kAll{};
+
+  template <int... I>
+  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::Zero(DF())), ...);
+  }
+  template <class Loader>
+  static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
+                              const Loader& loader) {
+    VF many[kMany];
+    LoadMany(many, t, p, loader, std::make_integer_sequence<int, kMany>());
+    StepAll(acc, many, t, p, loader, std::make_integer_sequence<int, kFew>());
+  }
+  template <class Loader, int... M>
+  static HWY_INLINE void LoadMany(VF (&many)[kMany], const DotArgs& t, std::int64_t p,
+                                  const Loader& loader, std::integer_sequence<int, M...>) {
+    ((many[M] = loader.Load(DF(), t.many + M * t.many_ld + p)), ...);
+  }
+  template <class Loader, int... F>
+  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kMany], const DotArgs& t,
+                                 std::int64_t p, const Loader& loader,
+                                 std::integer_sequence<int, F...>) {
+    (StepOne<F>(acc, many, loader.Load(DF(), t.few + F * t.few_ld + p),
+                std::make_integer_sequence<int, kMany>()),
+     ...);
+  }
+  template <int kF, int... M>
+  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kMany], VF few,
+                                 std::integer_sequence<int, M...>) {
+    ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
+  }
+  template <int... Q, int... Rest>
+  static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums, std::integer_sequence<int, Q...>,
+                             std::integer_sequence<int, Rest...>) {
+    (SumFour(acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], sums + 4 * Q), ...);
+    ((sums[kCount / 4 * 4 + Rest] = hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
+     ...);
+  }
+};
+
+using DotFunction = void (*)(const DotArgs&);
+
+// Most rows of the few side in one dot tile; for each the most rows of the long side, so that the
+// accumulators fill the register file as in the register tile.
+constexpr int kDotFew = 4;
+constexpr int DotMany(int few) { return std::min(8, kMr * kNv / few); }
+
+template <int kFew, std::size_t... M>
+constexpr std::array<DotFunction, sizeof...(M)> MakeDots(std::index_sequence<M...>) {
+  return {&Dot<kFew, static_cast<int>(M) + 1>::Compute...};
+}
+template <int kFew>
+DotFunction DotOf(int64_t many) {
+  static constexpr auto dots = MakeDots<kFew>(std::make_index_sequence<DotMany(kFew)>());
+  return dots[static_cast<std::size_t>(many - 1)];
+}
+inline DotFunction DotFor(int64_t few, int64_t many) {
+  switch (few) {
+    case 1:
+      return DotOf<1>(many);
+    case 2:
+      return DotOf<2>(many);
+    case 3:
+      return DotOf<3>(many);
+    default:
+      return DotOf<4>(many);
+  }
+}
+
+// job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
+// runs of kc floats; the few side's block stays in L2.
+inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t few_count,
+                    int64_t many_count, int64_t task, float* scratch) {
+  const Gemm& g = job.g;
+  const int64_t parts = (many_count + job.nc - 1) / job.nc;
+  const int64_t batch = task / parts;
+  const int64_t w_begin = task % parts * job.nc;
+  const int64_t w_end = std::min(many_count, w_begin + job.nc);
+  const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
+  const int64_t many_tile = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
+  const int64_t many_tiles = (w_end - w_begin + many_tile - 1) / many_tile;
+  DotArgs t;
+  t.many_ld = many.outer;
+  t.c_few = job.flip ? 1 : job.c.ld;
+  t.c_many = job.flip ? job.c.ld : 1;
+  t.alpha = g.alpha;
+  for (int64_t p = 0; p < g.k; p += job.kc) {
+    t.k = std::min(job.kc, g.k - p);
+    const float* few_data = few.data + batch * few.batch_stride + p * few.inner;
+    t.few_ld = few.outer;
+    if (few.inner != 1) {
+      PackAlongK(few_data, few, few_count, t.k, scratch, t.k);
+      few_data = scratch;
+      t.few_ld = t.k;
+    }
+    const float* many_data = many.data + batch * many.batch_stride + p;
+    for (int64_t mt = 0; mt < many_tiles; ++mt) {
+      const int64_t w = w_begin + share(w_end - w_begin, many_tiles, mt);
+      const int64_t count = w_begin + share(w_end - w_begin, many_tiles, mt + 1) - w;
+      t.many = many_data + w * many.outer;
+      for (int64_t ft = 0; ft < few_tiles; ++ft) {
+        const int64_t f = share(few_count, few_tiles, ft);
+        const int64_t row = job.flip ? w : f;
+        const int64_t col = job.flip ? f : w;
+        const Start start = StartOf(job, p == 0, batch, row, col);
+        t.few = few_data + f * t.few_ld;
+        t.c = job.c.row(batch, row) + col;
+        t.c0 = start.data;
+        t.c0_few = job.flip ? 1 : start.ld;
+        t.c0_many = job.flip ? start.ld : 1;
+        t.beta = start.beta;
+        DotFor(share(few_count, few_tiles, ft + 1) - f, count)(t);
+      }
+    }
+  }
+}
+
+// ---- the same from afar ------------------------------------------------------------------------
+
+// More rows of the few side in one pass over the long side, which memory delivers once. What keeps
+// it flowing on a Zen 5 (4096 × 4096 times 8 columns: 22 to 29 GB/s where reading alone does 45):
+// - The core runs out of loads in flight, not of multiply-adds. So the few side is laid out in the
+//   order in which it is read, and a vector of it is loaded once for all rows at hand. (As an
+//   operand in memory, which GCC prefers, it is loaded for each: 24 GB/s for 36 in a bare loop.)
+// - Misses of L1 that L2 serves crowd out what is fetched ahead. So a chunk of the few side stays
+// in
+//   L1, and sums stay vectors from chunk to chunk. (All 4096 of k at once: 18 GB/s for 36.)
+// - The run of a row that a chunk takes is fetched into L2 some rows ahead. (Fetched in the order
+// of
+//   memory instead, further rows from end to end: 25 GB/s for 36; into L1: the same or less.)
+constexpr int64_t kFarAhead = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
+constexpr int FarRows(int few) { return std::min(4, kMr * kNv / few); }
+
+// In a register of its own, which the compiler would not spend on what it can have as an operand.
+HWY_INLINE VF InRegister(VF v) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
+  __asm__("" : "+v"(v.raw));
+#endif
+  return v;
+}
+
+struct FarArgs {
+  DotArgs dot;         // few: a chunk of PackFew's; k: its depth
+  const float* ahead;  // rows to fetch, as far apart as those of the long side
+  float* sums;         // vectors of each row and each of the few, kept between chunks
+  bool first, last;    // chunks of k
+};
+
+template <int kFew, int kRows>
+class FarDot {
+ public:
+  static void Compute(const FarArgs& t) {
+    const DF d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    VF acc[kCount];
+    if (t.first) {
+      Zero(acc, kAll);
+    } else {
+      Load(acc, t.sums, kAll);
+    }
+    Cursor at = {t.dot.few, t.dot.many, t.ahead};
+    const std::int64_t ld = t.dot.many_ld;
+    std::int64_t p = t.dot.k;
+    for (; p >= lanes; p -= lanes) {
+      Step(acc, at, ld, Whole(), kEachRow);
+      at.few += kFew * lanes;
+      at.many += lanes;
+      at.ahead += lanes;
+    }
+    if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)), kEachRow);
+    if (t.last) {
+      Dot<kFew, kRows>::Write(acc, t.dot);
+    } else {
+      Store(acc, t.sums, kAll);
+    }
+  }
+
+ private:
+  static constexpr int kCount = kFew * kRows;
+  static constexpr std::make_integer_sequence<int, kCount> kAll{};
+  static constexpr std::make_integer_sequence<int, kRows> kEachRow{};
+  struct Cursor {
+    const float* HWY_RESTRICT few;
+    const float* HWY_RESTRICT many;
+    const float* ahead;
+  };
+
+  template <int... I>
+  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::Zero(DF())), ...);
+  }
+  template <int... I>
+  static HWY_INLINE void Load(VF (&acc)[kCount], const float* from,
+                              std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::LoadU(DF(), from + I * hn::Lanes(DF()))), ...);
+  }
+  template <int... I>
+  static HWY_INLINE void Store(const VF (&acc)[kCount], float* to,
+                               std::integer_sequence<int, I...>) {
+    (hn::StoreU(acc[I], DF(), to + I * hn::Lanes(DF())), ...);
+  }
+  template <class Loader, int... R>
+  static HWY_INLINE void Step(VF (&acc)[kCount], const Cursor& at, std::int64_t ld,
+                              const Loader& loader, std::integer_sequence<int, R...>) {
+    VF many[kRows];
+    ((many[R] = loader.Load(DF(), at.many + R * ld)), ...);
+    (__builtin_prefetch(at.ahead + R * ld, 0, 2), ...);
+    StepAll(acc, many, at.few, std::make_integer_sequence<int, kFew>());
+  }
+  template <int... F>
+  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kRows], const float* few,
+                                 std::integer_sequence<int, F...>) {
+    (StepOne<F>(acc, many, InRegister(hn::LoadU(DF(), few + F * hn::Lanes(DF()))), kEachRow), ...);
+  }
+  template <int kF, int... R>
+  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kRows], VF few,
+                                 std::integer_sequence<int, R...>) {
+    ((acc[R * kFew + kF] = hn::MulAdd(few, many[R], acc[R * kFew + kF])), ...);
+  }
+};
+
+using FarFunction = void (*)(const FarArgs&);
+
+template <int kFew, std::size_t... R>
+constexpr std::array<FarFunction, 4> MakeFarDots(std::index_sequence<R...>) {
+  return {&FarDot<kFew, static_cast<int>(R) + 1>::Compute...};
+}
+template <int kFew>
+FarFunction FarDotOf(int64_t rows) {
+  static constexpr auto dots = MakeFarDots<kFew>(std::make_index_sequence<FarRows(kFew)>());
+  return dots[static_cast<std::size_t>(rows - 1)];
+}
+inline FarFunction FarDotFor(int64_t few, int64_t rows) {
+  switch (few) {
+    case 2:
+      return FarDotOf<2>(rows);
+    case 3:
+      return FarDotOf<3>(rows);
+    case 4:
+      return FarDotOf<4>(rows);
+    case 5:
+      return FarDotOf<5>(rows);
+    case 6:
+      return FarDotOf<6>(rows);
+    case 7:
+      return FarDotOf<7>(rows);
+    default:
+      return FarDotOf<8>(rows);
+  }
+}
+
+// to[v][f][lane] = few(f, v·lanes + lane), zeros beyond k: vectors in the order FarDot reads them.
+inline void PackFew(const Side& few, const float* from, int64_t count, int64_t k, float* to) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t p = 0; p < k; p += lanes, to += count * lanes) {
+    const int64_t depth = std::min(lanes, k - p);
+    if (depth < lanes) std::fill_n(to, count * lanes, 0.0f);
+    if (few.inner == 1) {
+      PackRows(from + p, few.outer, count, depth, to, lanes);
+    } else {
+      PackTransposed(from + p * few.inner, few.inner, depth, count, to, lanes);
+    }
+  }
+}
+inline int64_t PackedFew(const Job& job, int64_t few_count) {  // floats of one batch
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  return few_count * ((job.g.k + lanes - 1) / lanes * lanes);
+}
+
+// Rows [begin,end) of the long side.
+inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t batch,
+                    int64_t begin, int64_t end, float* sums) {
+  const Gemm& g = job.g;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const float* few = job.shared + batch * PackedFew(job, few_count);
+  const float* data = many.data + batch * many.batch_stride;
+  const int64_t rows = FarRows(static_cast<int>(few_count));
+  const int64_t ahead =
+      (kFarAhead / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
+  FarArgs t;
+  t.dot.many_ld = many.outer;
+  t.dot.c_few = t.dot.c0_few = job.flip ? 1 : job.c.ld;
+  t.dot.c_many = job.flip ? job.c.ld : 1;
+  t.dot.alpha = g.alpha;
+  for (int64_t block = begin; block < end; block += far_block) {
+    const int64_t block_end = std::min(end, block + far_block);
+    for (int64_t p = 0; p < g.k; p += job.kc) {
+      t.first = p == 0;
+      t.last = p + job.kc >= g.k;
+      t.dot.k = std::min(job.kc, g.k - p);
+      t.dot.few = few + p * few_count;
+      for (int64_t w = block; w < block_end; w += rows) {
+        const int64_t count = std::min(rows, block_end - w);
+        int64_t next = w + std::max(ahead, rows), next_p = p;
+        if (next >= block_end && !t.last) {
+          next = std::min(block + next - block_end, block_end - 1);
+          next_p = p + job.kc;
+        } else if (next >= block_end) {
+          next_p = 0;
+        }
+        t.ahead = next + rows <= end ? data + next * many.outer + next_p : data;
+        t.dot.many = data + w * many.outer + p;
+        t.sums = sums + (w - block) * few_count * lanes;
+        const int64_t row = job.flip ? w : 0, col = job.flip ? 0 : w;
+        const Start start = StartOf(job, true, batch, row, col);
+        t.dot.c = job.c.row(batch, row) + col;
+        t.dot.c0 = start.data;
+        t.dot.c0_few = job.flip ? 1 : start.ld;
+        t.dot.c0_many = job.flip ? start.ld : 1;
+        t.dot.beta = start.beta;
+        FarDotFor(few_count, count)(t);
+      }
+    }
+  }
+}
+
+inline void RunDot(const Job& job) {
+  const int64_t few_count = job.flip ? job.g.n : job.g.m;
+  const int64_t many_count = job.flip ? job.g.m : job.g.n;
+  const Side& few = job.flip ? job.b : job.a;
+  const Side& many = job.flip ? job.a : job.b;
+  const int64_t parts = (many_count + job.nc - 1) / job.nc;
+  if (!job.far) {
+    parallel_for(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
+      DotTask(job, few, many, few_count, many_count, task,
+              job.scratch + thread * job.scratch_floats);
+    });
+    return;
+  }
+  const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
+  parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
+    const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
+    PackFew(few, few.data + batch * few.batch_stride + p * few.inner, few_count,
+            std::min(job.kc, job.g.k - p),
+            job.shared + batch * PackedFew(job, few_count) + p * few_count);
+  });
+  parallel_for_near(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
+    const int64_t begin = task % parts * job.nc;
+    FarTask(job, many, few_count, task / parts, begin, std::min(many_count, begin + job.nc),
+            job.scratch + thread * job.scratch_floats);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
