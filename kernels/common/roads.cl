@@ -99,6 +99,37 @@ float4 load_shared(__global const float4* p) {
                : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"((size_t)p) : "memory");
   return v;
 }
+float load_shared1(__global const float* p) {
+  float v;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"((size_t)p) : "memory");
+  return v;
+}
 #else
 #define load_shared(p) (*(p))
+#define load_shared1(p) (*(p))
 #endif
+
+// Whether this group is the last of `count` that call it; what all items of the others wrote before is
+// then seen by load_shared and load_shared1 in all of its items. state: 0 before the first use, and again afterwards.
+// `flag`: one int of the group's. No group waits, so that any device may do it that keeps the order
+// of a fence and an atomic, as GPUs and CPUs do.
+bool comes_last(__global uint* state, uint count, __local uint* flag) {
+#if ROAD == 1
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+#endif
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  if (get_local_id(0) == 0) {
+    const uint before = atomic_inc(state);
+    if (before == count - 1) *state = 0;
+    *flag = before;
+#if ROAD == 1
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+#endif
+  }
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  return *flag == count - 1;
+}

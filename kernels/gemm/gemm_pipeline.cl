@@ -16,8 +16,8 @@
 //   an H200.) It still costs 4 to 12 % there, so that large products turn operands first
 //   (gemm_turn.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
-// in the L2 cache. With SPLITS > 1 each group takes a share of k and writes its sums to `parts`,
-// which gemm_parts.cl adds up in order.
+// in the L2 cache. With splits > 1 each group takes a share of k and writes its sums to `parts`;
+// the last group of a tile adds them up in order (a kernel of its own for that cost 6 us on an H200).
 
 #define ITEMS (32 * WM * WN)
 #define LN (32 / LM)
@@ -120,11 +120,13 @@
 // problem's. Rows of a (b) are lda (ldb) floats long, batches a_batch (b_batch) apart.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict a, __global const float* restrict b,
-    __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
+    __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
     int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
     int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
   __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
+
+  __local uint order;
 
   const int lid = get_local_id(0);
   const int lane = lid % 32;
@@ -201,9 +203,34 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   }
 
   if (splits > 1) {
-    c = parts + ((long)split * (get_num_groups(0) / grid / splits)) * m * n;
-    alpha = 1.0f;
-    beta = 0.0f;
+    // An item's sums in fours, the group's items side by side.
+    const long of_tile = batch * grid + tile;
+    const int fours = ITEMS * TM * TN / 4;
+    __global float4* all = (__global float4*)parts + of_tile * splits * fours + lid;
+    __global float4* own = all + (long)split * fours;
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; j += 4)
+        own[(i * TN + j) / 4 * ITEMS] =
+            (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+    if (!comes_last(arrivals + of_tile, splits, &order)) return;
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
+    for (int s = 0; s < splits; ++s) {
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+          const float4 part = load_shared(all + (long)s * fours + (i * TN + j) / 4 * ITEMS);
+          sum[i][j] += part.x;
+          sum[i][j + 1] += part.y;
+          sum[i][j + 2] += part.z;
+          sum[i][j + 3] += part.w;
+        }
+    }
   }
   c += (batch * m + row0) * n + col0;
   c0 += (batch * m + row0) * n + col0;

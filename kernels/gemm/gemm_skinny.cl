@@ -6,9 +6,12 @@
 //   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)
 //   ahead of the device's memory (16 on an H200) up to 32 rows of x.
 //   W_DEEP=0 (w's columns side by side): a lane owns VW neighbouring columns, the warps divide k.
-// With splits > 1 a group takes a share of k and writes its sums to `parts`, for gemm_parts.cl. FEW is `few` or the next compiled number above.
+// With splits > 1 each group takes a share of k and writes its sums to `parts`; the last group of a
+// block adds them up in order. FEW is `few` or the next compiled number above.
 
 #define ITEMS (32 * WARPS)
+// Rows or columns of w that a group owns.
+#define BLOCK (W_DEEP ? WARPS * R : 32 * VW)
 #if W_DEEP
 // [FEW][KC]; 4 floats more a row put neighbouring rows on other banks.
 #define X_LD (KC + 4)
@@ -57,15 +60,25 @@ typedef float wvec;
 #define MAC(sum, u, v) sum = fma(u, v, sum)
 #endif
 
+// Element (i, j) of the result, or of this group's share of it.
+#define STORE(i, j, total)                                                    \
+  if (splits > 1) {                                                           \
+    own[(i) * BLOCK + (j) - block * BLOCK] = total;                           \
+  } else {                                                                    \
+    const long at = (long)(i) * c_few + (long)(j) * c_many;                   \
+    c[at] = beta != 0.0f ? alpha * (total) + beta * c0[at] : alpha * (total); \
+  }
+
 // c_few, c_many: distance in c of neighbours along x's rows and along w's. X_DEEP: x's rows run along
 // k, and XW divides k. VW divides the length of w's rows.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     __global const float* restrict w, __global const float* restrict x,
-    __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
+    __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
     int many, int few, int k, int c_few, int c_many, int blocks, int splits,
     int k_share, float alpha, float beta) {
   __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
   __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
+  __local uint order;
   const int lid = get_local_id(0);
   const int lane = lid % 32;
   const int warp = lid / 32;
@@ -77,11 +90,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   const int k_end = min(k_begin + k_share, k);
   w += batch * many * k;
   x += batch * few * k;
-  if (splits > 1) {
-    c = parts + (long)split * (get_num_groups(0) / blocks / splits) * many * few;
-    alpha = 1.0f;
-    beta = 0.0f;
-  }
+  const long of_block = batch * blocks + block;
+  parts += of_block * splits * (FEW * BLOCK);
+  __global float* own = parts + split * (FEW * BLOCK);
   c += batch * many * few;
   c0 += batch * many * few;
 
@@ -157,8 +168,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       float total = 0.0f;
       // Each item starts at a bank of its own.
       for (int l = 0; l < 32; ++l) total += partial[(warp * 4 * VW + lane) * 32 + (l + lane) % 32];
-      const long at = (long)i * c_few + (long)(j0 + r) * c_many;
-      c[at] = beta != 0.0f ? alpha * total + beta * c0[at] : alpha * total;
+      STORE(i, j0 + r, total)
     }
   }
 #else
@@ -176,10 +186,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       if (i < few && j < many) {
         float total = 0.0f;
         for (int s = 0; s < WARPS; ++s) total += partial[s * 4 * 32 * VW + at];
-        const long place = (long)i * c_few + (long)j * c_many;
-        c[place] = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
+        STORE(i, j, total)
       }
     }
   }
 #endif
+
+  if (splits == 1 || !comes_last(arrivals + of_block, splits, &order)) return;
+  for (int at = lid; at < FEW * BLOCK; at += ITEMS) {
+    const int i = at / BLOCK;
+    const int j = block * BLOCK + at % BLOCK;
+    if (i < few && j < many) {
+      float total = 0.0f;
+      for (int s = 0; s < splits; ++s) total += load_shared1(parts + s * (FEW * BLOCK) + at);
+      const long place = (long)i * c_few + (long)j * c_many;
+      c[place] = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
+    }
+  }
 }

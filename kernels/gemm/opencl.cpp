@@ -40,6 +40,7 @@ constexpr Tunable tunables[] = {
     {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},
     {"raster", "row tiles of a band", 1, 64},
     {"turn", "1: a is laid out anew first; 2: b; 3: both", 0, 3},
+    {"regs", "road 1: most registers of an item; 0: the compiler decides", 0, 255},
     {"splits", "groups that share the k of a tile", 1, 64},
     {"rows", "rows of the long operand per warp", 1, 8},
     {"warps", "warps of a group", 1, 32},

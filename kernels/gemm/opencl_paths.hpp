@@ -70,18 +70,4 @@ inline std::int64_t tiles(std::int64_t length, std::int64_t tile) {
 // Floats of the widest copy (4, 2 or 1) that rows of `length` floats allow.
 inline int copy_width(std::int64_t length) { return length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1; }
 
-// The kernel that adds up partial sums (gemm_parts.cl), ready to launch; by default nothing to add.
-class PartSums {
- public:
-  PartSums() = default;
-  PartSums(opencl::Context& context, const Gemm& g, cl_mem parts, cl_mem c0, cl_mem c,
-           std::int64_t splits);
-  const opencl::KernelCall& adder() const { return adder_; }
-  opencl::Launch size() const { return size_; }
-
- private:
-  opencl::KernelCall adder_;
-  opencl::Launch size_{0, 1};
-};
-
 }  // namespace rooflane::gemm

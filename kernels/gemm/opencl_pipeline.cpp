@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "backends/opencl_features.hpp"
-#include "gemm_parts_cl.hpp"
 #include "gemm_pipeline_cl.hpp"
 #include "gemm_turn_cl.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
@@ -19,12 +18,13 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Pipeline {
-  int64_t road, wm, wn, lm, tm, tn, bk, stages, raster, turn, splits;
+  int64_t road, wm, wn, lm, tm, tn, bk, stages, raster, turn, regs, splits;
 
   static Pipeline from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("road"), get("wm"),     get("wn"),     get("lm"),        get("tm"),    get("tn"),
-            get("bk"),   get("stages"), get("raster"), t.get("turn", 0), get("splits")};
+    return {get("road"),   get("wm"),        get("wn"),        get("lm"),
+            get("tm"),     get("tn"),        get("bk"),        get("stages"),
+            get("raster"), t.get("turn", 0), t.get("regs", 0), get("splits")};
   }
   Tuning tuning() const {
     return {{"path", path_pipeline},
@@ -39,6 +39,7 @@ struct Pipeline {
             {"stages", stages},
             {"raster", raster},
             {"turn", turn},
+            {"regs", regs},
             {"splits", splits}};
   }
   int64_t items() const { return 32 * wm * wn; }
@@ -98,7 +99,10 @@ bool has_room(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
     return 4.0 * static_cast<double>(g.batch) * static_cast<double>(x) * static_cast<double>(y);
   };
   const double c = of(g.m, g.n);
-  const double parts = p.splits > 1 ? static_cast<double>(p.splits) * c : 0;
+  const double parts = p.splits > 1
+                           ? static_cast<double>(p.splits) *
+                                 of(tiles(g.m, p.bm()) * p.bm(), tiles(g.n, p.bn()) * p.bn())
+                           : 0;
   const double turned = turned_bytes(p, g);
   const double all = of(g.m, g.k) + of(g.n, g.k) + 2 * c + parts + turned;
   return parts <= most_parts_bytes && turned <= most_turned_bytes &&
@@ -150,8 +154,8 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   };
   // Deeper steps meet fewer barriers; long columns of results turn a's tiles in fewer lanes.
   const double shape = (p.bk >= 32 ? 1.02 : 1.0) * (p.tm > p.tn ? 1.02 : 1.0);
-  const double busy = std::min(1.0, warps / 8) * shape * 0.8 /
-                      (1 + 0.2 * from_local * from_local) / (1 + copy_cost(a) + copy_cost(b));
+  const double busy = std::min(1.0, warps / 8) * shape * 0.8 / (1 + 0.2 * from_local * from_local) /
+                      (1 + copy_cost(a) + copy_cost(b));
   const double group_ns =
       static_cast<double>(p.bm() * p.bn()) * steps / (gpu.mads_per_ns * std::max(busy, 0.05));
   const double latency_ns = 1000 + steps * 2.0;
@@ -165,7 +169,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   const int launches = (run_time.turns_a() ? 1 : 0) + (run_time.turns_b() ? 1 : 0);
   const double turn_ns =
       3 * turned_bytes(run_time, g) / gpu.bytes_per_ns + launches * gpu.launch_ns;
-  return std::max(in_flight * group_ns, latency_ns) + gpu.launch_ns * (p.splits > 1 ? 2.5 : 1) +
+  return std::max(in_flight * group_ns, latency_ns) + gpu.launch_ns * (p.splits > 1 ? 1.4 : 1) +
          parts_bytes / gpu.bytes_per_ns + turn_ns;
 }
 
@@ -227,14 +231,18 @@ class PipelinePlan final : public opencl::DevicePlan {
     }
     cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
     cl_mem parts = c;
+    cl_mem arrivals = c;
     if (p.splits > 1) {
+      const int64_t grid = g_.batch * row_tiles * col_tiles;
       parts =
-          workspace(static_cast<std::size_t>(p.splits * g_.batch * g_.m * g_.n) * sizeof(float));
-      parts_ = PartSums(context(), g_, parts, c0, c, p.splits);
+          workspace(static_cast<std::size_t>(p.splits * grid * p.bm() * p.bn()) * sizeof(float));
+      arrivals = zeroed_workspace(static_cast<std::size_t>(grid) * sizeof(cl_uint));
     }
-    gemm_ = kernel(gemm_pipeline_cl, options, "gemm_pipeline");
+    const std::string cap =
+        p.regs > 0 && p.road == 1 ? fmt::format(" -cl-nv-maxrregcount={}", p.regs) : "";
+    gemm_ = kernel(gemm_pipeline_cl, options + cap, "gemm_pipeline");
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    gemm_.set_args(context(), a, b, c0, c, parts, as_int(g_.m), as_int(g_.n), as_int(k),
+    gemm_.set_args(context(), a, b, c0, c, parts, arrivals, as_int(g_.m), as_int(g_.n), as_int(k),
                    as_int(a_layout.ld), as_int(b_layout.ld), cl_long{a_layout.elements()},
                    cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
                    as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
@@ -265,14 +273,12 @@ class PipelinePlan final : public opencl::DevicePlan {
     launch(a_.kernel, a_.size);
     launch(b_.kernel, b_.size);
     launch(gemm_, size_);
-    launch(parts_.adder(), parts_.size());
   }
 
   const Gemm g_;
   Turn a_, b_;
   opencl::KernelCall gemm_;
   opencl::Launch size_{};
-  PartSums parts_;
 };
 
 }  // namespace
@@ -282,21 +288,11 @@ int64_t local_limit(int64_t road, const DeviceInfo& info) {
                                         : info.local_bytes);
 }
 
-PartSums::PartSums(opencl::Context& context, const Gemm& g, cl_mem parts, cl_mem c0, cl_mem c,
-                   int64_t splits)
-    : adder_(context, context.program(gemm_parts_cl, "-DV=4"), "add_parts") {
-  const int64_t elements = g.batch * g.m * g.n;
-  adder_.set_args(context, parts, c0, c, cl_long{elements}, static_cast<cl_int>(splits),
-                  cl_float{g.alpha}, cl_float{g.beta});
-  constexpr int64_t items = 128;
-  size_ = {static_cast<std::size_t>(tiles(elements, items)), static_cast<std::size_t>(items)};
-}
-
 std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> list;
   const GpuModel gpu(info);
   for (const Shape& s : shapes) {
-    Pipeline p{best_road(info), s.wm, s.wn, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 1};
+    Pipeline p{best_road(info), s.wm, s.wn, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
     const int64_t groups = std::max<int64_t>(1, g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()));
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
       // Each share deserves some hundred steps, and nothing is won beyond a few waves.

@@ -69,7 +69,8 @@ bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
          s.local_bytes(r) <= local_limit(s.road, info) &&
          (s.road == 0 || opencl::features(info.index).nvidia_road()) &&
          std::max({g.m, g.n, g.k}) < (int64_t{1} << 30) &&
-         4.0 * static_cast<double>(s.splits) * static_cast<double>(g.batch * g.m * g.n) <=
+         8.0 * static_cast<double>(s.splits) *
+                 static_cast<double>(g.batch * r.many * r.compiled_few()) <=
              most_parts_bytes;
 }
 
@@ -92,7 +93,7 @@ double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
                       static_cast<double>(g.k) / (gpu.units * gpu.mads_per_ns * 0.7);
   return std::max(bytes / gpu.bytes_per_ns / std::max(under_way, 0.02) * std::min(uneven, 2.0),
                   mads / std::min(1.0, groups / gpu.units)) +
-         gpu.launch_ns * (s.splits > 1 ? 2 : 1);
+         gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
 }
 
 class SkinnyPlan final : public opencl::DevicePlan {
@@ -121,15 +122,17 @@ class SkinnyPlan final : public opencl::DevicePlan {
     }
     cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
     cl_mem parts = c;
+    cl_mem arrivals = c;
     if (s.splits > 1) {
-      parts =
-          workspace(static_cast<std::size_t>(s.splits * g_.batch * g_.m * g_.n) * sizeof(float));
-      parts_ = PartSums(context(), g_, parts, c0, c, s.splits);
+      const int64_t per_group = r.compiled_few() * s.block(r);
+      parts = workspace(static_cast<std::size_t>(g_.batch * blocks * s.splits * per_group) *
+                        sizeof(float));
+      arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * blocks) * sizeof(cl_uint));
     }
     gemm_ = kernel(gemm_skinny_cl, options, "gemm_skinny");
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    gemm_.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, as_int(r.many),
-                   as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
+    gemm_.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, arrivals,
+                   as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
                    as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
                    cl_float{g_.alpha}, cl_float{g_.beta});
     size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits),
@@ -137,15 +140,11 @@ class SkinnyPlan final : public opencl::DevicePlan {
   }
 
  private:
-  void enqueue() override {
-    launch(gemm_, size_);
-    launch(parts_.adder(), parts_.size());
-  }
+  void enqueue() override { launch(gemm_, size_); }
 
   const Gemm g_;
   opencl::KernelCall gemm_;
   opencl::Launch size_{};
-  PartSums parts_;
 };
 
 }  // namespace

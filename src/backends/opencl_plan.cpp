@@ -208,6 +208,16 @@ cl_mem DevicePlan::workspace(std::size_t bytes) {
   return workspace_.emplace_back(*context_, bytes).get();
 }
 
+cl_mem DevicePlan::zeroed_workspace(std::size_t bytes) {
+  cl_mem memory = workspace(bytes);
+  const cl_uchar zero = 0;
+  context_->check(
+      clEnqueueFillBuffer(queue_.get(), memory, &zero, sizeof zero, 0, bytes, 0, nullptr, nullptr),
+      "clEnqueueFillBuffer");
+  context_->check(clFinish(queue_.get()), "clFinish");
+  return memory;
+}
+
 cl_mem DevicePlan::packed(std::size_t bytes) {
   return packed_.emplace_back(*context_, bytes).get();
 }

@@ -60,6 +60,8 @@ class DevicePlan : public Plan {
   cl_mem copy_of(std::string_view tensor) const;
   // Device memory beside the copies; counted in workspace_bytes.
   cl_mem workspace(std::size_t bytes);
+  // The same, all bytes 0; waits.
+  cl_mem zeroed_workspace(std::size_t bytes);
   // A constant packed while planning; counted in packed_bytes and evicted with the operands.
   cl_mem packed(std::size_t bytes);
   // Writes a view of host memory without gaps into device memory; waits. For constants.
