@@ -16,7 +16,7 @@
 //   an H200.) It still costs 4 to 12 % there, so that large products turn operands first
 //   (gemm_turn.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
-// in the L2 cache. With splits > 1 each group takes a share of k and writes its sums to `parts`;
+// in the L2 cache. With SPLIT=1 each group takes a share of k and writes its sums to `parts`;
 // the last group of a tile adds them up in order (a kernel of its own for that cost 6 us on an H200).
 
 #define ITEMS (32 * WM * WN)
@@ -126,7 +126,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
   __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
 
+#if SPLIT
   __local uint order;
+#endif
 
   const int lid = get_local_id(0);
   const int lane = lid % 32;
@@ -202,7 +204,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     slot = next_slot;
   }
 
-  if (splits > 1) {
+#if SPLIT
+  {
     // An item's sums in fours, the group's items side by side.
     const long of_tile = batch * grid + tile;
     const int fours = ITEMS * TM * TN / 4;
@@ -232,6 +235,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
         }
     }
   }
+#endif
   c += (batch * m + row0) * n + col0;
   c0 += (batch * m + row0) * n + col0;
 #pragma unroll

@@ -198,9 +198,10 @@ class PipelinePlan final : public opencl::DevicePlan {
     const Layout b_layout = layout_b(p, g_);
     const std::string options = fmt::format(
         "-DROAD={} -DWM={} -DWN={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
-        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
+        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DSPLIT={:d} -DV=4",
         p.road, p.wm, p.wn, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
-        b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n));
+        b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
+        p.splits > 1);
     const int64_t row_tiles = tiles(g_.m, p.bm());
     const int64_t col_tiles = tiles(g_.n, p.bn());
     const bool reads_ab = g_.reads_ab();

@@ -89,8 +89,10 @@ double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
                         r.width / 40e3);
   const double waves = groups / gpu.units / 4;
   const double uneven = std::ceil(waves) / std::max(waves, 1.0);
+  // A third of the peak is what many rows of x reached on an H200: each vector of w meets as many
+  // reads of local memory.
   const double mads = static_cast<double>(g.batch * r.compiled_few() * r.many) *
-                      static_cast<double>(g.k) / (gpu.units * gpu.mads_per_ns * 0.7);
+                      static_cast<double>(g.k) / (gpu.units * gpu.mads_per_ns * 0.32);
   return std::max(bytes / gpu.bytes_per_ns / std::max(under_way, 0.02) * std::min(uneven, 2.0),
                   mads / std::min(1.0, groups / gpu.units)) +
          gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
