@@ -109,27 +109,22 @@ float load_shared1(__global const float* p) {
 #define load_shared1(p) (*(p))
 #endif
 
-// Whether this group is the last of `count` that call it; what all items of the others wrote before is
-// then seen by load_shared and load_shared1 in all of its items. state: 0 before the first use, and again afterwards.
-// `flag`: one int of the group's. No group waits, so that any device may do it that keeps the order
-// of a fence and an atomic, as GPUs and CPUs do.
-bool comes_last(__global uint* state, uint count, __local uint* flag) {
 #if ROAD == 1
+// Whether this group is the last of `count` that call it; what all items of the others wrote before is
+// then seen by load_shared and load_shared1 in all of its items. state: 0 before the first use, and
+// again afterwards.
+// `flag`: one int of the group's. No group waits. OpenCL 1.2 promises the order of a fence and an
+// atomic to nobody but the group, hence on road 1 only.
+bool comes_last(__global uint* state, uint count, __local uint* flag) {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
-#else
-  mem_fence(CLK_GLOBAL_MEM_FENCE);
-#endif
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   if (get_local_id(0) == 0) {
     const uint before = atomic_inc(state);
     if (before == count - 1) *state = 0;
     *flag = before;
-#if ROAD == 1
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
-#else
-    mem_fence(CLK_GLOBAL_MEM_FENCE);
-#endif
   }
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   return *flag == count - 1;
 }
+#endif

@@ -16,8 +16,10 @@
 //   an H200.) It still costs 4 to 12 % there, so that large products turn operands first
 //   (gemm_turn.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
-// in the L2 cache. With SPLIT=1 each group takes a share of k and writes its sums to `parts`;
-// the last group of a tile adds them up in order (a kernel of its own for that cost 6 us on an H200).
+// in the L2 cache. 
+//   SPLIT=1: a group takes one of `splits` shares of k and writes its sums to `parts`.
+//   SPLIT=2: a group adds up, in order, what the groups of its tile have written: the launch after.
+//   SPLIT=3: both in one launch: the last group of a tile adds (6 us saved on an H200).
 
 #define ITEMS (32 * WM * WN)
 #define LN (32 / LM)
@@ -126,7 +128,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
   __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
 
-#if SPLIT
+#if SPLIT == 3
   __local uint order;
 #endif
 
@@ -143,8 +145,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   const int grid = row_tiles * col_tiles;
   const long group = get_group_id(0);
   const int tile = (int)(group % grid);
+#if SPLIT == 2
+  const int split = 0;
+  const long batch = group / grid;
+#else
   const int split = (int)(group / grid % splits);
   const long batch = group / grid / splits;
+#endif
   const int band = tile / (RASTER * col_tiles);
   const int band_rows = min(row_tiles - band * RASTER, RASTER);
   const int in_band = tile - band * RASTER * col_tiles;
@@ -167,6 +174,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 #pragma unroll
     for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
 
+#if SPLIT != 2
 #pragma unroll
   for (int s = 0; s < STAGES - 1; ++s) {
     const long p0 = k_begin + s * BK;
@@ -204,36 +212,45 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     slot = next_slot;
   }
 
+#endif
+
 #if SPLIT
-  {
-    // An item's sums in fours, the group's items side by side.
-    const long of_tile = batch * grid + tile;
-    const int fours = ITEMS * TM * TN / 4;
-    __global float4* all = (__global float4*)parts + of_tile * splits * fours + lid;
-    __global float4* own = all + (long)split * fours;
+  // An item's sums in fours, the group's items side by side.
+  const long of_tile = batch * grid + tile;
+  const int fours = ITEMS * TM * TN / 4;
+  __global float4* all = (__global float4*)parts + of_tile * splits * fours + lid;
+#endif
+#if SPLIT == 1 || SPLIT == 3
+  __global float4* own = all + (long)split * fours;
+#pragma unroll
+  for (int i = 0; i < TM; ++i)
+#pragma unroll
+    for (int j = 0; j < TN; j += 4)
+      own[(i * TN + j) / 4 * ITEMS] =
+          (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+#endif
+#if SPLIT == 1
+  return;
+#endif
+#if SPLIT == 3
+  if (!comes_last(arrivals + of_tile, splits, &order)) return;
+#pragma unroll
+  for (int i = 0; i < TM; ++i)
+#pragma unroll
+    for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
+#endif
+#if SPLIT >= 2
+  for (int s = 0; s < splits; ++s) {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
-      for (int j = 0; j < TN; j += 4)
-        own[(i * TN + j) / 4 * ITEMS] =
-            (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
-    if (!comes_last(arrivals + of_tile, splits, &order)) return;
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
-    for (int s = 0; s < splits; ++s) {
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int j = 0; j < TN; j += 4) {
-          const float4 part = load_shared(all + (long)s * fours + (i * TN + j) / 4 * ITEMS);
-          sum[i][j] += part.x;
-          sum[i][j + 1] += part.y;
-          sum[i][j + 2] += part.z;
-          sum[i][j + 3] += part.w;
-        }
-    }
+      for (int j = 0; j < TN; j += 4) {
+        const float4 part = load_shared(all + (long)s * fours + (i * TN + j) / 4 * ITEMS);
+        sum[i][j] += part.x;
+        sum[i][j + 1] += part.y;
+        sum[i][j + 2] += part.z;
+        sum[i][j + 3] += part.w;
+      }
   }
 #endif
   c += (batch * m + row0) * n + col0;

@@ -6,8 +6,8 @@
 //   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)
 //   ahead of the device's memory (16 on an H200) up to 32 rows of x.
 //   W_DEEP=0 (w's columns side by side): a lane owns VW neighbouring columns, the warps divide k.
-// With splits > 1 each group takes a share of k and writes its sums to `parts`; the last group of a
-// block adds them up in order. FEW is `few` or the next compiled number above.
+// SPLIT as in gemm_pipeline.cl: 1 writes the sums of a share of k to `parts`, 2 adds a block's up, 3
+// does both. FEW is `few` or the next compiled number above.
 
 #define ITEMS (32 * WARPS)
 // Rows or columns of w that a group owns.
@@ -62,7 +62,7 @@ typedef float wvec;
 
 // Element (i, j) of the result, or of this group's share of it.
 #define STORE(i, j, total)                                                    \
-  if (splits > 1) {                                                           \
+  if (SPLIT) {                                                                \
     own[(i) * BLOCK + (j) - block * BLOCK] = total;                           \
   } else {                                                                    \
     const long at = (long)(i) * c_few + (long)(j) * c_many;                   \
@@ -78,14 +78,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     int k_share, float alpha, float beta) {
   __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
   __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
+#if SPLIT == 3
   __local uint order;
+#endif
   const int lid = get_local_id(0);
   const int lane = lid % 32;
   const int warp = lid / 32;
   const long group = get_group_id(0);
   const int block = (int)(group % blocks);
+#if SPLIT == 2
+  const int split = 0;
+  const long batch = group / blocks;
+#else
   const int split = (int)(group / blocks % splits);
   const long batch = group / blocks / splits;
+#endif
   const int k_begin = split * k_share;
   const int k_end = min(k_begin + k_share, k);
   w += batch * many * k;
@@ -96,6 +103,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   c += batch * many * few;
   c0 += batch * many * few;
 
+#if SPLIT != 2
 #if W_DEEP
   const int j0 = (block * WARPS + warp) * R;
   __global const float* row[R];
@@ -192,7 +200,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   }
 #endif
 
-  if (splits == 1 || !comes_last(arrivals + of_block, splits, &order)) return;
+#endif  // SPLIT != 2
+#if SPLIT == 3
+  if (!comes_last(arrivals + of_block, splits, &order)) return;
+#endif
+#if SPLIT >= 2
   for (int at = lid; at < FEW * BLOCK; at += ITEMS) {
     const int i = at / BLOCK;
     const int j = block * BLOCK + at % BLOCK;
@@ -203,4 +215,5 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       c[place] = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
     }
   }
+#endif
 }

@@ -44,6 +44,14 @@ std::optional<std::string> skinny_defect(const Gemm& g, const Tuning& tuning,
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
 
+// What a launch does for a product whose k is split among groups: SPLIT of gemm_pipeline.cl.
+// OpenCL 1.2 lets groups see each other's sums only from launch to launch; road 1 adds in the same
+// one.
+enum class SplitPart { none = 0, write = 1, add = 2, write_and_add = 3 };
+inline SplitPart first_part(std::int64_t splits, std::int64_t road) {
+  return splits == 1 ? SplitPart::none : road == 1 ? SplitPart::write_and_add : SplitPart::write;
+}
+
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;
 // Most bytes of operands that are laid out anew (a product of 16384³ turns 2 GB).

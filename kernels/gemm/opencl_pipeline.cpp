@@ -198,7 +198,7 @@ class PipelinePlan final : public opencl::DevicePlan {
     const Layout b_layout = layout_b(p, g_);
     const std::string options = fmt::format(
         "-DROAD={} -DWM={} -DWN={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
-        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DSPLIT={:d} -DV=4",
+        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
         p.road, p.wm, p.wn, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
         b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
         p.splits > 1);
@@ -241,15 +241,26 @@ class PipelinePlan final : public opencl::DevicePlan {
     }
     const std::string cap =
         p.regs > 0 && p.road == 1 ? fmt::format(" -cl-nv-maxrregcount={}", p.regs) : "";
-    gemm_ = kernel(gemm_pipeline_cl, options + cap, "gemm_pipeline");
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    gemm_.set_args(context(), a, b, c0, c, parts, arrivals, as_int(g_.m), as_int(g_.n), as_int(k),
-                   as_int(a_layout.ld), as_int(b_layout.ld), cl_long{a_layout.elements()},
-                   cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
-                   as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
-                   cl_float{g_.alpha}, cl_float{g_.beta});
-    size_ = {static_cast<std::size_t>(g_.batch * row_tiles * col_tiles * p.splits),
-             static_cast<std::size_t>(p.items())};
+    const auto ready = [&](SplitPart part) {
+      opencl::KernelCall call = kernel(
+          gemm_pipeline_cl, fmt::format("{}{} -DSPLIT={}", options, cap, static_cast<int>(part)),
+          "gemm_pipeline");
+      call.set_args(context(), a, b, c0, c, parts, arrivals, as_int(g_.m), as_int(g_.n), as_int(k),
+                    as_int(a_layout.ld), as_int(b_layout.ld), cl_long{a_layout.elements()},
+                    cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
+                    as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
+                    cl_float{g_.alpha}, cl_float{g_.beta});
+      return call;
+    };
+    const int64_t groups = g_.batch * row_tiles * col_tiles;
+    const auto items = static_cast<std::size_t>(p.items());
+    gemm_ = ready(first_part(p.splits, p.road));
+    size_ = {static_cast<std::size_t>(groups * p.splits), items};
+    if (first_part(p.splits, p.road) == SplitPart::write) {
+      adder_ = ready(SplitPart::add);
+      adder_size_ = {static_cast<std::size_t>(groups), items};
+    }
   }
 
  private:
@@ -274,12 +285,13 @@ class PipelinePlan final : public opencl::DevicePlan {
     launch(a_.kernel, a_.size);
     launch(b_.kernel, b_.size);
     launch(gemm_, size_);
+    launch(adder_, adder_size_);
   }
 
   const Gemm g_;
   Turn a_, b_;
-  opencl::KernelCall gemm_;
-  opencl::Launch size_{};
+  opencl::KernelCall gemm_, adder_;
+  opencl::Launch size_{}, adder_size_{0, 1};
 };
 
 }  // namespace

@@ -131,22 +131,35 @@ class SkinnyPlan final : public opencl::DevicePlan {
                         sizeof(float));
       arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * blocks) * sizeof(cl_uint));
     }
-    gemm_ = kernel(gemm_skinny_cl, options, "gemm_skinny");
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    gemm_.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, arrivals,
-                   as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
-                   as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
-                   cl_float{g_.alpha}, cl_float{g_.beta});
-    size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits),
-             static_cast<std::size_t>(32 * s.warps)};
+    const auto ready = [&](SplitPart part) {
+      opencl::KernelCall call =
+          kernel(gemm_skinny_cl, fmt::format("{} -DSPLIT={}", options, static_cast<int>(part)),
+                 "gemm_skinny");
+      call.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, arrivals,
+                    as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
+                    as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
+                    cl_float{g_.alpha}, cl_float{g_.beta});
+      return call;
+    };
+    const auto items = static_cast<std::size_t>(32 * s.warps);
+    gemm_ = ready(first_part(s.splits, s.road));
+    size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits), items};
+    if (first_part(s.splits, s.road) == SplitPart::write) {
+      adder_ = ready(SplitPart::add);
+      adder_size_ = {static_cast<std::size_t>(g_.batch * blocks), items};
+    }
   }
 
  private:
-  void enqueue() override { launch(gemm_, size_); }
+  void enqueue() override {
+    launch(gemm_, size_);
+    launch(adder_, adder_size_);
+  }
 
   const Gemm g_;
-  opencl::KernelCall gemm_;
-  opencl::Launch size_{};
+  opencl::KernelCall gemm_, adder_;
+  opencl::Launch size_{}, adder_size_{0, 1};
 };
 
 }  // namespace
