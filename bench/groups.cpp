@@ -154,18 +154,22 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   }
 }
 
-// Every rung of an entry's ladder, then the variant itself; those with one thread once.
+// Every rung of an entry's ladder, then the variant itself; those with one thread, and on a device
+// that takes no threads, once.
 void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
                 const std::vector<int>& counts, Group& group) {
   const Variant& variant = *entry.variant;
   std::vector<Tuning> tunings = step_tunings(variant);
   tunings.emplace_back();
+  const bool whole_device =
+      variant.threads == Threads::device && !device_takes_threads(options.device);
   for (const std::string& isa : isas_of(options, entry)) {
     for (const Tuning& tuning : tunings) {
       Case c = case_of(options, entry, tuning, group);
       c.isa = isa;
       const bool single = threads_of(variant, tuning) == Threads::one;
-      for (const int threads : single ? std::vector<int>{1} : counts) {
+      const std::vector<int> once = {whole_device ? 0 : 1};
+      for (const int threads : single || whole_device ? once : counts) {
         c.threads = threads;
         group.cases.push_back({c, &entry, case_name(c), 0});
       }

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"
@@ -298,6 +299,33 @@ TEST_CASE(
   CHECK(rungs == expected.size() - 2);
 }
 
+TEST_CASE("rungs of a device stand at the numbers of threads of their variant, each once") {
+  const std::vector<CatalogueEntry>& all = catalogue().entries();
+  const auto opencl = std::find_if(all.begin(), all.end(), [](const CatalogueEntry& entry) {
+    return entry.name == "opencl" && entry.variant->kernel->name == std::string("softmax");
+  });
+  if (opencl == all.end() || absent_reason(*opencl)) {
+    MESSAGE("no OpenCL device: nothing to look at");
+    return;
+  }
+  BenchOptions options = options_for({"softmax:rows=8,cols=16"}, {"opencl"});
+  options.threads = {1, 2};
+  options.ladder = true;
+  const std::vector<Group> groups = make_groups(options);
+  REQUIRE(groups.size() == 1);
+  std::map<std::string, std::vector<int>> threads;
+  for (const GroupCase& c : groups[0].cases) {
+    threads[c.measured.tuning.text()].push_back(c.measured.threads);
+  }
+  CHECK(threads.size() == opencl->variant->ladder.size() + 1);
+  // A CPU's threads, or the whole of another device.
+  const bool takes_threads = threads.begin()->second.size() == 2;
+  for (const auto& [tuning, counts] : threads) {
+    INFO(tuning);
+    CHECK(counts == (takes_threads ? std::vector{1, 2} : std::vector{0}));
+  }
+}
+
 TEST_CASE(
     "a ladder is refused for variants that have none and beside tunings, and skips slow rungs") {
   BenchOptions options = options_for({"gemm:m=300,n=300,k=300"}, {"hwy", "scalar"});
@@ -311,7 +339,8 @@ TEST_CASE(
   options.scalar_run_seconds = 1e-9;
   options.in_process = true;
   for (const Row& row : run_bench(options, {}).rows) {
-    CHECK(row.variant == "hwy");
+    if (row.status == "UNSUPPORTED") continue;  // opencl without a device
+    CHECK((row.variant == "hwy" || row.variant == "opencl"));
     CHECK(row.status == (step_of(row) ? "SKIPPED" : "PASSED"));
     if (step_of(row)) CHECK(contains(row.reason, "one run would take about"));
   }

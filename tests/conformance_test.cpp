@@ -249,21 +249,29 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   }
 }
 
-// Every rung of every ladder, as check_kernel does with variants.
+// Every rung of every ladder, as check_kernel does with variants. How many there are.
 int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
   int rungs = 0;
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    if (entry->variant->ladder.empty()) continue;
+    if (const auto reason = absent_reason(*entry)) {
+      MESSAGE(kernel.name << " " << entry->name << " is absent here and not tested: " << *reason);
+      continue;
+    }
     for (const Tuning& step : step_tunings(*entry->variant)) {
       ++rungs;
       for (const std::string& isa : targets_of(*entry->variant)) {
         for (std::size_t i = 0; i < problems.size(); ++i) {
           for (const Layout& layout : layouts) {
+            // On a device operands are dense copies, whatever the layout: once is enough.
+            if (entry->variant->threads == Threads::device && &layout != &layouts[i % 2]) continue;
             Environment env;
             env.isa = isa;
             if (threads_of(*entry->variant, step) == Threads::many) {
               env.threads = 1 + static_cast<int>((i + (layout.offset != 0 ? 2 : 0)) % 4);
             }
+            if (entry->variant->threads == Threads::device) env.threads = 0;  // all of it
             const auto& unsupported = entry->variant->unsupported;
             REQUIRE_FALSE((unsupported != nullptr && unsupported(problems[i], env)));
             check_case(*entry, step, problems[i], env, layout);
@@ -283,9 +291,7 @@ TEST_CASE("ladders: every rung on every ISA target is right on every edge shape"
   for (const Kernel* kernel : catalogue.kernels()) {
     if (only != nullptr && std::string(only) != kernel->name) continue;
     INFO(kernel->name);
-    const int rungs = check_ladders(catalogue, *kernel);
-    CHECK(rungs >= 3);
-    CHECK(rungs <= 5);
+    CHECK(check_ladders(catalogue, *kernel) >= 3);
   }
 }
 

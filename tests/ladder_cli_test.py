@@ -47,18 +47,18 @@ class Ladder(unittest.TestCase):
         with open(os.path.join(self.folder.name, name), newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
-    def ladders(self) -> dict[str, list[dict[str, Any]]]:
-        """The rungs of each kernel's hwy."""
+    def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
+        """The rungs of each kernel's variant of that name, where it is here."""
         kernels = json.loads(self.succeed("list", "--json"))["kernels"]
         return {kernel["name"]: variant["ladder"] for kernel in kernels
-                for variant in kernel["variants"] if variant["name"] == "hwy"}
+                for variant in kernel["variants"] if variant["name"] == of and variant["available"]}
 
     def test_every_rung_of_every_kernel_is_measured_and_printed(self) -> None:
         ladders = self.ladders()
         self.assertEqual(set(ladders), set(SHAPES))
         for kernel, rungs in ladders.items():
-            out = self.succeed("bench", "--ladder", "--shape", SHAPES[kernel], "--threads", "1",
-                               "--csv", f"{kernel}.csv", *QUICK)
+            out = self.succeed("bench", "--ladder", "-v", "hwy", "--shape", SHAPES[kernel],
+                               "--threads", "1", "--csv", f"{kernel}.csv", *QUICK)
             lines = out.splitlines()
             self.assertIn("x before", out)
             for step, rung in enumerate(rungs):
@@ -76,23 +76,38 @@ class Ladder(unittest.TestCase):
             self.assertIn(out.strip(), summary)
             self.assertIn(f"{kernel}: hwy wins 1 of 1 case", summary)
 
-    def test_without_a_file_the_table_alone_goes_to_standard_output(self) -> None:
+    def test_rungs_of_an_opencl_device_have_a_ladder_of_their_own(self) -> None:
+        rungs = self.ladders("opencl").get("softmax")
+        if not rungs:
+            self.skipTest("no OpenCL device")
         out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1",
-                           *QUICK)
+                           "--csv", "rows.csv", *QUICK)
+        self.assertEqual((out.count("ladder of hwy"), out.count("ladder of opencl")), (1, 1))
+        rows = [row for row in self.rows("rows.csv") if row["variant"] == "opencl"]
+        self.assertEqual([row["tuning"] for row in rows[:-1]],
+                         [f"step={step}" for step in range(len(rungs))])
+        for row in rows:
+            self.assertEqual(row["status"], "PASSED")
+            self.assertGreater(float(row["roof_pct"]), 0)
+            self.assertIn(row["device"], out)
+
+    def test_without_a_file_the_table_alone_goes_to_standard_output(self) -> None:
+        out = self.succeed("bench", "--ladder", "-v", "hwy", "--shape", SHAPES["softmax"],
+                           "--threads", "1", *QUICK)
         self.assertNotIn("schema_version", out)
         self.assertIn("ladder of hwy", out)
 
     def test_isa_targets_have_tables_of_their_own(self) -> None:
-        out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1",
-                           "--isa", "SSE4,SSSE3", "--csv", "rows.csv", *QUICK)
+        out = self.succeed("bench", "--ladder", "-v", "hwy", "--shape", SHAPES["softmax"],
+                           "--threads", "1", "--isa", "SSE4,SSSE3", "--csv", "rows.csv", *QUICK)
         self.assertEqual(out.count("ladder of hwy"), 2)
         rows = self.rows("rows.csv")
         keys = {(row["tuning"], row["isa"]) for row in rows}
         self.assertEqual(len(keys), len(rows))
 
     def test_a_run_is_resumed_where_rungs_were_measured(self) -> None:
-        request = ["bench", "--ladder", "--shape", SHAPES["layernorm"], "--threads", "1", "--csv",
-                   "rows.csv", *QUICK]
+        request = ["bench", "--ladder", "-v", "hwy", "--shape", SHAPES["layernorm"], "--threads",
+                   "1", "--csv", "rows.csv", *QUICK]
         self.succeed(*request)
         before = self.rows("rows.csv")
         self.succeed(*request, "--resume")

@@ -31,6 +31,11 @@
 // Values: a query with no visible key gives zeros; one whose visible scores are all -inf gives NaN;
 // a key that a query may not see has no influence on it, whatever k and v hold there. So masking
 // selects, and a product 0·v of an invisible key is never formed (0·inf is NaN).
+//
+// The ladder of opencl (attention_ladder.cl), for a GPU: 0 naive, an item per query; 1 group, a
+// group per query, its weights in local memory, blocks of keys joined online; 2 tiled, 16 queries
+// share tiles of keys. opencl goes on with tiles in registers and, when decoding, splits over the
+// keys.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +48,9 @@
 
 namespace rooflane::attention {
 
-// The ladder of hwy (ladder.cpp).
+// The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
 extern const Rung ladder[4];
+extern const Rung opencl_ladder[3];
 
 // A complete problem's parameters.
 struct Sizes {

@@ -35,6 +35,12 @@
 // Dead ends. Packing where everything is in cache anyway: 0.7 times at 64³, hence paths that pack
 // nothing. Caches before registers: blocking alone buys as good as nothing (step 2). An accumulator
 // array that GCC 12 does not unroll completely, down to the loop that stores it, is on the stack.
+//
+// The ladder of opencl (gemm_ladder.cl), for a GPU: 0 naive, an item per element of c; 1 tiled,
+// 16×16 tiles of a and b in local memory, read once by a group; 2 registers, 8×8 elements per item,
+// so that a value from local memory is used 8 times; 3 vectors, accesses of 16 bytes. opencl goes
+// on with copies that run ahead of the products, other paths for skinny products, and tiles by a
+// model.
 #pragma once
 
 #include <cstdint>
@@ -100,8 +106,9 @@ inline Matrix<const float> const_matrix(const View& v) {
   return {v.f32(), v.strides[0], v.strides[1]};
 }
 
-// The ladder of hwy (ladder.cpp).
+// The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
 extern const Rung ladder[5];
+extern const Rung opencl_ladder[4];
 
 // What remains when no product is formed: c = beta · c0, or zeros.
 inline void scale_only(const Gemm& g, Matrix<const float> c0, Matrix<float> c) {

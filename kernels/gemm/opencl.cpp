@@ -249,6 +249,7 @@ const Variant opencl = {.name = "opencl",
                         .unsupported = unsupported,
                         .tunings = tunings,
                         .plan = plan,
-                        .tuning_defect = tuning_defect};
+                        .tuning_defect = tuning_defect,
+                        .ladder = opencl_ladder};
 
 }  // namespace rooflane::gemm

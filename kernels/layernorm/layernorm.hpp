@@ -30,6 +30,10 @@
 // Dead ends. E[x²] - E[x]² is never formed from the elements themselves: at mean 1e4 and variance 1
 // nothing of it is right. A float32 sum for the mean, compensated or not, errs by more than the
 // bound of an element that sits on the mean.
+//
+// The ladder of opencl (layernorm_ladder.cl), for a GPU: 0 naive, an item per row; 1 group, a group
+// per row, whose neighbours read neighbouring memory; 2 vectors, accesses of 16 bytes. opencl goes
+// on with rows that are read once into registers or local memory, and long rows split over groups.
 #pragma once
 
 #include <cmath>
@@ -40,8 +44,9 @@
 
 namespace rooflane::layernorm {
 
-// The ladder of hwy (ladder.cpp).
+// The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
 extern const Rung ladder[4];
+extern const Rung opencl_ladder[3];
 
 // From this length on x, y, gamma and beta of a row fill a 48 KiB L1, and hwy writes rows a few
 // together, gamma and beta fetched once for all of them. (On a Zen 5 neither gain nor loss at this

@@ -7,6 +7,7 @@
 
 #include "generated_catalogue.hpp"
 #include "kernels/common/opencl_rows.hpp"
+#include "kernels/layernorm/layernorm.hpp"
 #include "layernorm_cl.hpp"
 #include "layernorm_once_cl.hpp"
 
@@ -48,6 +49,7 @@ const Variant opencl = {.name = "opencl",
                         .unsupported = unsupported,
                         .tunings = common::opencl_row_tunings,
                         .plan = plan,
-                        .tuning_defect = common::opencl_row_defect};
+                        .tuning_defect = common::opencl_row_defect,
+                        .ladder = opencl_ladder};
 
 }  // namespace rooflane::layernorm

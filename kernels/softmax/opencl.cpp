@@ -5,6 +5,7 @@
 
 #include "generated_catalogue.hpp"
 #include "kernels/common/opencl_rows.hpp"
+#include "kernels/softmax/softmax.hpp"
 #include "softmax_cl.hpp"
 #include "softmax_once_cl.hpp"
 
@@ -42,6 +43,7 @@ const Variant opencl = {.name = "opencl",
                         .unsupported = unsupported,
                         .tunings = common::opencl_row_tunings,
                         .plan = plan,
-                        .tuning_defect = common::opencl_row_defect};
+                        .tuning_defect = common::opencl_row_defect,
+                        .ladder = opencl_ladder};
 
 }  // namespace rooflane::softmax

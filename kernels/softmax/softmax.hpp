@@ -27,6 +27,10 @@
 // Dead ends. Online normalisation of rows that stay in cache (0.7 times, above): reading them again
 // costs less than a second exp. Highway's own Exp, made for every float and 0.9 ULP: a third of the
 // speed of one that is good to 3 ULP where x - max is not positive.
+//
+// The ladder of opencl (softmax_ladder.cl), for a GPU: 0 naive, an item per row; 1 group, a group
+// per row, whose neighbours read neighbouring memory; 2 vectors, accesses of 16 bytes. opencl goes
+// on with rows that are read once into registers or local memory, and long rows split over groups.
 #pragma once
 
 #include <cmath>
@@ -36,8 +40,9 @@
 
 namespace rooflane::softmax {
 
-// The ladder of hwy (ladder.cpp).
+// The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
 extern const Rung ladder[4];
+extern const Rung opencl_ladder[3];
 
 // Maximum and sum of exp(x - max) of some elements. The maximum is at least -FLT_MAX, so that
 // elements of -inf weigh zero whatever the others are.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "backends/availability.hpp"
 #include "core/error.hpp"
 
 namespace rooflane {
@@ -17,6 +18,7 @@ std::vector<std::string> variants_with_ladder(const Catalogue& catalogue,
     for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
       if (entry->variant->ladder.empty()) continue;
       any = true;
+      if (absent_reason(*entry)) continue;
       if (std::find(names.begin(), names.end(), entry->name) == names.end()) {
         names.push_back(entry->name);
       }

@@ -118,7 +118,7 @@ std::string_view name_of(Threads threads);  // "one", "many", "device"
 struct Rung {
   const char* name;  // "blocked"
   const char* idea;  // what it adds to the rung before, in a few words
-  Threads threads;   // one or many
+  Threads threads;   // one, many or, of a device variant, device
   // As Variant::plan; `step` holds `step=I` and nothing else, and the plan's facts repeat it.
   std::unique_ptr<Plan> (*plan)(const Problem&, const Tuning& step, const Environment&,
                                 const Operands& constants);

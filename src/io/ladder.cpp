@@ -51,7 +51,10 @@ Ladder ladder_of(Members members, const std::string& isa) {
   for (auto& [place, those] : same) rows.push_back(representative(std::move(those)));
 
   const Row& any = rows.front()->row;
-  Ladder ladder{any.kernel, any.shape, any.math, any.cache, any.cpu, any.variant, isa, {}};
+  Ladder ladder{any.kernel, any.shape, any.math, any.cache, any.cpu, any.variant, isa, {}, {}};
+  for (const MeasuredRow* measured : rows) {
+    if (ladder.device.empty()) ladder.device = measured->row.device;
+  }
   Members first, before, current;  // the rows of one step each
   for (const MeasuredRow* measured : rows) {
     const auto step = step_of(measured->row);
@@ -80,7 +83,7 @@ std::string times(const std::optional<double>& ratio) {
 std::string title_of(const Ladder& ladder) {
   std::string title =
       fmt::format("{}:{}  ladder of {}", ladder.kernel, ladder.shape, ladder.variant);
-  for (const std::string& part : {ladder.isa, ladder.cache, ladder.math}) {
+  for (const std::string& part : {ladder.device, ladder.isa, ladder.cache, ladder.math}) {
     if (!part.empty()) title += "  " + part;
   }
   return title;

@@ -28,6 +28,7 @@ struct LadderLine {
 // variant itself, each by threads.
 struct Ladder {
   std::string kernel, shape, math, cache, cpu, variant, isa;
+  std::string device;  // empty on a CPU without OpenCL, or where no row was opened
   std::vector<LadderLine> lines;
 };
 
