@@ -33,12 +33,47 @@ Problem problem_of(const std::string& shape) {
   return parse_problem("attention:" + shape, catalogue().kernels());
 }
 
-// One way to compute: a variant, or with `step=I` a rung of its ladder; for hwy at one ISA target.
+// One way to compute: a variant, with `step=I` a rung of its ladder, with `path=I` one of opencl's
+// kernels; for hwy at one ISA target.
 struct Way {
   const Variant* variant;
   std::string isa;
   Tuning tuning = {};
 };
+
+// The kernels of opencl's NVIDIA road in portable form, keys split in two. One small tuning each,
+// and only for the head_dims of path_shapes, since every program takes a device's compiler seconds.
+std::vector<Tuning> portable_paths(const Problem& problem) {
+  const attention::Sizes s(problem);
+  std::vector<Tuning> found;
+  if (s.head_dim != 20 && s.head_dim != 64 && s.head_dim != 17 && s.head_dim != 35) return found;
+  const std::int64_t splits = s.kv_len > 64 ? 2 : 1;
+  found.push_back({{"path", 1},
+                   {"road", 0},
+                   {"w", 16},
+                   {"bq", 16},
+                   {"bk", 16},
+                   {"tm", 4},
+                   {"cd", 9},
+                   {"cn", 8},
+                   {"stages", 3},
+                   {"unroll", 1},
+                   {"splits", splits}});
+  if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
+    // Both ways to merge.
+    for (const std::int64_t fused : {0, 1}) {
+      found.push_back({{"path", 2},
+                       {"road", 0},
+                       {"w", 8},
+                       {"lanes", 4},
+                       {"nb", 2},
+                       {"stages", 3},
+                       {"splits", splits},
+                       {"fused", fused}});
+    }
+  }
+  return found;
+}
 
 std::vector<Way> ways(const Problem& problem) {
   std::vector<Way> found;
@@ -47,6 +82,9 @@ std::vector<Way> ways(const Problem& problem) {
     if (variant.unsupported != nullptr && variant.unsupported(problem, {})) continue;
     if (variant.backend != std::string("highway")) {
       found.push_back({&variant, ""});
+      if (variant.backend == std::string("opencl")) {
+        for (const Tuning& path : portable_paths(problem)) found.push_back({&variant, "", path});
+      }
       continue;
     }
     for (const std::string& isa : isa_targets()) {

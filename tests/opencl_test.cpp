@@ -130,6 +130,13 @@ constexpr TiledCase tiled_cases[] = {
      "w=1,bq=4,bk=8,v=4,vq=4,tk=8,tq=1,tm=4,tv=1,pad=0,k_local=0,resident=0,splits=2"},
     {"attention:batch=1,heads=2,q_len=3,kv_len=19,head_dim=6,causal=1",
      "w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits=3"},
+    // The kernels of NVIDIA's road in portable form: warps of items, parts of tiles, merging.
+    {"attention:batch=1,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
+     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=1,splits=2"},
+    {"attention:batch=2,heads=2,q_len=35,kv_len=30,head_dim=21,causal=0",
+     "path=1,road=0,w=32,bq=16,bk=32,tm=4,cd=21,cn=32,stages=2,unroll=1,splits=1"},
+    {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
+     "path=2,road=0,w=32,lanes=4,nb=2,stages=3,splits=3,fused=0"},
 };
 
 }  // namespace
@@ -322,6 +329,14 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
       {"softmax:rows=2,cols=8", {{"splits", 2}, {"ly", 2}}},
       {"layernorm:rows=2,cols=8", {{"v", 8}, {"form", 1}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0", {{"bq", 7}, {"vq", 4}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+       {{"path", 1}, {"w", 32}, {"bq", 32}, {"bk", 32}, {"tm", 8}, {"cn", 5}, {"stages", 2}}},
+      {"attention:batch=1,heads=1,q_len=9,kv_len=8,head_dim=8,causal=0",
+       {{"path", 2}, {"w", 32}, {"lanes", 4}, {"nb", 1}, {"stages", 2}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+       {{"path", 2}, {"w", 32}, {"lanes", 3}, {"nb", 1}, {"stages", 2}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+       {{"path", 0}, {"road", 1}}},
   };
   for (const auto& misfit : misfits) {
     const char* text = misfit.text;

@@ -2,9 +2,8 @@
 // only in local memory. Sizes are arguments, head_dim and the tile come by -D
 // (attention/opencl.cpp says what each means and why).
 //
-// A group of W items owns BQ query rows of one kv head and walks over its keys, BK at a time. The
-// query heads of a kv head are taken together: row r is query r / group of the head's r % group-th
-// query head, so that what a row sees never shrinks with r. Per tile of keys:
+// A group of W items owns BQ rows of one kv head (rows.cl) and walks over its keys, BK at a time. Per
+// tile of keys:
 //   1. scores, transposed: st[key][row] = scale·Σ_d k[key][d]·qt[d][row]. Queries are transposed
 //      once per group; keys need no transposition, each value of k meets a vector of rows.
 //   2. per row the new maximum, p = exp(s - maximum), the sum, and by how much old sums shrink.
@@ -35,24 +34,13 @@ typedef CAT(float, VQ) floatq;
 #define UNROLL_TILES
 #endif
 
-// How many keys, the first ones, row r sees.
-long visible_keys(long r, long group, long q_len, long kv_len, int causal) {
-  const long end = r / group + 1 + kv_len - q_len;
-  return !causal ? kv_len : end < 0 ? 0 : end < kv_len ? end : kv_len;
-}
-
-// Where row r of this batch entry and kv head begins in q and o.
-long row_start(long r, long group, long q_len, long head0) {
-  return ((head0 + r % group) * q_len + r / group) * D;
-}
-
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
-// With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D], and `state` their
-// maximum and sum; `merge` follows.
+// With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D], and `state` what
+// merge.cl says; it follows.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,
-    long group, long q_len, long kv_len, long row_blocks, long splits, long keys_per_split,
+    int group, int q_len, int kv_len, int row_blocks, int splits, int keys_per_split,
     int causal, float scale) {
   __local float qt[D * LDQ] __attribute__((aligned(64)));
   __local float kv[BK * LDV] __attribute__((aligned(64)));
@@ -61,22 +49,22 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   __local float highest[BQ] __attribute__((aligned(64)));
   __local float total[BQ] __attribute__((aligned(64)));
   __local float shrink[BQ] __attribute__((aligned(64)));
-  __local long sees[BQ];
+  __local int sees[BQ];
 
   const int lid = get_local_id(0);
-  const long rows = q_len * group;
+  const int rows = q_len * group;
   // The last blocks see most keys when causal: they start first.
-  const long block = row_blocks - 1 - (long)get_group_id(0) % row_blocks;
-  const long split = get_group_id(0) / row_blocks % splits;
-  const long head = get_group_id(0) / row_blocks / splits;  // batch and kv head
-  const long head0 = head * group;                          // batch and first query head
-  const long row0 = block * BQ;
-  k += head * kv_len * D;
-  v += head * kv_len * D;
+  const int block = row_blocks - 1 - (uint)get_group_id(0) % row_blocks;
+  const int split = (uint)get_group_id(0) / row_blocks % splits;
+  const int head = (uint)get_group_id(0) / row_blocks / splits;  // batch and kv head
+  const int head0 = head * group;                          // batch and first query head
+  const int row0 = block * BQ;
+  k += (long)head * kv_len * D;
+  v += (long)head * kv_len * D;
 
   for (int i = lid; i < BQ; i += W) {
     // Rows past the end repeat the last one; they are not stored.
-    const long r = row0 + i < rows ? row0 + i : rows - 1;
+    const int r = row0 + i < rows ? row0 + i : rows - 1;
     sees[i] = visible_keys(r, group, q_len, kv_len, causal);
     highest[i] = -FLT_MAX;
     total[i] = 0.0f;
@@ -84,7 +72,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   for (int i = lid; i < BQ * D; i += W) {
     const int row = i / D;
     const int d = i % D;
-    const long r = row0 + row < rows ? row0 + row : rows - 1;
+    const int r = row0 + row < rows ? row0 + row : rows - 1;
     qt[d * LDQ + row] = q[row_start(r, group, q_len, head0) + d];
   }
   floatv sum[O_PER_ITEM][TM][TV];
@@ -96,16 +84,16 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       for (int j = 0; j < TV; ++j) sum[t][i][j] = 0.0f;
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  const long first_key = split * keys_per_split;
-  const long last_seen = sees[BQ - 1];
-  const long end_key = first_key + keys_per_split < last_seen ? first_key + keys_per_split : last_seen;
-  for (long key0 = first_key; key0 < end_key; key0 += BK) {
-    const int keys = end_key - key0 < BK ? (int)(end_key - key0) : BK;
+  const int first_key = split * keys_per_split;
+  const int last_seen = sees[BQ - 1];
+  const int end_key = first_key + keys_per_split < last_seen ? first_key + keys_per_split : last_seen;
+  for (int key0 = first_key; key0 < end_key; key0 += BK) {
+    const int keys = end_key - key0 < BK ? end_key - key0 : BK;
 
     // 1. Scores.
 #if K_LOCAL
     for (int i = lid; i < BK * D; i += W)
-      kv[i / D * LDV + i % D] = i / D < keys ? k[key0 * D + i] : 0.0f;
+      kv[i / D * LDV + i % D] = i / D < keys ? k[(long)key0 * D + i] : 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     for (int t = lid; t < S_TILES; t += W) {
@@ -124,7 +112,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       // Keys past the tile's end repeat its last one; their scores become -inf below.
       __global const float* x[TK];
 #pragma unroll
-      for (int i = 0; i < TK; ++i) x[i] = k + (key0 + (key + i < keys ? key + i : keys - 1)) * D;
+      for (int i = 0; i < TK; ++i) x[i] = k + (long)(key0 + (key + i < keys ? key + i : keys - 1)) * D;
 #endif
       for (int d = 0; d < D; ++d) {
         floatq y[TQ];
@@ -157,7 +145,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       const int d = i % (DP / V) * V;
       floatv x = 0.0f;
       if (key < keys) {
-        __global const float* from = v + (key0 + key) * D + d;
+        __global const float* from = v + (long)(key0 + key) * D + d;
         if (d + V <= D)
           x = VLOAD(from);
         else if (d < D)
@@ -219,8 +207,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TV; ++j) part[i][j] = sum[t][i][j] * shrink[row + i];
-      const long seen_by_all = sees[row] - key0;
-      const int common = seen_by_all < keys ? (seen_by_all < 0 ? 0 : (int)seen_by_all) : keys;
+      const int seen_by_all = sees[row] - key0;
+      const int common = seen_by_all < keys ? (seen_by_all < 0 ? 0 : seen_by_all) : keys;
       for (int key = 0; key < common; ++key) {
         floatv y[TV];
 #pragma unroll
@@ -248,7 +236,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
-  const long split_row0 = (head * splits + split) * rows;
+  const long split_row0 = ((long)head * splits + split) * rows;
   UNROLL_TILES
   for (int t = 0; t < O_PER_ITEM; ++t) {
     const int tile = t * W + lid;
@@ -257,7 +245,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     const int d0 = tile % O_TILES_D * (TV * V);
     UNROLL_TILES
     for (int i = 0; i < TM; ++i) {
-      const long r = row0 + row + i;
+      const int r = row0 + row + i;
       if (r >= rows) break;
       const float factor = splits > 1 ? 1.0f : sees[row + i] == 0 ? 0.0f : 1.0f / total[row + i];
       __global float* to =
@@ -275,39 +263,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   }
   if (splits > 1) {
     for (int i = lid; i < BQ && row0 + i < rows; i += W) {
-      state[(split_row0 + row0 + i) * 2] = highest[i];
+      state[(split_row0 + row0 + i) * 2] = sees[i] <= first_key ? -INFINITY : highest[i];
       state[(split_row0 + row0 + i) * 2 + 1] = total[i];
     }
-  }
-}
-
-// Puts the splits of a row together: with M the largest maximum and w = exp(maximum - M),
-// o = Σ w·part / Σ w·sum. One group per row of a batch entry and kv head.
-__kernel __attribute__((reqd_work_group_size(W, 1, 1))) void merge(
-    __global const float* restrict parts, __global const float* restrict state,
-    __global float* restrict o, long group, long q_len, long kv_len, long splits, int causal) {
-  const long rows = q_len * group;
-  const long r = get_group_id(0) % rows;
-  const long head = get_group_id(0) / rows;
-  float high = -FLT_MAX;
-  for (long split = 0; split < splits; ++split) {
-    const float s = state[((head * splits + split) * rows + r) * 2];
-    high = s > high ? s : high;
-  }
-  float weights = 0.0f;
-  for (long split = 0; split < splits; ++split) {
-    __global const float* s = state + ((head * splits + split) * rows + r) * 2;
-    weights += exp(s[0] - high) * s[1];
-  }
-  const bool sees_none = visible_keys(r, group, q_len, kv_len, causal) == 0;
-  const float factor = sees_none ? 0.0f : 1.0f / weights;
-  __global float* to = o + row_start(r, group, q_len, head * group);
-  for (int d = get_local_id(0); d < D; d += W) {
-    float value = 0.0f;
-    for (long split = 0; split < splits; ++split) {
-      const long at = (head * splits + split) * rows + r;
-      value += exp(state[at * 2] - high) * parts[at * D + d];
-    }
-    to[d] = value * factor;
   }
 }

@@ -1,17 +1,24 @@
-// Attention, variant `opencl`: tiles of queries and keys with online softmax, any device. The
-// kernels stand in attention.cl; here the tile is chosen, keys are split among groups when there
-// are few query rows, and the grid is laid out.
+// Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
+// any device, tiles.cl and decode.cl for those whose road is NVIDIA's (their tunings:
+// opencl_roads.hpp); here the tile is chosen, keys are split among groups when there are few query
+// rows, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <numbers>
 
 #include "attention_cl.hpp"
+#include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "core/error.hpp"
+#include "decode_cl.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/opencl_roads.hpp"
+#include "merge_cl.hpp"
+#include "tiles_cl.hpp"
 
 namespace rooflane::attention {
 namespace {
@@ -21,6 +28,8 @@ using opencl::DeviceKind;
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
+    {"path", "0: attention.cl, any device; 1: tiles.cl, many rows; 2: decode.cl, few rows", 0, 2},
+    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
     {"bq", "query rows per group", 1, 256},
     {"bk", "keys per tile", 1, 1024},
@@ -34,11 +43,16 @@ constexpr Tunable tunables[] = {
     {"k_local", "1: keys are copied to local memory; 0: read where they are", 0, 1},
     {"resident", "1: the output's accumulators stay in registers; 0: in private memory", 0, 1},
     {"splits", "groups that share the keys of a row", 1, 1024},
+    {"cd", "path 1: columns of a chunk of keys", 1, 1024},
+    {"cn", "path 1: rows of a chunk of values", 1, 1024},
+    {"unroll", "path 1: steps of the inner loops written out", 1, 32},
+    {"stages", "paths 1, 2: chunks or steps in local memory", 2, 16},
+    {"lanes", "path 2: items that share a key", 1, 32},
+    {"nb", "path 2: keys per item and step", 1, 16},
+    {"fused", "path 2: 1: the last group of a head merges its splits; 0: a second kernel", 0, 1},
 };
 
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-// A tuning with its names; what attention.cl derives from it.
+// A tuning of path 0 with its names; what attention.cl derives from it.
 struct Tile {
   int64_t w, bq, bk, v, vq, tk, tq, tm, tv, pad, k_local, resident, splits;
 
@@ -49,9 +63,20 @@ struct Tile {
             get("k_local"), get("resident"), get("splits")};
   }
   Tuning tuning() const {
-    return {{"w", w},          {"bq", bq},   {"bk", bk},           {"v", v},
-            {"vq", vq},        {"tk", tk},   {"tq", tq},           {"tm", tm},
-            {"tv", tv},        {"pad", pad}, {"k_local", k_local}, {"resident", resident},
+    return {{"path", any_device},
+            {"road", 0},
+            {"w", w},
+            {"bq", bq},
+            {"bk", bk},
+            {"v", v},
+            {"vq", vq},
+            {"tk", tk},
+            {"tq", tq},
+            {"tm", tm},
+            {"tv", tv},
+            {"pad", pad},
+            {"k_local", k_local},
+            {"resident", resident},
             {"splits", splits}};
   }
   // head_dim with the columns that round it up to whole micro-tiles.
@@ -147,79 +172,191 @@ std::vector<Tile> tiles_that_fit(const Sizes& s, const Environment& env) {
   return list;
 }
 
+// What a group of the given road may use. The NVIDIA road's arrays are as large as the probe found,
+// the portable one's as the device says.
+Room room_of(const DeviceInfo& info, int64_t road) {
+  const std::size_t local =
+      road == 1 ? opencl::features(info.index).static_local_bytes : info.local_bytes;
+  return {static_cast<int64_t>(local), static_cast<int64_t>(info.max_work_group),
+          info.compute_units};
+}
+
+bool has_nvidia_road(const DeviceInfo& info) {
+  return info.kind == DeviceKind::gpu && opencl::features(info.index).nvidia_road();
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  const Sizes s(problem);
+  const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
-  for (const Tile& tile : tiles_that_fit(Sizes(problem), env)) list.push_back(tile.tuning());
+  if (has_nvidia_road(info)) {
+    const Room room = room_of(info, 1);
+    for (const Decode& decode : nvidia_decode(s, room)) list.push_back(decode.tuning());
+    for (const Tiles& tiles : nvidia_tiles(s, room)) list.push_back(tiles.tuning());
+  }
+  for (const Tile& tile : tiles_that_fit(s, env)) list.push_back(tile.tuning());
   return list;
 }
 
 class OpenclPlan final : public opencl::DevicePlan {
  public:
   OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : DevicePlan(problem, tuning, env) {
-    const Sizes s(problem);
-    const Tile tile = Tile::from(tuning);
-    const int64_t rows = s.q_len * s.group();
-    const int64_t heads = s.batch * s.kv_heads;
-    const int64_t row_blocks = ceil_div(rows, tile.bq);
-    if (heads == 0 || rows == 0) return;
-    Tile compiled = tile;  // the number of splits is an argument, not a macro
-    compiled.splits = 1;
-    const std::string options = fmt::format("{} -DD={} -DDP={}", opencl::defines(compiled.tuning()),
-                                            s.head_dim, tile.padded_dim(s.head_dim));
-    const int64_t keys_per_split = ceil_div(ceil_div(s.kv_len, tile.splits), tile.bk) * tile.bk;
-    cl_mem o = copy_of("o");
-    cl_mem parts = o;
-    cl_mem state = o;
-    if (tile.splits > 1) {
-      const auto part_rows = static_cast<std::size_t>(heads * tile.splits * rows);
-      parts = workspace(part_rows * static_cast<std::size_t>(s.head_dim) * sizeof(float));
-      state = workspace(part_rows * 2 * sizeof(float));
-      merge_ = kernel(attention_cl, options, "merge");
-      merge_.set_args(context(), parts, state, o, cl_long{s.group()}, cl_long{s.q_len},
-                      cl_long{s.kv_len}, cl_long{tile.splits}, cl_int{s.causal});
-      merge_size_ = {static_cast<std::size_t>(heads * rows), static_cast<std::size_t>(tile.w)};
+      : DevicePlan(problem, tuning, env), s_(problem) {
+    if (heads_ == 0 || rows_ == 0) return;
+    switch (tuning.get("path", any_device)) {
+      case many_rows:
+        prepare(Tiles::from(tuning));
+        break;
+      case few_rows:
+        prepare(Decode::from(tuning));
+        break;
+      default:
+        prepare(Tile::from(tuning));
+        break;
     }
-    attention_ = kernel(attention_cl, options, "attention");
-    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts, state,
-                        cl_long{s.group()}, cl_long{s.q_len}, cl_long{s.kv_len},
-                        cl_long{row_blocks}, cl_long{tile.splits}, cl_long{keys_per_split},
-                        cl_int{s.causal}, static_cast<cl_float>(s.scale));
-    size_ = {static_cast<std::size_t>(heads * row_blocks * tile.splits),
-             static_cast<std::size_t>(tile.w)};
   }
 
  private:
+  void prepare(const Tile& tile) {
+    Tile compiled = tile;  // the number of splits is an argument, not a macro
+    compiled.splits = 1;
+    const std::string options = fmt::format("{} -DD={} -DDP={}", opencl::defines(compiled.tuning()),
+                                            s_.head_dim, tile.padded_dim(s_.head_dim));
+    const int64_t row_blocks = ceil_div(rows_, tile.bq);
+    split(tile.splits);
+    if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e");
+    attention_ = kernel(attention_cl, options, "attention");
+    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
+                        number(s_.group()), number(s_.q_len), number(s_.kv_len), number(row_blocks),
+                        number(tile.splits), number(keys_per_split(tile.splits, tile.bk)),
+                        cl_int{s_.causal}, static_cast<cl_float>(s_.scale));
+    size_ = launch_of(heads_ * row_blocks * tile.splits, tile.w);
+  }
+
+  void prepare(const Tiles& tiles) {
+    const int64_t row_blocks = ceil_div(rows_, tiles.bq);
+    split(tiles.splits);
+    if (tiles.splits > 1) prepare_merge(tiles.splits, std::min<int64_t>(128, tiles.w), "2");
+    attention_ = kernel(tiles_cl, tiles.options(s_.head_dim), "tiles");
+    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
+                        number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
+                        number(row_blocks), number(tiles.splits),
+                        number(keys_per_split(tiles.splits, tiles.bk)), cl_int{s_.causal},
+                        scale_to_base2());
+    size_ = launch_of(heads_ * row_blocks * tiles.splits, tiles.w);
+  }
+
+  void prepare(const Decode& decode) {
+    split(decode.splits);
+    cl_mem arrived = copy_of("o");
+    if (decode.splits > 1 && decode.fused == 1) {
+      std::vector<float> zeros(static_cast<std::size_t>(heads_));
+      const int64_t shape[] = {heads_};
+      arrived = workspace(zeros.size() * sizeof(cl_int));
+      write_now(arrived, contiguous_view(zeros.data(), shape));
+    } else if (decode.splits > 1) {
+      prepare_merge(decode.splits, decode.w, "2");
+    }
+    attention_ = kernel(decode_cl, decode.options(s_), "decode");
+    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
+                        state_, arrived, number(s_.group()), number(s_.q_len), number(s_.kv_len),
+                        number(decode.splits), number(keys_per_split(decode.splits, 1)),
+                        cl_int{s_.causal}, scale_to_base2());
+    size_ = launch_of(heads_ * decode.splits, decode.w);
+  }
+
+  // Where the kernel writes: rows of o, or with splits unnormalised ones with their states.
+  void split(int64_t splits) {
+    parts_ = state_ = copy_of("o");
+    if (splits == 1) return;
+    const auto part_rows = static_cast<std::size_t>(heads_ * splits * rows_);
+    parts_ = workspace(part_rows * static_cast<std::size_t>(s_.head_dim) * sizeof(float));
+    state_ = workspace(part_rows * 2 * sizeof(float));
+  }
+
+  void prepare_merge(int64_t splits, int64_t w, const char* base) {
+    merge_ = kernel(merge_cl, fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1", s_.head_dim, w, base),
+                    "merge");
+    merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
+                    number(splits));
+    merge_size_ = launch_of(heads_ * rows_, w);
+  }
+
+  int64_t keys_per_split(int64_t splits, int64_t multiple) const {
+    return ceil_div(ceil_div(s_.kv_len, splits), multiple) * multiple;
+  }
+  cl_float scale_to_base2() const { return static_cast<cl_float>(s_.scale * std::numbers::log2e); }
+  static cl_int number(int64_t x) { return static_cast<cl_int>(x); }
+  static opencl::Launch launch_of(int64_t groups, int64_t items) {
+    return {static_cast<std::size_t>(groups), static_cast<std::size_t>(items)};
+  }
+
   void enqueue() override {
     launch(attention_, size_);
     launch(merge_, merge_size_);
   }
 
+  const Sizes s_;
+  const int64_t rows_ = s_.q_len * s_.group();
+  const int64_t heads_ = s_.batch * s_.kv_heads;
+  cl_mem parts_ = nullptr, state_ = nullptr;
   opencl::KernelCall attention_, merge_;
   opencl::Launch size_{}, merge_size_{};
 };
 
+// Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (rows.cl).
+constexpr int64_t longest = int64_t{1} << 30;
+
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
   const Sizes s(problem);
-  const std::vector<Tile> list = tiles_that_fit(s, env);
+  for (const auto& [name, length] :
+       {std::pair("q_len · heads/kv_heads", s.q_len * s.group()), std::pair("kv_len", s.kv_len)}) {
+    if (length > longest) return fmt::format("{} is {}, more than {}", name, length, longest);
+  }
+  const std::vector<Tuning> list = tunings(problem, env);
   const DeviceInfo& info = opencl::device(env.device);
   if (list.empty()) {
     return fmt::format("head_dim {}: no tile fits the {} bytes of local memory of {}", s.head_dim,
                        info.local_bytes, info.name);
   }
-  const double part_bytes = list.front().splits > 1
-                                ? 4.0 * static_cast<double>(s.batch * s.heads) *
-                                      static_cast<double>(s.q_len * list.front().splits) *
-                                      static_cast<double>(s.head_dim + 2)
-                                : 0;
+  const int64_t splits = list.front().get("splits", 1);
+  const double part_bytes = splits > 1 ? 4.0 * static_cast<double>(s.batch * s.heads) *
+                                             static_cast<double>(s.q_len * splits) *
+                                             static_cast<double>(s.head_dim + 2)
+                                       : 0;
   return opencl::unsupported_anywhere(problem, env, part_bytes);
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
-  if (Tile::from(tuning).fits(info, problem.size("head_dim"))) return std::nullopt;
+  const Sizes s(problem);
+  const int64_t path = tuning.get("path", any_device);
+  const int64_t road = tuning.get("road", 0);
+  if (road == 1 && path == any_device) return "path 0 has road 0 only";
+  if (road == 1 && !has_nvidia_road(info)) {
+    return fmt::format("road 1 needs inline PTX, shuffles and cp.async, which {} lacks", info.name);
+  }
+  const Room room = room_of(info, road);
+  if (path == many_rows) {
+    if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
+    return fmt::format(
+        "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter at most 32, bk a "
+        "multiple of cn and of 4·w·tm/bq, w at most {} and the tiles at most {} bytes on {}",
+        room.group_items, room.local_bytes, info.name);
+  }
+  if (path == few_rows) {
+    if (s.q_len * s.group() > most_decode_rows) {
+      return fmt::format("path 2 takes at most {} rows: q_len · heads/kv_heads", most_decode_rows);
+    }
+    if (Decode::from(tuning).fits(room, s.head_dim, s.q_len * s.group())) return std::nullopt;
+    return fmt::format(
+        "lanes must be a power of two up to 32 that divides w, w at most {} and the stages at most "
+        "{} bytes on {}",
+        room.group_items, room.local_bytes, info.name);
+  }
+  if (Tile::from(tuning).fits(info, s.head_dim)) return std::nullopt;
   return fmt::format(
       "v and vq must be powers of two, bq a multiple of tq·vq and of tm, bk of tk, pad of v and "
       "vq, w at most {} and the tiles at most {} bytes on {}",

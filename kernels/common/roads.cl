@@ -128,3 +128,28 @@ bool comes_last(__global uint* state, uint count, __local uint* flag) {
   return *flag == count - 1;
 }
 #endif
+
+// 2^x. Road 1: one instruction, relative error below 2^-22, and zero below 2^-126 (PTX ISA,
+// ex2.approx.ftz).
+#if ROAD == 1
+float exp2_road(float x) {
+  float y;
+  asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#else
+#define exp2_road(x) exp2(x)
+#endif
+
+// Sum or largest over `along` items (a power of two) that are `apart` apart (likewise), along·apart at
+// most 32, the same for all of them.
+float near_add(float value, __local float* scratch, int along, int apart) {
+  for (int distance = apart; distance < along * apart; distance *= 2)
+    value += lane_xor(value, distance, scratch);
+  return value;
+}
+float near_max(float value, __local float* scratch, int along, int apart) {
+  for (int distance = apart; distance < along * apart; distance *= 2)
+    value = fmax(value, lane_xor(value, distance, scratch));
+  return value;
+}

@@ -1,0 +1,287 @@
+// o = softmax(scale·q·kᵀ)·v for few rows (attention.hpp has the maths; rows.cl says what a row is),
+// where reading k and v once is all the time there is. Sizes are arguments; head_dim D, ROWS (all of
+// them) and the tuning come by -D (attention/opencl.cpp).
+//
+// A group of W items walks over the keys of one split of a kv head. LANES neighbouring items share a
+// key, and each holds all rows of q and o at VPL vectors of head_dim, so that k and v are read with
+// neighbouring vectors and a score needs log2(LANES) exchanges. A step takes NB keys for each of the
+// W / LANES teams. Its k and v arrive STAGES - 1 steps after they were asked for: every item copies
+// exactly what it reads itself, so nothing waits for another item. Each team has a maximum and a
+// sum of its own; teams are put together at the end. Splits are put together by the group that
+// finishes last where the device keeps order between groups (-DFUSED=1), else by merge.cl: a second
+// kernel takes longer to start than a short context to read.
+//
+// Scores are counted in base 2: q is multiplied by scale·log2(e). The maximum starts at -FLT_MAX.
+
+#define TEAMS (W / LANES)
+#define VECTORS ((D + VW - 1) / VW)
+#define VPL ((VECTORS + LANES - 1) / LANES)
+#define DL (VPL * VW)
+#define DP (DL * LANES)
+#define STAGE (2 * NB * VPL * W * VW)
+#define RING (STAGES * STAGE)
+#define TEAM_SUMS (TEAMS * ROWS * DP)
+#define LOCAL_FLOATS (RING > TEAM_SUMS ? RING : TEAM_SUMS)
+
+#if VW == 4
+#define COPY copy_async4
+typedef float4 floatw;
+#define LOAD_PART(p) load_shared((__global const float4*)(p))
+#elif VW == 2
+#define COPY copy_async2
+typedef float2 floatw;
+#define LOAD_PART(p) ((float2)(load_shared1(p), load_shared1((p) + 1)))
+#else
+#define COPY copy_async1
+typedef float floatw;
+#define LOAD_PART(p) load_shared1(p)
+#endif
+
+// VW floats of local memory, aligned, into the private array `to`.
+#if VW == 4
+#define GET_VECTOR(to, from)                        \
+  {                                                 \
+    const float4 y4 = *(__local const float4*)(from); \
+    (to)[0] = y4.x;                                 \
+    (to)[1] = y4.y;                                 \
+    (to)[2] = y4.z;                                 \
+    (to)[3] = y4.w;                                 \
+  }
+#elif VW == 2
+#define GET_VECTOR(to, from)                        \
+  {                                                 \
+    const float2 y2 = *(__local const float2*)(from); \
+    (to)[0] = y2.x;                                 \
+    (to)[1] = y2.y;                                 \
+  }
+#else
+#define GET_VECTOR(to, from) (to)[0] = *(from)
+#endif
+
+// Asks for k and v of a step, where this item's first vectors are given; of `keys` keys from the
+// step's first one on.
+void copy_step(__local float* to, __global const float* k, __global const float* v, int keys) {
+  const int lid = get_local_id(0);
+#pragma unroll
+  for (int n = 0; n < NB; ++n) {
+    const bool is_key = lid / LANES + n * TEAMS < keys;
+#pragma unroll
+    for (int j = 0; j < VPL; ++j) {
+      const bool is_column = VECTORS % LANES == 0 || j * LANES + lid % LANES < VECTORS;
+      const int count = is_key && is_column ? VW : 0;
+      const int from = n * (TEAMS * D) + j * (LANES * VW);
+      COPY(to + ((n * VPL + j) * W + lid) * VW, k + from, count);
+      COPY(to + (((NB + n) * VPL + j) * W + lid) * VW, v + from, count);
+    }
+  }
+}
+
+float highest_of(__local const float* highs) {
+  float highest = -INFINITY;
+#pragma unroll
+  for (int t = 0; t < TEAMS; ++t) highest = fmax(highest, highs[t]);
+  return highest;
+}
+
+// One group per (batch, kv head, split of the keys). With splits, `parts` takes the unnormalised
+// rows [batch·kv_heads, splits, ROWS, D], `state` what merge.cl says, and `arrived`, zero before and
+// after, counts the groups of a head that have finished.
+__kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
+    __global const float* restrict q, __global const float* restrict k,
+    __global const float* restrict v, __global float* restrict o, __global float* parts,
+    __global float* state, __global uint* arrived, int group, int q_len, int kv_len, int splits,
+    int keys_per_split, int causal, float scale2) {
+  __local float ring[LOCAL_FLOATS] __attribute__((aligned(16)));
+  __local float highs[ROWS * TEAMS];
+  __local float totals[ROWS * TEAMS];
+#if ROAD == 0
+  __local float scratch[W];
+#else
+  __local float* scratch = 0;
+#endif
+
+  const int lid = get_local_id(0);
+  const int team = lid / LANES;
+  const int lane = lid % LANES;
+  const int split = (uint)get_group_id(0) % splits;
+  const int head = (uint)get_group_id(0) / splits;
+  const int head0 = head * group;
+  const int first_key = split * keys_per_split;
+  const int seen = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
+  const int end_key = first_key + keys_per_split < seen ? first_key + keys_per_split : seen;
+  const long start = ((long)head * kv_len + first_key + team) * D + lane * VW;
+  __global const float* next_k = k + start;
+  __global const float* next_v = v + start;
+  int next_keys = end_key - first_key;  // not asked for yet
+  int next_slot = 0;
+
+#define ASK()                                                                \
+  {                                                                          \
+    if (next_keys > 0) copy_step(ring + next_slot * STAGE, next_k, next_v, next_keys); \
+    copies_commit();                                                         \
+    next_k += TEAMS * NB * D;                                                \
+    next_v += TEAMS * NB * D;                                                \
+    next_keys -= TEAMS * NB;                                                 \
+    next_slot = next_slot + 1 == STAGES ? 0 : next_slot + 1;                 \
+  }
+  for (int stage = 0; stage < STAGES - 1; ++stage) ASK();
+
+  float x[ROWS][DL];
+  float sum[ROWS][DL];
+  float high[ROWS];
+  float total[ROWS];
+#if MASKED
+  int sees[ROWS];  // how many keys from this team's first one on
+#endif
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    __global const float* from = q + row_start(r, group, q_len, head0);
+#pragma unroll
+    for (int j = 0; j < DL; ++j) {
+      const int d = (j / VW * LANES + lane) * VW + j % VW;
+      x[r][j] = d < D ? from[d] * scale2 : 0.0f;
+      sum[r][j] = 0.0f;
+    }
+    high[r] = -FLT_MAX;
+    total[r] = 0.0f;
+#if MASKED
+    const int end = visible_keys(r, group, q_len, kv_len, causal);
+    sees[r] = (end < end_key ? end : end_key) - first_key - team;
+#endif
+  }
+
+  int slot = 0;
+  int keys = end_key - first_key - team;  // left for this team, every TEAMS-th counts
+  for (int done = 0; done < end_key - first_key; done += TEAMS * NB) {
+    ASK();
+    copies_wait(STAGES - 1);
+    __local const float* from = ring + slot * STAGE + lid * VW;
+    slot = slot + 1 == STAGES ? 0 : slot + 1;
+
+    float s[NB][ROWS];
+#pragma unroll
+    for (int n = 0; n < NB; ++n) {
+      float y[DL];
+#pragma unroll
+      for (int j = 0; j < VPL; ++j) GET_VECTOR(y + j * VW, from + (n * VPL + j) * W * VW);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        s[n][r] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < DL; ++j) s[n][r] += x[r][j] * y[j];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < NB; ++n)
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        s[n][r] = near_add(s[n][r], scratch, LANES, 1);
+        if (n * TEAMS >= keys) s[n][r] = -INFINITY;
+#if MASKED
+        if (done + n * TEAMS >= sees[r]) s[n][r] = -INFINITY;
+#endif
+      }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const float old = high[r];
+#pragma unroll
+      for (int n = 0; n < NB; ++n) high[r] = fmax(high[r], s[n][r]);
+      const float shrink = exp2_road(old - high[r]);
+      total[r] *= shrink;
+#pragma unroll
+      for (int j = 0; j < DL; ++j) sum[r][j] *= shrink;
+#pragma unroll
+      for (int n = 0; n < NB; ++n) {
+        s[n][r] = exp2_road(s[n][r] - high[r]);
+        total[r] += s[n][r];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < NB; ++n) {
+      float y[DL];
+#pragma unroll
+      for (int j = 0; j < VPL; ++j) GET_VECTOR(y + j * VW, from + ((NB + n) * VPL + j) * W * VW);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+#if MASKED
+        // Not a product with weight zero: v may be NaN where this row does not see it.
+        if (done + n * TEAMS < sees[r])
+#endif
+#pragma unroll
+          for (int j = 0; j < DL; ++j) sum[r][j] += s[n][r] * y[j];
+    }
+    keys -= TEAMS * NB;
+  }
+  copies_wait(0);
+
+  // Teams together. Their sums take the ring's place.
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+    if (lane == 0) highs[r * TEAMS + team] = high[r];
+  barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const float factor = exp2_road(high[r] - highest_of(highs + r * TEAMS));
+    if (lane == 0) totals[r * TEAMS + team] = total[r] * factor;
+#pragma unroll
+    for (int j = 0; j < DL; ++j)
+      ring[(team * ROWS + r) * DP + (j / VW * LANES + lane) * VW + j % VW] = sum[r][j] * factor;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const long part0 = ((long)head * splits + split) * ROWS;
+  for (int i = lid; i < ROWS * VECTORS; i += W) {
+    const int r = i / VECTORS;
+    const int d = i % VECTORS * VW;
+    float weights = 0.0f;
+    floatw value = 0.0f;
+#pragma unroll
+    for (int t = 0; t < TEAMS; ++t) {
+      weights += totals[r * TEAMS + t];
+      value += *(__local const floatw*)(ring + (t * ROWS + r) * DP + d);
+    }
+    const bool sees_none = visible_keys(r, group, q_len, kv_len, causal) <= first_key;
+    if (splits == 1) {
+      *(__global floatw*)(o + row_start(r, group, q_len, head0) + d) =
+          sees_none ? (floatw)(0.0f) : value / weights;
+    } else {
+      *(__global floatw*)(parts + (part0 + r) * D + d) = value;
+      if (d == 0) {
+        // -inf: this row sees no key of this split.
+        state[(part0 + r) * 2] = sees_none ? -INFINITY : highest_of(highs + r * TEAMS);
+        state[(part0 + r) * 2 + 1] = weights;
+      }
+    }
+  }
+#if FUSED
+  // The last group of a head merges its splits, as merge.cl does.
+  if (splits == 1) return;
+  __local uint flag;
+  if (!comes_last(arrived + head, splits, &flag)) return;
+  parts += (long)head * splits * (ROWS * D);
+  state += (long)head * splits * (ROWS * 2);
+  for (int i = lid; i < ROWS * TEAMS; i += W) {
+    float highest = -INFINITY;
+    for (int p = i % TEAMS; p < splits; p += TEAMS)
+      highest = fmax(highest, load_shared1(state + (p * ROWS + i / TEAMS) * 2));
+    highs[i] = highest;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int i = lid; i < ROWS * VECTORS; i += W) {
+    const int r = i / VECTORS;
+    const int d = i % VECTORS * VW;
+    const float highest = highest_of(highs + r * TEAMS);
+    float weights = 0.0f;
+    floatw value = 0.0f;
+    // Sixteen at a time: a read takes half a microsecond, and nothing else runs.
+#pragma unroll 16
+    for (int p = 0; p < splits; ++p) {
+      __global const float* of_split = state + (p * ROWS + r) * 2;
+      const float factor = exp2_road(load_shared1(of_split) - highest);
+      weights += factor * load_shared1(of_split + 1);
+      value += factor * LOAD_PART(parts + p * (ROWS * D) + r * D + d);
+    }
+    *(__global floatw*)(o + row_start(r, group, q_len, head0) + d) =
+        highest == -INFINITY ? (floatw)(0.0f) : value / weights;
+  }
+#endif
+}
