@@ -60,17 +60,13 @@ std::vector<Tuning> portable_paths(const Problem& problem) {
                    {"unroll", 1},
                    {"splits", splits}});
   if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
-    // Both ways to merge.
-    for (const std::int64_t fused : {0, 1}) {
-      found.push_back({{"path", 2},
-                       {"road", 0},
-                       {"w", 8},
-                       {"lanes", 4},
-                       {"nb", 2},
-                       {"stages", 3},
-                       {"splits", splits},
-                       {"fused", fused}});
-    }
+    found.push_back({{"path", 2},
+                     {"road", 0},
+                     {"w", 8},
+                     {"lanes", 4},
+                     {"nb", 2},
+                     {"stages", 3},
+                     {"splits", splits}});
   }
   return found;
 }

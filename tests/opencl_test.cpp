@@ -337,6 +337,8 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
        {{"path", 2}, {"w", 32}, {"lanes", 3}, {"nb", 1}, {"stages", 2}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
        {{"path", 0}, {"road", 1}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+       {{"path", 2}, {"w", 32}, {"lanes", 4}, {"nb", 1}, {"stages", 2}, {"fused", 1}}},
   };
   for (const auto& misfit : misfits) {
     const char* text = misfit.text;

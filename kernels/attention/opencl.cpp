@@ -49,7 +49,8 @@ constexpr Tunable tunables[] = {
     {"stages", "paths 1, 2: chunks or steps in local memory", 2, 16},
     {"lanes", "path 2: items that share a key", 1, 32},
     {"nb", "path 2: keys per item and step", 1, 16},
-    {"fused", "path 2: 1: the last group of a head merges its splits; 0: a second kernel", 0, 1},
+    {"fused", "path 2: 1: the last group of a head merges its splits (road 1); 0: a second kernel",
+     0, 1},
 };
 
 // A tuning of path 0 with its names; what attention.cl derives from it.
@@ -350,6 +351,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     if (s.q_len * s.group() > most_decode_rows) {
       return fmt::format("path 2 takes at most {} rows: q_len · heads/kv_heads", most_decode_rows);
     }
+    if (road == 0 && tuning.get("fused", 0) == 1) return "fused=1 needs road 1";
     if (Decode::from(tuning).fits(room, s.head_dim, s.q_len * s.group())) return std::nullopt;
     return fmt::format(
         "lanes must be a power of two up to 32 that divides w, w at most {} and the stages at most "
