@@ -336,17 +336,21 @@ void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t 
 }
 
 // Rows of at most kBlock elements beyond the caches, from `begin` to `end`. In steps, while the
-// exps of a row are computed the row before it is scaled and written and the row after it is
+// exps of a row are computed the row before it is scaled and written and one to come is
 // fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
 // the terms of two rows, so that y is written once only.
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch) {
+  // 16 KiB, a third of L1, is what memory delivers in its own latency of 300 to 450 ns (a Zen 5: 5
+  // to 30 % faster than one row, of 512 to 4096 elements).
+  constexpr std::size_t far_enough = 4096;
+  const auto rows_ahead = static_cast<std::int64_t>((far_enough + n - 1) / n);
   Unscaled before;
   hc::Seam<Tag> seam((Tag()));
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* terms = scratch + (row % 2) * common::scratch_stride(n);
-    const float* ahead = row + 1 < end ? x + io.x_stride : nullptr;
+    const float* ahead = row + rows_ahead < end ? x + rows_ahead * io.x_stride : nullptr;
     const float max = MaxOf(x, n);
     hc::LongSum<Tag> sum((Tag()));
     for (std::size_t i = 0; i < n; i += common::row_step) {
