@@ -44,7 +44,7 @@ const MeasuredRow* at_threads(const Members& candidates, std::int64_t threads) {
   return found;
 }
 
-Ladder ladder_of(Members members, const std::string& isa) {
+Ladder ladder_of(const Members& members, const std::string& isa) {
   std::map<Place, Members> same;
   for (const MeasuredRow* member : members) same[place_of(member->row)].push_back(member);
   Members rows;
@@ -154,7 +154,7 @@ std::vector<Ladder> ladders_of(std::span<const MeasuredRow> rows) {
         const std::string& own = member->row.isa;
         if (own == isa || (own.empty() && isa == isas.front())) of_isa.push_back(member);
       }
-      ladders.push_back(ladder_of(std::move(of_isa), isa));
+      ladders.push_back(ladder_of(of_isa, isa));
     }
   }
   return ladders;
