@@ -1,7 +1,7 @@
-// Put before every kernel of this room. The query heads of a kv head are taken together: row r of a
-// kv head is query r / group of the head's r % group-th query head, so that what a row sees never
-// shrinks with r. Lengths stay below 2^30 (attention/opencl.cpp refuses others); division of 64-bit
-// numbers takes a GPU a hundred instructions.
+// Put before every kernel of this room but the ladder's. The query heads of a kv head are taken
+// together: row r of a kv head is query r / group of the head's r % group-th query head, so that
+// what a row sees never shrinks with r. Lengths stay below 2^30 (attention/opencl.cpp refuses
+// others); division of 64-bit numbers takes a GPU a hundred instructions.
 
 // How many keys, the first ones, row r sees.
 int visible_keys(int r, int group, int q_len, int kv_len, int causal) {
