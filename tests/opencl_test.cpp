@@ -96,32 +96,32 @@ constexpr TiledCase tiled_cases[] = {
      "path=2,road=0,rows=2,warps=4,kc=128,unroll=1,splits=1"},
     {"gemm:m=132,n=5,k=264,trans_a=1,trans_b=1",
      "path=2,road=0,rows=1,warps=4,kc=128,unroll=4,splits=2"},
-    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,ahead=0,road=0"},
-    {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
-    {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
-    {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,ahead=0,road=0"},
-    {"softmax:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,ahead=1,road=0"},
-    {"softmax:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,ahead=0,road=0"},
-    {"softmax:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"},
-    {"softmax:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,ahead=0,road=0"},
-    {"softmax:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,ahead=0,road=0"},
-    {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,ahead=1,road=0"},
-    {"layernorm:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,ahead=0,road=0"},
-    {"layernorm:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,ahead=0,road=0"},
-    {"layernorm:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,ahead=0,road=0"},
+    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
+    {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
+    {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
+    {"softmax:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,road=0"},
+    {"softmax:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,road=0"},
+    {"softmax:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,road=0"},
+    {"softmax:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,road=0"},
+    {"softmax:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,road=0"},
+    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,road=0"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
+    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
+    {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
+    {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
+    {"layernorm:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,road=0"},
+    {"layernorm:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,road=0"},
+    {"layernorm:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,road=0"},
+    {"layernorm:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,road=0"},
+    {"layernorm:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,road=0"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
      "w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,splits=1"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
@@ -150,9 +150,9 @@ TEST_CASE("rows with NaN and infinities come out as in NumPy whatever way they a
   if (!has_device()) return;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const char* kernel : {"softmax", "layernorm"}) {
-    for (const char* tuning : {"v=4,chunk=5,lx=4,ly=2,ry=1,form=1,splits=1,ahead=0,road=0",
-                               "v=4,chunk=2,lx=4,ly=1,ry=1,form=1,splits=3,ahead=0,road=0",
-                               "v=4,chunk=17,lx=4,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"}) {
+    for (const char* tuning : {"v=4,chunk=5,lx=4,ly=2,ry=1,form=1,splits=1,road=0",
+                               "v=4,chunk=2,lx=4,ly=1,ry=1,form=1,splits=3,road=0",
+                               "v=4,chunk=17,lx=4,ly=4,ry=1,form=2,splits=1,road=0"}) {
       const Problem problem = problem_of(std::string(kernel) + ":rows=8,cols=67");
       const Variant& variant = variant_of(problem);
       INFO(kernel, " ", tuning);
@@ -181,9 +181,9 @@ TEST_CASE("rows with NaN and infinities come out as in NumPy whatever way they a
 
 TEST_CASE("LayerNorm on a device keeps its digits at mean 1e4 and variance 1") {
   if (!has_device()) return;
-  for (const char* tuning : {"v=4,chunk=4,lx=64,ly=1,ry=1,form=1,splits=1,ahead=0,road=0",
-                             "v=4,chunk=4,lx=32,ly=1,ry=1,form=1,splits=3,ahead=0,road=0",
-                             "v=4,chunk=32,lx=32,ly=4,ry=1,form=2,splits=1,ahead=0,road=0"}) {
+  for (const char* tuning : {"v=4,chunk=4,lx=64,ly=1,ry=1,form=1,splits=1,road=0",
+                             "v=4,chunk=4,lx=32,ly=1,ry=1,form=1,splits=3,road=0",
+                             "v=4,chunk=32,lx=32,ly=4,ry=1,form=2,splits=1,road=0"}) {
     const Problem problem = problem_of("layernorm:rows=3,cols=1021");
     const Variant& variant = variant_of(problem);
     INFO(tuning);

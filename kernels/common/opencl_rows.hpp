@@ -30,8 +30,6 @@ inline constexpr Tunable opencl_row_tunables[] = {
      "registers; 2: short rows, by way of local memory",
      0, 2},
     {"splits", "groups that share a row; forms 0 and 1", 1, 1024},
-    {"ahead", "groups per compute unit that stay and copy their next row meanwhile; 0: none does",
-     0, 32},
     {"load", "hint of loads on road 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},
     {"store", "hint of stores on road 1: 1 not kept in L2", 0, 1},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},

@@ -78,26 +78,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #endif
 
 #if FORM == 1
-// Of gamma or beta the elements that go with vector `at` of a row: from two aligned vectors, of
-// which the neighbouring items read one as well.
-float4 column_vector(__global const float* p, int at, int shift, int cols) {
+// Of gamma or beta the elements that go with vector `at` of a row that starts `shift` elements into
+// its first vector: from two aligned vectors, of which the neighbouring items read one as well. Lanes
+// outside the row hold anything. `shift` is a constant where it is called.
+INLINE float4 column_vector(__global const float* p, int at, int shift, int last) {
   __global const float4* whole = (__global const float4*)p;
-  if (ALIGNED) return whole[at];
-  const int first = 4 * at - shift;
-  if (first < 0 || 4 * at + 4 > cols) {
-    float4 v;
-    v.x = p[clamp(first, 0, cols - 1)];
-    v.y = p[clamp(first + 1, 0, cols - 1)];
-    v.z = p[clamp(first + 2, 0, cols - 1)];
-    v.w = p[clamp(first + 3, 0, cols - 1)];
-    return v;
-  }
-  const float4 high = whole[at];
+  const float4 high = whole[min(at, last)];
   if (shift == 0) return high;
-  const float4 low = whole[at - 1];
+  const float4 low = whole[max(at - 1, 0)];
   return shift == 1   ? (float4)(low.w, high.xyz)
          : shift == 2 ? (float4)(low.zw, high.xy)
-                        : (float4)(low.yzw, high.x);
+                      : (float4)(low.yzw, high.x);
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
@@ -111,30 +102,20 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
   const int lid = get_local_id(0);
-  const long blocks = (rows + RY * LY - 1) / (RY * LY);
 #if SPLITS > 1
   __local uint drawn;
-  const uint number = group_number(meetings, (uint)(blocks * SPLITS), &drawn);
-  long block = number / SPLITS;
+  const uint number = group_number(meetings, &drawn);
+  const long block = number / SPLITS;
   const int piece = number % SPLITS;
 #else
-  long block = get_group_id(0);
+  const long block = get_group_id(0);
   const int piece = 0;
 #endif
   const int place = piece * (LX * CHUNK) + lid % LX;
   Span span[RY];
   float4 part[RY][CHUNK];
   FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-#if AHEAD
-  __local float tile[4 * ITEMS * RY * CHUNK] __attribute__((aligned(16)));
-  FOR_ROWS start_row(x, span[k], tile + 4 * ITEMS * CHUNK * k);
-  copies_commit();
-  for (; block < blocks; block += get_num_groups(0)) {
-    copies_wait(0);
-    FOR_ROWS fetch_row(tile + 4 * ITEMS * CHUNK * k, span[k], place, 0.0f, part[k]);
-#else
   FOR_ROWS load_row(x, span[k], place, 0.0f, part[k]);
-#endif
 
   float2 total[RY];
   float2 mean[RY];
@@ -146,15 +127,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
     _Pragma("unroll") for (int j = 1; j < CHUNK; ++j) add_exactly(&sum, &lost, part[k][j]);
     total[k] = add_lanes_exactly(sum, lost);
   }
-#endif
-#if AHEAD
-  // The tile has been read: its values made the sum.
-  Span next[RY];
-  FOR_ROWS {
-    next[k] = span_of(ROW(block + get_num_groups(0), k), rows, cols, place);
-    start_row(x, next[k], tile + 4 * ITEMS * CHUNK * k);
-  }
-  copies_commit();
 #endif
 #if PHASE != 2
   add_rows_exactly(total, teams_a, lanes);
@@ -219,27 +191,38 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #if PHASE != 1
   float scale[RY];
   FOR_ROWS scale[k] = 1.0f / sqrt(squares[k] / (float)cols + eps);
-#define COLUMNS(p, j) column_vector(p, place + (j)*LX, span[k].shift, (int)cols)
+  const int last_columns = (int)((cols - 1) / 4);
+#define COLUMNS(p, j, SHIFT) column_vector(p, place + (j)*LX, SHIFT, last_columns)
 #define APART(j) (part[k][j] - mean[k].x - mean[k].y)
-#if RY == 1 || !ALIGNED
-#define SCALED(j) fma(APART(j) * scale[k], COLUMNS(gamma, j), COLUMNS(beta, j))
-  FOR_ROWS STORE_ROW(y, span[k], place, SCALED)
-#else
+#define SCALED(j, SHIFT) fma(APART(j) * scale[k], COLUMNS(gamma, j, SHIFT), COLUMNS(beta, j, SHIFT))
+#if ALIGNED
   // The rows share gamma and beta; the first one exists when any does.
   FOR_CHUNK if (j * LX < span[0].left) {
-    const int k = 0;
-    const float4 factor = COLUMNS(gamma, j);
-    const float4 addend = COLUMNS(beta, j);
+    const float4 factor = COLUMNS(gamma, j, 0);
+    const float4 addend = COLUMNS(beta, j, 0);
     FOR_ROWS if (j * LX < span[k].left) {
       store_vector(fma(APART(j) * scale[k], factor, addend),
                    (__global float4*)y + span[k].first + j * LX);
     }
   }
-#endif
-#endif
-#if AHEAD
-    FOR_ROWS span[k] = next[k];
+#else
+  // Four copies instead of selections in each vector: the items of a warp have one row as a rule.
+#define SCALED0(j) SCALED(j, 0)
+#define SCALED1(j) SCALED(j, 1)
+#define SCALED2(j) SCALED(j, 2)
+#define SCALED3(j) SCALED(j, 3)
+  FOR_ROWS {
+    if (span[k].shift == 0) {
+      STORE_ROW(y, span[k], place, SCALED0)
+    } else if (span[k].shift == 1) {
+      STORE_ROW(y, span[k], place, SCALED1)
+    } else if (span[k].shift == 2) {
+      STORE_ROW(y, span[k], place, SCALED2)
+    } else {
+      STORE_ROW(y, span[k], place, SCALED3)
+    }
   }
+#endif
 #endif
 }
 #endif

@@ -57,30 +57,20 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
   const int lid = get_local_id(0);
-  const long blocks = (rows + RY * LY - 1) / (RY * LY);
 #if SPLITS > 1
   __local uint drawn;
-  const uint number = group_number(meetings, (uint)(blocks * SPLITS), &drawn);
-  long block = number / SPLITS;
+  const uint number = group_number(meetings, &drawn);
+  const long block = number / SPLITS;
   const int piece = number % SPLITS;
 #else
-  long block = get_group_id(0);
+  const long block = get_group_id(0);
   const int piece = 0;
 #endif
   const int place = piece * (LX * CHUNK) + lid % LX;
   Span span[RY];
   float4 part[RY][CHUNK];
   FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-#if AHEAD
-  __local float tile[4 * ITEMS * RY * CHUNK] __attribute__((aligned(16)));
-  FOR_ROWS start_row(x, span[k], tile + 4 * ITEMS * CHUNK * k);
-  copies_commit();
-  for (; block < blocks; block += get_num_groups(0)) {
-    copies_wait(0);
-    FOR_ROWS fetch_row(tile + 4 * ITEMS * CHUNK * k, span[k], place, -INFINITY, part[k]);
-#else
   FOR_ROWS load_row(x, span[k], place, -INFINITY, part[k]);
-#endif
 
   float largest[RY];
   FOR_ROWS {
@@ -88,15 +78,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
     FOR_CHUNK high = fmax(high, part[k][j]);
     largest[k] = fmax(fmax(high.x, high.y), fmax(high.z, high.w));
   }
-#if AHEAD
-  // The tile has been read: its values made the maximum.
-  Span next[RY];
-  FOR_ROWS {
-    next[k] = span_of(ROW(block + get_num_groups(0), k), rows, cols, place);
-    start_row(x, next[k], tile + 4 * ITEMS * CHUNK * k);
-  }
-  copies_commit();
-#endif
 #if PHASE != 2
   max_rows(largest, teams_a, lanes);
   float total[RY];
@@ -148,10 +129,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
 #endif
 #define SCALED(j) part[k][j] * scale
     STORE_ROW(y, span[k], place, SCALED)
-  }
-#endif
-#if AHEAD
-    FOR_ROWS span[k] = next[k];
   }
 #endif
 }

@@ -454,7 +454,8 @@ void HeldBytes::reset() {
 }
 
 DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(bytes) {
-  const std::size_t held = std::max<std::size_t>(bytes, 4);
+  // Whole 16-byte vectors, so that a kernel may read the last one entirely; never empty.
+  const std::size_t held = std::max<std::size_t>((bytes + 15) / 16 * 16, 16);
   // Some drivers promise any size and fail at its first use.
   if (held > context.info().max_buffer_bytes) {
     throw DeviceError(fmt::format("a buffer of {} bytes: {} allocates at most {} bytes at once",
