@@ -473,6 +473,38 @@ DeviceBuffer::DeviceBuffer(const Context& context, std::size_t bytes) : bytes_(b
   context.check(status, fmt::format("clCreateBuffer of {} bytes", held).c_str());
 }
 
+PinnedBuffer::PinnedBuffer(const Context& context, cl_command_queue queue, std::size_t bytes)
+    : queue_(queue) {
+  cl_int status = CL_SUCCESS;
+  memory_ = Owned<cl_mem, clReleaseMemObject>(
+      clCreateBuffer(context.handle(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                     std::max<std::size_t>(bytes, 4), nullptr, &status));
+  context.check(status, fmt::format("clCreateBuffer of {} bytes of the host", bytes).c_str());
+  data_ = clEnqueueMapBuffer(queue, memory_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                             std::max<std::size_t>(bytes, 4), 0, nullptr, nullptr, &status);
+  context.check(status, "clEnqueueMapBuffer");
+  bytes_ = bytes;
+}
+
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  queue_ = other.queue_;
+  memory_ = std::move(other.memory_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+void PinnedBuffer::reset() {
+  if (data_ != nullptr) {
+    clEnqueueUnmapMemObject(queue_, memory_.get(), std::exchange(data_, nullptr), 0, nullptr,
+                            nullptr);
+    clFinish(queue_);
+  }
+  memory_.reset();
+}
+
 KernelCall::KernelCall(const Context& context, cl_program program, const char* name) {
   cl_int status = CL_SUCCESS;
   kernel_ = Owned<cl_kernel, clReleaseKernel>(clCreateKernel(program, name, &status));

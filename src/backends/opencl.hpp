@@ -211,6 +211,29 @@ class DeviceBuffer {
   Owned<cl_mem, clReleaseMemObject> memory_;
 };
 
+// Host memory that the driver allocated, so that the device reads and writes it without a copy in
+// between (CL_MEM_ALLOC_HOST_PTR): transfers from and to it are the fastest.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // `queue` must live as long as the buffer. Throws DeviceError.
+  PinnedBuffer(const Context& context, cl_command_queue queue, std::size_t bytes);
+  ~PinnedBuffer() { reset(); }
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void reset();
+  cl_command_queue queue_ = nullptr;
+  Owned<cl_mem, clReleaseMemObject> memory_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 // One kernel with its arguments. Not shared between plans: OpenCL kernels hold their arguments.
 class KernelCall {
  public:

@@ -182,7 +182,7 @@ DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Envir
     if (tensor.role == Role::constant) continue;
     const auto bytes = static_cast<std::size_t>(tensor_bytes(problem, tensor));
     copies_.push_back(
-        {tensor.name, tensor.role == Role::output, DeviceBuffer(*context_, bytes), Buffer()});
+        {tensor.name, tensor.role == Role::output, DeviceBuffer(*context_, bytes), PinnedBuffer()});
   }
 }
 
@@ -267,7 +267,8 @@ void DevicePlan::wait_now() {
 void DevicePlan::on_bind(const Operands& operands) {
   for (Copy& copy : copies_) {
     const View& view = operands.at(copy.tensor);
-    copy.staging = is_dense(view) ? Buffer() : Buffer(dense_bytes(view));
+    copy.staging =
+        is_dense(view) ? PinnedBuffer() : PinnedBuffer(*context_, queue_.get(), dense_bytes(view));
   }
 }
 

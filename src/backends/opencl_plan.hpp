@@ -83,7 +83,7 @@ class DevicePlan : public Plan {
     std::string tensor;
     bool is_output;
     DeviceBuffer memory;
-    Buffer staging;  // only while the bound view has gaps
+    PinnedBuffer staging;  // only while the bound view has gaps
   };
   // The events of the last upload, run or download. They are read when somebody asks, so that
   // `run` only pays for recording them.

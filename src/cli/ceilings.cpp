@@ -62,10 +62,22 @@ std::string terminal_text(const Ceilings& ceilings) {
                         terminal_table(table));
   }
   if (!ceilings.transfer.empty()) {
-    TextTable table{{{"transfer"}, {"to device GB/s", true}, {"from device GB/s", true}}, {}};
+    TextTable table{
+        {{"transfer"}, {"host memory"}, {"to device GB/s", true}, {"from device GB/s", true}}, {}};
     for (const TransferCeiling& transfer : ceilings.transfer) {
-      table.rows.push_back(
-          {transfer.device, one_decimal(transfer.h2d_gb_s), one_decimal(transfer.d2h_gb_s)});
+      table.rows.push_back({transfer.device, "pageable", one_decimal(transfer.pageable_h2d_gb_s),
+                            one_decimal(transfer.pageable_d2h_gb_s)});
+      table.rows.push_back({transfer.device, "pinned", one_decimal(transfer.pinned_h2d_gb_s),
+                            one_decimal(transfer.pinned_d2h_gb_s)});
+    }
+    text += "\n" + terminal_table(table);
+  }
+  if (!ceilings.launch.empty()) {
+    TextTable table{{{"empty kernel"}, {"launch to end us", true}, {"on the device us", true}}, {}};
+    for (const LaunchCeiling& launch : ceilings.launch) {
+      table.rows.push_back({where(launch.threads, launch.device),
+                            fmt::format("{:.2f}", launch.host_ns * 1e-3),
+                            fmt::format("{:.2f}", launch.device_ns * 1e-3)});
     }
     text += "\n" + terminal_table(table);
   }

@@ -192,6 +192,14 @@ void keep_better(Ceilings& known, const Ceilings& again) {
       }
     }
   }
+  for (const LaunchCeiling& launch : again.launch) {
+    for (LaunchCeiling& held : known.launch) {
+      if (held.threads == launch.threads && held.device == launch.device) {
+        held.host_ns = std::min(held.host_ns, launch.host_ns);
+        held.device_ns = std::min(held.device_ns, launch.device_ns);
+      }
+    }
+  }
   for (const BandwidthCurve& curve : again.bandwidth) {
     for (BandwidthCurve& held : known.bandwidth) {
       if (held.threads == curve.threads && held.device == curve.device) {
@@ -238,6 +246,16 @@ std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view m
     best = std::max(best.value_or(0), fma.gflops);
   }
   return best;
+}
+
+std::optional<LaunchCeiling> find_launch(const Ceilings& ceilings, int threads,
+                                         std::string_view device) {
+  for (const LaunchCeiling& launch : ceilings.launch) {
+    if (launch.device == device && (launch.threads == threads || launch.threads == 0)) {
+      return launch;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<RateCeiling> find_rates(const Ceilings& ceilings, std::string_view isa, int threads,

@@ -13,7 +13,9 @@
 namespace rooflane {
 
 struct FmaCeiling {
-  std::string math;    // fp32
+  // fp32; of tensor cores tf32 and f16 (their operands; sums are float32), and 3xtf32 and 3xf16: a
+  // third of those, for float32 products of operands split in parts
+  std::string math;
   std::string isa;     // Highway target; empty on a device
   int threads = 1;     // 0 on a device that is no CPU
   std::string device;  // OpenCL device name; empty for the CPU itself
@@ -51,8 +53,20 @@ struct BandwidthCurve {
 
 struct TransferCeiling {
   std::string device;
-  double h2d_gb_s = 0;
+  double h2d_gb_s = 0;  // the better of the two below
   double d2h_gb_s = 0;
+  double pageable_h2d_gb_s = 0;  // ordinary host memory
+  double pageable_d2h_gb_s = 0;
+  double pinned_h2d_gb_s = 0;  // memory that the driver allocated
+  double pinned_d2h_gb_s = 0;
+};
+
+// What a kernel that does nothing takes, one at a time: no run is faster. Medians.
+struct LaunchCeiling {
+  std::string device;
+  int threads = 1;       // as above
+  double host_ns = 0;    // from enqueueing to its end, as a steady timer sees a run
+  double device_ns = 0;  // by the device's clock, as an event timer does
 };
 
 struct Ceilings {
@@ -60,6 +74,7 @@ struct Ceilings {
   std::vector<BandwidthCurve> bandwidth;
   std::vector<TransferCeiling> transfer;
   std::vector<RateCeiling> rates;
+  std::vector<LaunchCeiling> launch;
   // Cross-checks in words (ceilings_check.hpp): what was compared and held, and what did not.
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
@@ -87,6 +102,11 @@ void keep_better(Ceilings& known, const Ceilings& again);
 // device's peak with threads 0 serves any count.
 std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view math,
                                     std::string_view isa, int threads, std::string_view device);
+
+// What a launch alone takes on a device; nothing when it was not measured. A device's with threads
+// 0 serves any count.
+std::optional<LaunchCeiling> find_launch(const Ceilings& ceilings, int threads,
+                                         std::string_view device);
 
 // Rates at these settings, each the best where isa is empty; nothing when they were not measured.
 // A device's rates with threads 0 serve any count: its exps and unfused operations have units of

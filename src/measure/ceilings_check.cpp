@@ -90,6 +90,7 @@ void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits) {
   ceilings.notes.clear();
   ceilings.warnings.clear();
   for (const FmaCeiling& fma : ceilings.fma) {
+    if (fma.math != "fp32") continue;  // tensor cores: their number per unit differs by model
     for (const KnownLimit& limit : limits) {
       if (limit.isa == fma.isa && limit.threads == fma.threads && limit.device == fma.device &&
           limit.gflops > 0) {

@@ -11,12 +11,20 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthPoint, footprint_bytes, read_gb_s, w
                                    copy_gb_s, read_method, write_method, copy_method)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plateau, label, largest_footprint_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BandwidthCurve, threads, device, points, plateaus)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TransferCeiling, device, h2d_gb_s, d2h_gb_s)
+// Files of earlier versions know fewer figures of the link.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TransferCeiling, device, h2d_gb_s, d2h_gb_s,
+                                                pageable_h2d_gb_s, pageable_d2h_gb_s,
+                                                pinned_h2d_gb_s, pinned_d2h_gb_s)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LaunchCeiling, device, threads, host_ns, device_ns)
 
 void to_json(nlohmann::json& j, const Ceilings& ceilings) {
-  j = {
-      {"fma", ceilings.fma},           {"rates", ceilings.rates}, {"bandwidth", ceilings.bandwidth},
-      {"transfer", ceilings.transfer}, {"notes", ceilings.notes}, {"warnings", ceilings.warnings}};
+  j = {{"fma", ceilings.fma},
+       {"rates", ceilings.rates},
+       {"bandwidth", ceilings.bandwidth},
+       {"transfer", ceilings.transfer},
+       {"launch", ceilings.launch},
+       {"notes", ceilings.notes},
+       {"warnings", ceilings.warnings}};
 }
 
 void from_json(const nlohmann::json& j, Ceilings& ceilings) {
@@ -24,6 +32,7 @@ void from_json(const nlohmann::json& j, Ceilings& ceilings) {
   j.at("rates").get_to(ceilings.rates);
   j.at("bandwidth").get_to(ceilings.bandwidth);
   j.at("transfer").get_to(ceilings.transfer);
+  ceilings.launch = j.value("launch", std::vector<LaunchCeiling>());
   j.at("notes").get_to(ceilings.notes);
   j.at("warnings").get_to(ceilings.warnings);
 }

@@ -1,5 +1,5 @@
-// Measures a device's FMA peak, exp and unfused rates, bandwidth curve and transfer rates with the
-// loops of ceilings.cl.
+// Measures a device's FMA peak, exp and unfused rates, tensor cores and bandwidth curve with the
+// loops of ceilings.cl and mma_peak.cl. Transfers and launches: device_bench.cpp.
 // Each figure is the best over vector widths, unrolling and numbers of groups, timed by events, so
 // that neither launches nor the host's clock are in it.
 #include "measure/ceilings_opencl.hpp"
@@ -13,92 +13,23 @@
 #include <numeric>
 
 #include "backends/opencl.hpp"
+#include "backends/opencl_features.hpp"
 #include "ceilings_cl.hpp"
 #include "core/machine.hpp"
 #include "measure/bandwidth.hpp"
+#include "measure/device_bench.hpp"
 #include "measure/plateaus.hpp"
 #include "measure/together.hpp"
+#include "mma_peak_cl.hpp"
 
 namespace rooflane {
 namespace {
 
 using opencl::Context;
 using opencl::DeviceBuffer;
-using opencl::DeviceKind;
 using opencl::KernelCall;
 
-// How long a launch lasts: long against an event's resolution (about 1 µs on GPUs) and the start of
-// a kernel (10 µs); on a CPU against the wake-up of all its threads (1 ms when others use it too).
-constexpr double gpu_launch_ns = 1e6;
-constexpr double cpu_launch_ns = 4e6;
 constexpr int curve_points = 20;
-constexpr double transfer_bytes = 128.0 * 1024 * 1024;
-
-struct Grid {
-  std::size_t groups;
-  std::size_t group_items;
-};
-
-class DeviceBench {
- public:
-  DeviceBench(int device, int threads)
-      : context_(Context::open(device, threads)), queue_(context_->queue(true)) {}
-
-  Context& context() { return *context_; }
-  double launch_ns() const { return is_cpu() ? cpu_launch_ns : gpu_launch_ns; }
-  bool is_cpu() const { return context_->info().kind == DeviceKind::cpu; }
-  std::size_t units() const { return static_cast<std::size_t>(context_->compute_units()); }
-  std::size_t group_items() const {
-    return is_cpu() ? 1 : std::min<std::size_t>(256, context_->info().max_work_group);
-  }
-
-  KernelCall kernel(int v, int unroll, const char* name) {
-    cl_program program =
-        context_->program(ceilings_cl, fmt::format("-DV={} -DUNROLL={}", v, unroll));
-    return KernelCall(*context_, program, name);
-  }
-
-  double time_kernel_ns(const KernelCall& kernel, const Grid& grid) {
-    const std::size_t global = grid.groups * grid.group_items;
-    return time_ns([&](cl_event* event) {
-      context_->check(clEnqueueNDRangeKernel(queue_.get(), kernel.get(), 1, nullptr, &global,
-                                             &grid.group_items, 0, nullptr, event),
-                      "clEnqueueNDRangeKernel");
-    });
-  }
-
-  // Start to end of the command that `enqueue` gives an event to.
-  template <class Enqueue>
-  double time_ns(Enqueue enqueue) {
-    cl_event raw = nullptr;
-    enqueue(&raw);
-    const opencl::Event event(raw);
-    context_->check(clFinish(queue_.get()), "clFinish");
-    const auto [start, end] = context_->span_of(event);
-    return std::max(1.0, static_cast<double>(end - start));
-  }
-
-  void fill(const DeviceBuffer& memory) {
-    const float value = 1;
-    context_->check(
-        clEnqueueFillBuffer(queue_.get(), memory.get(), &value, sizeof value, 0,
-                            memory.bytes() / sizeof value * sizeof value, 0, nullptr, nullptr),
-        "clEnqueueFillBuffer");
-    context_->check(clFinish(queue_.get()), "clFinish");
-  }
-
-  void write(const DeviceBuffer& memory, const void* from) {
-    context_->check(clEnqueueWriteBuffer(queue_.get(), memory.get(), CL_TRUE, 0, memory.bytes(),
-                                         from, 0, nullptr, nullptr),
-                    "clEnqueueWriteBuffer");
-  }
-
-  cl_command_queue queue() const { return queue_.get(); }
-
- private:
-  std::shared_ptr<Context> context_;
-  opencl::Queue queue_;
-};
 
 // Vectors and chains worth trying. A core needs latency × ports = 4 × 2 to 5 × 2 chains of full
 // vectors; GPUs take theirs from the number of items as well.
@@ -106,6 +37,10 @@ struct Shape {
   int v;
   int unroll;
 };
+
+std::string options_of(const Shape& shape) {
+  return fmt::format("-DV={} -DUNROLL={}", shape.v, shape.unroll);
+}
 
 std::vector<Shape> fma_shapes(DeviceBench& bench) {
   if (!bench.is_cpu()) return {{1, 8}, {1, 16}, {2, 8}, {4, 4}, {4, 8}};
@@ -128,7 +63,7 @@ double register_rate(DeviceBench& bench, const char* name, double operations, do
   bench.write(start, values.data());
   double best = 0;
   for (const Shape& shape : shapes) {
-    KernelCall kernel = bench.kernel(shape.v, shape.unroll, name);
+    KernelCall kernel = bench.kernel(ceilings_cl, options_of(shape), name);
     const Stopwatch watch;
     double steps = 1024;
     for (int run = 0; run < 3 || watch.seconds() < seconds / static_cast<double>(shapes.size());
@@ -156,6 +91,52 @@ double exp_g_s(DeviceBench& bench, double seconds) {
 double unfused_gflops(DeviceBench& bench, double seconds) {
   return register_rate(bench, "unfused_rate", 4, seconds, cl_float{0.5F}, cl_float{0.25F},
                        cl_float{1});
+}
+
+// Best rate of tensor cores, in 1e9 operations a second; `k` is the depth of one product.
+double mma_gflops(DeviceBench& bench, bool is_f16, double k, double seconds) {
+  constexpr std::array chain_counts = {4, 8, 16};
+  constexpr std::size_t lanes = 32, values_per_lane = 6;
+  // Whole waves of groups with 8, 4 or 3 groups resident, as 4, 8 and 16 chains leave registers
+  // for.
+  const Grid grid{bench.units() * 24, 256};
+  const DeviceBuffer sink(bench.context(), grid.groups * grid.group_items * sizeof(float));
+  std::array<float, lanes * values_per_lane> values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = 0.5F + static_cast<float>(i * 37 % values.size()) / (2 * values.size());
+  }
+  const DeviceBuffer start(bench.context(), sizeof values);
+  bench.write(start, values.data());
+  double best = 0;
+  for (const int chains : chain_counts) {
+    KernelCall kernel = bench.kernel(
+        mma_peak_cl, fmt::format("-DF16={:d} -DCHAINS={}", is_f16, chains), "mma_peak");
+    const double warps = static_cast<double>(grid.groups * grid.group_items / lanes);
+    const Stopwatch watch;
+    double steps = 256;
+    for (int run = 0; run < 3 || watch.seconds() < seconds / chain_counts.size(); ++run) {
+      kernel.set_args(bench.context(), start.get(), sink.get(), static_cast<cl_int>(steps));
+      const double ns = bench.time_kernel_ns(kernel, grid);
+      best = std::max(best, 2 * 16 * 8 * k * std::floor(steps) * chains * warps / ns);
+      steps = std::clamp(steps * bench.launch_ns() / ns, 64.0, 1e8);
+    }
+  }
+  return best;
+}
+
+// Of devices that have them. A float32 product of operands split in two parts takes three products
+// of parts (the fourth is too small to count), hence a third of the peak.
+void add_tensor_core_peaks(DeviceBench& bench, int device, int threads, double seconds,
+                           Ceilings& into) {
+  const opencl::Features& features = opencl::features(device);
+  const auto add = [&](const char* math, bool is_f16, double k) {
+    const double gflops = mma_gflops(bench, is_f16, k, seconds / 2);
+    const std::string& name = bench.context().info().name;
+    into.fma.push_back({math, "", threads, name, gflops});
+    into.fma.push_back({fmt::format("3x{}", math), "", threads, name, gflops / 3});
+  };
+  if (features.mma_tf32) add("tf32", false, 8);
+  if (features.mma_f16) add("f16", true, 16);
 }
 
 // One way of walking over an array.
@@ -213,7 +194,7 @@ class CurveBench {
     bench.fill(memory_y_);
     for (const Walk& walk : walks_) {
       for (const char* name : loop_names) {
-        kernels_.push_back(bench.kernel(walk.shape.v, walk.shape.unroll, name));
+        kernels_.push_back(bench.kernel(ceilings_cl, options_of(walk.shape), name));
       }
     }
   }
@@ -326,62 +307,22 @@ BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds) 
   return curve;
 }
 
-// The better of ordinary and of pinned host memory.
-TransferCeiling transfer_rates(DeviceBench& bench, double seconds) {
-  const Context& context = bench.context();
-  const auto bytes = static_cast<std::size_t>(
-      std::min(transfer_bytes, static_cast<double>(context.info().max_buffer_bytes) / 4));
-  const DeviceBuffer there(context, bytes);
-  const Buffer plain(bytes);
-  std::memset(plain.data(), 0, bytes);
-  cl_int status = CL_SUCCESS;
-  const opencl::Owned<cl_mem, clReleaseMemObject> pinned(clCreateBuffer(
-      context.handle(), CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status));
-  context.check(status, "clCreateBuffer");
-  void* pinned_host =
-      clEnqueueMapBuffer(bench.queue(), pinned.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes,
-                         0, nullptr, nullptr, &status);
-  context.check(status, "clEnqueueMapBuffer");
-  std::memset(pinned_host, 0, bytes);
-
-  TransferCeiling rates;
-  rates.device = context.info().name;
-  const auto size = static_cast<double>(bytes);
-  const Stopwatch watch;
-  for (int run = 0; run < 2 || watch.seconds() < seconds; ++run) {
-    for (void* host : {plain.data(), pinned_host}) {
-      const double to_ns = bench.time_ns([&](cl_event* event) {
-        context.check(clEnqueueWriteBuffer(bench.queue(), there.get(), CL_FALSE, 0, bytes, host, 0,
-                                           nullptr, event),
-                      "clEnqueueWriteBuffer");
-      });
-      const double from_ns = bench.time_ns([&](cl_event* event) {
-        context.check(clEnqueueReadBuffer(bench.queue(), there.get(), CL_FALSE, 0, bytes, host, 0,
-                                          nullptr, event),
-                      "clEnqueueReadBuffer");
-      });
-      rates.h2d_gb_s = std::max(rates.h2d_gb_s, size / to_ns);
-      rates.d2h_gb_s = std::max(rates.d2h_gb_s, size / from_ns);
-    }
-  }
-  clEnqueueUnmapMemObject(bench.queue(), pinned.get(), pinned_host, 0, nullptr, nullptr);
-  context.check(clFinish(bench.queue()), "clFinish");
-  return rates;
-}
-
 }  // namespace
 
 void measure_device_ceilings(int device, int threads, double seconds, Ceilings& into) {
   DeviceBench bench(device, threads);
   const std::string& name = bench.context().info().name;
+  bench.warm_clock();
   into.fma.push_back({"fp32", "", threads, name, fma_gflops(bench, 0.1 * seconds)});
+  add_tensor_core_peaks(bench, device, threads, 0.1 * seconds, into);
   into.rates.push_back(
       {"", threads, name, exp_g_s(bench, 0.05 * seconds), unfused_gflops(bench, 0.05 * seconds)});
-  into.bandwidth.push_back(bandwidth_curve(bench, threads, 0.65 * seconds));
+  into.bandwidth.push_back(bandwidth_curve(bench, threads, 0.6 * seconds));
+  into.launch.push_back(measure_launch(bench, threads));
   const bool is_known =
       std::any_of(into.transfer.begin(), into.transfer.end(),
                   [&](const TransferCeiling& known) { return known.device == name; });
-  if (!is_known) into.transfer.push_back(transfer_rates(bench, 0.15 * seconds));
+  if (!is_known) into.transfer.push_back(measure_transfer(bench, 0.1 * seconds));
 }
 
 }  // namespace rooflane

@@ -6,8 +6,9 @@
 
 namespace rooflane {
 
-// Adds the FMA peak, exp and unfused rates, the bandwidth curve and, once per device, the transfer
-// rates between host and device to `into`, in about `seconds`; less time means fewer repeats, never
+// Adds the FMA peak, exp and unfused rates, the peaks of tensor cores where there are any, the
+// bandwidth curve, what a launch takes and, once per device, the transfer rates between host and
+// device to `into`, in about `seconds`; less time means fewer repeats, never
 // fewer points. A CPU device is measured on `threads` compute units; on others `threads` must be 0.
 // Names are those of PlanFacts::device. Throws Error(unavailable) for what the device cannot do,
 // DeviceError.
