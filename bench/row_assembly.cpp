@@ -110,6 +110,14 @@ void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
   row.model_pct = median(roof_percentages(measured, *row.model_ns));
 }
 
+void join_launch(const Measured& measured, const Ceilings& ceilings, Row& row) {
+  if (!measured.opened || row.backend != "opencl") return;
+  const Case& c = measured.planned->measured;
+  const auto launch = find_launch(ceilings, c.threads, measured.opened->facts.device);
+  if (!launch) return;
+  row.empty_kernel_ns = c.timer == Timer::event ? launch->device_ns : launch->host_ns;
+}
+
 }  // namespace
 
 void add_sample(Measured& measured, const Sample& sample) {
@@ -187,6 +195,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   if (measured.peak_rss_bytes > 0) row.peak_rss_bytes = measured.peak_rss_bytes;
   if (const auto roof = roof_of(measured, ceilings)) join_roof(measured, *roof, row);
   join_model(measured, ceilings, row);
+  join_launch(measured, ceilings, row);
   if (has_speed(measured)) {
     join_samples(measured, row);
     if (cost.flops > 0 && *row.p50_ns > 0) {

@@ -3,9 +3,11 @@
 // opencl_faults_test.py.
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "backends/opencl_cold.hpp"
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "core/catalogue.hpp"
@@ -190,4 +192,53 @@ TEST_CASE("features of a device without inline PTX name why its road is the port
       opencl::print_features(some) ==
       "road nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224 "
       "KiB");
+}
+
+TEST_CASE("large operands rotate over copies of several caches' size that hold the same") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  const opencl::Queue queue = context->queue(false);
+  constexpr std::size_t bytes = 1 << 16;
+  const opencl::DeviceBuffer x(*context, bytes), y(*context, bytes), other(*context, 4);
+  const auto fill = [&](cl_mem memory, float value) {
+    context->check(clEnqueueFillBuffer(queue.get(), memory, &value, sizeof value, 0, bytes, 0,
+                                       nullptr, nullptr),
+                   "clEnqueueFillBuffer");
+  };
+  const auto last_of = [&](cl_mem memory) {
+    float value = 0;
+    context->check(clEnqueueReadBuffer(queue.get(), memory, CL_TRUE, bytes - sizeof value,
+                                       sizeof value, &value, 0, nullptr, nullptr),
+                   "clEnqueueReadBuffer");
+    return value;
+  };
+  fill(x.get(), 1);
+  fill(y.get(), 2);
+  const opencl::DeviceBuffer* const originals[] = {&x, &y};
+  // Four times 256 KiB in sets of 128 KiB.
+  opencl::ColdCopies cold(*context, queue.get(), originals, 256 * 1024);
+  CHECK_FALSE(cold.displaces());
+  REQUIRE(cold.count() == 8);
+  std::set<cl_mem> seen;
+  for (int turn = 0; turn < 8; ++turn) {
+    seen.insert({cold.at(x.get()), cold.at(y.get())});
+    CHECK(last_of(cold.at(x.get())) == 1);
+    CHECK(last_of(cold.at(y.get())) == 2);
+    CHECK(cold.at(other.get()) == other.get());
+    cold.turn();
+  }
+  CHECK(seen.size() == 16);
+  CHECK(cold.at(x.get()) == x.get());
+}
+
+TEST_CASE("small operands stay where they are and are displaced") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::open(0, 0);
+  const opencl::Queue queue = context->queue(false);
+  const opencl::DeviceBuffer x(*context, 1024);
+  const opencl::DeviceBuffer* const originals[] = {&x};
+  opencl::ColdCopies cold(*context, queue.get(), originals, 1 << 20);
+  CHECK(cold.displaces());
+  cold.turn();
+  CHECK(cold.at(x.get()) == x.get());
 }

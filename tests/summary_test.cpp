@@ -220,6 +220,21 @@ TEST_CASE("the share of the model has a column where it differs from the roof's,
   for (const auto& cells : table.rows) CHECK(cells.size() == table.columns.size());
 }
 
+TEST_CASE("a row within three times an empty kernel is bound by its launch, and a note says so") {
+  std::vector<MeasuredRow> rows = {row("opencl", 1, 2.9e4), row("hwy", 1, 1e4)};
+  for (MeasuredRow& m : rows) m.row.bound = "memory";
+  rows[0].row.device = "Some GPU";
+  CHECK(terminal_summary(summarise_rows(rows)).find("launch") == std::string::npos);
+  rows[0].row.empty_kernel_ns = 1e4;
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  CHECK(summary_table(groups[0]).rows[1][7] == "launch");
+  CHECK(summary_table(groups[0]).rows[0][7] == "memory");
+  CHECK(terminal_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
+  CHECK(markdown_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
+  rows[0].row.p50_ns = 3.1e4;
+  CHECK(summary_table(summarise_rows(rows)[0]).rows[1][7] == "memory");
+}
+
 TEST_CASE("Markdown has one table per problem") {
   const std::vector<MeasuredRow> rows = {row("scalar", 1, 1000), row("hwy", 1, 100)};
   const std::string text = markdown_summary(summarise_rows(rows));

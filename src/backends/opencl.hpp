@@ -247,10 +247,19 @@ class KernelCall {
     cl_uint index = 0;
     // OpenCL takes handles by their address and the size of the handle.
     (set_arg(context, index++, sizeof(Args), &args), ...);  // NOLINT(bugprone-sizeof-expression)
+    buffers_.clear();
+    index = 0;
+    (remember(index++, args), ...);
   }
+  // The arguments that are memory, by their number.
+  const std::vector<std::pair<cl_uint, cl_mem>>& buffers() const { return buffers_; }
 
  private:
   void set_arg(const Context& context, cl_uint index, std::size_t bytes, const void* value);
+  void remember(cl_uint index, cl_mem memory) { buffers_.emplace_back(index, memory); }
+  template <class Arg>
+  void remember(cl_uint, const Arg&) {}
+  std::vector<std::pair<cl_uint, cl_mem>> buffers_;
   Owned<cl_kernel, clReleaseKernel> kernel_;
 };
 

@@ -201,7 +201,7 @@ KernelCall DevicePlan::kernel(const char* source, const std::string& options, co
 
 cl_mem DevicePlan::copy_of(std::string_view tensor) const {
   for (const Copy& copy : copies_) {
-    if (copy.tensor == tensor) return copy.memory.get();
+    if (copy.tensor == tensor) return now(copy.memory.get());
   }
   return nullptr;
 }
@@ -242,6 +242,13 @@ void DevicePlan::write_now(cl_mem target, const View& view) {
 void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
   if (size.groups == 0) return;
   const std::size_t global = size.groups * size.group_items;
+  if (cold_) {
+    for (const auto& [index, memory] : kernel.buffers()) {
+      cl_mem current = now(memory);
+      context_->check(clSetKernelArg(kernel.get(), index, sizeof(cl_mem), &current),
+                      "clSetKernelArg");
+    }
+  }
   enqueue_in(run_, "clEnqueueNDRangeKernel", [&](cl_event* event) {
     return clEnqueueNDRangeKernel(queue_.get(), kernel.get(), 1, nullptr, &global,
                                   &size.group_items, 0, nullptr, event);
@@ -283,8 +290,8 @@ void DevicePlan::upload() {
       from = copy.staging.data();
     }
     enqueue_in(upload_, "clEnqueueWriteBuffer", [&](cl_event* event) {
-      return clEnqueueWriteBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0, copy.memory.bytes(),
-                                  from, 0, nullptr, event);
+      return clEnqueueWriteBuffer(queue_.get(), now(copy.memory.get()), CL_FALSE, 0,
+                                  copy.memory.bytes(), from, 0, nullptr, event);
     });
   }
   context_->check(clFinish(queue_.get()), "clFinish");
@@ -308,8 +315,8 @@ void DevicePlan::download() {
     const bool is_staged = copy.staging.data() != nullptr;
     void* to = is_staged ? copy.staging.data() : view.data;
     enqueue_in(download_, "clEnqueueReadBuffer", [&](cl_event* event) {
-      return clEnqueueReadBuffer(queue_.get(), copy.memory.get(), CL_FALSE, 0, copy.memory.bytes(),
-                                 to, 0, nullptr, event);
+      return clEnqueueReadBuffer(queue_.get(), now(copy.memory.get()), CL_FALSE, 0,
+                                 copy.memory.bytes(), to, 0, nullptr, event);
     });
     context_->check(clFinish(queue_.get()), "clFinish");
     if (is_staged) open_gaps(view, static_cast<std::byte*>(to));
@@ -325,6 +332,18 @@ std::vector<std::span<const std::byte>> DevicePlan::regions() const {
   for (const Copy& copy : copies_) add(copy.memory);
   for (const DeviceBuffer& memory : packed_) add(memory);
   return all;
+}
+
+bool DevicePlan::turn_cold() {
+  if (context_->info().kind == DeviceKind::cpu) return false;
+  if (!cold_) {
+    std::vector<const DeviceBuffer*> originals;
+    for (const Copy& copy : copies_) originals.push_back(&copy.memory);
+    for (const DeviceBuffer& memory : packed_) originals.push_back(&memory);
+    cold_.emplace(*context_, queue_.get(), originals);
+  }
+  cold_->turn();
+  return true;
 }
 
 PlanFacts DevicePlan::facts() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/opencl.hpp"
+#include "backends/opencl_cold.hpp"
 #include "core/variant.hpp"
 
 namespace rooflane::opencl {
@@ -42,6 +43,8 @@ class DevicePlan : public Plan {
   void download() final;
   // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
   std::vector<std::span<const std::byte>> regions() const final;
+  // On every device but a CPU.
+  bool turn_cold() final;
   PlanFacts facts() const override;
   // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
   // there, which steady rows would carry.
@@ -56,7 +59,8 @@ class DevicePlan : public Plan {
   // Throws UnfitTuning when the device has too few registers or too little local memory for a group
   // of the size that the kernel names by reqd_work_group_size; BuildError, DeviceError.
   KernelCall kernel(const char* source, const std::string& options, const char* name);
-  // The device copy of a tensor that is no constant.
+  // The device copy of a tensor that is no constant. In cold runs kernels get others in its place:
+  // `launch` sees to arguments given before.
   cl_mem copy_of(std::string_view tensor) const;
   // Device memory beside the copies; counted in workspace_bytes.
   cl_mem workspace(std::size_t bytes);
@@ -95,6 +99,9 @@ class DevicePlan : public Plan {
   template <class Command>
   void enqueue_in(Phase& phase, const char* call, Command command);
 
+  // What stands for a device copy or packed constant now.
+  cl_mem now(cl_mem memory) const { return cold_ ? cold_->at(memory) : memory; }
+
   std::shared_ptr<Context> context_;
   Tuning tuning_;
   bool records_events_;
@@ -102,6 +109,7 @@ class DevicePlan : public Plan {
   std::vector<Copy> copies_;
   std::vector<DeviceBuffer> workspace_;
   std::vector<DeviceBuffer> packed_;
+  std::optional<ColdCopies> cold_;
   Phase upload_, run_, download_;
 };
 

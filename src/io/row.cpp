@@ -89,6 +89,9 @@ const Column table[] = {
     {"n_disturbed", "samples among n_samples taken while something interfered", &Row::n_disturbed},
     {"disturbance", "what interfered and how often: steal 3, preempted 2, probe 1",
      &Row::disturbance},
+    {"empty_kernel_ns",
+     "what an empty OpenCL kernel takes on the device by the row's timer, median, ns",
+     &Row::empty_kernel_ns},
 };
 
 template <class Parsed>
@@ -103,6 +106,11 @@ auto parsed_or_throw(const Column& column, std::string_view text, const Parsed& 
 }  // namespace
 
 std::span<const Column> columns() { return table; }
+
+bool is_launch_bound(const Row& row) {
+  constexpr double most = 3;  // a third of the time may then be the launch, or more
+  return row.p50_ns && row.empty_kernel_ns && *row.p50_ns <= most * *row.empty_kernel_ns;
+}
 
 std::optional<std::int64_t> step_of(const Row& row) {
   constexpr std::string_view prefix = "step=";

@@ -35,7 +35,12 @@ struct Row {
   std::string stop;
   std::optional<std::int64_t> n_disturbed;
   std::string disturbance;
+  std::optional<double> empty_kernel_ns;
 };
+
+// Whether launching takes a good part of the row's time: it lies within three times that of an
+// empty kernel, and its roof says little.
+bool is_launch_bound(const Row& row);
 
 // The rung of a ladder that the row measured: I of its tuning `step=I`. Nothing: the variant
 // itself.

@@ -161,9 +161,9 @@ TextTable summary_table(const SummaryGroup& group) {
   for (const SummaryLine& line : group.lines) {
     const Row& row = *line.row;
     table.rows.push_back({row.variant, time_text(row.p50_ns), number(row.gflops), number(row.gb_s),
-                          number(row.ai), number(row.roof_gflops), share(row), row.bound,
-                          times(line.over_scalar), times(line.over_peer), verdict(line),
-                          with(row)});
+                          number(row.ai), number(row.roof_gflops), share(row),
+                          is_launch_bound(row) ? "launch" : row.bound, times(line.over_scalar),
+                          times(line.over_peer), verdict(line), with(row)});
   }
   if (has_model(group)) add_model(group, table);
   return table;
@@ -180,13 +180,26 @@ std::vector<std::string> summary_sentences(std::span<const SummaryGroup> groups)
   return sentences;
 }
 
+// Explains `launch` where a table shows it.
+std::string launch_note(const SummaryGroup& group) {
+  for (const SummaryLine& line : group.lines) {
+    const Row& row = *line.row;
+    if (!is_launch_bound(row)) continue;
+    return fmt::format(
+        "launch: within three times an empty kernel's {} on {}; no kernel comes near the roof\n",
+        time_text(row.empty_kernel_ns), row.device);
+  }
+  return "";
+}
+
 std::string terminal_summary(std::span<const SummaryGroup> groups) {
   std::string text;
   std::string cpu;
   for (const SummaryGroup& group : groups) {
     if (group.cpu != cpu) text += (cpu.empty() ? "" : "\n") + group.cpu + "\n";
     cpu = group.cpu;
-    text += "\n" + summary_title(group) + "\n" + terminal_table(summary_table(group));
+    text += "\n" + summary_title(group) + "\n" + terminal_table(summary_table(group)) +
+            launch_note(group);
   }
   text += "\n";
   for (const std::string& line : summary_sentences(groups)) text += line + "\n";
@@ -200,6 +213,8 @@ std::string markdown_summary(std::span<const SummaryGroup> groups) {
     if (group.cpu != cpu) text += (cpu.empty() ? "" : "\n") + group.cpu + "\n";
     cpu = group.cpu;
     text += "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group));
+    const std::string note = launch_note(group);
+    if (!note.empty()) text += "\n" + note;
   }
   text += "\n";
   for (const std::string& line : summary_sentences(groups)) text += "- " + line + "\n";

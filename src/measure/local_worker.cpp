@@ -16,6 +16,7 @@
 #include "measure/worker.hpp"
 #ifdef ROOFLANE_HAS_OPENCL
 #include "backends/opencl.hpp"
+#include "measure/device_bench.hpp"
 #endif
 
 namespace rooflane {
@@ -107,6 +108,7 @@ class LocalWorker final : public Worker {
     try {
       Samples samples;
       OpenCase& open = opened();
+      warm_clock(open);
       warm_up([&] { open.plan->run(); }, steady_clock_ns);
       for (int i = 0; i < n; ++i) take_sample(open, runs, samples);
       return samples;
@@ -151,12 +153,11 @@ class LocalWorker final : public Worker {
     Opened answer;
     answer.plan_ns = steady_clock_ns() - start;
     open.plan->bind(open.operands.all());
-    if (c.cache == CacheMode::cold && open.plan->regions().empty() &&
-        operand_bytes(c.problem) > 0) {
+    open.plan->upload();
+    if (c.cache == CacheMode::cold && operand_bytes(c.problem) > 0 && !make_cold(*open.plan)) {
       throw WorkerError(Status::unsupported,
                         "cache cold: the caches of this device cannot be emptied from here");
     }
-    open.plan->upload();
     answer.facts = open.plan->facts();
     return answer;
   }
@@ -231,13 +232,31 @@ class LocalWorker final : public Worker {
     return follows;
   }
 
+  // Takes operands and constants out of the caches. False when nobody can.
+  static bool make_cold(Plan& plan) {
+    if (plan.turn_cold()) return true;
+    const auto regions = plan.regions();
+    evict(regions);
+    return !regions.empty();
+  }
+
+  // A device that idled lowered its clock; what is timed first would pay for raising it.
+  static void warm_clock([[maybe_unused]] const OpenCase& open) {
+#ifdef ROOFLANE_HAS_OPENCL
+    if (std::string_view(open.variant.backend) != "opencl") return;
+    if (opencl::device(open.c.device).kind == opencl::DeviceKind::cpu) return;
+    DeviceBench(open.c.device, 0).warm_clock();
+#endif
+  }
+
   Calibration calibrate_open() {
     OpenCase& open = opened();
+    warm_clock(open);
     const auto run = [&] { open.plan->run(); };
     Calibration calibration;
     calibration.run_ns = warm_up(run, steady_clock_ns);
     if (open.c.cache == CacheMode::cold) {
-      evict(open.plan->regions());
+      make_cold(*open.plan);
       calibration.run_ns = time_runs(run, 1, steady_clock_ns);
       return calibration;
     }
@@ -250,7 +269,7 @@ class LocalWorker final : public Worker {
   }
 
   void take_sample(OpenCase& open, std::int64_t runs, Samples& samples) {
-    if (open.c.cache == CacheMode::cold) evict(open.plan->regions());
+    if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
       samples.ns.push_back(time_runs([&] { open.plan->run(); }, runs, steady_clock_ns));
     } else {
