@@ -43,8 +43,10 @@ class DevicePlan : public Plan {
   void download() final;
   // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
   std::vector<std::span<const std::byte>> regions() const final;
-  // On every device but a CPU.
-  bool turn_cold() final;
+  // Makes sure that the next run finds its operands in memory, by turning to other copies of them or
+  // by displacing what the device's caches hold (opencl_cold.hpp). To be called after the first
+  // upload. False on a CPU device, whose caches the host empties by address: regions().
+  bool turn_cold();
   PlanFacts facts() const override;
   // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
   // there, which steady rows would carry.

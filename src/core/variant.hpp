@@ -94,10 +94,6 @@ class Plan {
   virtual void download() {}
   // Memory a run touches beside workspace: operands, packed constants. For eviction.
   virtual std::vector<std::span<const std::byte>> regions() const;
-  // For devices whose caches the host cannot empty by address: makes sure that the next run finds its
-  // operands in memory, by turning to other copies of them or by displacing what the caches hold.
-  // False: this plan cannot. To be called after the first upload.
-  virtual bool turn_cold() { return false; }
   virtual PlanFacts facts() const = 0;
   // Nothing when the plan records no events.
   virtual std::optional<DeviceTimes> device_times() const { return std::nullopt; }

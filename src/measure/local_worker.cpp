@@ -15,7 +15,7 @@
 #include "measure/sampler.hpp"
 #include "measure/worker.hpp"
 #ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
+#include "backends/opencl_plan.hpp"
 #include "measure/device_bench.hpp"
 #endif
 
@@ -234,7 +234,10 @@ class LocalWorker final : public Worker {
 
   // Takes operands and constants out of the caches. False when nobody can.
   static bool make_cold(Plan& plan) {
-    if (plan.turn_cold()) return true;
+#ifdef ROOFLANE_HAS_OPENCL
+    auto* on_device = dynamic_cast<opencl::DevicePlan*>(&plan);
+    if (on_device != nullptr && on_device->turn_cold()) return true;
+#endif
     const auto regions = plan.regions();
     evict(regions);
     return !regions.empty();
