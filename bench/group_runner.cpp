@@ -182,9 +182,10 @@ void GroupRunner::verify(Member& member, const Group& group, bool again) {
   });
 }
 
-// Nanoseconds of a fixed piece of work that follows the machine's momentary speed.
+// Nanoseconds of a fixed piece of work that follows the machine's momentary speed. The CPU's own
+// peak decides which, whatever math the group's variants use.
 double GroupRunner::probe(const Group& group) const {
-  const auto roof = roof_of(group.problem, ceilings_, options_.math, "", group.threads,
+  const auto roof = roof_of(group.problem, ceilings_, "fp32", "", group.threads,
                             /*device=*/"", group.cache);
   const double bytes = group.problem.kernel().cost(group.problem).bytes;
   // Rows of a GPU are not held against the host's speed (roof_percentages): a short probe is

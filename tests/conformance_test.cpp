@@ -3,6 +3,7 @@
 // memory, 1 to 4 threads, repeated runs and re-binding, and two plans at once.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -249,6 +250,27 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   }
 }
 
+// Every variant under every other math that it has; returns how many variants and maths these are.
+int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
+  const std::vector<Problem> problems = edge_problems(catalogue, kernel);
+  int pairs = 0;
+  for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
+    if (absent_reason(*entry)) continue;
+    for (const std::string_view math : maths) {
+      Environment env;
+      env.math = math;
+      env.threads = entry->variant->threads == Threads::device ? 0 : 1;
+      if (math == "fp32" || entry->variant->unsupported(problems.front(), env)) continue;
+      ++pairs;
+      for (const Problem& problem : problems) {
+        REQUIRE_FALSE(entry->variant->unsupported(problem, env));
+        for (const Layout& layout : layouts) check_case(*entry, {}, problem, env, layout);
+      }
+    }
+  }
+  return pairs;
+}
+
 // Every rung of every ladder, as check_kernel does with variants. How many there are.
 int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
@@ -306,6 +328,19 @@ TEST_CASE("shapes: every variant and ISA target is right on every edge shape") {
     ++kernels;
   }
   CHECK(kernels > 0);
+}
+
+TEST_CASE("maths: every variant is right on every edge shape under each other math that it has") {
+  const Catalogue catalogue = Catalogue::built_in();
+  for (const Kernel* kernel : catalogue.kernels()) {
+    const int pairs = check_maths(catalogue, *kernel);
+    const auto variants = catalogue.variants(*kernel);
+    const bool has_opencl = std::any_of(variants.begin(), variants.end(), [](const auto* entry) {
+      return entry->name == "opencl" && !absent_reason(*entry);
+    });
+    INFO(kernel->name);
+    CHECK(pairs == (has_opencl && kernel->name == std::string("gemm") ? 1 : 0));
+  }
 }
 
 TEST_CASE("plans of different ISA targets run at once without disturbing each other") {

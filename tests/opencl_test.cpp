@@ -215,6 +215,26 @@ TEST_CASE("LayerNorm on a device keeps its digits at mean 1e4 and variance 1") {
   }
 }
 
+TEST_CASE("small shapes are right under math 3xtf32, in every direction and with shares of k") {
+  if (!has_device()) return;
+  Environment env = whole_device();
+  env.math = "3xtf32";
+  for (const TiledCase& tiled :
+       {TiledCase{"gemm:m=35,n=37,k=19", "road=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1"},
+        {"gemm:m=18,n=40,k=36,trans_a=1,trans_b=1,beta=2",
+         "road=0,wm=2,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,raster=1,splits=1"},
+        {"gemm:m=66,n=34,k=70,trans_b=1,batch=2,alpha=0.5",
+         "road=0,wm=1,wn=2,mt=2,nt=4,bk=32,chunk=4,stages=2,raster=2,splits=3"},
+        {"gemm:m=37,n=70,k=21,trans_a=1,batch=2",
+         "road=0,wm=1,wn=2,mt=2,nt=4,bk=16,chunk=2,stages=2,packed=1,splits=2"},
+        {"gemm:m=33,n=30,k=19,trans_b=1,prepack=1",
+         "road=0,wm=2,wn=1,mt=2,nt=4,bk=8,chunk=1,stages=2,packed=1,splits=1"},
+        {"gemm:m=20,n=70,k=21,trans_a=1,prepack=1",
+         "road=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"}}) {
+    check_right(tiled.problem, tiled.tuning, env);
+  }
+}
+
 TEST_CASE("every tiling of the search space is right") {
   if (!has_device()) return;
   for (const char* text :
@@ -307,10 +327,12 @@ TEST_CASE("a math other than fp32 and a missing device are reasons, not crashes"
   CHECK(variant_of(problem).unsupported(problem, env));
   if (!has_device()) return;
   env.device = 0;
-  env.math = "bf16";
-  const auto reason = variant_of(problem).unsupported(problem, env);
-  REQUIRE(reason);
-  CHECK(reason->find("bf16") != std::string::npos);
+  for (const char* math : {"bf16", "3xtf32"}) {
+    env.math = math;
+    const auto reason = variant_of(problem).unsupported(problem, env);
+    REQUIRE(reason);
+    CHECK(reason->find(std::string("math ") + math) != std::string::npos);
+  }
 }
 
 TEST_CASE("a tiling that does not fit the device is refused with the limits") {

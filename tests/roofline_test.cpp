@@ -105,6 +105,17 @@ TEST_CASE("the FMA peak is the one of its target and threads, the best without a
   CHECK(find_fma_peak(c, "bf16", "AVX3", 1, "") == std::nullopt);
 }
 
+TEST_CASE("a math is held against its own peak, and has no roof where that was not measured") {
+  Ceilings c = synthetic();
+  const Problem p = problem(1e5, 1000);
+  const auto roof = [&] { return roof_of(p, c, "3xtf32", "", 0, "Some GPU", CacheMode::warm); };
+  CHECK(!roof());
+  c.fma.push_back({"3xtf32", "", 0, "Some GPU", 15000});
+  REQUIRE(roof());
+  CHECK(roof()->peak_gflops == 15000);
+  CHECK(roof_of(p, c, "fp32", "", 0, "Some GPU", CacheMode::warm)->peak_gflops == 9000);
+}
+
 TEST_CASE("a device has ceilings of its own, whatever the threads of the row") {
   const Ceilings c = synthetic();
   for (int threads : {0, 1, 7}) {

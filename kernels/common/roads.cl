@@ -153,3 +153,44 @@ float near_max(float value, __local float* scratch, int along, int apart) {
     value = fmax(value, lane_xor(value, distance, scratch));
   return value;
 }
+
+// Fragments of matrix units. A warp is 32 lanes: with ROAD=1 as many work-items, with ROAD=0 one
+// work-item that plays them all, so that no barrier is needed inside a warp. What a lane holds is an
+// array with a dimension WARP_LANES, which loops `for (int l = 0; l < WARP_LANES; ++l)` go through.
+#if ROAD == 1
+#define WARP_LANES 1
+#define LANE_OF(lid, l) ((lid) % 32)
+#define WARP_OF(lid) ((lid) / 32)
+#define UNROLL_LANES _Pragma("unroll")
+#else
+#define WARP_LANES 32
+#define LANE_OF(lid, l) (l)
+#define WARP_OF(lid) (lid)
+#define UNROLL_LANES
+#endif
+
+// sum += a·b, 16 × 8 = 16 × 8 times 8 × 8, on tf32: the 13 lowest bits of a and b do not count.
+// Lane 4g + q holds of a (g, q), (g+8, q), (g, q+4), (g+8, q+4); of b (q, g), (q+4, g); of the sum
+// (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1), each (row, column).
+#if ROAD == 1
+#define MMA_TF32(sum, a, b)                                                                     \
+  asm volatile(                                                                                 \
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "       \
+      "{%8,%9}, {%0,%1,%2,%3};"                                                                 \
+      : "+f"((sum)[0][0]), "+f"((sum)[0][1]), "+f"((sum)[0][2]), "+f"((sum)[0][3])              \
+      : "r"(as_uint((a)[0][0])), "r"(as_uint((a)[0][1])), "r"(as_uint((a)[0][2])),              \
+        "r"(as_uint((a)[0][3])), "r"(as_uint((b)[0][0])), "r"(as_uint((b)[0][1])))
+#else
+float as_tf32(float x) { return as_float(as_uint(x) & 0xffffe000u); }
+void MMA_TF32(float (*sum)[4], float (*a)[4], float (*b)[2]) {
+  for (int lane = 0; lane < WARP_LANES; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i / 2 * 8;
+      const int col = lane % 4 * 2 + i % 2;
+      for (int k = 0; k < 8; ++k)
+        sum[lane][i] += as_tf32(a[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]) *
+                        as_tf32(b[col * 4 + k % 4][k / 4]);
+    }
+  }
+}
+#endif

@@ -20,13 +20,15 @@ using opencl::DeviceKind;
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
-    {"path", "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32", 0, 2, true},
+    {"path",
+     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math 3xtf32",
+     0, 3, true},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
     {"tv", "vectors across a micro-tile", 1, 8},
-    {"mt", "micro-tiles per work-item along m", 1, 32},
-    {"nt", "micro-tiles per work-item along n", 1, 32},
+    {"mt", "micro-tiles per work-item along m; fragments per warp", 1, 32},
+    {"nt", "micro-tiles per work-item along n; fragments per warp", 1, 32},
     {"wx", "work-items of a group along n", 1, 64},
     {"wy", "work-items of a group along m", 1, 64},
     {"bk", "step along k held in local memory", 1, 1024},
@@ -38,6 +40,9 @@ constexpr Tunable tunables[] = {
     {"lm", "items of a warp along m", 1, 32},
     {"tn", "columns of an item's results", 1, 32},
     {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},
+    {"chunk", "fragments along k that are summed before float32 additions", 1, 4},
+    {"packed", "1: operands are split and laid out as fragments once", 0, 1},
+    {"most_registers", "that the compiler may give an item; 0: as it likes", 0, 255},
     {"raster", "row tiles of a band", 1, 64},
     {"turn", "1: a is laid out anew first; 2: b; 3: both", 0, 3},
     {"regs", "road 1: most registers of an item; 0: the compiler decides", 0, 255},
@@ -130,6 +135,7 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
+  if (env.math == math_3xtf32) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
   const std::vector<Guess> skinny = skinny_guesses(g, info);
   if (info.kind == DeviceKind::cpu) {
@@ -199,6 +205,7 @@ class TilePlan final : public opencl::DevicePlan {
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (env.math == math_3xtf32) return tensor_unsupported(problem, env);
   const Gemm g(problem);
   // Packed panels are at most one tile wider than b.
   const double packed_bytes = g.prepack
@@ -212,6 +219,10 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const std::int64_t path = tuning.get("path", path_tiles);
+  if ((path == path_tensor) != (env.math == math_3xtf32)) {
+    return fmt::format("path={} is not of math {}", path, env.math);
+  }
+  if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
   if (fits(tuning, info)) return std::nullopt;
@@ -230,6 +241,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return pipeline_plan(problem, complete, env, constants);
     case path_skinny:
       return skinny_plan(problem, complete, env, constants);
+    case path_tensor:
+      return tensor_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }

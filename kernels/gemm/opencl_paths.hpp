@@ -3,12 +3,14 @@
 //   0  tiles     any device, CPUs included (opencl.cpp, gemm.cl)
 //   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
 //   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
+//   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/opencl_plan.hpp"
@@ -16,7 +18,7 @@
 
 namespace rooflane::gemm {
 
-enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2 };
+enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2, path_tensor = 3 };
 
 // Road 1 where the device has it.
 std::int64_t best_road(const opencl::DeviceInfo& info);
@@ -51,6 +53,16 @@ enum class SplitPart { none = 0, write = 1, add = 2, write_and_add = 3 };
 inline SplitPart first_part(std::int64_t splits, std::int64_t road) {
   return splits == 1 ? SplitPart::none : road == 1 ? SplitPart::write_and_add : SplitPart::write;
 }
+
+inline constexpr std::string_view math_3xtf32 = "3xtf32";
+// As in Variant, for env.math = 3xtf32. Every device has the portable road; it is slow (below 1
+// GFLOP/s), being there for checks.
+std::optional<std::string> tensor_unsupported(const Problem& problem, const Environment& env);
+std::vector<Tuning> tensor_tunings(const Gemm& g, const opencl::DeviceInfo& info);
+std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
+                                         const opencl::DeviceInfo& info);
+std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
+                                  const Environment& env, const Operands& constants);
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;

@@ -142,8 +142,9 @@ class Server:
         problem = case.problem
         if problem.kernel not in self.peer.kernels:
             raise Refusal("UNSUPPORTED", f"{self.name} has no {problem.kernel} of its own")
-        if case.fields.get("math", "fp32") != "fp32":
-            raise Refusal("UNSUPPORTED", "math: this variant computes strict fp32 only")
+        math = case.fields.get("math", "fp32")
+        if math != "fp32":
+            raise Refusal("UNSUPPORTED", f"math {math}: this variant computes strict fp32 only")
         if case.fields.get("cache") == "cold":
             raise Refusal("UNSUPPORTED",
                           "cache cold: operands of this worker cannot be evicted from here")

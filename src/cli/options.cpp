@@ -28,8 +28,11 @@ std::pair<std::string, std::string> parse_tuning_argument(const std::string& tex
 }
 
 std::string check_math(const std::string& math) {
-  if (math != "fp32") throw argument_error("--math: " + unknown_name("math", math, {"fp32"}));
-  return math;
+  try {
+    return known_math(math);
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string("--math: ") + error.what());
+  }
 }
 
 std::string check_isa(const std::string& name) {
@@ -163,7 +166,9 @@ void declare_common(Arguments& arguments, Many many) {
     arguments.option("--threads", "N", "threads; default: all physical cores");
     arguments.option("--isa", "TARGET", "Highway target; default: the CPU's best");
   }
-  arguments.option("--math", "fp32", "arithmetic; fp32 is strict float32");
+  arguments.option(
+      "--math", "fp32|3xtf32",
+      "arithmetic; default: fp32, strict float32; 3xtf32: three tf32 products for one");
   arguments.repeatable("--tuning", "V:key=value,...", "tunables of a variant");
   declare_device(arguments);
   declare_blas(arguments);

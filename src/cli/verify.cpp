@@ -36,6 +36,7 @@ std::string repro_command(const Case& c, const CatalogueEntry& entry) {
   if (!c.tuning.values().empty()) {
     command += fmt::format(" --tuning {}:{}", c.variant, c.tuning.text());
   }
+  if (c.math != Case().math) command += " --math " + c.math;
   if (c.device != 0) command += fmt::format(" --cl-device {}", c.device);
   if (!c.library.empty() && c.variant != "blis") {  // blis is found without an option
     const bool named = c.variant.starts_with("blas-");

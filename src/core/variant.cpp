@@ -158,9 +158,16 @@ void require_tuning(const Variant& variant, const Problem& problem, const Enviro
 
 std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
 
+std::string known_math(std::string_view name) {
+  if (std::find(std::begin(maths), std::end(maths), name) == std::end(maths)) {
+    throw argument_error(unknown_name("math", name, {std::begin(maths), std::end(maths)}));
+  }
+  return std::string(name);
+}
+
 std::optional<std::string> other_math(const Problem&, const Environment& env) {
   if (env.math == "fp32") return std::nullopt;
-  return fmt::format("math {} is not implemented; fp32 is", env.math);
+  return fmt::format("math {} is not implemented by this variant; fp32 is", env.math);
 }
 
 namespace {

@@ -19,11 +19,18 @@
 
 namespace rooflane {
 
+// Arithmetics that a user may ask for, by name. fp32: every product and sum in float32 or better.
+// 3xtf32: float32 operands as two tf32 numbers each, three products, sums in float32; its error is
+// that of fp32, its speed that of matrix units. A variant refuses those it lacks (`unsupported`).
+inline constexpr std::string_view maths[] = {"fp32", "3xtf32"};
+// Returns `name` if it is one of them; throws Error with the nearest one otherwise.
+std::string known_math(std::string_view name);
+
 // Where and how a plan will run. Empty or zero: the variant's default.
 struct Environment {
   int threads = 1;
   std::string isa;            // Highway target name, e.g. AVX3; empty: the best of this CPU
-  std::string math = "fp32";  // strict float32
+  std::string math = "fp32";  // one of `maths`
   std::string library;        // path of a CBLAS library; empty: the default search
   int device = 0;             // OpenCL device, numbered as `doctor` prints them
   bool device_timer = false;  // record events on a CPU device too (others always do)
@@ -164,8 +171,8 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
 // Checks keys and ranges of a tuning; throws Error with the nearest valid key. `step=I` selects a
 // rung where there is a ladder, and stands alone.
 Tuning parse_tuning(const Variant& variant, std::string_view text);
-// `given` laid over the first guess; over the first tuning of the search space that agrees with it on
-// the tunables that select, where one of them is given.
+// `given` laid over the first guess; over the first tuning of the search space that agrees with it
+// on the tunables that select, where one of them is given.
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given);
 
