@@ -107,50 +107,65 @@ bool fits(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
          power(t.chunk) && 8 * t.chunk <= t.bk && t.stages >= 2 && t.bm() % 32 == 0 &&
          t.bn() % 32 == 0 && static_cast<std::size_t>(t.items()) <= info.max_work_group &&
          t.local_bytes() <= local_limit(t, info) && parts_bytes(t, g) <= most_parts_bytes &&
-         groups_of(t, g) < longest;
+         groups_of(t, g) < longest &&
+         (t.packed == 0 ||
+          packed_floats(t, g, std::max(g.m, g.n), std::max(t.bm(), t.bn())) / 16 < longest);
 }
 
-// Waves of groups, each as long as its tiles take on a unit that all its groups share. A quarter of
-// a unit issues one instruction a clock, and its matrix unit takes 6.4 clocks for a product of
-// fragments (63 % of an H200's dense rate, what mma.sync reaches there).
+// Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix
+// unit takes 6.05 clocks for a product of fragments (measured on an H200, 107 TFLOP/s of three
+// products). What else a warp does is told apart by what its tile is worth there: shares of that
+// rate measured at 4096³, operands packed or not.
 double expected_ns(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
-  constexpr double product_clocks = 6.4;
+  constexpr double product_clocks = 6.05;
   const double clock_ghz = info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1;
   const double units = info.compute_units;
-  const auto mt = static_cast<double>(t.mt);
-  const auto nt = static_cast<double>(t.nt);
-  const int64_t by_registers = 65536 / (t.registers() * t.items());
+  const int64_t fragments = t.mt * t.nt;
+  const double share = t.packed == 1     ? (fragments >= 32 ? 0.72 : 0.7)
+                       : fragments >= 32 ? 0.57
+                       : fragments >= 16 ? 0.51
+                                         : 0.42;
+  const int64_t registers = t.most_registers > 0 ? t.most_registers : t.registers();
+  const int64_t by_registers = 65536 / (registers * t.items());
   const int64_t by_local = 228 * 1024 / (t.local_bytes() + 1024);
   const auto per_unit = static_cast<double>(
       std::clamp<int64_t>(std::min({by_registers, by_local, 2048 / t.items()}), 1, 16));
   const double groups = groups_of(t, g);
   const double resident = std::min(per_unit, std::ceil(groups / units));
-  const double warps = static_cast<double>(t.warps()) * resident / 4;  // per quarter of a unit
-  // Clocks of a warp for 8 steps of k: splitting, loading, adding up; products.
-  const double products = 3 * mt * nt * product_clocks;
-  const double issue = 3 * mt * nt + 4 * (4 * mt + 2 * nt) + 2 * mt + nt +
-                       4 * mt * nt / static_cast<double>(t.chunk) + 16;
-  // Two warps hide each other's other half; one alone waits for its own products.
-  const double warp_clocks =
-      std::max({products, issue, (products + issue) / std::max(warps, 0.25)});
-  const double quarter_warps = std::max(1.0, warps);
+  // A quarter of a unit reaches its share with two warps, half of it with one.
+  const double warps = static_cast<double>(t.warps()) * resident / 4;
+  const double rate = share * std::min(1.0, (warps + 1) / 3);
   const double steps = static_cast<double>(tiles(tiles(g.k, t.bk), t.splits) * t.bk) / 8;
+  const double step_clocks =
+      3 * static_cast<double>(fragments) * product_clocks * std::max(1.0, warps);
+  // Copies of single floats wait for their addresses.
+  const bool is_narrow = t.packed == 0 && (copy_width(g.trans_a ? g.m : g.k) == 1 ||
+                                           copy_width(g.trans_b ? g.k : g.n) == 1);
   const double waves = std::ceil(groups / (units * resident));
-  const double start_ns = 1500;  // first copies and the last stores of a group
-  const double launch_ns = 2500;
-  const double bytes_per_ns = 4300;  // an H200's memory; only splits are weighed with it
-  return waves * (steps * warp_clocks * quarter_warps / clock_ghz + start_ns) +
-         launch_ns * (t.splits > 1 ? 2 : 1) + 2 * parts_bytes(t, g) / bytes_per_ns;
+  const double start_ns = 2000;  // first copies and the last stores of a group
+  const double launch_ns = 3000;
+  const double bytes_per_ns = 3500;  // an H200's memory
+  const int launches = 1 + (t.splits > 1 ? 1 : 0) + (t.packed == 1 ? (g.prepack ? 2 : 4) : 0);
+  const double packing_bytes =
+      t.packed == 0 ? 0
+                    : 1.5 * 4 *
+                          static_cast<double>(packed_floats(t, g, g.m, t.bm()) +
+                                              (g.prepack ? 0 : packed_floats(t, g, g.n, t.bn())));
+  return waves * (steps * step_clocks * (is_narrow ? 1.7 : 1) / rate / clock_ghz + start_ns) +
+         launch_ns * launches + (2 * parts_bytes(t, g) + packing_bytes) / bytes_per_ns;
 }
 
 struct Shape {
   int64_t wm, wn, mt, nt, bk, chunk, stages, packed, most_registers;
 };
-// Tiles from 32×32 to 256×128. 64×64 a warp: 128 of its items' 255 registers hold sums.
+// Tiles from 32×32 to 128×128. 64×64 a warp: 128 of its items' 255 registers hold sums. Measured at
+// 4096³ on an H200, TFLOP/s: 70, 69, 63, 57; 256×128 by eight warps 58 to 66 (they all wait at one
+// barrier), 128×128 by sixteen 45 (spills), chunk 1 instead of 2 4 to 15 less (twice the
+// additions).
 constexpr Shape shapes[] = {
-    {2, 4, 4, 8, 32, 2, 4, 0, 0}, {4, 2, 4, 8, 32, 2, 4, 0, 0}, {2, 2, 4, 8, 32, 2, 3, 0, 0},
-    {2, 4, 4, 4, 32, 2, 3, 0, 0}, {2, 2, 4, 4, 32, 2, 4, 0, 0}, {2, 2, 2, 4, 32, 2, 4, 0, 0},
-    {1, 2, 2, 4, 32, 2, 4, 0, 0}, {1, 1, 2, 4, 32, 2, 4, 0, 0},
+    {2, 2, 4, 8, 16, 2, 3, 1, 0}, {2, 2, 4, 4, 16, 2, 3, 1, 168}, {2, 2, 4, 8, 16, 2, 5, 0, 0},
+    {2, 2, 4, 4, 32, 2, 3, 0, 0}, {2, 2, 2, 4, 32, 2, 4, 0, 0},   {1, 2, 2, 4, 32, 2, 4, 0, 0},
+    {1, 1, 2, 4, 32, 2, 4, 0, 0},
 };
 
 Tensor shaped(const Shape& s, int64_t splits) {
