@@ -68,15 +68,16 @@ class GpuModel {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         vectors_(vectors_of_row(cols_)),
+        is_aligned_(cols_ % 4 == 0),
+        has_columns_(problem.kernel().tensors(problem).size() > 2),
         units_(opencl::device(env.device).compute_units),
         road_(opencl::features(env.device).nvidia_road() ? 1 : 0) {}
 
   std::vector<Tuning> list() && {
     // Rows that start anywhere in a vector: in registers each takes its own masks, and gamma and
     // beta shifted its way. (H200: softmax of 33 columns 1.5 times as fast through local memory, of
-    // 509 columns 0.94 times; LayerNorm of 509 columns 1.15 times.)
-    const bool has_columns = problem_.kernel().tensors(problem_).size() > 2;
-    if (cols_ % 4 != 0 && cols_ < (has_columns ? 1024 : 256)) add_staged(256);
+    // 509 columns 0.95 times; LayerNorm of 509 columns 1.1 times, of 1021 columns 0.98 times.)
+    if (!is_aligned_ && cols_ < (has_columns_ ? 768 : 256)) add_staged();
     if (vectors_ <= warp) {
       add_short();
     } else if (vectors_ <= 16 * 256) {
@@ -84,7 +85,7 @@ class GpuModel {
     } else {
       add_long();
     }
-    if (cols_ % 4 != 0 && cols_ <= 1024) add_staged(256);
+    if (!is_aligned_ && cols_ <= 1024) add_staged();
     // Takes every row.
     if (list_.empty()) {
       const std::int64_t most =
@@ -101,11 +102,20 @@ class GpuModel {
 
   void add(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t form,
            std::int64_t splits, std::int64_t chunk) {
-    const Tuning t{{"v", 4},           {"chunk", chunk},
-                   {"lx", lx},         {"ly", ly},
-                   {"ry", ry},         {"form", form},
-                   {"splits", splits}, {"load", 0},
-                   {"store", 0},       {"road", form == row_form::loop ? 0 : road_}};
+    // Only long rows of softmax gain from the hints (H200: 12289 columns 1.3 times; LayerNorm of
+    // 8192 columns 0.94 times).
+    const bool is_hinted = road_ == 1 && form == row_form::registers && !has_columns_ &&
+                           vectors_ > (is_aligned_ ? 16 * 256 : 256);
+    const Tuning t{{"v", 4},
+                   {"chunk", chunk},
+                   {"lx", lx},
+                   {"ly", ly},
+                   {"ry", ry},
+                   {"form", form},
+                   {"splits", splits},
+                   {"load", is_hinted ? 1 : 0},
+                   {"store", is_hinted ? 1 : 0},
+                   {"road", form == row_form::loop ? 0 : road_}};
     const bool is_new = std::find(list_.begin(), list_.end(), t) == list_.end();
     if (is_new && !opencl_row_defect(problem_, t, env_)) list_.push_back(t);
   }
@@ -120,12 +130,13 @@ class GpuModel {
   }
 
   // As many items per row as make conflicts of banks impossible (a power of two that divides cols),
-  // more where an item would hold more than 33 elements.
-  void add_staged(std::int64_t items) {
+  // more where an item would hold more than 17 elements.
+  void add_staged() {
     const std::int64_t lowest_bit = cols_ & -cols_;
     const std::int64_t lx =
-        std::min(std::max(lowest_bit, power_of_two_from(ceil_div(cols_, 33))), warp);
-    add(lx, std::max<std::int64_t>(items / lx, 4), 1, row_form::staged, 1, ceil_div(cols_, lx));
+        std::min(std::max(lowest_bit, power_of_two_from(ceil_div(cols_, 17))), warp);
+    add(lx, 256 / lx, 1, row_form::staged, 1, ceil_div(cols_, lx));
+    add(lx, 128 / lx, 1, row_form::staged, 1, ceil_div(cols_, lx));
   }
 
   // Up to 128 columns: a few items per row, without idle ones where vectors_ has a power of two in
@@ -137,12 +148,12 @@ class GpuModel {
     add_registers(lx, 256 / lx, 4);
     const std::int64_t wider = std::min(lx * 2, warp);
     add_registers(wider, 128 / wider, 1);
-    add_staged(256);
+    add_staged();
   }
 
   // The fewest idle slots among 3 to 9 vectors an item; more only where 256 items have to: the
-  // reductions of larger groups cost more than their idle slots (H200: LayerNorm of 8192 columns
-  // 0.6 times with 1024 items, the same with 512). So many loads under way are 64 KB and more per
+  // reductions of larger groups cost more than their idle slots (H200: LayerNorm of 12289 columns
+  // 0.85 times with 512 items). So many loads under way are 64 KB and more per
   // compute unit, which covers memory's latency (about 40 KB on an H200).
   void add_medium() {
     std::int64_t best = 256;
@@ -165,6 +176,10 @@ class GpuModel {
     if (rows_ < units_ / 2 && vectors_ > 8192) {
       add_registers(256, 1, 1, splits_for(std::min<std::int64_t>(vectors_ / 256, 256)));
     }
+    // LayerNorm: the shifted vectors of gamma and beta do not fit beside the row in registers.
+    if (has_columns_ && !is_aligned_) {
+      add(1024, 1, 1, row_form::staged, 1, ceil_div(cols_, 1024));
+    }
     if (least <= 512) add_registers(512, 1, 1, least);
     if (least > 1 && least <= 512) add_registers(512, 1, 1, std::min<std::int64_t>(2 * least, 512));
     const std::int64_t finer = ceil_div(vectors_, 256 * 8);
@@ -174,7 +189,10 @@ class GpuModel {
 
   const Problem& problem_;
   const Environment& env_;
-  std::int64_t rows_, cols_, vectors_, units_, road_;
+  std::int64_t rows_, cols_, vectors_;
+  bool is_aligned_;
+  bool has_columns_;  // gamma and beta
+  std::int64_t units_, road_;
   std::vector<Tuning> list_;
 };
 
