@@ -54,10 +54,10 @@ std::vector<Tuning> portable_paths(const Problem& problem) {
                    {"bq", 16},
                    {"bk", 16},
                    {"tm", 4},
-                   {"cd", 9},
+                   {"cd", 8},
                    {"cn", 8},
                    {"stages", 3},
-                   {"unroll", 1},
+                   {"unroll", 4},
                    {"splits", splits}});
   if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
     found.push_back({{"path", 2},

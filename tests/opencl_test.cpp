@@ -132,9 +132,9 @@ constexpr TiledCase tiled_cases[] = {
      "w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits=3"},
     // The kernels of NVIDIA's road in portable form: warps of items, parts of tiles, merging.
     {"attention:batch=1,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
-     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=1,splits=2"},
+     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=8,splits=2"},
     {"attention:batch=2,heads=2,q_len=35,kv_len=30,head_dim=21,causal=0",
-     "path=1,road=0,w=32,bq=16,bk=32,tm=4,cd=21,cn=32,stages=2,unroll=1,splits=1"},
+     "path=1,road=0,w=32,bq=16,bk=32,tm=4,cd=24,cn=32,stages=2,unroll=4,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
      "path=2,road=0,w=32,lanes=4,nb=2,stages=3,splits=3,fused=0"},
 };

@@ -344,7 +344,8 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
         "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter at most 32, bk a "
-        "multiple of cn and of 4·w·tm/bq, w at most {} and the tiles at most {} bytes on {}",
+        "multiple of cn and of w·tm/bq, unroll of 4, cd and cn of unroll, w at most {} and the "
+        "tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
   if (path == few_rows) {

@@ -65,9 +65,13 @@ struct Tiles {
   std::int64_t columns() const { return w / (bq / tm); }
   std::int64_t out_columns(std::int64_t head_dim) const { return ceil_div(head_dim, columns()); }
   std::int64_t local_bytes(std::int64_t head_dim) const {
-    const std::int64_t padded = ceil_div(head_dim, cd) * cd;
-    const std::int64_t chunk = std::max(cd * (bk + 4), cn * out_columns(head_dim) * columns());
-    return 4 * (padded * (bq + 4) + stages * chunk + bk * bq) + 4 * bq + (road == 0 ? 4 * w : 0) +
+    const auto odd_vectors = [](std::int64_t floats) {
+      return floats + (floats / 4 % 2 == 0 ? 4 : 0);
+    };
+    const std::int64_t padded = out_columns(head_dim) * columns();
+    const std::int64_t chunk = std::max(bk * odd_vectors(cd), cn * padded);
+    return 4 * (bq * odd_vectors(ceil_div(head_dim, cd) * cd) + stages * chunk + padded +
+                (bk + 1) * bq + bq + (road == 0 ? w : 0)) +
            64;
   }
   // Registers for the accumulators: more than 160 floats of 255 spill.
@@ -80,7 +84,8 @@ struct Tiles {
     };
     return tm % 4 == 0 && bq % tm == 0 && (bq / tm % 2 == 0 || columns() > 16) &&
            w % (bq / tm) == 0 && power(columns()) && columns() <= 32 && power(bq / 4) &&
-           bk % (4 * columns()) == 0 && bk % cn == 0 && stages >= 2 && w <= room.group_items &&
+           bk % columns() == 0 && bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 &&
+           cn % unroll == 0 && stages >= 2 && w <= room.group_items &&
            local_bytes(head_dim) <= room.local_bytes;
   }
   std::string options(std::int64_t head_dim) const {
@@ -143,51 +148,44 @@ inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   std::vector<Tiles> list;
   const auto add = [&](std::int64_t w, std::int64_t bq, std::int64_t bk, std::int64_t tm,
                        std::int64_t chunk, std::int64_t stages, std::int64_t unroll) {
-    const std::int64_t cd = ceil_div(s.head_dim, ceil_div(s.head_dim, chunk));
-    // chunk columns of k, evenly; as many values as a power of two of rows.
+    // About `chunk` columns of k, evenly, and rows of v.
+    const std::int64_t cd =
+        ceil_div(ceil_div(s.head_dim, ceil_div(s.head_dim, chunk)), unroll) * unroll;
     const auto rows_of_v =
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(chunk)));
     list.push_back({1, w, bq, bk, tm, cd, rows_of_v, stages, unroll, 1});
   };
   if (rows > 64 && s.head_dim <= 64) {
-    add(128, 128, 64, 8, 64, 2, 4);
-    add(256, 256, 64, 8, 64, 2, 4);
+    add(128, 128, 64, 8, 64, 2, 8);
+    add(256, 256, 64, 8, 64, 2, 8);
   }
   if (rows > 64 && s.head_dim <= 96) {
-    add(128, 128, 64, 8, 40, 2, 4);
-    add(128, 128, 64, 8, 32, 3, 4);
-    add(128, 128, 64, 8, 16, 4, 8);
+    add(128, 128, 64, 8, 40, 2, 8);
+    add(128, 128, 64, 8, 32, 3, 8);
+    add(128, 128, 64, 8, 16, 3, 8);
   }
   if (rows > 64 && s.head_dim <= 128) {
-    add(256, 128, 128, 8, 32, 3, 4);
-    add(256, 128, 128, 8, 16, 4, 8);
+    add(256, 128, 128, 8, 64, 2, 8);
+    add(256, 128, 128, 8, 32, 3, 8);
   }
   if (rows > 64) add(256, 128, 64, 8, 16, 3, 8);
   if (rows > 32 && s.head_dim <= 128) {
-    add(128, 64, 128, 8, 16, 5, 8);
-    add(128, 64, 128, 8, 16, 4, 4);
-    add(128, 64, 64, 8, 32, 3, 4);
+    add(128, 64, 128, 8, 16, 4, 8);
+    add(128, 64, 64, 8, 32, 3, 8);
   }
   if (rows > 32) add(128, 64, 64, 8, 16, 4, 8);
-  if (rows <= 64 && s.head_dim <= 128) {
-    if (rows > 16) {
-      add(128, 32, 128, 8, 32, 3, 4);
-      add(64, 32, 128, 8, 32, 3, 4);
-    } else {
-      add(64, 16, 128, 4, 16, 3, 8);
-      add(32, 16, 128, 8, 16, 3, 8);
-    }
+  if (rows > 16 && rows <= 64) {
+    add(128, 32, 128, 8, 32, 3, 8);
+    add(64, 32, 128, 8, 32, 3, 8);
+    add(64, 32, 64, 8, 32, 3, 8);
   }
-  if (rows <= 64) {
-    add(64, 32, 64, 8, 32, 3, 4);
-    add(128, 32, 128, 8, 16, 3, 4);
-  }
+  if (rows <= 16) add(64, 16, 128, 4, 16, 3, 8);
   if (rows <= 32) {
-    add(128, 16, 128, 4, 32, 3, 4);
-    add(64, 16, 64, 4, 32, 3, 4);
+    add(128, 16, 128, 4, 32, 3, 8);
+    add(64, 16, 64, 4, 32, 3, 8);
   }
-  add(128, 32, 64, 4, 8, 2, 4);  // the last resort for a long head_dim
-  add(128, 16, 128, 4, 8, 2, 4);
+  add(128, 32, 64, 4, 8, 2, 8);  // the last resort for a long head_dim
+  add(128, 16, 128, 4, 8, 2, 8);
   std::erase_if(list, [&](const Tiles& t) {
     return !t.fits(room, s.head_dim) || t.accumulators(s.head_dim) > 160;
   });
