@@ -49,12 +49,15 @@ CPU = Sides(
     machines={"zen5": "Zen 5", "sapphire-rapids": "Sapphire Rapids",
               "any": "any machine (this CPU has no column of its own)"})
 
-# One family, since a GPU's minutes are dear; times by the device's clock. Triton is left out: its
+# Few families, since a GPU's minutes are dear; times by the device's clock. Triton is left out: its
 # kernels there are ours, and PyTorch's and NVIDIA's are the ones to beat.
 DEVICE = Sides(
     ours="opencl",
     peers={"clblast": None, "torch-cuda": "torch-cuda"},
-    families={"device": (("gemm", "softmax", "layernorm", "attention"), ("clblast", "torch-cuda"))},
+    families={
+        "gemm": (("gemm",), ("clblast", "torch-cuda")),
+        "others": (("softmax", "layernorm", "attention"), ("torch-cuda",)),
+    },
     effort={"quick": (1, 0.3), "default": (1, 0.5), "full": (2, 1)},
     threads="1", options=("--timer", "event"), on_device=True,
     machines={"h200": "H200", "any": "an H200 (this device has no column of its own)"})
