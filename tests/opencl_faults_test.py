@@ -4,6 +4,7 @@ rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL
 opencl_faults_test.py ROOFLANE CL_FAULTS_SO
 """
 import csv
+import json
 import os
 import re
 import sys
@@ -39,12 +40,12 @@ class Bench(Faults):
     def test_each_fault_costs_one_row_which_says_what_it_was(self):
         # The worker of the first shape takes the token at its second launch.
         self.write("token", b"")
-        faults = f"workers;gpu;group=128;allocation=40000;launch=2;token={self.path('token')}"
-        shapes = [SOFTMAX, "softmax:rows=100,cols=100", "gemm:m=40,n=50,k=30", OTHER]
+        faults = f"workers;gpu;allocation=40000;launch=2;token={self.path('token')}"
+        shapes = [SOFTMAX, "softmax:rows=100,cols=100", OTHER]
         status, rows, text = self.bench(*(word for shape in shapes for word in ["--shape", shape]),
                                         env=self.faulty(faults))
         self.assertFalse(os.path.exists(self.path("token")), text)
-        lost, refused, tiled, passed = [rows[shape.split(":")[1]] for shape in shapes]
+        lost, refused, passed = [rows[shape.split(":")[1]] for shape in shapes]
         self.assertEqual(lost["status"], "RUNTIME_ERROR", text)
         self.assertIn("CL_OUT_OF_RESOURCES (-5)", lost["reason"])
         self.assertIn("a kernel faulted", lost["reason"])
@@ -52,10 +53,6 @@ class Bench(Faults):
         self.assertEqual(refused["status"], "RUNTIME_ERROR", text)
         self.assertIn("CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)", refused["reason"])
         self.assertIn("the device is out of memory", refused["reason"])
-        # The first tiling of the list has 256 work-items; the row names the one that ran.
-        self.assertEqual(tiled["status"], "PASSED", text)
-        values = dict(pair.split("=") for pair in tiled["tuning"].split(","))
-        self.assertEqual(int(values["wx"]) * int(values["wy"]), 64)
         self.assertEqual(passed["status"], "PASSED", text)
         self.assertEqual(status, 1)
 
@@ -99,17 +96,19 @@ class Memory(Faults):
 class Tunings(Faults):
     GEMM = "gemm:m=40,n=50,k=30"
 
-    def test_a_tiling_that_was_asked_for_is_an_error_that_names_the_limit(self):
-        status, out, _ = self.call("verify", "-v", "opencl", "--shape", self.GEMM, "--tuning",
-                                   "opencl:wx=16,wy=16", env=self.faulty("gpu;group=64"))
-        self.assertEqual(status, 1)
-        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*groups of 256 work-items, .* registers for 64")
+    def opened(self, tuning: str, faults: str) -> dict:
+        """What a worker answers when it plans the problem."""
+        request = {"op": "open", "case": f"{self.GEMM} variant=opencl{tuning}"}
+        out = self.succeed("worker", env=self.faulty(faults), stdin=json.dumps(request) + "\n")
+        return json.loads(out.splitlines()[1])
 
-    def test_without_any_that_fits_the_row_says_so(self):
-        status, out, _ = self.call("verify", "-v", "opencl", "--shape", self.GEMM,
-                                   env=self.faulty("gpu;group=1"))
-        self.assertEqual(status, 1)
-        self.assertRegex(out, "(?m)^RUNTIME_ERROR .*registers for 1$")
+    def test_a_group_with_too_many_registers_is_an_error_that_names_both_sizes(self):
+        first = self.opened("", "gpu")
+        self.assertTrue(first["ok"], first)
+        asked = ",".join(f"{name}={value}" for name, value in first["tuning"])
+        refused = self.opened(f" tuning={asked}", "gpu;group=1")
+        self.assertEqual((refused["ok"], refused["status"]), (False, "RUNTIME_ERROR"), refused)
+        self.assertRegex(refused["reason"], r"groups of \d+ work-items, .* has registers for 1$")
 
 
 class Devices(Faults):
