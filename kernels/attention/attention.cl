@@ -2,7 +2,7 @@
 // only in local memory. Sizes are arguments, head_dim and the tile come by -D
 // (attention/opencl.cpp says what each means and why).
 //
-// A group of W items owns BQ rows of one kv head (rows.cl) and walks over its keys, BK at a time. Per
+// A group of W items owns BQ rows of one kv head (attention_rows.cl) and walks over its keys, BK at a time. Per
 // tile of keys:
 //   1. scores, transposed: st[key][row] = scale·Σ_d k[key][d]·qt[d][row]. Queries are transposed
 //      once per group; keys need no transposition, each value of k meets a vector of rows.
@@ -36,7 +36,7 @@ typedef CAT(float, VQ) floatq;
 
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
 // With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D], and `state` what
-// merge.cl says; it follows.
+// attention_merge.cl says; it follows.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,

@@ -1,7 +1,7 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
-// any device, tiles.cl and decode.cl for those whose road is NVIDIA's (their tunings:
-// opencl_roads.hpp); here the tile is chosen, keys are split among groups when there are few query
-// rows, and the grid is laid out.
+// any device, attention_tiles.cl and attention_decode.cl for those whose road is NVIDIA's (their
+// tunings: opencl_roads.hpp); here the tile is chosen, keys are split among groups when there are
+// few query rows, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 #include <numbers>
 
 #include "attention_cl.hpp"
+#include "attention_decode_cl.hpp"
+#include "attention_merge_cl.hpp"
+#include "attention_tiles_cl.hpp"
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "core/error.hpp"
-#include "decode_cl.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/opencl_roads.hpp"
-#include "merge_cl.hpp"
-#include "tiles_cl.hpp"
 
 namespace rooflane::attention {
 namespace {
@@ -28,7 +28,10 @@ using opencl::DeviceKind;
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
-    {"path", "0: attention.cl, any device; 1: tiles.cl, many rows; 2: decode.cl, few rows", 0, 2},
+    {"path",
+     "0: attention.cl, any device; 1: attention_tiles.cl, many rows; 2: attention_decode.cl, few "
+     "rows",
+     0, 2},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
     {"bq", "query rows per group", 1, 256},
@@ -238,7 +241,7 @@ class OpenclPlan final : public opencl::DevicePlan {
     const int64_t row_blocks = ceil_div(rows_, tiles.bq);
     split(tiles.splits);
     if (tiles.splits > 1) prepare_merge(tiles.splits, std::min<int64_t>(128, tiles.w), "2");
-    attention_ = kernel(tiles_cl, tiles.options(s_.head_dim), "tiles");
+    attention_ = kernel(attention_tiles_cl, tiles.options(s_.head_dim), "tiles");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
                         number(row_blocks), number(tiles.splits),
@@ -258,7 +261,7 @@ class OpenclPlan final : public opencl::DevicePlan {
     } else if (decode.splits > 1) {
       prepare_merge(decode.splits, decode.w, "2");
     }
-    attention_ = kernel(decode_cl, decode.options(s_), "decode");
+    attention_ = kernel(attention_decode_cl, decode.options(s_), "decode");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
                         state_, arrived, number(s_.group()), number(s_.q_len), number(s_.kv_len),
                         number(decode.splits), number(keys_per_split(decode.splits, 1)),
@@ -276,8 +279,8 @@ class OpenclPlan final : public opencl::DevicePlan {
   }
 
   void prepare_merge(int64_t splits, int64_t w, const char* base) {
-    merge_ = kernel(merge_cl, fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1", s_.head_dim, w, base),
-                    "merge");
+    merge_ = kernel(attention_merge_cl,
+                    fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1", s_.head_dim, w, base), "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
     merge_size_ = launch_of(heads_ * rows_, w);
@@ -305,7 +308,7 @@ class OpenclPlan final : public opencl::DevicePlan {
   opencl::Launch size_{}, merge_size_{};
 };
 
-// Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (rows.cl).
+// Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (attention_rows.cl).
 constexpr int64_t longest = int64_t{1} << 30;
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {

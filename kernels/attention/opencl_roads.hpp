@@ -1,5 +1,6 @@
-// Tunings of tiles.cl (many rows) and decode.cl (few rows): what they need of a device, which ones
-// are worth trying, how keys are split. attention.cl's and the choice between them: opencl.cpp.
+// Tunings of attention_tiles.cl (many rows) and attention_decode.cl (few rows): what they need of a
+// device, which ones are worth trying, how keys are split. attention.cl's and the choice between
+// them: opencl.cpp.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ inline std::int64_t best_splits(std::int64_t work, std::int64_t length, std::int
   return best;
 }
 
-// tiles.cl. Items of a row are `columns` neighbours; each has `tm` rows, `bk`/columns keys and
-// head_dim/columns columns.
+// attention_tiles.cl. Items of a row are `columns` neighbours; each has `tm` rows, `bk`/columns
+// keys and head_dim/columns columns.
 struct Tiles {
   std::int64_t road, w, bq, bk, tm, cd, cn, stages, unroll, splits;
 
@@ -101,7 +102,8 @@ struct Tiles {
   }
 };
 
-// decode.cl. `lanes` items share a key, each with vectors of row_alignment(head_dim) floats.
+// attention_decode.cl. `lanes` items share a key, each with vectors of row_alignment(head_dim)
+// floats.
 struct Decode {
   std::int64_t road, w, lanes, nb, stages, splits, fused;
 
@@ -137,7 +139,7 @@ struct Decode {
   }
 };
 
-// Rows that decode.cl takes: q and o of all of them stay in registers.
+// Rows that attention_decode.cl takes: q and o of all of them stay in registers.
 constexpr std::int64_t most_decode_rows = 8;
 
 // Candidates for many rows on NVIDIA's road, the likely best in front. Two blocks of 128 items or

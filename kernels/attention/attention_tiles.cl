@@ -1,4 +1,4 @@
-// o = softmax(scale·q·kᵀ)·v in tiles with online softmax (attention.hpp has the maths; rows.cl says
+// o = softmax(scale·q·kᵀ)·v in tiles with online softmax (attention.hpp has the maths; attention_rows.cl says
 // what a row is), both products as outer products of registers. Sizes are arguments; head_dim D and
 // the tuning come by -D (attention/opencl.cpp says what each means and why). For devices with much
 // local memory and copies that run beside the arithmetic; attention.cl is for any device.
@@ -101,7 +101,7 @@ void copy_chunk(__local float* to, __global const float* k, __global const float
 
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
 // With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D] and `state` what
-// merge.cl says; it follows.
+// attention_merge.cl says; it follows.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,

@@ -1,4 +1,4 @@
-// o = softmax(scale·q·kᵀ)·v for few rows (attention.hpp has the maths; rows.cl says what a row is),
+// o = softmax(scale·q·kᵀ)·v for few rows (attention.hpp has the maths; attention_rows.cl says what a row is),
 // where reading k and v once is all the time there is. Sizes are arguments; head_dim D, ROWS (all of
 // them) and the tuning come by -D (attention/opencl.cpp).
 //
@@ -8,7 +8,7 @@
 // W / LANES teams. Its k and v arrive STAGES - 1 steps after they were asked for: every item copies
 // exactly what it reads itself, so nothing waits for another item. Each team has a maximum and a
 // sum of its own; teams are put together at the end. Splits are put together by the group that
-// finishes last where the device keeps order between groups (-DFUSED=1), else by merge.cl: a second
+// finishes last where the device keeps order between groups (-DFUSED=1), else by attention_merge.cl: a second
 // kernel takes longer to start than a short context to read.
 //
 // Scores are counted in base 2: q is multiplied by scale·log2(e). The maximum starts at -FLT_MAX.
@@ -84,7 +84,7 @@ float highest_of(__local const float* highs) {
 }
 
 // One group per (batch, kv head, split of the keys). With splits, `parts` takes the unnormalised
-// rows [batch·kv_heads, splits, ROWS, D], `state` what merge.cl says, and `arrived`, zero before and
+// rows [batch·kv_heads, splits, ROWS, D], `state` what attention_merge.cl says, and `arrived`, zero before and
 // after, counts the groups of a head that have finished.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     __global const float* restrict q, __global const float* restrict k,
@@ -253,7 +253,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     }
   }
 #if FUSED
-  // The last group of a head merges its splits, as merge.cl does.
+  // The last group of a head merges its splits, as attention_merge.cl does.
   if (splits == 1) return;
   __local uint flag;
   if (!comes_last(arrived + head, splits, &flag)) return;
