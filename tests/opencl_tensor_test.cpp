@@ -270,6 +270,17 @@ TEST_CASE("3xtf32: paths and roads that it lacks are refused in words") {
   }
 }
 
+TEST_CASE("3xtf32: a rung of the ladder, which computes in float32, is refused") {
+  if (!has_device()) return;
+  const Problem problem = parse_problem("gemm:m=8,n=8,k=8", catalogue().kernels());
+  OwnedOperands operands(problem, 1, 1);
+  REQUIRE_FALSE(step_tunings(variant()).empty());
+  for (const Tuning& step : step_tunings(variant())) {
+    CHECK_THROWS_AS(
+        (void)make_plan(variant(), problem, step, environment("3xtf32"), operands.all()), Error);
+  }
+}
+
 TEST_CASE("3xtf32 is never what a plan uses unless it was asked for") {
   if (!has_device()) return;
   const Problem problem = parse_problem("gemm:m=40,n=40,k=40", catalogue().kernels());

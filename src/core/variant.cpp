@@ -72,7 +72,12 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants) {
   const Rung* const rung = rung_of(variant, tuning);
-  if (rung != nullptr) return rung->plan(problem, tuning, env, constants);
+  if (rung != nullptr) {
+    if (const auto reason = other_math(problem, env)) {
+      throw unavailable_error(fmt::format("{}: {}", tuning.text(), *reason));
+    }
+    return rung->plan(problem, tuning, env, constants);
+  }
   try {
     return variant.plan(problem, tuning, env, constants);
   } catch (const UnfitTuning&) {
