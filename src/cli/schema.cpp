@@ -104,7 +104,19 @@ ordered_json transfer_schema() {
   return object("Transfers between host and device.",
                 {{"device", value("string", "OpenCL device")},
                  {"h2d_gb_s", value("number", "to the device, 1e9 bytes per second")},
-                 {"d2h_gb_s", value("number", "from the device, 1e9 bytes per second")}});
+                 {"d2h_gb_s", value("number", "from the device, 1e9 bytes per second")},
+                 {"pageable_h2d_gb_s", value("number", "to it, of ordinary host memory")},
+                 {"pageable_d2h_gb_s", value("number", "from it, to ordinary host memory")},
+                 {"pinned_h2d_gb_s", value("number", "to it, of memory that its driver allocated")},
+                 {"pinned_d2h_gb_s", value("number", "from it, to such memory")}});
+}
+
+ordered_json launch_schema() {
+  return object("What a kernel that does nothing takes, median.",
+                {{"device", value("string", "OpenCL device")},
+                 {"threads", value("integer", "threads; 0 on a GPU")},
+                 {"host_ns", value("number", "from enqueueing to its end, ns")},
+                 {"device_ns", value("number", "by the device's clock, ns")}});
 }
 
 ordered_json ceilings_schema() {
@@ -114,6 +126,7 @@ ordered_json ceilings_schema() {
                  {"rates", list_of(definition("rate"), "other arithmetic")},
                  {"bandwidth", list_of(definition("bandwidth"), "curves of memory")},
                  {"transfer", list_of(definition("transfer"), "links to devices")},
+                 {"launch", list_of(definition("launch"), "what launching takes on devices")},
                  {"notes", list_of(text, "cross-checks that held")},
                  {"warnings", list_of(text, "cross-checks that did not hold")}});
 }
@@ -157,7 +170,8 @@ ordered_json document_schema() {
                      {"fma", fma_schema()},
                      {"rate", rate_schema()},
                      {"bandwidth", bandwidth_schema()},
-                     {"transfer", transfer_schema()}};
+                     {"transfer", transfer_schema()},
+                     {"launch", launch_schema()}};
   return schema;
 }
 
