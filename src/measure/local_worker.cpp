@@ -15,6 +15,7 @@
 #include "measure/sampler.hpp"
 #include "measure/worker.hpp"
 #ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "measure/device_bench.hpp"
 #endif
@@ -148,6 +149,10 @@ class LocalWorker final : public Worker {
         constants.set(tensor.name, open.operands.all().at(tensor.name));
       }
     }
+#ifdef ROOFLANE_HAS_OPENCL
+    // Once per process, and no part of planning: finding out what its kernels may use runs some.
+    if (std::string_view(variant.backend) == "opencl") opencl::features(c.device);
+#endif
     const double start = steady_clock_ns();
     open.plan = make_plan(variant, c.problem, c.tuning, env, constants);
     Opened answer;
