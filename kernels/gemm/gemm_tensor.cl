@@ -3,15 +3,19 @@
 //   a·b = small_a·big_b + big_a·small_b + big_a·big_b      (small_a·small_b is below 2^-22·|a·b|).
 // The idea: Markidis et al. 2018 and CUTLASS example 27; what its accuracy hangs on: Ootomo & Yokota,
 // arXiv 2203.03341. Three things are done that a plain splitting gets wrong:
-//   Sums. The units cut their sums off instead of rounding, always towards zero: after k = 4096 equal
-//   signs that is 1000 units in the last place. So products of CHUNK·8 steps of k are summed in a
-//   fragment that starts at zero, and fragments by float32 additions, which round.
+//   Sums. The units cut their sums off instead of rounding, always towards zero: a model of them that
+//   keeps 25 bits is 990 · 2^-24 off after 4096 products of one sign. So products of CHUNK·8 steps of
+//   k are summed in a fragment that starts at zero, and fragments by float32 additions, which round.
 //   Tiny values. Below 2^-113 the small part has no bits left in tf32, whose exponents are float32's.
 //   Both operands are therefore scaled by 2^13, exactly: every float keeps 22 bits, and subnormal
 //   ones all they have.
 //   Huge values, infinity, NaN. Scaled values from 2^115 on, sums from 2^102 on, and infinities
 //   (whose small part is inf - inf) end as infinity or NaN. An element of c that is not finite is
 //   computed again in plain float32, so that it is what strict arithmetic makes it.
+//
+// Measured on an H200, largest error over sum |a||b| in units of 2^-24, strict float32 beside it:
+// k = 8, where single products count (22 bits of 24, no small_a·small_b): 3.4 to 7.9 (2.6 to 4.5);
+// k = 64: 1.3 to 8.0 (2.7 to 9.1); k = 1024 and 8192: 0.2 to 6.0 (0.3 to 8.1).
 //
 // A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8
 // columns. Copies of tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl); one

@@ -158,10 +158,10 @@ double expected_ns(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
 struct Shape {
   int64_t wm, wn, mt, nt, bk, chunk, stages, packed, most_registers;
 };
-// Tiles from 32×32 to 128×128. 64×64 a warp: 128 of its items' 255 registers hold sums. Measured at
-// 4096³ on an H200, TFLOP/s: 70, 69, 63, 57; 256×128 by eight warps 58 to 66 (they all wait at one
-// barrier), 128×128 by sixteen 45 (spills), chunk 1 instead of 2 4 to 15 less (twice the
-// additions).
+// Tiles from 32×32 to 128×128. 64×64 a warp: 128 of its items' 255 registers hold sums. The first
+// four at 4096³ on an H200, TFLOP/s: 70, 69, 63, 54. There 256×128 by eight warps reached 58 to 66
+// (they all wait at one barrier), 128×128 by sixteen 45 (spills), and chunk 1 instead of 2 mostly 4
+// to 15 less (twice the additions).
 constexpr Shape shapes[] = {
     {2, 2, 4, 8, 16, 2, 3, 1, 0}, {2, 2, 4, 4, 16, 2, 3, 1, 168}, {2, 2, 4, 8, 16, 2, 5, 0, 0},
     {2, 2, 4, 4, 32, 2, 3, 0, 0}, {2, 2, 2, 4, 32, 2, 4, 0, 0},   {1, 2, 2, 4, 32, 2, 4, 0, 0},
