@@ -91,7 +91,7 @@ class Verify(CommandLine):
 
 
 class Bench(CommandLine):
-    QUICK = ["--min-time", "0.001", "--threads", "1"]
+    QUICK = ["--min-time", "0.001", "--threads", "1", "--ceilings-time", "0.1"]
 
     def test_rows_go_to_standard_output(self):
         out = self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK)
@@ -161,6 +161,8 @@ class Bench(CommandLine):
         self.refuse(2, ["--timer"], "bench", "--shape", SMALL, "--timer", "x", *csv_file)
         self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "-1", *csv_file)
         self.refuse(2, ["--min-time"], "bench", "--shape", SMALL, "--min-time", "nan", *csv_file)
+        self.refuse(2, ["--ceilings-time"], "bench", "--shape", SMALL, "--ceilings-time", "0",
+                    *csv_file)
         self.refuse(3, ["MiB"], "bench", "--shape", "gemm:m=1000000,n=1000000,k=1000000", *csv_file)
         self.assertEqual(self.read("rows.csv"), b"old\n")
         self.assertEqual(os.listdir(self.folder.name), ["rows.csv"])
@@ -183,8 +185,7 @@ class Bench(CommandLine):
 
     def test_roofline_takes_a_pattern_that_also_names_samples_files(self):
         rows = self.path("pattern.csv")
-        self.succeed("bench", "--shape", SMALL, "-v", "scalar", "--min-time", "0.001", "--csv",
-                     rows)
+        self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--csv", rows)
         alone = self.succeed("roofline", rows)
         self.assertIn("scalar", alone)
         self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)

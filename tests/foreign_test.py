@@ -18,7 +18,7 @@ import unittest
 
 ROOFLANE, PLUGINS, FAKE_PEERS = "", "", ""
 SMALL = "softmax:rows=4,cols=9"
-QUICK = ("--threads", "1", "--min-time", "0.0001")
+QUICK = ("--threads", "1", "--min-time", "0.0001", "--ceilings-time", "0.1")
 
 
 class Foreign(unittest.TestCase):

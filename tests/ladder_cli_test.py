@@ -19,7 +19,8 @@ SHAPES = {
     "layernorm": "layernorm:rows=8,cols=300",
     "attention": "attention:batch=1,heads=2,q_len=20,kv_len=40,head_dim=16,causal=1",
 }
-QUICK = ["--min-time", "0.001", "--max-time", "0.05", "--launches", "1"]
+QUICK = ["--min-time", "0.001", "--max-time", "0.05", "--launches", "1",
+         "--ceilings-time", "0.1"]
 
 
 class Ladder(unittest.TestCase):

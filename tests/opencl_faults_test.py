@@ -29,8 +29,8 @@ class Faults(CommandLine):
     def bench(self, *arguments: str, env: dict[str, str]) -> tuple[int, dict[str, dict], str]:
         """Exit status, rows by shape, everything printed."""
         status, out, err = self.call("bench", *arguments, "-v", "opencl", "--threads", "1",
-                                     "--launches", "1", "--min-time", "0.001", "--csv", "rows.csv",
-                                     env=env)
+                                     "--launches", "1", "--min-time", "0.001",
+                                     "--ceilings-time", "0.1", "--csv", "rows.csv", env=env)
         with open(self.path("rows.csv"), newline="", encoding="utf-8") as file:
             rows = {row["shape"]: row for row in csv.DictReader(file)}
         return status, rows, out + err

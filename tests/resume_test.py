@@ -18,7 +18,8 @@ import unittest
 PROGRAM = ""
 SEED = 20261121
 REQUEST = ["bench", "--shape", "gemm:m=n=k=32..64*2", "--shape", "softmax:rows=16,cols=256",
-           "-v", "scalar,hwy", "--threads", "1", "--max-time", "0.2", "--launches", "3"]
+           "-v", "scalar,hwy", "--threads", "1", "--max-time", "0.2", "--launches", "3",
+           "--ceilings-time", "0.1"]
 ROWS = 6
 PATIENCE = 240  # seconds; only a hang lasts so long
 

@@ -158,6 +158,8 @@ void declare(Arguments& arguments) {
                    "sampling ends when medians are known to ± this; default 2");
   arguments.option("--max-time", "SECONDS",
                    "or after so long for the rounds of a group in one launch; default 2");
+  arguments.option("--ceilings-time", "SECONDS",
+                   "for the machine's limits, measured first, at most; default 15");
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
@@ -171,8 +173,9 @@ void declare(Arguments& arguments) {
   arguments.examples(
       {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
        "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
-       "0.001",
-       "rooflane bench --ladder --shape gemm:m=n=k=128 --min-time 0.001",
+       "0.001 --ceilings-time 1",
+       "rooflane bench --ladder -v hwy --shape gemm:m=n=k=128 --threads 1 --launches 1 "
+       "--ceilings-time 1",
        "rooflane bench --dry-run"});
 }
 
@@ -227,6 +230,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     const auto text = arguments.value("--max-time");
     return text ? parse_seconds("--max-time", *text) : BenchOptions().max_time;
   });
+  const double ceilings_time = complaints.check([&] {
+    const auto text = arguments.value("--ceilings-time");
+    return text ? parse_seconds("--ceilings-time", *text) : BenchOptions().ceilings_seconds;
+  });
   const std::string csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
   const std::string json =
       complaints.check([&] { return read_output(arguments, "--json", false); });
@@ -262,6 +269,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   options.launches = launches;
   options.interval_pct = interval;
   options.max_time = max_time;
+  options.ceilings_seconds = ceilings_time;
   const bool selected = arguments.has("--kernel") || arguments.has("--shape") ||
                         arguments.has("--preset") || min_time.has_value();
   if (!selected) options.budget_seconds = default_budget_seconds;

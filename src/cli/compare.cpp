@@ -20,8 +20,8 @@ void declare(Arguments& arguments) {
   arguments.flag("--markdown", "for a pull request: counts, changed rows, the rest folded");
   arguments.flag("--any-machine", "compare rows of different machines too");
   arguments.examples(
-      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv old.csv > old.txt",
-       "rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv new.csv > new.txt",
+      {"rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv old.csv",
+       "rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv new.csv",
        "rooflane compare old.csv new.csv", "rooflane compare old.csv new.csv --markdown"});
 }
 

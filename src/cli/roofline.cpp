@@ -17,7 +17,7 @@ void declare(Arguments& arguments) {
   arguments.positionals("FILE", "CSV files of `rooflane bench --csv`");
   arguments.flag("--markdown", "tables for a README");
   arguments.examples(
-      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv "
+      {"rooflane bench --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --csv "
        "softmax.csv > summary.txt",
        "rooflane roofline softmax.csv", "rooflane roofline --markdown softmax.csv"});
 }
