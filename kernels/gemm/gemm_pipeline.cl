@@ -2,8 +2,9 @@
 // tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl), and an item's operands of
 // one step of k while those of the step before are; one barrier a tile.
 //
-// A group of WM × WN warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows × LN·TN
-// columns, an item TM × TN results, all in registers. An item reads TM + TN floats of local memory
+// A group of WM × WN × WK warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows ×
+// LN·TN columns of 1/WK of each tile's k, an item TM × TN results, all in registers. WK > 1 gives small
+// products, which have few tiles, more warps without smaller items; they add up in local memory. An item reads TM + TN floats of local memory
 // per TM·TN multiply-adds: with 8 × 16 three quarters of what local memory delivers (128 bytes a
 // clock for 128 multiply-adds), with 8 × 8 all of it.
 //
@@ -21,7 +22,10 @@
 //   SPLIT=2: a group adds up, in order, what the groups of its tile have written: the launch after.
 //   SPLIT=3: both in one launch: the last group of a tile adds (6 us saved on an H200).
 
-#define ITEMS (32 * WM * WN)
+#define MN_ITEMS (32 * WM * WN)
+#define ITEMS (MN_ITEMS * WK)
+// Steps of k in a tile that a warp takes; even.
+#define STEPS (BK / WK)
 #define LN (32 / LM)
 #define BM (WM * LM * TM)
 #define BN (WN * LN * TN)
@@ -114,8 +118,21 @@
   }
 #define LOAD_BOTH(to, slot, p)                                                              \
   {                                                                                         \
-  LOAD(x[to], TM, a_tiles + (slot) * A_TILE, A_LD, warp_row, ROW_AT, p)                     \
-  LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, p)                     \
+    LOAD(x[to], TM, a_tiles + (slot) * A_TILE, A_LD, warp_row, ROW_AT, first_step + (p))    \
+    LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, first_step + (p))    \
+  }
+
+// Four sums as one vector, for the memory of the others that add up the same tile. Neighbours are
+// exchanged, as a vector pins each sum to a register: of the other bank than that of its y then.
+// (Straight ones halved the speed of split products on an H200.)
+#define FOUR(i, j) (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2])
+#define ADD_FOUR(i, j, four)    \
+  {                             \
+    const float4 part = (four); \
+    sum[i][j] += part.y;        \
+    sum[i][j + 1] += part.x;    \
+    sum[i][j + 2] += part.w;    \
+    sum[i][j + 3] += part.z;    \
   }
 
 // c is [batch][m][n]; k, rows_a and rows_b count what a and b hold, which padding makes more than the
@@ -125,8 +142,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
     int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
     int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
-  __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
-  __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
+  __local float all_tiles[STAGES * (A_TILE + B_TILE)] __attribute__((aligned(16)));
+  __local float* a_tiles = all_tiles;
+  __local float* b_tiles = all_tiles + STAGES * A_TILE;
 
 #if SPLIT == 3
   __local uint order;
@@ -134,7 +152,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 
   const int lid = get_local_id(0);
   const int lane = lid % 32;
-  const int warp = lid / 32;
+  const int warp = lid / 32 % (WM * WN);
+  const int share = lid / MN_ITEMS;
+  const int first_step = share * STEPS;
   const int lane_m = lane % LM;
   const int lane_n = lane / LM;
   // Rows and columns of the item's warp within the tile.
@@ -195,39 +215,69 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     copies_commit();
     const int next_slot = slot == STAGES - 1 ? 0 : slot + 1;
 #pragma unroll
-    for (int p = 0; p < BK; ++p) {
+    for (int p = 0; p < STEPS; ++p) {
       // The next step's operands arrive while this one's are multiplied, across tiles too.
-      if (p < BK - 1) {
+      if (p < STEPS - 1) {
         LOAD_BOTH((p + 1) % 2, slot, p + 1)
       } else {
         copies_wait(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (p0 + BK < k_end) LOAD_BOTH(0, next_slot, 0)
       }
+      // Rows there and back: at the turn y[j] is still at hand. Hopper reads two banks of registers
+      // once a clock, and a multiply-add whose three operands are all new takes two clocks: 8 + 1 a
+      // row of 8 straight on.
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int j = 0; j < TN; ++j) sum[i][j] = fma(x[p % 2][i], y[p % 2][j], sum[i][j]);
+        for (int step = 0; step < TN; ++step) {
+          const int j = i % 2 ? TN - 1 - step : step;
+          sum[i][j] = fma(x[p % 2][i], y[p % 2][j], sum[i][j]);
+        }
     }
     slot = next_slot;
   }
+#endif
 
+#if WK > 1 && SPLIT != 2
+  // The upper half of the shares hands its sums to the lower one, until one share has them all.
+#pragma unroll
+  for (int half_shares = WK / 2; half_shares > 0; half_shares /= 2) {
+    __local float4* handed = (__local float4*)all_tiles + lid % (half_shares * MN_ITEMS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (share >= half_shares && share < 2 * half_shares) {
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4)
+          handed[(i * TN + j) / 4 * half_shares * MN_ITEMS] = FOUR(i, j);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (share < half_shares) {
+#pragma unroll
+      for (int i = 0; i < TM; ++i)
+#pragma unroll
+        for (int j = 0; j < TN; j += 4)
+          ADD_FOUR(i, j, handed[(i * TN + j) / 4 * half_shares * MN_ITEMS])
+    }
+  }
 #endif
 
 #if SPLIT
   // An item's sums in fours, the group's items side by side.
   const long of_tile = batch * grid + tile;
-  const int fours = ITEMS * TM * TN / 4;
+  const int fours = MN_ITEMS * TM * TN / 4;
   __global float4* all = (__global float4*)parts + of_tile * splits * fours + lid;
 #endif
 #if SPLIT == 1 || SPLIT == 3
   __global float4* own = all + (long)split * fours;
+  if (share == 0) {
 #pragma unroll
-  for (int i = 0; i < TM; ++i)
+    for (int i = 0; i < TM; ++i)
 #pragma unroll
-    for (int j = 0; j < TN; j += 4)
-      own[(i * TN + j) / 4 * ITEMS] =
-          (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
+      for (int j = 0; j < TN; j += 4)
+        own[(i * TN + j) / 4 * MN_ITEMS] = FOUR(i, j);
+  }
 #endif
 #if SPLIT == 1
   return;
@@ -239,17 +289,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 #pragma unroll
     for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
 #endif
+#if WK > 1
+  if (share > 0) return;
+#endif
 #if SPLIT >= 2
   for (int s = 0; s < splits; ++s) {
 #pragma unroll
     for (int i = 0; i < TM; ++i)
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {
-        const float4 part = load_shared(all + (long)s * fours + (i * TN + j) / 4 * ITEMS);
-        sum[i][j] += part.x;
-        sum[i][j + 1] += part.y;
-        sum[i][j + 2] += part.z;
-        sum[i][j + 3] += part.w;
+        ADD_FOUR(i, j, load_shared(all + (long)s * fours + (i * TN + j) / 4 * MN_ITEMS))
       }
   }
 #endif

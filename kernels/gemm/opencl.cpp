@@ -37,6 +37,7 @@ constexpr Tunable tunables[] = {
      1},
     {"wm", "warps of a group along m", 1, 32},
     {"wn", "warps of a group along n", 1, 32},
+    {"wk", "warps of a group that share the k of a tile", 1, 16},
     {"lm", "items of a warp along m", 1, 32},
     {"tn", "columns of an item's results", 1, 32},
     {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},

@@ -18,31 +18,30 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Pipeline {
-  int64_t road, wm, wn, lm, tm, tn, bk, stages, raster, turn, regs, splits;
+  int64_t road, wm, wn, wk, lm, tm, tn, bk, stages, raster, turn, regs, splits;
 
   static Pipeline from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("road"),   get("wm"),        get("wn"),        get("lm"),
-            get("tm"),     get("tn"),        get("bk"),        get("stages"),
-            get("raster"), t.get("turn", 0), t.get("regs", 0), get("splits")};
+    return {get("road"), get("wm"),     get("wn"),     get("wk"),        get("lm"),        get("tm"), get("tn"),
+            get("bk"),   get("stages"), get("raster"), t.get("turn", 0), t.get("regs", 0), get("splits")};
   }
   Tuning tuning() const {
     return {{"path", path_pipeline},
             {"road", road},
             {"wm", wm},
             {"wn", wn},
+            {"wk", wk},
             {"lm", lm},
             {"tm", tm},
             {"tn", tn},
             {"bk", bk},
-
             {"stages", stages},
             {"raster", raster},
             {"turn", turn},
             {"regs", regs},
             {"splits", splits}};
   }
-  int64_t items() const { return 32 * wm * wn; }
+  int64_t items() const { return 32 * wm * wn * wk; }
   int64_t bm() const { return wm * lm * tm; }
   int64_t bn() const { return wn * (32 / lm) * tn; }
   bool turns_a() const { return turn & 1; }
@@ -54,6 +53,8 @@ struct Pipeline {
     const int64_t row = bm() + (a_deep(g) ? 4 : 0) + bn() + (b_deep(g) ? 4 : 0);
     return stages * bk * row * static_cast<int64_t>(sizeof(float));
   }
+  // Sums that half of the shares of k hand over.
+  int64_t handed_bytes() const { return wk / 2 * bm() * bn() * static_cast<int64_t>(sizeof(float)); }
   // Results, operands of two steps, and about 40 addresses and counters.
   int64_t registers() const { return std::min<int64_t>(255, tm * tn + 2 * (tm + tn) + 40); }
 };
@@ -113,7 +114,8 @@ bool has_room(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
 bool fits(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
   return power(p.wm) && power(p.wn) && power(p.lm) && p.lm <= 32 && p.tm % 4 == 0 &&
-         p.tn % 4 == 0 && power(p.bm()) && power(p.bn()) && power(p.bk) && p.bk >= 8 &&
+         p.tn % 4 == 0 && power(p.bm()) && power(p.bn()) && power(p.wk) &&
+         power(p.bk) && p.bk >= 8 && p.bk / p.wk >= 2 && p.handed_bytes() <= p.local_bytes(g) &&
          p.stages >= 2 && copies_fit(p, g) &&
          static_cast<std::size_t>(p.items()) <= info.max_work_group &&
          p.local_bytes(g) <= local_limit(p.road, info) &&
@@ -142,7 +144,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   const double from_local =
       4.0 * static_cast<double>(p.tm + p.tn) / static_cast<double>(p.tm * p.tn);
   const double resident = std::min(per_unit, std::max(1.0, groups / gpu.units));
-  const double warps = static_cast<double>(p.wm * p.wn) * resident;
+  const double warps = static_cast<double>(p.wm * p.wn * p.wk) * resident;
   // Copies that turn take local memory's time too, and narrow ones issue slots.
   const Layout a = layout_a(p, g);
   const Layout b = layout_b(p, g);
@@ -174,17 +176,21 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
 }
 
 struct Shape {
-  int64_t wm, wn, lm, tm, tn, bk, stages;
+  int64_t wm, wn, wk, lm, tm, tn, bk, stages;
 };
 // Tiles from 256×256 down; the last is small enough for devices with 32 KB of local memory. Two
 // rows of one size differ in how deep a step they take, and in which side of the item is the
 // longer.
 constexpr Shape shapes[] = {
-    {2, 4, 4, 16, 8, 32, 2}, {2, 4, 4, 16, 8, 16, 3}, {2, 4, 8, 8, 16, 32, 2},
-    {2, 2, 8, 8, 16, 32, 2}, {2, 2, 8, 8, 16, 16, 3}, {4, 2, 4, 8, 8, 16, 3},
-    {1, 4, 8, 8, 8, 16, 4},  {1, 2, 8, 8, 8, 16, 4},  {2, 2, 4, 8, 4, 16, 4},
-    {1, 4, 8, 4, 8, 32, 4},  {1, 4, 4, 4, 4, 16, 4},  {1, 1, 8, 4, 8, 16, 4},
-    {1, 1, 4, 4, 4, 16, 2},
+    {2, 4, 1, 4, 16, 8, 32, 2}, {2, 4, 1, 4, 16, 8, 16, 3}, {2, 4, 1, 8, 8, 16, 32, 2},
+    {2, 2, 1, 8, 8, 16, 32, 2}, {2, 2, 1, 8, 8, 16, 16, 3}, {4, 2, 1, 4, 8, 8, 16, 3},
+    {1, 4, 1, 8, 8, 8, 16, 4},  {1, 2, 1, 8, 8, 8, 16, 4},  {2, 2, 1, 4, 8, 4, 16, 4},
+    {1, 4, 1, 8, 4, 8, 32, 4},  {1, 4, 1, 4, 4, 4, 16, 4},  {1, 1, 1, 8, 4, 8, 16, 4},
+    {1, 1, 1, 4, 4, 4, 16, 2},
+    {2, 2, 2, 8, 8, 8, 32, 3}, {1, 4, 2, 8, 8, 8, 32, 3}, {1, 2, 4, 8, 8, 8, 32, 3},
+    {1, 2, 2, 8, 8, 8, 32, 3}, {1, 1, 4, 8, 8, 8, 32, 3}, {1, 1, 8, 8, 8, 8, 64, 2},
+    {1, 1, 4, 4, 8, 4, 32, 4}, {1, 1, 8, 4, 8, 4, 64, 3}, {2, 2, 4, 4, 8, 4, 32, 3},
+    {1, 4, 2, 4, 16, 8, 32, 2}, {2, 2, 2, 4, 16, 8, 32, 2},
 };
 
 class PipelinePlan final : public opencl::DevicePlan {
@@ -197,9 +203,9 @@ class PipelinePlan final : public opencl::DevicePlan {
     const Layout a_layout = layout_a(p, g_);
     const Layout b_layout = layout_b(p, g_);
     const std::string options = fmt::format(
-        "-DROAD={} -DWM={} -DWN={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
+        "-DROAD={} -DWM={} -DWN={} -DWK={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
         "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
-        p.road, p.wm, p.wn, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
+        p.road, p.wm, p.wn, p.wk, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
         b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
         p.splits > 1);
     const int64_t row_tiles = tiles(g_.m, p.bm());
@@ -305,7 +311,7 @@ std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> list;
   const GpuModel gpu(info);
   for (const Shape& s : shapes) {
-    Pipeline p{best_road(info), s.wm, s.wn, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
+    Pipeline p{best_road(info), s.wm, s.wn, s.wk, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
     const int64_t groups = std::max<int64_t>(1, g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()));
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
       // Each share deserves some hundred steps, and nothing is won beyond a few waves.
@@ -329,7 +335,7 @@ std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
   }
   if (fits(p, g, info)) return std::nullopt;
   return fmt::format(
-      "wm, wn, lm and bk must be powers of two, tm and tn multiples of 4, a row of the "
+      "wm, wn, wk, lm and bk must be powers of two, bk at least 2·wk, tm and tn multiples of 4, a row of the "
       "tile ({}×{}) at most one copy for each of the {} items of a group, the tiles' {} bytes at "
       "most {} on {}, "
       "sizes below {}, the partial sums of splits at most {:.0f} bytes and the operands turned "

@@ -51,6 +51,10 @@ class DevicePlan : public Plan {
   // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
   // there, which steady rows would carry.
   std::optional<DeviceTimes> device_times() const final;
+  // Mean device time of `runs` runs, one right behind the other, nanoseconds: from the first one's
+  // start to the last one's end. They are queued while the device is held up, as by a host that runs
+  // ahead of it, so that queueing is no part of it. Wants a plan that records events.
+  double time_runs(std::int64_t runs);
 
  protected:
   // Makes a device copy for every tensor but constants. Throws Error, DeviceError.
@@ -96,6 +100,10 @@ class DevicePlan : public Plan {
   using Phase = std::vector<Event>;
   // First start to last end, nanoseconds.
   double span_ns(const Phase& phase) const;
+  double time_queued(std::int64_t runs);
+  // Keeps the device busy for at least so long, by one item.
+  void hold(double ns);
+  bool writes_nothing() const;
   // Enqueues a command of the phase: `command` gets where to put its event, null for none, and
   // returns its status.
   template <class Command>
@@ -107,6 +115,7 @@ class DevicePlan : public Plan {
   std::shared_ptr<Context> context_;
   Tuning tuning_;
   bool records_events_;
+  double queueing_ns_ = 0;  // what queueing a run took the host
   Queue queue_;
   std::vector<Copy> copies_;
   std::vector<DeviceBuffer> workspace_;

@@ -299,6 +299,10 @@ class LocalWorker final : public Worker {
 
   // Mean of the device's own time of one run.
   static double time_device_runs(Plan& plan, std::int64_t runs) {
+#ifdef ROOFLANE_HAS_OPENCL
+    auto* on_device = dynamic_cast<opencl::DevicePlan*>(&plan);
+    if (on_device != nullptr && on_device->device_times()) return on_device->time_runs(runs);
+#endif
     double total = 0;
     for (std::int64_t i = 0; i < runs; ++i) {
       plan.run();
