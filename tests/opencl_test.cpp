@@ -2,6 +2,7 @@
 // tilings for CPUs and GPUs, events. Shapes and memory layouts: conformance_test.cpp. Without a
 // device every case but the first passes unseen.
 #include "backends/opencl.hpp"
+#include "backends/opencl_plan.hpp"
 
 #include <doctest/doctest.h>
 
@@ -81,15 +82,15 @@ constexpr TiledCase tiled_cases[] = {
     {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
      "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
     {"gemm:m=37,n=35,k=21,beta=2",
-     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,regs=0,splits=1"},
+     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,regs=0,splits=1"},
     {"gemm:m=70,n=134,k=50,trans_a=1,trans_b=1,batch=2",
-     "path=1,road=0,wm=2,wn=2,lm=8,tm=4,tn=8,bk=8,stages=3,raster=1,turn=1,regs=0,splits=3"},
+     "path=1,road=0,wm=2,wn=2,wk=2,lm=8,tm=4,tn=8,bk=8,stages=4,raster=1,turn=1,regs=0,splits=3"},
     {"gemm:m=37,n=35,k=21,batch=2",
-     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,regs=0,splits=1"},
+     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,regs=0,splits=1"},
     {"gemm:m=37,n=67,k=45,trans_a=1,trans_b=1,prepack=1",
-     "path=1,road=0,wm=1,wn=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,regs=0,splits=2"},
+     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,regs=0,splits=2"},
     {"gemm:m=66,n=68,k=20,trans_b=1,alpha=0.5",
-     "path=1,road=0,wm=1,wn=2,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,regs=0,splits=1"},
+     "path=1,road=0,wm=1,wn=2,wk=4,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,regs=0,splits=1"},
     {"gemm:m=3,n=70,k=300,beta=-1", "path=2,road=0,rows=1,warps=2,kc=128,unroll=2,splits=2"},
     {"gemm:m=130,n=7,k=262,batch=2", "path=2,road=0,rows=4,warps=2,kc=128,unroll=1,splits=1"},
     {"gemm:m=16,n=45,k=264,trans_b=1,prepack=1",
@@ -404,6 +405,12 @@ TEST_CASE("device times come with the device timer on a CPU, always on other dev
     CHECK(times->h2d_ns > 0);
     CHECK(times->kernel_ns > 0);
     CHECK(times->d2h_ns > 0);
+    auto& on_device = dynamic_cast<opencl::DevicePlan&>(*plan);
+    // More runs than are queued at once; a single one; and a run by itself still has its times.
+    CHECK(on_device.time_runs(300) > 0);
+    CHECK(on_device.time_runs(1) > 0);
+    plan->run();
+    CHECK(plan->device_times()->kernel_ns > 0);
   }
 }
 

@@ -74,28 +74,34 @@ bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
              most_parts_bytes;
 }
 
-// Reading w at memory speed as soon as every unit has a few groups.
+// Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
+// H200 is how near a tuning is to the best ones there: 3.5 groups a unit while x is a few rows,
+// then 2; many rows of w at once; short steps of k for few rows of x, long ones for many, which
+// meet fewer barriers.
 double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
   const GpuModel gpu(info);
   const Roles r(g);
-  const double groups = static_cast<double>(g.batch * tiles(r.many, s.block(r)) * s.splits);
-  const double bytes =
-      4.0 * static_cast<double>(g.batch) *
-      (static_cast<double>(g.m * g.k) + static_cast<double>(g.n * g.k) +
-       static_cast<double>(g.m * g.n) * static_cast<double>(s.splits > 1 ? 2 * s.splits : 1));
-  // 40 KB under way per unit keep an H200's memory busy (4.3 TB/s × 1.2 us / 132 units).
-  const double under_way =
-      std::min(1.0, groups / gpu.units * static_cast<double>(s.warps * s.rows * s.unroll) * 32 * 4 *
-                        r.width / 40e3);
-  const double waves = groups / gpu.units / 4;
-  const double uneven = std::ceil(waves) / std::max(waves, 1.0);
-  // A third of the peak is what many rows of x reached on an H200: each vector of w meets as many
-  // reads of local memory.
-  const double mads = static_cast<double>(g.batch * r.compiled_few() * r.many) *
-                      static_cast<double>(g.k) / (gpu.units * gpu.mads_per_ns * 0.32);
-  return std::max(bytes / gpu.bytes_per_ns / std::max(under_way, 0.02) * std::min(uneven, 2.0),
-                  mads / std::min(1.0, groups / gpu.units)) +
-         gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
+  const auto groups = static_cast<double>(g.batch * tiles(r.many, s.block(r)) * s.splits);
+  const auto few = static_cast<double>(r.compiled_few());
+  const double w_bytes =
+      4.0 * static_cast<double>(g.batch) * static_cast<double>(r.many) * static_cast<double>(g.k);
+  const double other_bytes =
+      4.0 * static_cast<double>(g.batch) * static_cast<double>(r.few) *
+      (static_cast<double>(g.k) +
+       static_cast<double>(r.many) * static_cast<double>(s.splits > 1 ? 2 * s.splits : 1));
+  // 128 bytes a clock of each unit, half of which were reached.
+  const double local_bytes_per_ns = gpu.units * gpu.mads_per_ns / 2;
+  const double reads_of_x = w_bytes * few / static_cast<double>(r.w_deep ? s.rows : 4);
+  const bool is_few = few <= 4;
+  const auto away = [](double value, double best) { return std::abs(std::log2(value / best)); };
+  const double best_groups = gpu.units * (is_few ? 3.5 : 2);
+  const double best_kc = r.w_deep ? (is_few ? 128 : 1024) : 256;
+  const double groups_count = groups < best_groups ? 0.3 : s.splits > 1 ? 0.1 : 0.0;
+  const double slower = 1 + groups_count * away(groups, best_groups) +
+                        0.03 * away(static_cast<double>(s.kc), best_kc) +
+                        (r.w_deep ? 0.06 * away(static_cast<double>(s.rows), 4) : 0);
+  return (w_bytes / gpu.bytes_per_ns + reads_of_x / local_bytes_per_ns) * slower +
+         other_bytes / gpu.bytes_per_ns + gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
 }
 
 class SkinnyPlan final : public opencl::DevicePlan {

@@ -306,9 +306,8 @@ void DevicePlan::run() {
 }
 
 bool DevicePlan::writes_nothing() const {
-  return std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) {
-    return !copy.is_output || copy.memory.bytes() == 0;
-  });
+  return std::all_of(copies_.begin(), copies_.end(),
+                     [](const Copy& copy) { return !copy.is_output || copy.memory.bytes() == 0; });
 }
 
 void DevicePlan::hold(double ns) {
@@ -323,9 +322,9 @@ void DevicePlan::hold(double ns) {
   call.set_args(*context_, copies_.back().memory.get(), cl_float{1},
                 static_cast<cl_int>(ns / step_ns));
   const std::size_t one = 1;
-  context_->check(clEnqueueNDRangeKernel(queue_.get(), call.get(), 1, nullptr, &one, &one, 0,
-                                         nullptr, nullptr),
-                  "clEnqueueNDRangeKernel");
+  context_->check(
+      clEnqueueNDRangeKernel(queue_.get(), call.get(), 1, nullptr, &one, &one, 0, nullptr, nullptr),
+      "clEnqueueNDRangeKernel");
 }
 
 double DevicePlan::time_queued(std::int64_t runs) {
