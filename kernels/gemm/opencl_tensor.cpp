@@ -122,9 +122,8 @@ double expected_ns(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
   const double units = info.compute_units;
   const int64_t fragments = t.mt * t.nt;
   const double share = t.packed == 1     ? (fragments >= 32 ? 0.72 : 0.7)
-                       : fragments >= 32 ? 0.57
-                       : fragments >= 16 ? 0.51
-                                         : 0.42;
+                       : fragments >= 32 ? 0.59
+                                         : 0.53;
   const int64_t registers = t.most_registers > 0 ? t.most_registers : t.registers();
   const int64_t by_registers = 65536 / (registers * t.items());
   const int64_t by_local = 228 * 1024 / (t.local_bytes() + 1024);
@@ -143,9 +142,9 @@ double expected_ns(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
                                            copy_width(g.trans_b ? g.k : g.n) == 1);
   const double waves = std::ceil(groups / (units * resident));
   const double start_ns = 2000;  // first copies and the last stores of a group
-  const double launch_ns = 3000;
+  const double launch_ns = 4500;
   const double bytes_per_ns = 3500;  // an H200's memory
-  const int launches = 1 + (t.splits > 1 ? 1 : 0) + (t.packed == 1 ? (g.prepack ? 2 : 4) : 0);
+  const int launches = 1 + (t.splits > 1 ? 1 : 0) + (t.packed == 1 ? (g.prepack ? 1 : 2) : 0);
   const double packing_bytes =
       t.packed == 0 ? 0
                     : 1.5 * 4 *
