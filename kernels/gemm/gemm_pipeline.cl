@@ -151,9 +151,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
     int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
     int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
+#if WK == 1
+  // Two arrays, so that their addresses are constants: one cost an H200 2 %.
+  __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
+  __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
+#else
   __local float all_tiles[STAGES * (A_TILE + B_TILE)] __attribute__((aligned(16)));
   __local float* a_tiles = all_tiles;
   __local float* b_tiles = all_tiles + STAGES * A_TILE;
+#endif
 
 #if SPLIT == 3
   __local uint order;
@@ -161,8 +167,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 
   const int lid = get_local_id(0);
   const int lane = lid % 32;
-  const int warp = lid / 32 % (WM * WN);
-  const int share = lid / MN_ITEMS;
+  const int share = WK == 1 ? 0 : lid / MN_ITEMS;
+  const int warp = lid / 32 - share * (WM * WN);
   const int first_step = share * STEPS;
   const int lane_m = lane % LM;
   const int lane_n = lane / LM;

@@ -145,7 +145,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   // deliver more per multiply-add.
   const int64_t results = p.tm * p.tn;
   const double share = results >= 128  ? (p.bk <= 16 ? 0.737 : 0.711)
-                       : results >= 64 ? 0.681
+                       : results >= 64 ? (p.bk <= 8 ? 0.655 : 0.681)
                        : results >= 32 ? 0.588
                                        : 0.429;
   // Copies that turn take local memory's time too, and narrow ones issue slots: per element copied,

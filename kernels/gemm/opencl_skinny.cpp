@@ -94,14 +94,19 @@ double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
   const double reads_of_x = w_bytes * few / static_cast<double>(r.w_deep ? s.rows : 4);
   const bool is_few = few <= 4;
   const auto away = [](double value, double best) { return std::abs(std::log2(value / best)); };
-  const double best_groups = gpu.units * (is_few ? 3.5 : 2);
-  const double best_kc = r.w_deep ? (is_few ? 128 : 1024) : 256;
+  const double best_groups = gpu.units * (is_few ? 2.5 : 2);
+  const double best_kc = !r.w_deep ? 256 : few <= 1 ? 128 : is_few ? 256 : 1024;
   const double groups_count = groups < best_groups ? 0.3 : s.splits > 1 ? 0.1 : 0.0;
   const double slower = 1 + groups_count * away(groups, best_groups) +
                         0.03 * away(static_cast<double>(s.kc), best_kc) +
                         (r.w_deep ? 0.06 * away(static_cast<double>(s.rows), 4) : 0);
+  // Groups at a time of a unit, each of which starts and ends in 3 us.
+  const auto at_a_time = static_cast<double>(
+      std::clamp<int64_t>(228 * 1024 / (s.local_bytes(r) + 1024), 1, 64 / s.warps));
+  const double waves = std::max(1.0, groups / (gpu.units * at_a_time));
   return (w_bytes / gpu.bytes_per_ns + reads_of_x / local_bytes_per_ns) * slower +
-         other_bytes / gpu.bytes_per_ns + gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
+         3000 * (waves - 1) + other_bytes / gpu.bytes_per_ns +
+         gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
 }
 
 class SkinnyPlan final : public opencl::DevicePlan {
