@@ -1,7 +1,8 @@
 // Puts the splits of a row together: with M the largest of the splits' maxima and
 // w = base^(maximum - M), o = Σ w·part / Σ w·sum. `state` holds maximum and sum of each split's row;
 // a maximum of -inf tells that the row sees no key of the split (one whose keys all score -inf has
-// -FLT_MAX and becomes NaN). The base is that of the kernel before: -DBASE_2=1 or -DBASE_e=1.
+// -FLT_MAX and becomes NaN). The base is that of the kernel before: -DBASE_2=1 or -DBASE_e=1. Of its
+// first EXCHANGED columns two neighbours each have changed places.
 //
 // One group of W items per row of a batch entry and kv head.
 
@@ -29,10 +30,11 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void merge(
   const float factor = 1.0f / weights;
   __global float* to = o + row_start(r, group, q_len, head * group);
   for (int d = get_local_id(0); d < D; d += W) {
+    const int at = d < EXCHANGED ? d ^ 1 : d;
     float value = 0.0f;
 #pragma unroll 8
     for (int split = 0; split < splits; ++split)
-      value += POWER(state[split * rows * 2] - high) * parts[(long)split * rows * D + d];
+      value += POWER(state[split * rows * 2] - high) * parts[(long)split * rows * D + at];
     to[d] = high == -INFINITY ? 0.0f : value * factor;
   }
 }

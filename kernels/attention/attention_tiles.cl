@@ -32,13 +32,17 @@
 #define V_CHUNKS (BK / CN)
 #define CHUNKS (K_CHUNKS + V_CHUNKS)
 #define KD (K_CHUNKS * CD)
-// Rows of an odd number of vectors: 8 neighbouring rows' vectors lie in different banks.
-#define ODD_VECTORS(floats) ((floats) + ((floats) / 4 % 2 == 0 ? 4 : 0))
-#define LDQ ODD_VECTORS(KD)
-#define LDK ODD_VECTORS(CD)
-#define K_FLOATS (BK * LDK)
-#define V_FLOATS (CN * DP)
-#define CHUNK (K_FLOATS > V_FLOATS ? K_FLOATS : V_FLOATS)
+#define CHUNK (BK * CD > CN * DP ? BK * CD : CN * DP)
+// Turned chunks of keys: while one is read, the next is written.
+#define KT_SLOTS (K_CHUNKS > 1 ? 2 : 1)
+// Squares of 4 keys by 4 columns. Neighbouring items have squares of neighbouring columns, which
+// are sectors of 32 bytes, and then of neighbouring vectors of keys.
+#define SQUARES (BK * CD / 16)
+#define SQUARE_COLUMN(square) ((square) % 2 * 4 + (square) / (BK / 2) * 8)
+#define SQUARE_VECTOR(square) ((square) / 2 % (BK / 4))
+// Where a vector of keys or rows lies for a column: 8 neighbours of 2 columns store to different
+// banks.
+#define D_VECTOR(vector, d, length) ((length) >= 32 ? (vector) ^ ((d) & 4) : (vector))
 // Where a vector of 4 rows of p lies for a key: 8 neighbours store to different banks.
 #define P_SWAPS (BQ / 4 >= 8 ? 7 : BQ / 4 - 1)
 #define P_VECTOR(vector, key) ((vector) ^ (PAIR * (key) & P_SWAPS))
@@ -63,6 +67,13 @@
     (to)[3] = x4.w;                                 \
   }
 
+// sum += x·yᵀ, TM rows by N columns, rows there and back: at the turn y[j] is still at hand. Hopper
+// reads two banks of registers once a clock each, so a multiply-add of three new operands takes two.
+#define OUTER(sum, N, x, y)                              \
+  _Pragma("unroll") for (int i = 0; i < TM; ++i)         \
+  _Pragma("unroll") for (int step = 0; step < N; ++step) \
+      (sum)[i][i % 2 ? N - 1 - step : step] += (x)[i] * (y)[i % 2 ? N - 1 - step : step];
+
 // Row and column of vector n + lid of a block of rows of `columns` floats: sums of a constant and
 // what depends on lid where the shape allows.
 #define EVEN(columns) (W % ((columns) / VW) == 0)
@@ -80,11 +91,16 @@ void copy_chunk(__local float* to, __global const float* k, __global const float
     const uint left = D - chunk * CD;
     k += chunk * CD;
 #pragma unroll
-    for (uint n = 0; n < BK * CD / VW; n += W) {
-      if (IS_SPARE(n, BK * CD)) continue;
-      const uint key = ROW_OF(n, CD);
-      const uint d = COLUMN_OF(n, CD);
-      COPY(to + key * LDK + d, k + key * D + d, key < keys && (D % CD == 0 || d < left) ? VW : 0);
+    for (uint n = 0; n < SQUARES; n += W) {
+      if (SQUARES % W != 0 && n + lid >= SQUARES) continue;
+      const uint d = SQUARE_COLUMN(n + lid);
+      const uint first = SQUARE_VECTOR(n + lid) / TC * (4 * TC) + SQUARE_VECTOR(n + lid) % TC;
+#pragma unroll
+      for (uint i = 0; i < 16; i += VW) {
+        const uint key = first + i / 4 * TC;
+        COPY(to + (i / 4 * SQUARES + n + lid) * 4 + i % 4, k + key * D + d + i % 4,
+             key < keys && (D % CD == 0 || d + i % 4 < left) ? VW : 0);
+      }
     }
   } else {
     const uint first = (chunk - K_CHUNKS) * CN;
@@ -99,6 +115,37 @@ void copy_chunk(__local float* to, __global const float* k, __global const float
   }
 }
 
+// Turns the chunk of keys that this item has copied: to[column][key].
+void turn_keys(__local float* to, __local const float* from) {
+  const uint lid = get_local_id(0);
+#pragma unroll
+  for (uint n = 0; n < SQUARES; n += W) {
+    if (SQUARES % W != 0 && n + lid >= SQUARES) continue;
+    float x[4][4];
+#pragma unroll
+    for (uint i = 0; i < 4; ++i) GET4(x[i], from + (i * SQUARES + n + lid) * 4);
+    const uint d = SQUARE_COLUMN(n + lid);
+#pragma unroll
+    for (uint c = 0; c < 4; ++c)
+      *(__local float4*)(to + (d + c) * BK + 4 * D_VECTOR(SQUARE_VECTOR(n + lid), d, BK)) =
+          (float4)(x[0][c], x[1][c], x[2][c], x[3][c]);
+  }
+}
+
+// Whether a number that this item has copied, of the rows of v that it copied last, is inf or NaN.
+bool is_wild(__local const float* from) {
+  const uint lid = get_local_id(0);
+  float zeros = 0.0f;
+#pragma unroll
+  for (uint n = 0; n < CN * D / VW; n += W) {
+    if (IS_SPARE(n, CN * D)) continue;
+    __local const float* at = from + ROW_OF(n, D) * DP + COLUMN_OF(n, D);
+#pragma unroll
+    for (int c = 0; c < VW; ++c) zeros += at[c] * 0.0f;
+  }
+  return !(zeros == 0.0f);
+}
+
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
 // With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D] and `state` what
 // attention_merge.cl says; it follows.
@@ -106,12 +153,16 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,
     int group, int q_len, int kv_len, int heads, int row_blocks, int splits, int keys_per_split,
-    int causal, float scale2) {
-  __local float qs[BQ * LDQ] __attribute__((aligned(16)));
-  // A row more than is used: step 3 reads one ahead.
-  __local float ring[STAGES * CHUNK + DP] __attribute__((aligned(16)));
-  __local float pt[(BK + 1) * BQ] __attribute__((aligned(16)));
-  __local int sees[BQ];
+    int fold, int causal, float scale2) {
+  // In one piece, because steps 1 and 3 read a row ahead, unused, of what they multiply.
+  __local float local_floats[KD * BQ + KT_SLOTS * CD * BK + STAGES * CHUNK + BK * BQ + BQ + 1]
+      __attribute__((aligned(16)));
+  __local float* qt = local_floats;  // [column][row]
+  __local float* kt = qt + KD * BQ;  // [column][key]
+  __local float* ring = kt + KT_SLOTS * CD * BK;
+  __local float* pt = ring + STAGES * CHUNK;
+  __local int* sees = (__local int*)(pt + BK * BQ);
+  __local int* wild = sees + BQ;  // whether inf or NaN has come where rows see different keys
 #if ROAD == 0
   __local float scratch[W];
 #else
@@ -123,8 +174,13 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   const int ty = lid / (PAIR * TC) * PAIR + lid % PAIR;
   const int rows = q_len * group;
   // The last blocks see most keys when causal: those of all heads start first. Otherwise the blocks
-  // of a head run together, for the cache.
-  const int unit = (uint)get_group_id(0) / splits;
+  // of a head run together, for the cache. Where all groups run at once, `fold` at a time are handed
+  // to as many units: those with the longest groups get the shortest ones of the next `fold`.
+  int unit = (uint)get_group_id(0) / splits;
+  if (causal && unit / fold % 2 == 1) {
+    const int end = (unit / fold + 1) * fold;
+    unit = unit / fold * fold + (end < heads * row_blocks ? end : heads * row_blocks) - 1 - unit;
+  }
   const int split = (uint)get_group_id(0) % splits;
   const int head = causal ? unit % heads : unit / row_blocks;  // batch and kv head
   const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
@@ -155,37 +211,48 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       next_keys -= BK;                                                               \
     }                                                                                \
   }
-  // The next chunk, once all its copies have come.
-#define TURN()                                                      \
-  copies_wait(STAGES - 2);                                          \
-  barrier(CLK_LOCAL_MEM_FENCE);                                     \
-  ASK();                                                            \
-  __local const float* chunk_at = ring + slot * CHUNK;              \
-  slot = slot + 1 == STAGES ? 0 : slot + 1;
+  // The next chunk, once all its copies have come; what stands between happens first.
+#define TURN(between)                                  \
+  copies_wait(STAGES - 2);                             \
+  __local const float* chunk_at = ring + slot * CHUNK; \
+  slot = slot + 1 == STAGES ? 0 : slot + 1;            \
+  between;                                             \
+  barrier(CLK_LOCAL_MEM_FENCE);                        \
+  ASK();
 
   for (int stage = 0; stage < STAGES - 1; ++stage) ASK();
 
+  if (lid == 0) *wild = 0;
   for (uint i = lid; i < BQ; i += W) {
     // Rows past the end repeat the last one; they are not stored.
     const int r = row0 + i < rows ? row0 + i : rows - 1;
     sees[i] = visible_keys(r, group, q_len, kv_len, causal);
   }
+  // The same squares as of keys. The first chunk's barrier shows them.
+#pragma unroll 1
+  for (uint square = lid; square < BQ * KD / 16; square += W) {
+    const uint vector = square / 2 % (BQ / 4);
+    const uint d = square % 2 * 4 + square / (BQ / 2) * 8;
+    float x[4][4];
 #pragma unroll
-  for (uint n = 0; n < BQ * KD / VW; n += W) {
-    if (IS_SPARE(n, BQ * KD)) continue;
-    const int row = ROW_OF(n, KD);
-    const int d = COLUMN_OF(n, KD);
-    const int r = row0 + row < rows ? row0 + row : rows - 1;
-    COPY(qs + row * LDQ + d, q + row_start(r, group, q_len, head0) + d, d < D ? VW : 0);
-  }
-  copies_commit();
-  copies_wait(0);
-  // Each item scales what it has copied; the first chunk's barrier shows it.
-#pragma unroll 4
-  for (uint n = 0; n < BQ * KD / VW; n += W) {
-    if (IS_SPARE(n, BQ * KD)) continue;
-    __local float* at = qs + ROW_OF(n, KD) * LDQ + COLUMN_OF(n, KD);
-    for (int c = 0; c < VW; ++c) at[c] *= scale2;
+    for (uint i = 0; i < 4; ++i) {
+      const int row = row0 + 4 * vector + i;
+      const long at = row_start(row < rows ? row : rows - 1, group, q_len, head0);
+#if VW == 4
+      const float4 x4 = d < D ? *(__global const float4*)(q + at + d) : (float4)(0.0f);
+      x[i][0] = x4.x * scale2;
+      x[i][1] = x4.y * scale2;
+      x[i][2] = x4.z * scale2;
+      x[i][3] = x4.w * scale2;
+#else
+#pragma unroll
+      for (uint c = 0; c < 4; ++c) x[i][c] = d + c < D ? q[at + d + c] * scale2 : 0.0f;
+#endif
+    }
+#pragma unroll
+    for (uint c = 0; c < 4; ++c)
+      *(__local float4*)(qt + (d + c) * BQ + 4 * D_VECTOR(vector, d, BQ)) =
+          (float4)(x[0][c], x[1][c], x[2][c], x[3][c]);
   }
 
   float sum[TM][ON];
@@ -199,6 +266,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     total[i] = 0.0f;
   }
 
+  // Items without any row multiply nothing.
+#define HAS_ROWS (row0 + 4 * ty < rows)
   int slot = 0;
   for (int key0 = first_key; key0 < end_key; key0 += BK) {
     const int keys = end_key - key0 < BK ? end_key - key0 : BK;
@@ -211,29 +280,29 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       for (int j = 0; j < SN; ++j) s[i][j] = 0.0f;
 #pragma unroll 1
     for (int chunk = 0; chunk < K_CHUNKS; ++chunk) {
-      TURN();
-      __local const float* x_at = qs + 4 * ty * LDQ + chunk * CD;
-      __local const float* y_at = chunk_at + tx * LDK;
+      __local float* y_at = kt + chunk % KT_SLOTS * (CD * BK);
+      TURN(turn_keys(y_at, chunk_at));
+      __local const float* x_at = qt + chunk * (CD * BQ);
+#define LOAD_Q(to, d, like)                             \
+  _Pragma("unroll") for (int i = 0; i < TM; i += 4)     \
+      GET4((to) + i, x_at + (d) * BQ + 4 * D_VECTOR(ty + i / 4 * TR, like, BQ));
+#define LOAD_K(to, d, like)                             \
+  _Pragma("unroll") for (int j = 0; j < SN; j += 4)     \
+      GET4((to) + j, y_at + (d) * BK + 4 * D_VECTOR(tx + j / 4 * TC, like, BK));
+      if (!HAS_ROWS) continue;
+      float x[2][TM], y[2][SN];
+      LOAD_Q(x[0], 0, 0);
+      LOAD_K(y[0], 0, 0);
 #pragma unroll 1
-      for (int d0 = 0; d0 < CD; d0 += UNROLL) {
+      for (int d = 0; d < CD; d += UNROLL) {
 #pragma unroll
-        for (int d = d0; d < d0 + UNROLL; d += 4) {
-          float4 y[SN];
-#pragma unroll
-          for (int j = 0; j < SN; ++j) y[j] = *(__local const float4*)(y_at + j * TC * LDK + d);
-#pragma unroll
-          for (int i = 0; i < TM; ++i) {
-            const float4 x = *(__local const float4*)(x_at + (i / 4 * 4 * TR + i % 4) * LDQ + d);
-#pragma unroll
-            for (int j = 0; j < SN; ++j) s[i][j] += x.x * y[j].x;
-#pragma unroll
-            for (int j = 0; j < SN; ++j) s[i][j] += x.y * y[j].y;
-#pragma unroll
-            for (int j = 0; j < SN; ++j) s[i][j] += x.z * y[j].z;
-#pragma unroll
-            for (int j = 0; j < SN; ++j) s[i][j] += x.w * y[j].w;
-          }
+        for (int u = 0; u < UNROLL; ++u) {
+          LOAD_Q(x[(u + 1) % 2], u + 1, UNROLL % 8 == 0 ? u + 1 : d + u + 1);
+          LOAD_K(y[(u + 1) % 2], u + 1, UNROLL % 8 == 0 ? u + 1 : d + u + 1);
+          OUTER(s, SN, x[u % 2], y[u % 2]);
         }
+        x_at += UNROLL * BQ;
+        y_at += UNROLL * BK;
       }
     }
     if (keys < BK || seen_by_all < key0 + BK) {
@@ -276,7 +345,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     const bool differs = causal && seen_by_all < key0 + keys;
 #pragma unroll 1
     for (int chunk = 0; chunk < V_CHUNKS; ++chunk) {
-      TURN();
+      TURN(if (differs && is_wild(chunk_at)) *wild = 1);
       __local const float* x_at = pt + chunk * (CN * BQ);
 // Columns of an item: vectors of 4, TC vectors apart, then one of 2, then a single one.
 #define LOAD_V(to, key)                                                                     \
@@ -293,7 +362,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
 #define LOAD_P(to, key, like)                                                               \
   _Pragma("unroll") for (int i = 0; i < TM; i += 4)                                         \
       GET4((to) + i, x_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like));
-      if (differs) {
+      if (!HAS_ROWS) continue;
+      if (differs && *wild) {
         const int first = chunk * CN;
         int end[TM];
 #pragma unroll
@@ -320,13 +390,12 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
         for (int key = 0; key < CN && chunk * CN + key < keys; key += UNROLL) {
 #pragma unroll
           for (int u = 0; u < UNROLL; ++u) {
-            LOAD_P(x[(u + 1) % 2], key + u + 1, SAME_BANKS ? u + 1 : chunk * CN + key + u + 1);
-            LOAD_V(y[(u + 1) % 2], key + u + 1);
-#pragma unroll
-            for (int i = 0; i < TM; ++i)
-#pragma unroll
-              for (int j = 0; j < ON; ++j) sum[i][j] += x[u % 2][i] * y[u % 2][j];
+            LOAD_P(x[(u + 1) % 2], u + 1, SAME_BANKS ? u + 1 : chunk * CN + key + u + 1);
+            LOAD_V(y[(u + 1) % 2], u + 1);
+            OUTER(sum, ON, x[u % 2], y[u % 2]);
           }
+          x_at += UNROLL * BQ;
+          chunk_at += UNROLL * DP;
         }
       }
     }
@@ -349,7 +418,12 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     for (int j = 0; j + 3 < ON; j += 4) {
       const int d = 4 * tx + j * TC;
 #if VW == 4
-      if (d < D)
+      // Parts have neighbours exchanged: a vector of sums in order would pin each of them to the
+      // bank of registers of its y (see OUTER).
+      if (d < D && splits > 1)
+        *(__global float4*)(to + d) =
+            (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2]);
+      else if (d < D)
         *(__global float4*)(to + d) =
             (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]) * factor;
 #else

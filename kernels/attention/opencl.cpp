@@ -205,7 +205,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 class OpenclPlan final : public opencl::DevicePlan {
  public:
   OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : DevicePlan(problem, tuning, env), s_(problem) {
+      : DevicePlan(problem, tuning, env), s_(problem), info_(opencl::device(env.device)) {
     if (heads_ == 0 || rows_ == 0) return;
     switch (tuning.get("path", any_device)) {
       case many_rows:
@@ -228,7 +228,7 @@ class OpenclPlan final : public opencl::DevicePlan {
                                             s_.head_dim, tile.padded_dim(s_.head_dim));
     const int64_t row_blocks = ceil_div(rows_, tile.bq);
     split(tile.splits);
-    if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e");
+    if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e", 0);
     attention_ = kernel(attention_cl, options, "attention");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(row_blocks),
@@ -240,13 +240,16 @@ class OpenclPlan final : public opencl::DevicePlan {
   void prepare(const Tiles& tiles) {
     const int64_t row_blocks = ceil_div(rows_, tiles.bq);
     split(tiles.splits);
-    if (tiles.splits > 1) prepare_merge(tiles.splits, std::min<int64_t>(128, tiles.w), "2");
+    if (tiles.splits > 1) {
+      prepare_merge(tiles.splits, std::min<int64_t>(128, tiles.w), "2",
+                    tiles.exchanged_columns(s_.head_dim));
+    }
     attention_ = kernel(attention_tiles_cl, tiles.options(s_.head_dim), "tiles");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
                         number(row_blocks), number(tiles.splits),
-                        number(keys_per_split(tiles.splits, tiles.bk)), cl_int{s_.causal},
-                        scale_to_base2());
+                        number(keys_per_split(tiles.splits, tiles.bk)), number(fold(tiles)),
+                        cl_int{s_.causal}, scale_to_base2());
     size_ = launch_of(heads_ * row_blocks * tiles.splits, tiles.w);
   }
 
@@ -259,7 +262,7 @@ class OpenclPlan final : public opencl::DevicePlan {
       arrived = workspace(zeros.size() * sizeof(cl_int));
       write_now(arrived, contiguous_view(zeros.data(), shape));
     } else if (decode.splits > 1) {
-      prepare_merge(decode.splits, decode.w, "2");
+      prepare_merge(decode.splits, decode.w, "2", 0);
     }
     attention_ = kernel(attention_decode_cl, decode.options(s_), "decode");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
@@ -278,14 +281,23 @@ class OpenclPlan final : public opencl::DevicePlan {
     state_ = workspace(part_rows * 2 * sizeof(float));
   }
 
-  void prepare_merge(int64_t splits, int64_t w, const char* base) {
+  void prepare_merge(int64_t splits, int64_t w, const char* base, int64_t exchanged) {
     merge_ = kernel(attention_merge_cl,
-                    fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1", s_.head_dim, w, base), "merge");
+                    fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.head_dim, w,
+                                base, exchanged),
+                    "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
     merge_size_ = launch_of(heads_ * rows_, w);
   }
 
+  // Compute units, if all groups run at once; otherwise more than there are groups.
+  int64_t fold(const Tiles& tiles) const {
+    const Room room = room_of(info_, tiles.road);
+    const int64_t groups = heads_ * ceil_div(rows_, tiles.bq);
+    const bool at_once = groups <= room.units * tiles.at_a_time(room, s_.head_dim);
+    return tiles.splits == 1 && at_once ? room.units : std::max<int64_t>(groups, 1);
+  }
   int64_t keys_per_split(int64_t splits, int64_t multiple) const {
     return ceil_div(ceil_div(s_.kv_len, splits), multiple) * multiple;
   }
@@ -301,6 +313,7 @@ class OpenclPlan final : public opencl::DevicePlan {
   }
 
   const Sizes s_;
+  const DeviceInfo& info_;
   const int64_t rows_ = s_.q_len * s_.group();
   const int64_t heads_ = s_.batch * s_.kv_heads;
   cl_mem parts_ = nullptr, state_ = nullptr;
@@ -347,7 +360,8 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
         "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter at most 32, bk a "
-        "multiple of cn and of w·tm/bq, unroll of 4, cd and cn of unroll, w at most {} and the "
+        "multiple of cn and of 4·w·tm/bq, unroll of 4, cd and cn of unroll, cd of 8, w at most {} "
+        "and the "
         "tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }

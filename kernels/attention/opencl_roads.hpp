@@ -66,14 +66,15 @@ struct Tiles {
   std::int64_t columns() const { return w / (bq / tm); }
   std::int64_t out_columns(std::int64_t head_dim) const { return ceil_div(head_dim, columns()); }
   std::int64_t local_bytes(std::int64_t head_dim) const {
-    const auto odd_vectors = [](std::int64_t floats) {
-      return floats + (floats / 4 % 2 == 0 ? 4 : 0);
-    };
-    const std::int64_t padded = out_columns(head_dim) * columns();
-    const std::int64_t chunk = std::max(bk * odd_vectors(cd), cn * padded);
-    return 4 * (bq * odd_vectors(ceil_div(head_dim, cd) * cd) + stages * chunk + padded +
-                (bk + 1) * bq + bq + (road == 0 ? w : 0)) +
+    const std::int64_t chunk = std::max(bk * cd, cn * out_columns(head_dim) * columns());
+    const std::int64_t turned = (head_dim > cd ? 2 : 1) * cd * bk;
+    return 4 * (ceil_div(head_dim, cd) * cd * bq + turned + stages * chunk + bk * bq + bq + 1 +
+                (road == 0 ? w : 0)) +
            64;
+  }
+  // First columns of the parts of o in which neighbours are exchanged.
+  std::int64_t exchanged_columns(std::int64_t head_dim) const {
+    return row_alignment(head_dim) == 4 ? out_columns(head_dim) / 4 * 4 * columns() : 0;
   }
   // Registers for the accumulators: more than 160 floats of 255 spill.
   std::int64_t accumulators(std::int64_t head_dim) const {
@@ -85,9 +86,13 @@ struct Tiles {
     };
     return tm % 4 == 0 && bq % tm == 0 && (bq / tm % 2 == 0 || columns() > 16) &&
            w % (bq / tm) == 0 && power(columns()) && columns() <= 32 && power(bq / 4) &&
-           bk % columns() == 0 && bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 &&
-           cn % unroll == 0 && stages >= 2 && w <= room.group_items &&
+           bk % (4 * columns()) == 0 && bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 &&
+           cd % 8 == 0 && cn % unroll == 0 && stages >= 2 && w <= room.group_items &&
            local_bytes(head_dim) <= room.local_bytes;
+  }
+  // Groups that a unit runs at a time: 255 registers for each item, of 65536.
+  std::int64_t at_a_time(const Room& room, std::int64_t head_dim) const {
+    return std::max<std::int64_t>(1, std::min(room.at_a_time(local_bytes(head_dim)), 256 / w));
   }
   std::string options(std::int64_t head_dim) const {
     return fmt::format(
