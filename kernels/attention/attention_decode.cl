@@ -19,7 +19,7 @@
 #define DL (VPL * VW)
 #define DP (DL * LANES)
 #define STAGE (2 * NB * VPL * W * VW)
-#define RING (STAGES * STAGE)
+#define RING (STAGES > 1 ? STAGES * STAGE : 0)
 #define TEAM_SUMS (TEAMS * ROWS * DP)
 #define LOCAL_FLOATS (RING > TEAM_SUMS ? RING : TEAM_SUMS)
 
@@ -37,25 +37,25 @@ typedef float floatw;
 #define LOAD_PART(p) load_shared1(p)
 #endif
 
-// VW floats of local memory, aligned, into the private array `to`.
+// VW floats of a memory, aligned, into the private array `to`.
 #if VW == 4
-#define GET_VECTOR(to, from)                        \
+#define GET_VECTOR(to, memory, from)                \
   {                                                 \
-    const float4 y4 = *(__local const float4*)(from); \
+    const float4 y4 = *(memory const float4*)(from); \
     (to)[0] = y4.x;                                 \
     (to)[1] = y4.y;                                 \
     (to)[2] = y4.z;                                 \
     (to)[3] = y4.w;                                 \
   }
 #elif VW == 2
-#define GET_VECTOR(to, from)                        \
+#define GET_VECTOR(to, memory, from)                \
   {                                                 \
-    const float2 y2 = *(__local const float2*)(from); \
+    const float2 y2 = *(memory const float2*)(from); \
     (to)[0] = y2.x;                                 \
     (to)[1] = y2.y;                                 \
   }
 #else
-#define GET_VECTOR(to, from) (to)[0] = *(from)
+#define GET_VECTOR(to, memory, from) (to)[0] = *(from)
 #endif
 
 // Asks for k and v of a step, where this item's first vectors are given; of `keys` keys from the
@@ -106,25 +106,53 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   const int split = (uint)get_group_id(0) % splits;
   const int head = (uint)get_group_id(0) / splits;
   const int head0 = head * group;
-  const int first_key = split * keys_per_split;
-  const int seen = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
-  const int end_key = first_key + keys_per_split < seen ? first_key + keys_per_split : seen;
+  const int first_key = split * (TEAMS * NB);
+  const int stride = splits * (TEAMS * NB);
+  const int end_key = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
   const long start = ((long)head * kv_len + first_key + team) * D + lane * VW;
   __global const float* next_k = k + start;
   __global const float* next_v = v + start;
   int next_keys = end_key - first_key;  // not asked for yet
-  int next_slot = 0;
 
-#define ASK()                                                                \
-  {                                                                          \
+#define ADVANCE()                 \
+  next_k += (long)stride * D;     \
+  next_v += (long)stride * D;     \
+  next_keys -= stride;
+#if STAGES == 1
+  float next_y[2][NB][DL];  // k and v of the next step
+#define ASK()                                                                            \
+  {                                                                                      \
+    _Pragma("unroll") for (int n = 0; n < NB; ++n)                                       \
+    _Pragma("unroll") for (int j = 0; j < VPL; ++j) {                                    \
+      const bool is_column = VECTORS % LANES == 0 || j * LANES + lane < VECTORS;         \
+      const int at = n * (TEAMS * D) + j * (LANES * VW);                                 \
+      if (team + n * TEAMS < next_keys && is_column) {                                   \
+        GET_VECTOR(next_y[0][n] + j * VW, __global, next_k + at);                        \
+        GET_VECTOR(next_y[1][n] + j * VW, __global, next_v + at);                        \
+      } else {                                                                           \
+        _Pragma("unroll") for (int c = 0; c < VW; ++c) next_y[0][n][j * VW + c] =        \
+            next_y[1][n][j * VW + c] = 0.0f;                                             \
+      }                                                                                  \
+    }                                                                                    \
+    ADVANCE();                                                                           \
+  }
+  ASK();
+// Vector j of k (which = 0) or v of this step's n-th key.
+#define GET_STEP(to, which, n, j)                                                        \
+  _Pragma("unroll") for (int c = 0; c < VW; ++c) (to)[c] = step_y[which][n][(j) * VW + c];
+#else
+  int next_slot = 0;
+#define ASK()                                                                          \
+  {                                                                                    \
     if (next_keys > 0) copy_step(ring + next_slot * STAGE, next_k, next_v, next_keys); \
-    copies_commit();                                                         \
-    next_k += TEAMS * NB * D;                                                \
-    next_v += TEAMS * NB * D;                                                \
-    next_keys -= TEAMS * NB;                                                 \
-    next_slot = next_slot + 1 == STAGES ? 0 : next_slot + 1;                 \
+    copies_commit();                                                                   \
+    ADVANCE();                                                                         \
+    next_slot = next_slot + 1 == STAGES ? 0 : next_slot + 1;                           \
   }
   for (int stage = 0; stage < STAGES - 1; ++stage) ASK();
+#define GET_STEP(to, which, n, j) \
+  GET_VECTOR(to, __local, from + ((which * NB + n) * VPL + j) * W * VW)
+#endif
 
   float x[ROWS][DL];
   float sum[ROWS][DL];
@@ -150,20 +178,33 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
 #endif
   }
 
+#if STAGES > 1
   int slot = 0;
+#endif
   int keys = end_key - first_key - team;  // left for this team, every TEAMS-th counts
-  for (int done = 0; done < end_key - first_key; done += TEAMS * NB) {
+  for (int done = 0; done < end_key - first_key; done += stride) {
+#if STAGES == 1
+    float step_y[2][NB][DL];
+#pragma unroll
+    for (int which = 0; which < 2; ++which)
+#pragma unroll
+      for (int n = 0; n < NB; ++n)
+#pragma unroll
+        for (int j = 0; j < DL; ++j) step_y[which][n][j] = next_y[which][n][j];
+    ASK();
+#else
     ASK();
     copies_wait(STAGES - 1);
     __local const float* from = ring + slot * STAGE + lid * VW;
     slot = slot + 1 == STAGES ? 0 : slot + 1;
+#endif
 
     float s[NB][ROWS];
 #pragma unroll
     for (int n = 0; n < NB; ++n) {
       float y[DL];
 #pragma unroll
-      for (int j = 0; j < VPL; ++j) GET_VECTOR(y + j * VW, from + (n * VPL + j) * W * VW);
+      for (int j = 0; j < VPL; ++j) GET_STEP(y + j * VW, 0, n, j);
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         s[n][r] = 0.0f;
@@ -200,7 +241,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     for (int n = 0; n < NB; ++n) {
       float y[DL];
 #pragma unroll
-      for (int j = 0; j < VPL; ++j) GET_VECTOR(y + j * VW, from + ((NB + n) * VPL + j) * W * VW);
+      for (int j = 0; j < VPL; ++j) GET_STEP(y + j * VW, 1, n, j);
 #pragma unroll
       for (int r = 0; r < ROWS; ++r)
 #if MASKED
@@ -210,7 +251,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
 #pragma unroll
           for (int j = 0; j < DL; ++j) sum[r][j] += s[n][r] * y[j];
     }
-    keys -= TEAMS * NB;
+    keys -= stride;
   }
   copies_wait(0);
 

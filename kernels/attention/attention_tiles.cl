@@ -35,14 +35,18 @@
 #define CHUNK (BK * CD > CN * DP ? BK * CD : CN * DP)
 // Turned chunks of keys: while one is read, the next is written.
 #define KT_SLOTS (K_CHUNKS > 1 ? 2 : 1)
-// Squares of 4 keys by 4 columns. Neighbouring items have squares of neighbouring columns, which
-// are sectors of 32 bytes, and then of neighbouring vectors of keys.
+// q and k are turned in squares of 4 rows or keys (`length` of them in all) by 4 columns.
+// Neighbouring items have squares of neighbouring columns, 32 or 64 bytes of memory, and then of
+// neighbouring vectors of keys; vectors are exchanged so that 8 of them store to different banks.
+#define SIDE (UNROLL % 16 == 0 ? 4 : 2)
 #define SQUARES (BK * CD / 16)
-#define SQUARE_COLUMN(square) ((square) % 2 * 4 + (square) / (BK / 2) * 8)
-#define SQUARE_VECTOR(square) ((square) / 2 % (BK / 4))
-// Where a vector of keys or rows lies for a column: 8 neighbours of 2 columns store to different
-// banks.
-#define D_VECTOR(vector, d, length) ((length) >= 32 ? (vector) ^ ((d) & 4) : (vector))
+#define SQUARE_COLUMN(square, length) \
+  ((square) % SIDE * 4 + (square) / (SIDE * (length) / 4) * (4 * SIDE))
+#define SQUARE_VECTOR(square, length) ((square) / SIDE % ((length) / 4))
+#define D_VECTOR(vector, d, length) \
+  ((length) < 32 ? (vector) : (vector) ^ (SIDE == 4 ? ((d) & 12) / 2 : (d) & 4))
+// The steps of an unrolled loop over columns see the same places each time.
+#define SAME_PLACES (UNROLL % 8 == 0)
 // Where a vector of 4 rows of p lies for a key: 8 neighbours store to different banks.
 #define P_SWAPS (BQ / 4 >= 8 ? 7 : BQ / 4 - 1)
 #define P_VECTOR(vector, key) ((vector) ^ (PAIR * (key) & P_SWAPS))
@@ -93,8 +97,9 @@ void copy_chunk(__local float* to, __global const float* k, __global const float
 #pragma unroll
     for (uint n = 0; n < SQUARES; n += W) {
       if (SQUARES % W != 0 && n + lid >= SQUARES) continue;
-      const uint d = SQUARE_COLUMN(n + lid);
-      const uint first = SQUARE_VECTOR(n + lid) / TC * (4 * TC) + SQUARE_VECTOR(n + lid) % TC;
+      const uint d = SQUARE_COLUMN(n + lid, BK);
+      const uint vector = SQUARE_VECTOR(n + lid, BK);
+      const uint first = vector / TC * (4 * TC) + vector % TC;
 #pragma unroll
       for (uint i = 0; i < 16; i += VW) {
         const uint key = first + i / 4 * TC;
@@ -124,10 +129,10 @@ void turn_keys(__local float* to, __local const float* from) {
     float x[4][4];
 #pragma unroll
     for (uint i = 0; i < 4; ++i) GET4(x[i], from + (i * SQUARES + n + lid) * 4);
-    const uint d = SQUARE_COLUMN(n + lid);
+    const uint d = SQUARE_COLUMN(n + lid, BK);
 #pragma unroll
     for (uint c = 0; c < 4; ++c)
-      *(__local float4*)(to + (d + c) * BK + 4 * D_VECTOR(SQUARE_VECTOR(n + lid), d, BK)) =
+      *(__local float4*)(to + (d + c) * BK + 4 * D_VECTOR(SQUARE_VECTOR(n + lid, BK), d, BK)) =
           (float4)(x[0][c], x[1][c], x[2][c], x[3][c]);
   }
 }
@@ -229,10 +234,10 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     sees[i] = visible_keys(r, group, q_len, kv_len, causal);
   }
   // The same squares as of keys. The first chunk's barrier shows them.
-#pragma unroll 1
+#pragma unroll 4
   for (uint square = lid; square < BQ * KD / 16; square += W) {
-    const uint vector = square / 2 % (BQ / 4);
-    const uint d = square % 2 * 4 + square / (BQ / 2) * 8;
+    const uint vector = SQUARE_VECTOR(square, BQ);
+    const uint d = SQUARE_COLUMN(square, BQ);
     float x[4][4];
 #pragma unroll
     for (uint i = 0; i < 4; ++i) {
@@ -297,8 +302,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       for (int d = 0; d < CD; d += UNROLL) {
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
-          LOAD_Q(x[(u + 1) % 2], u + 1, UNROLL % 8 == 0 ? u + 1 : d + u + 1);
-          LOAD_K(y[(u + 1) % 2], u + 1, UNROLL % 8 == 0 ? u + 1 : d + u + 1);
+          LOAD_Q(x[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+          LOAD_K(y[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
           OUTER(s, SN, x[u % 2], y[u % 2]);
         }
         x_at += UNROLL * BQ;

@@ -1,7 +1,7 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
 // any device, attention_tiles.cl and attention_decode.cl for those whose road is NVIDIA's (their
-// tunings: opencl_roads.hpp); here the tile is chosen, keys are split among groups when there are
-// few query rows, and the grid is laid out.
+// tunings: opencl_decode.hpp, opencl_tiles.hpp); here the tile is chosen, keys are split among
+// groups when there are few query rows, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/opencl_roads.hpp"
+#include "kernels/attention/opencl_decode.hpp"
+#include "kernels/attention/opencl_tiles.hpp"
 
 namespace rooflane::attention {
 namespace {
@@ -49,7 +50,8 @@ constexpr Tunable tunables[] = {
     {"cd", "path 1: columns of a chunk of keys", 1, 1024},
     {"cn", "path 1: rows of a chunk of values", 1, 1024},
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
-    {"stages", "paths 1, 2: chunks or steps in local memory", 2, 16},
+    {"stages", "paths 1, 2: chunks or steps in local memory; path 2, 1: a step in registers", 1,
+     16},
     {"lanes", "path 2: items that share a key", 1, 32},
     {"nb", "path 2: keys per item and step", 1, 16},
     {"fused", "path 2: 1: the last group of a head merges its splits (road 1); 0: a second kernel",

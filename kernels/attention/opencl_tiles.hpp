@@ -1,0 +1,255 @@
+// Tunings of attention_tiles.cl, many query rows on NVIDIA's road: what they need of a device,
+// which ones are worth trying, and a model of their time that puts the likely best in front and
+// says how keys are split. Few rows: opencl_decode.hpp; the choice between the files: opencl.cpp.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/variant.hpp"
+#include "kernels/attention/attention.hpp"
+
+namespace rooflane::attention {
+
+// Which file runs: the tunable `path`.
+enum Path : std::int64_t { any_device = 0, many_rows = 1, few_rows = 2 };
+
+inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
+
+// Floats that rows of head_dim floats, one after another, are aligned to: 4, 2 or 1.
+inline std::int64_t row_alignment(std::int64_t head_dim) {
+  return head_dim % 4 == 0 ? 4 : head_dim % 2 == 0 ? 2 : 1;
+}
+
+// What a device offers to one work-group and to all that a compute unit runs at a time.
+struct Room {
+  std::int64_t local_bytes;  // of a group, and of a unit, which holds little more
+  std::int64_t group_items;
+  std::int64_t units;
+
+  // Groups of `bytes` each; the driver takes another KB for each.
+  std::int64_t at_a_time(std::int64_t bytes) const { return (local_bytes + 2048) / (bytes + 1024); }
+};
+
+// attention_tiles.cl. Items of a row are `columns` neighbours; each has `tm` rows, `bk`/columns
+// keys and head_dim/columns columns.
+struct Tiles {
+  std::int64_t road, w, bq, bk, tm, cd, cn, stages, unroll, splits;
+
+  static Tiles from(const Tuning& t) {
+    const auto get = [&](const char* key) { return t.get(key, 1); };
+    return {t.get("road", 0), get("w"),  get("bq"),     get("bk"),     get("tm"),
+            get("cd"),        get("cn"), get("stages"), get("unroll"), get("splits")};
+  }
+  std::int64_t columns() const { return w / (bq / tm); }
+  std::int64_t keys() const { return bk / columns(); }
+  std::int64_t out_columns(std::int64_t head_dim) const { return ceil_div(head_dim, columns()); }
+  std::int64_t local_bytes(std::int64_t head_dim) const {
+    const std::int64_t chunk = std::max(bk * cd, cn * out_columns(head_dim) * columns());
+    const std::int64_t turned = (head_dim > cd ? 2 : 1) * cd * bk;
+    return 4 * (ceil_div(head_dim, cd) * cd * bq + turned + stages * chunk + bk * bq + bq + 1 +
+                (road == 0 ? w : 0)) +
+           64;
+  }
+  // First columns of the parts of o in which neighbours are exchanged.
+  std::int64_t exchanged_columns(std::int64_t head_dim) const {
+    return row_alignment(head_dim) == 4 ? out_columns(head_dim) / 4 * 4 * columns() : 0;
+  }
+  // Registers for the accumulators: more than 160 floats of 255 spill.
+  std::int64_t accumulators(std::int64_t head_dim) const {
+    return tm * (keys() + out_columns(head_dim));
+  }
+  bool fits(const Room& room, std::int64_t head_dim) const {
+    const auto power = [](std::int64_t x) {
+      return x > 0 && std::has_single_bit(static_cast<std::uint64_t>(x));
+    };
+    return tm % 4 == 0 && bq % tm == 0 && (bq / tm % 2 == 0 || columns() > 16) &&
+           w % (bq / tm) == 0 && power(columns()) && columns() <= 32 && power(bq / 4) &&
+           bk % (4 * columns()) == 0 && bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 &&
+           cd % 8 == 0 && cn % unroll == 0 && stages >= 2 && w <= room.group_items &&
+           local_bytes(head_dim) <= room.local_bytes;
+  }
+  // Groups that a unit with 65536 registers runs at a time. An item has its sums, two steps'
+  // operands and about 65 more, counted in eights.
+  std::int64_t at_a_time(const Room& room, std::int64_t head_dim) const {
+    const std::int64_t wide = std::max(keys(), out_columns(head_dim));
+    const std::int64_t registers =
+        std::min<std::int64_t>(255, accumulators(head_dim) + 2 * (tm + wide) + 65);
+    return std::max<std::int64_t>(1, std::min(room.at_a_time(local_bytes(head_dim)),
+                                              65536 / (w * ceil_div(registers, 8) * 8)));
+  }
+  std::string options(std::int64_t head_dim) const {
+    return fmt::format(
+        "-DROAD={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} -DSTAGES={} "
+        "-DUNROLL={}",
+        road, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
+  }
+  Tuning tuning() const {
+    return {{"path", many_rows}, {"road", road},     {"w", w},          {"bq", bq},
+            {"bk", bk},          {"tm", tm},         {"cd", cd},        {"cn", cn},
+            {"stages", stages},  {"unroll", unroll}, {"splits", splits}};
+  }
+};
+
+// What the model says of one group that sees `keys` keys, in clocks: how long its unit's four
+// schedulers are busy with it, and how long it takes with the unit to itself.
+struct GroupTime {
+  double busy, alone;
+};
+
+// A scheduler issues an instruction a clock, a multiply-add of three new operands takes two (OUTER
+// in attention_tiles.cl). The other constants fit 59 times of 16 problems on an H200 to 6 %; that
+// of copies holds the turning of keys and the waits for it.
+inline GroupTime group_time(const Tiles& t, std::int64_t head_dim, std::int64_t keys) {
+  const auto real = [](std::int64_t x) { return static_cast<double>(x); };
+  const std::int64_t columns = ceil_div(head_dim, t.cd) * t.cd;
+  const std::int64_t out = t.out_columns(head_dim);
+  // A step of an outer product: multiply-adds, loads, addresses.
+  const auto step = [&](std::int64_t n) { return real(t.tm * n) + 4; };
+  const double tiles = real(ceil_div(keys, t.bk));
+  const double scores = tiles * real(columns) * step(t.keys());
+  const double values = real(ceil_div(keys, t.unroll) * t.unroll) * step(out);
+  const double weights = tiles * real(t.tm) *
+                         (6 * real(t.keys()) + real(out) +
+                          6 * real(std::bit_width(static_cast<std::uint64_t>(t.columns()))));
+  const double copies = tiles * 23 * real(t.bk * (columns + head_dim)) / real(t.w);
+  const double start = 50 * real(t.bq * columns) / real(t.w) + 3 * real(t.tm * out);
+  const double issued = scores + values + weights + copies + start;
+  // Barriers and memory, where no other group fills the time.
+  const double waits = 5200 + 300 * tiles * real(ceil_div(head_dim, t.cd) + t.bk / t.cn);
+  return {issued * real(t.w) / 128, issued * std::max(1.13, real(t.w) / 128) + waits};
+}
+
+// The model's time of the whole problem in clocks: groups go, longest first, to the unit with the
+// least to do, and a unit takes as long as its work, its waits shared by the groups that it runs at
+// a time, or its longest group.
+inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
+  const std::int64_t rows = s.q_len * s.group();
+  const std::int64_t heads = s.batch * s.kv_heads;
+  const std::int64_t blocks = ceil_div(rows, t.bq);
+  const auto at_a_time = static_cast<double>(t.at_a_time(room, s.head_dim));
+  const std::int64_t part = ceil_div(ceil_div(s.kv_len, t.splits), t.bk) * t.bk;
+  std::vector<GroupTime> groups;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t last_query = (std::min(rows, (block + 1) * t.bq) - 1) / s.group();
+    const std::int64_t seen =
+        s.causal ? std::clamp<std::int64_t>(last_query + 1 + s.kv_len - s.q_len, 0, s.kv_len)
+                 : s.kv_len;
+    for (std::int64_t first = 0; first == 0 || first < s.kv_len; first += part) {
+      groups.push_back(group_time(t, s.head_dim, std::clamp<std::int64_t>(seen - first, 0, part)));
+    }
+  }
+  // A second launch, and the parts written and read.
+  const double merge = t.splits > 1 ? 8000 + 500 * static_cast<double>(t.splits) : 0;
+  const auto units = static_cast<double>(room.units);
+  const auto count = static_cast<std::int64_t>(groups.size()) * heads;
+  std::ranges::sort(groups, std::greater(), &GroupTime::busy);
+  if (count > 64 * room.units) {
+    GroupTime sum = {0, 0};
+    for (const GroupTime& g : groups) sum = {sum.busy + g.busy, sum.alone + g.alone};
+    const double each = static_cast<double>(heads) / units;
+    return std::max(sum.busy, sum.alone / at_a_time) * each + groups.back().alone + merge;
+  }
+  // In one wave the longest groups share their units with the shortest (`fold` in
+  // attention_tiles.cl). More groups wait for a place, of which units often lose several at once:
+  // an H200 then fills some units and leaves others without work at the end.
+  const std::int64_t places = t.at_a_time(room, s.head_dim);
+  const bool one_wave = count <= room.units * places;
+  struct Place {
+    double busy, longest;
+    bool operator>(const Place& other) const { return busy > other.busy; }
+  };
+  std::priority_queue<Place, std::vector<Place>, std::greater<>> queue(
+      std::greater<>(),
+      std::vector<Place>(static_cast<std::size_t>(room.units * (one_wave ? 1 : places))));
+  double time = 0;
+  for (const GroupTime& g : groups) {
+    const double busy = one_wave ? g.busy : std::max(g.busy * at_a_time, g.alone);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      Place place = queue.top();
+      queue.pop();
+      place = {place.busy + busy, std::max(place.longest, g.alone)};
+      time = std::max({time, place.busy, place.longest});
+      queue.push(place);
+    }
+  }
+  return time + merge;
+}
+
+// Candidates for many rows on NVIDIA's road, by the model's time. Two groups of 128 items or one of
+// 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4 to 16
+// columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are for few
+// groups and for the ends of uneven ones.
+inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
+  const std::int64_t rows = s.q_len * s.group();
+  std::vector<Tiles> list;
+  const auto add = [&](std::int64_t w, std::int64_t bq, std::int64_t bk, std::int64_t tm,
+                       std::int64_t chunk, std::int64_t stages) {
+    if (bq > 16 && bq / 2 >= rows) return;
+    // About `chunk` columns of k, evenly, and rows of v. Loops of 16 steps take 4 % less than those
+    // of 8, unless they add columns.
+    const std::int64_t even = ceil_div(s.head_dim, ceil_div(s.head_dim, chunk));
+    const auto columns = [&](std::int64_t unroll) { return ceil_div(even, unroll) * unroll; };
+    const auto padded = [&](std::int64_t cd) { return ceil_div(s.head_dim, cd) * cd; };
+    const auto rows_of_v =
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(chunk)));
+    const std::int64_t unroll =
+        rows_of_v % 16 == 0 && padded(columns(16)) <= padded(columns(8)) ? 16 : 8;
+    list.push_back({1, w, bq, bk, tm, columns(unroll), rows_of_v, stages, unroll, 1});
+  };
+  add(128, 128, 64, 8, 64, 2);
+  add(128, 128, 64, 8, 40, 2);
+  add(128, 128, 64, 8, 32, 3);
+  add(128, 128, 64, 8, 16, 3);
+  add(64, 64, 64, 8, 16, 3);
+  add(256, 128, 128, 8, 32, 3);
+  add(256, 128, 64, 8, 16, 3);
+  add(128, 64, 128, 8, 40, 2);
+  add(128, 64, 128, 8, 16, 3);
+  add(128, 64, 64, 8, 40, 2);
+  add(128, 64, 64, 8, 16, 3);
+  add(256, 64, 128, 8, 32, 2);
+  add(64, 32, 64, 8, 32, 2);
+  add(128, 32, 128, 8, 32, 2);
+  add(128, 32, 128, 8, 16, 2);
+  add(64, 16, 64, 4, 32, 3);
+  add(128, 16, 128, 4, 32, 3);
+  add(64, 16, 128, 8, 16, 3);
+  add(128, 32, 64, 4, 8, 2);  // the last resort for a long head_dim
+  add(128, 16, 128, 4, 8, 2);
+  std::erase_if(list, [&](const Tiles& t) {
+    return !t.fits(room, s.head_dim) || t.accumulators(s.head_dim) > 160;
+  });
+  std::vector<std::pair<double, Tiles>> timed;
+  for (const Tiles& t : list) {
+    const std::int64_t length = ceil_div(s.kv_len, t.bk);
+    const std::int64_t groups = s.batch * s.kv_heads * ceil_div(rows, t.bq);
+    // Few groups share their keys with others, whole tiles each.
+    const std::int64_t most =
+        groups >= 2 * room.units ? 1 : std::clamp<std::int64_t>(length / 2, 1, 1024);
+    Tiles best = t;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t splits = 1; splits <= most; splits += std::max<std::int64_t>(1, splits / 4)) {
+      Tiles split = t;
+      split.splits = ceil_div(length, ceil_div(length, splits));
+      const double time = model_clocks(split, s, room);
+      if (time < least) best = split, least = time;
+    }
+    timed.emplace_back(least, best);
+  }
+  std::ranges::stable_sort(timed, {}, &std::pair<double, Tiles>::first);
+  list.clear();
+  for (const auto& [time, t] : timed) list.push_back(t);
+  return list;
+}
+
+}  // namespace rooflane::attention
