@@ -138,6 +138,10 @@ constexpr TiledCase tiled_cases[] = {
      "path=1,road=0,w=32,bq=16,bk=32,tm=4,cd=24,cn=32,stages=2,unroll=4,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
      "path=2,road=0,w=32,lanes=4,nb=2,stages=3,splits=3,fused=0"},
+    {"attention:batch=1,heads=3,q_len=70,kv_len=75,head_dim=20,causal=1",
+     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=16,cn=16,stages=2,unroll=16,splits=1"},
+    {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
+     "path=2,road=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
 };
 
 }  // namespace

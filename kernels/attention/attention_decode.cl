@@ -300,17 +300,10 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   if (!comes_last(arrived + head, splits, &flag)) return;
   parts += (long)head * splits * (ROWS * D);
   state += (long)head * splits * (ROWS * 2);
-  for (int i = lid; i < ROWS * TEAMS; i += W) {
-    float highest = -INFINITY;
-    for (int p = i % TEAMS; p < splits; p += TEAMS)
-      highest = fmax(highest, load_shared1(state + (p * ROWS + i / TEAMS) * 2));
-    highs[i] = highest;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
   for (int i = lid; i < ROWS * VECTORS; i += W) {
     const int r = i / VECTORS;
     const int d = i % VECTORS * VW;
-    const float highest = highest_of(highs + r * TEAMS);
+    float highest = -INFINITY;
     float weights = 0.0f;
     floatw value = 0.0f;
     // Asked for together, since a read takes half a microsecond and nothing else runs.
@@ -324,9 +317,16 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
         totals_of[i] = load_shared1(state + 2 * at + 1);
         parts_of[i] = LOAD_PART(parts + at * D + d);
       }
+      const float old = highest;
+#pragma unroll
+      for (int i = 0; i < 12; ++i) highest = fmax(highest, highs_of[i]);
+      const float base = highest == -INFINITY ? 0.0f : highest;
+      const float shrink = exp2_road(old - base);
+      weights *= shrink;
+      value *= shrink;
 #pragma unroll
       for (int i = 0; i < 12; ++i) {
-        const float factor = exp2_road(highs_of[i] - highest);
+        const float factor = exp2_road(highs_of[i] - base);
         if (p0 + i < splits) {
           weights += factor * totals_of[i];
           value += factor * parts_of[i];

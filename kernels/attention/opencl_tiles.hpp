@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -148,8 +149,11 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
       groups.push_back(group_time(t, s.head_dim, std::clamp<std::int64_t>(seen - first, 0, part)));
     }
   }
-  // A second launch, and the parts written and read.
-  const double merge = t.splits > 1 ? 8000 + 500 * static_cast<double>(t.splits) : 0;
+  // A second launch, and the parts written and read, 1700 bytes a clock.
+  const double merge =
+      t.splits > 1
+          ? 8000 + static_cast<double>(rows * heads * t.splits * (s.head_dim + 2)) * 8 / 1700
+          : 0;
   const auto units = static_cast<double>(room.units);
   const auto count = static_cast<std::int64_t>(groups.size()) * heads;
   std::ranges::sort(groups, std::greater(), &GroupTime::busy);
@@ -164,6 +168,9 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
   // an H200 then fills some units and leaves others without work at the end.
   const std::int64_t places = t.at_a_time(room, s.head_dim);
   const bool one_wave = count <= room.units * places;
+  // Warps that go to the busiest of four schedulers in place of their mean.
+  const double warps = static_cast<double>(ceil_div(count, room.units) * t.w) / 128;
+  const double uneven = std::ceil(warps) / warps;
   struct Place {
     double busy, longest;
     bool operator>(const Place& other) const { return busy > other.busy; }
@@ -173,7 +180,7 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
       std::vector<Place>(static_cast<std::size_t>(room.units * (one_wave ? 1 : places))));
   double time = 0;
   for (const GroupTime& g : groups) {
-    const double busy = one_wave ? g.busy : std::max(g.busy * at_a_time, g.alone);
+    const double busy = one_wave ? g.busy * uneven : std::max(g.busy * at_a_time, g.alone);
     for (std::int64_t head = 0; head < heads; ++head) {
       Place place = queue.top();
       queue.pop();
