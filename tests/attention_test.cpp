@@ -14,6 +14,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/opencl_tiles.hpp"
 #include "measure/verify.hpp"
 
 using namespace rooflane;
@@ -525,4 +526,31 @@ TEST_CASE("attention: causal is always printed, defaults are not") {
         "batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,causal=0");
   CHECK(problem_of("batch=1,heads=2,kv_heads=1,q_len=3,kv_len=4,head_dim=16,scale=0.5").shape() ==
         "batch=1,heads=2,kv_heads=1,q_len=3,kv_len=4,head_dim=16,causal=0,scale=0.5");
+}
+
+TEST_CASE("attention: tiles are found for every length, fit the device and share no key twice") {
+  const attention::Room room = {232448, 1024, 132};
+  for (std::int64_t q_len : {1, 3, 61, 1021, 70000}) {
+    for (std::int64_t kv_len : {0, 1, 197, 5003}) {
+      for (const char* rest :
+           {"batch=1,heads=2,head_dim=1", "batch=3,heads=8,kv_heads=2,head_dim=80",
+            "batch=1,heads=16,head_dim=256", "batch=0,heads=1,head_dim=64"}) {
+        for (const char* causal : {"0", "1"}) {
+          const std::string text = std::string(rest) + ",q_len=" + std::to_string(q_len) +
+                                   ",kv_len=" + std::to_string(kv_len) + ",causal=" + causal;
+          INFO(text);
+          const attention::Sizes s(problem_of(text));
+          const std::vector<attention::Tiles> list = attention::nvidia_tiles(s, room);
+          CHECK_FALSE(list.empty());
+          for (const attention::Tiles& t : list) {
+            CHECK(t.fits(room, s.head_dim));
+            CHECK(t.at_a_time(room, s.head_dim) * t.local_bytes(s.head_dim) <= 233472);
+            // A split beyond the last tile of keys would have nothing to do.
+            CHECK(t.splits >= 1);
+            CHECK((t.splits - 1) * t.bk <= std::max<std::int64_t>(kv_len - 1, 0));
+          }
+        }
+      }
+    }
+  }
 }

@@ -107,27 +107,28 @@ struct GroupTime {
   double busy, alone;
 };
 
-// A scheduler issues an instruction a clock, a multiply-add of three new operands takes two (OUTER
-// in attention_tiles.cl). The other constants fit 59 times of 16 problems on an H200 to 6 %; that
-// of copies holds the turning of keys and the waits for it.
+// Constants that fit 96 times of 17 problems on an H200 to 6 % (a third off: 2 items per row and
+// keys split besides). A multiply-add takes 1.13 clocks there, 1.18 in loops of 8 steps; a copied
+// float 24, turning and waits included.
 inline GroupTime group_time(const Tiles& t, std::int64_t head_dim, std::int64_t keys) {
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const std::int64_t columns = ceil_div(head_dim, t.cd) * t.cd;
   const std::int64_t out = t.out_columns(head_dim);
   // A step of an outer product: multiply-adds, loads, addresses.
-  const auto step = [&](std::int64_t n) { return real(t.tm * n) + 4; };
+  const double step = (t.unroll >= 16 ? 1.13 : 1.18) * real(t.tm);
   const double tiles = real(ceil_div(keys, t.bk));
-  const double scores = tiles * real(columns) * step(t.keys());
-  const double values = real(ceil_div(keys, t.unroll) * t.unroll) * step(out);
+  const double scores = tiles * real(columns * t.keys()) * step;
+  const double values = real(ceil_div(keys, t.unroll) * t.unroll * out) * step;
   const double weights = tiles * real(t.tm) *
-                         (6 * real(t.keys()) + real(out) +
+                         (12 * real(t.keys()) + real(out) +
                           6 * real(std::bit_width(static_cast<std::uint64_t>(t.columns()))));
-  const double copies = tiles * 23 * real(t.bk * (columns + head_dim)) / real(t.w);
-  const double start = 50 * real(t.bq * columns) / real(t.w) + 3 * real(t.tm * out);
-  const double issued = scores + values + weights + copies + start;
+  const double copies = tiles * 24 * real(t.bk * (columns + head_dim)) / real(t.w);
+  const double start = 113 * real(t.bq * columns) / real(t.w) + 3 * real(t.tm * out);
+  const double chunks = tiles * real(ceil_div(head_dim, t.cd) + t.bk / t.cn);
+  const double issued = scores + values + weights + copies + start + 143 * chunks;
   // Barriers and memory, where no other group fills the time.
-  const double waits = 5200 + 300 * tiles * real(ceil_div(head_dim, t.cd) + t.bk / t.cn);
-  return {issued * real(t.w) / 128, issued * std::max(1.13, real(t.w) / 128) + waits};
+  const double waits = 6300 + 240 * chunks;
+  return {issued * real(t.w) / 128, issued * std::max(1.18, real(t.w) / 128) + waits};
 }
 
 // The model's time of the whole problem in clocks: groups go, longest first, to the unit with the
@@ -138,7 +139,8 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
   const std::int64_t heads = s.batch * s.kv_heads;
   const std::int64_t blocks = ceil_div(rows, t.bq);
   const auto at_a_time = static_cast<double>(t.at_a_time(room, s.head_dim));
-  const std::int64_t part = ceil_div(ceil_div(s.kv_len, t.splits), t.bk) * t.bk;
+  const std::int64_t part =
+      std::max<std::int64_t>(1, ceil_div(ceil_div(s.kv_len, t.splits), t.bk)) * t.bk;
   std::vector<GroupTime> groups;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t last_query = (std::min(rows, (block + 1) * t.bq) - 1) / s.group();
@@ -149,11 +151,10 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
       groups.push_back(group_time(t, s.head_dim, std::clamp<std::int64_t>(seen - first, 0, part)));
     }
   }
-  // A second launch, and the parts written and read, 1700 bytes a clock.
+  // A second launch, and the parts written and read.
   const double merge =
-      t.splits > 1
-          ? 8000 + static_cast<double>(rows * heads * t.splits * (s.head_dim + 2)) * 8 / 1700
-          : 0;
+      t.splits > 1 ? 7700 + 0.018 * static_cast<double>(rows * heads * t.splits * (s.head_dim + 2))
+                   : 0;
   const auto units = static_cast<double>(room.units);
   const auto count = static_cast<std::int64_t>(groups.size()) * heads;
   std::ranges::sort(groups, std::greater(), &GroupTime::busy);
@@ -189,6 +190,12 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
       queue.push(place);
     }
   }
+  // Three and more on a unit do not end together.
+  if (!one_wave && places > 2) {
+    double busy = 0;
+    for (const GroupTime& g : groups) busy += g.busy * static_cast<double>(heads);
+    time = (time + busy / units) / 2;
+  }
   return time + merge;
 }
 
@@ -217,7 +224,9 @@ inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   add(128, 128, 64, 8, 40, 2);
   add(128, 128, 64, 8, 32, 3);
   add(128, 128, 64, 8, 16, 3);
+  add(256, 256, 64, 8, 32, 2);
   add(64, 64, 64, 8, 16, 3);
+  add(256, 128, 128, 8, 32, 2);
   add(256, 128, 128, 8, 32, 3);
   add(256, 128, 64, 8, 16, 3);
   add(128, 64, 128, 8, 40, 2);
@@ -238,7 +247,7 @@ inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   });
   std::vector<std::pair<double, Tiles>> timed;
   for (const Tiles& t : list) {
-    const std::int64_t length = ceil_div(s.kv_len, t.bk);
+    const std::int64_t length = std::max<std::int64_t>(1, ceil_div(s.kv_len, t.bk));
     const std::int64_t groups = s.batch * s.kv_heads * ceil_div(rows, t.bq);
     // Few groups share their keys with others, whole tiles each.
     const std::int64_t most =
