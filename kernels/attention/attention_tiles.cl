@@ -5,20 +5,23 @@
 //
 // A group of W items owns BQ rows and walks over the keys, BK at a time. Item (ty, tx) holds TM rows
 // by SN keys of the scores, then TM rows by ON columns of o. Per tile of keys:
-//   1. scores: per four columns, TM vectors of q and SN vectors of k meet.
+//   1. scores: per column, TM floats of q and SN floats of k meet.
 //   2. per row the new maximum, by exchange among the TC items of a row; p = 2^(s - maximum), and by
 //      how much old sums shrink. p goes to local memory, [key][row].
 //   3. o: per key, TM floats of p and ON floats of v meet.
 // Steps 1 and 3 take k in chunks of CD columns and v in chunks of CN rows, from a ring of STAGES
-// chunks that copies fill ahead. One barrier per chunk is all: before it nobody reads the chunk
-// that is asked for next, and the first one after step 2 shows p.
+// chunks that copies fill ahead. An item turns the keys that it has copied itself. One barrier per
+// chunk is all: before it nobody reads the chunk that is asked for next or turned last but one, and
+// the first one after step 2 shows p.
 //
-// Tried on an H200: q and k transposed, k float by float as it was copied, took 6 to 10 % longer. Of
-// the time there, softmax takes 1 %, the copies 5 %, step 1 and 3 the same each.
+// Tried on an H200: keys not turned, four columns at a time, took 3 to 5 % longer (the clocks that
+// registers take to be read would make it 20 %: they are not all that holds the loops); keys turned
+// float by float as they are copied, 10 % longer; 8 rows by 16 columns of o per item at head_dim
+// 128, which needs BQ=256 and chunks of 16, 6 % longer than 8 by 8.
 //
 // Scores are counted in base 2: q is multiplied by scale·log2(e). The maximum starts at -FLT_MAX, as
-// in softmax.cl. An invisible key gets the score -inf, hence p = 0, and is left out of step 3 for
-// the rows that may not see it, because 0·NaN is NaN.
+// in softmax.cl. An invisible key gets the score -inf, hence p = 0; where rows of a tile see
+// different keys and v is not finite, step 3 leaves it out, because 0·NaN is NaN.
 
 #define TR (BQ / TM)  // items along rows
 #define TC (W / TR)   // items along keys and columns
@@ -137,7 +140,7 @@ void turn_keys(__local float* to, __local const float* from) {
   }
 }
 
-// Whether a number that this item has copied, of the rows of v that it copied last, is inf or NaN.
+// Whether inf or NaN is among what this item has copied of a chunk of v.
 bool is_wild(__local const float* from) {
   const uint lid = get_local_id(0);
   float zeros = 0.0f;
