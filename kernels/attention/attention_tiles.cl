@@ -81,6 +81,10 @@
   _Pragma("unroll") for (int step = 0; step < N; ++step) \
       (sum)[i][i % 2 ? N - 1 - step : step] += (x)[i] * (y)[i % 2 ? N - 1 - step : step];
 
+// Whether the next step's operands are read while the last step of a chunk multiplies: on road 1
+// always, since asking costs more. They are what comes after the chunk, and not used.
+#define READS_ON(more) (ROAD == 1 || (more))
+
 // Row and column of vector n + lid of a block of rows of `columns` floats: sums of a constant and
 // what depends on lid where the shape allows.
 #define EVEN(columns) (W % ((columns) / VW) == 0)
@@ -162,7 +166,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,
     int group, int q_len, int kv_len, int heads, int row_blocks, int splits, int keys_per_split,
     int fold, int causal, float scale2) {
-  // In one piece, because steps 1 and 3 read a row ahead, unused, of what they multiply.
+  // In one piece, so that what is read after a chunk (READS_ON) exists.
   __local float local_floats[KD * BQ + KT_SLOTS * CD * BK + STAGES * CHUNK + BK * BQ + BQ + 1]
       __attribute__((aligned(16)));
   __local float* qt = local_floats;  // [column][row]
@@ -305,8 +309,10 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       for (int d = 0; d < CD; d += UNROLL) {
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
-          LOAD_Q(x[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
-          LOAD_K(y[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+          if (u + 1 < UNROLL || READS_ON(d + UNROLL < CD)) {
+            LOAD_Q(x[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+            LOAD_K(y[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+          }
           OUTER(s, SN, x[u % 2], y[u % 2]);
         }
         x_at += UNROLL * BQ;
@@ -398,8 +404,10 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
         for (int key = 0; key < CN && chunk * CN + key < keys; key += UNROLL) {
 #pragma unroll
           for (int u = 0; u < UNROLL; ++u) {
-            LOAD_P(x[(u + 1) % 2], u + 1, SAME_BANKS ? u + 1 : chunk * CN + key + u + 1);
-            LOAD_V(y[(u + 1) % 2], u + 1);
+            if (u + 1 < UNROLL || READS_ON(key + UNROLL < CN)) {
+              LOAD_P(x[(u + 1) % 2], u + 1, SAME_BANKS ? u + 1 : chunk * CN + key + u + 1);
+              LOAD_V(y[(u + 1) % 2], u + 1);
+            }
             OUTER(sum, ON, x[u % 2], y[u % 2]);
           }
           x_at += UNROLL * BQ;
