@@ -235,8 +235,73 @@ TEST_CASE("small shapes are right under math 3xtf32, in every direction and with
         {"gemm:m=33,n=30,k=19,trans_b=1,prepack=1",
          "road=0,wm=2,wn=1,mt=2,nt=4,bk=8,chunk=1,stages=2,packed=1,splits=1"},
         {"gemm:m=20,n=70,k=21,trans_a=1,prepack=1",
-         "road=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"}}) {
+         "road=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"},
+        {"attention:batch=2,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
+         "road=0,warps=2,mt=1,bk=32"},
+        {"attention:batch=1,heads=2,q_len=70,kv_len=130,head_dim=33,causal=0",
+         "road=0,warps=1,mt=2,bk=64"},
+        {"attention:batch=1,heads=3,kv_heads=1,q_len=30,kv_len=17,head_dim=46,causal=1",
+         "road=0,warps=1,mt=1,bk=32"}}) {
     check_right(tiled.problem, tiled.tuning, env);
+  }
+}
+
+TEST_CASE("attention under math 3xtf32 makes of special, huge and tiny values what float32 does") {
+  if (!has_device()) return;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const Problem problem =
+      problem_of("attention:batch=1,heads=2,q_len=40,kv_len=40,head_dim=24,causal=1");
+  struct Change {
+    const char* what;
+    const char* tensor;
+    int row, column;
+    float value;
+  };
+  // Keys and values are seen by the rows from theirs on; the second head stays as it is.
+  for (const Change& change : {Change{"a query that float32 cannot multiply", "q", 3, 2, 3e38F},
+                               {"an infinite query", "q", 9, 0, -infinity},
+                               {"an infinite key", "k", 20, 5, infinity},
+                               {"a key without a split form", "k", 20, 5, 2e36F},
+                               {"a key that is not a number", "k", 30, 23, NAN},
+                               {"an infinite value", "v", 15, 7, infinity},
+                               {"a huge value", "v", 0, 7, 2e38F},
+                               {"a subnormal value", "v", 0, 7, 3e-42F}}) {
+    INFO(change.what);
+    OwnedOperands operands(problem, seed, 1);
+    operands.all().at(change.tensor).f32()[change.row * 24 + change.column] = change.value;
+    if (change.value == 3e-42F) {  // alone in its column, so that nothing else hides it
+      for (int key = 1; key < 40; ++key) operands.all().at("v").f32()[key * 24 + 7] = 0;
+    }
+    std::vector<float> results[2];
+    for (const int split : {0, 1}) {
+      Environment env = whole_device();
+      env.math = split == 1 ? "3xtf32" : "fp32";
+      const Tuning tuning =
+          split == 1 ? Tuning{{"road", 0}, {"warps", 1}, {"mt", 1}, {"bk", 32}} : Tuning{};
+      const auto plan = variant_of(problem).plan(problem, tuning, env, operands.all());
+      plan->bind(operands.all());
+      plan->upload();
+      plan->run();
+      plan->download();
+      const float* o = operands.output().f32();
+      results[split].assign(o, o + 2 * 40 * 24);
+    }
+    int special = 0;
+    for (std::size_t i = 0; i < results[0].size(); ++i) {
+      const float strict = results[0][i];
+      const float split = results[1][i];
+      INFO("element ", i, ": ", strict, " and ", split);
+      special += !std::isfinite(strict);
+      if (std::isfinite(strict)) {
+        const bool is_tiny = change.value == 3e-42F && i < 40 * 24 && i % 24 == 7;
+        const float scale = std::max(std::abs(strict), is_tiny ? 1e-42F : 1.0F);
+        CHECK(std::abs(split - strict) <= 1e-5F * scale + 2e-45F);
+      } else {
+        CHECK(std::isnan(split) == std::isnan(strict));
+        CHECK(std::isinf(split) == std::isinf(strict));
+      }
+    }
+    if (!std::isfinite(change.value)) CHECK(special > 0);
   }
 }
 

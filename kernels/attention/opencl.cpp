@@ -12,6 +12,7 @@
 #include "attention_cl.hpp"
 #include "attention_decode_cl.hpp"
 #include "attention_merge_cl.hpp"
+#include "attention_tensor_cl.hpp"
 #include "attention_tiles_cl.hpp"
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
@@ -19,6 +20,7 @@
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/opencl_decode.hpp"
+#include "kernels/attention/opencl_tensor.hpp"
 #include "kernels/attention/opencl_tiles.hpp"
 
 namespace rooflane::attention {
@@ -31,8 +33,8 @@ using std::int64_t;
 constexpr Tunable tunables[] = {
     {"path",
      "0: attention.cl, any device; 1: attention_tiles.cl, many rows; 2: attention_decode.cl, few "
-     "rows",
-     0, 2},
+     "rows; 3: attention_tensor.cl, the one of math 3xtf32",
+     0, 3, true},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
     {"bq", "query rows per group", 1, 256},
@@ -52,6 +54,8 @@ constexpr Tunable tunables[] = {
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
     {"stages", "paths 1, 2: chunks or steps in local memory; path 2, 1: a step in registers", 1,
      16},
+    {"warps", "path 3: warps of a group", 1, 32},
+    {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
     {"nb", "path 2: keys per item and step", 1, 16},
     {"fused", "path 2: 1: the last group of a head merges its splits (road 1); 0: a second kernel",
@@ -191,10 +195,22 @@ bool has_nvidia_road(const DeviceInfo& info) {
   return info.kind == DeviceKind::gpu && opencl::features(info.index).nvidia_road();
 }
 
+bool has_tensor_road(const DeviceInfo& info) {
+  const opencl::Features& found = opencl::features(info.index);
+  return found.mma_tf32 && found.nvidia_road();
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Sizes s(problem);
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
+  if (env.math == math_3xtf32) {
+    const std::int64_t road = has_tensor_road(info) ? 1 : 0;
+    for (const Tensor& tiles : tensor_tiles(s, room_of(info, road), road)) {
+      list.push_back(tiles.tuning());
+    }
+    return list;
+  }
   if (has_nvidia_road(info)) {
     const Room room = room_of(info, 1);
     for (const Decode& decode : nvidia_decode(s, room)) list.push_back(decode.tuning());
@@ -215,6 +231,9 @@ class OpenclPlan final : public opencl::DevicePlan {
         break;
       case few_rows:
         prepare(Decode::from(tuning));
+        break;
+      case split_products:
+        prepare(Tensor::from(tuning));
         break;
       default:
         prepare(Tile::from(tuning));
@@ -274,6 +293,15 @@ class OpenclPlan final : public opencl::DevicePlan {
     size_ = launch_of(heads_ * decode.splits, decode.w);
   }
 
+  void prepare(const Tensor& tiles) {
+    const int64_t row_blocks = ceil_div(rows_, tiles.bq());
+    attention_ = kernel(attention_tensor_cl, tiles.options(s_.head_dim), "tensor_tiles");
+    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"),
+                        number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
+                        number(row_blocks), cl_int{s_.causal}, scale_to_base2());
+    size_ = launch_of(heads_ * row_blocks, tiles.items());
+  }
+
   // Where the kernel writes: rows of o, or with splits unnormalised ones with their states.
   void split(int64_t splits) {
     parts_ = state_ = copy_of("o");
@@ -327,7 +355,9 @@ class OpenclPlan final : public opencl::DevicePlan {
 constexpr int64_t longest = int64_t{1} << 30;
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
+  Environment any_math = env;
+  if (env.math == math_3xtf32) any_math.math = "fp32";  // the one that all opencl kernels have
+  if (auto reason = opencl::unsupported_anywhere(problem, any_math, 0)) return reason;
   const Sizes s(problem);
   for (const auto& [name, length] :
        {std::pair("q_len · heads/kv_heads", s.q_len * s.group()), std::pair("kv_len", s.kv_len)}) {
@@ -344,7 +374,7 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
                                              static_cast<double>(s.q_len * splits) *
                                              static_cast<double>(s.head_dim + 2)
                                        : 0;
-  return opencl::unsupported_anywhere(problem, env, part_bytes);
+  return opencl::unsupported_anywhere(problem, any_math, part_bytes);
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
@@ -353,6 +383,21 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   const Sizes s(problem);
   const int64_t path = tuning.get("path", any_device);
   const int64_t road = tuning.get("road", 0);
+  if ((path == split_products) != (env.math == math_3xtf32)) {
+    return fmt::format("path={} is not of math {}", path, env.math);
+  }
+  if (path == split_products) {
+    if (road == 1 && !has_tensor_road(info)) {
+      return fmt::format("math {} needs matrix units that take tf32 for road=1, which {} lacks",
+                         math_3xtf32, info.name);
+    }
+    const Room room = room_of(info, road);
+    if (Tensor::from(tuning).fits(room, s.head_dim)) return std::nullopt;
+    return fmt::format(
+        "mt must be 1 or 2, bk a multiple of 32, the items of a group at most {} and the tiles at "
+        "most {} bytes on {}",
+        room.group_items, room.local_bytes, info.name);
+  }
   if (road == 1 && path == any_device) return "path 0 has road 0 only";
   if (road == 1 && !has_nvidia_road(info)) {
     return fmt::format("road 1 needs inline PTX, shuffles and cp.async, which {} lacks", info.name);

@@ -22,7 +22,7 @@
 namespace rooflane::attention {
 
 // Which file runs: the tunable `path`.
-enum Path : std::int64_t { any_device = 0, many_rows = 1, few_rows = 2 };
+enum Path : std::int64_t { any_device = 0, many_rows = 1, few_rows = 2, split_products = 3 };
 
 inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 

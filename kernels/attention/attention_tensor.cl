@@ -1,0 +1,286 @@
+// Attention on matrix units that take tf32, as accurate as float32 (math 3xtf32): both products of
+// a tile by splitting, as gemm_tensor.cl explains: x = big + small, three products, fragments of 16
+// steps summed by float32 additions; q, k and v scaled by 2^13 first, weights (at most 1) not.
+//
+// A group of WARPS warps owns BQ query rows of one kv head, a warp MT fragments of 16; all walk over
+// tiles of BK keys with online softmax. Scores and outputs stay in the fragments' registers: the
+// lane that holds a score is the one that the second product wants the weight from, since any
+// order of keys is right as long as weights and values share it (2q, 2q + 1 of 8 stand for the units'
+// q, q + 4).
+//
+// One tile of keys and one of values stand in local memory: the next keys arrive while values are
+// multiplied and the other way round. Rows are 16 (q, k) or 4 (v) floats beyond a multiple of 32 (16)
+// long, so that a warp's reads of 16 (8) bytes meet every bank once.
+//
+// A row of o that is not finite is computed again in plain float32: infinities, NaN and products
+// beyond 2^76 have no split form. Rows that see no key are zeros.
+
+#if ROAD == 1
+#define ITEMS (32 * WARPS)
+#else
+#define ITEMS (WARPS)
+#endif
+#define BQ (WARPS * MT * 16)
+#define DP ((D + 15) / 16 * 16)
+#define LDK (DP % 32 == 16 ? DP : DP + 16)  // of q and k
+#define LDV (DP + 4)
+// Fragments of keys (of columns) that are multiplied at a time: chains of products that hide the
+// units' latency from each other.
+#define NJ (4 / MT)
+#define ROUNDING 0x1000u
+#define TF32_BITS 0xffffe000u
+#define UPSCALE 8192.0f                        // 2^13
+#define DOWNSCALE 1.220703125e-4f              // 2^-13
+#define DOWNSCALE2 1.490116119384765625e-8f    // 2^-26
+
+// Rounds to nearest, ties away from zero.
+float tf32_of(float x) { return as_float((as_uint(x) + ROUNDING) & TF32_BITS); }
+#define SPLIT(big, small, x)      \
+  {                               \
+    const float whole = (x);      \
+    big = tf32_of(whole);         \
+    small = whole - big;          \
+  }
+
+#define LANES UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
+#define EACH(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
+
+// The largest, or the sum, of the four lanes that share rows of a fragment.
+#if ROAD == 1
+#define OF_FOUR(x, COMBINE)                         \
+  {                                                 \
+    x[0] = COMBINE(x[0], lane_xor(x[0], 1, 0));     \
+    x[0] = COMBINE(x[0], lane_xor(x[0], 2, 0));     \
+  }
+#else
+#define OF_FOUR(x, COMBINE)                                                            \
+  for (int four = 0; four < WARP_LANES; four += 4) {                                   \
+    const float all =                                                                  \
+        COMBINE(COMBINE(x[four], x[four + 1]), COMBINE(x[four + 2], x[four + 3]));     \
+    for (int l = four; l < four + 4; ++l) x[l] = all;                                  \
+  }
+#endif
+#define PLUS(x, y) ((x) + (y))
+
+// Starts the copy of rows × D floats into a tile of R rows: zeros beyond either.
+#define COPY_ROWS(tile, LD, R, FROM, exist)                                              \
+  for (int at = lid; at < (R) * (DP / VW); at += ITEMS) {                                \
+    const int row = at / (DP / VW);                                                      \
+    const int d = at % (DP / VW) * VW;                                                   \
+    CAT(copy_async, VW)((tile) + row * (LD) + d, FROM + d, row < (exist) && d < D ? VW : 0); \
+  }
+
+// part += a·b in three products over 16 steps, smallest first, for NJ fragments of b.
+#define THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)                                  \
+  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], small_a[i][s], big_b[j][s]);        \
+  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], big_a[i][s], small_b[j][s]);        \
+  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], big_a[i][s], big_b[j][s]);
+
+// A row in plain float32 by one item.
+void strict_row(__global const float* q, __global const float* k, __global const float* v,
+                __global float* o, int keys, float scale2) {
+  float high = -FLT_MAX;
+  for (int pass = 0; pass < 2; ++pass) {
+    float total = 0.0f;
+    for (int d = 0; pass == 1 && d < D; ++d) o[d] = 0.0f;
+    for (int key = 0; key < keys; ++key) {
+      float score = 0.0f;
+      for (int d = 0; d < D; ++d) score = fma(q[d] * scale2, k[(long)key * D + d], score);
+      if (pass == 0) {
+        high = fmax(high, score);
+      } else {
+        const float weight = exp2_road(score - high);
+        total += weight;
+        for (int d = 0; d < D; ++d) o[d] = fma(weight, v[(long)key * D + d], o[d]);
+      }
+    }
+    for (int d = 0; pass == 1 && d < D; ++d) o[d] *= 1.0f / total;
+  }
+}
+
+// One group per (batch, kv head, block of rows).
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
+    __global const float* restrict q, __global const float* restrict k,
+    __global const float* restrict v, __global float* restrict o, int group, int q_len, int kv_len,
+    int heads, int row_blocks, int causal, float scale2) {
+  __local float q_tile[BQ * LDK] __attribute__((aligned(16)));
+  __local float k_tile[BK * LDK] __attribute__((aligned(16)));
+  __local float v_tile[BK * LDV] __attribute__((aligned(16)));
+  __local int is_wrong[BQ];
+
+  const int lid = get_local_id(0);
+  const int first_row = WARP_OF(lid) * MT * 16;  // of the warp within the block
+  const int rows = q_len * group;
+  // The last blocks see most keys when causal: those of all heads start first. Otherwise the blocks
+  // of a head run together, for the cache.
+  const int unit = get_group_id(0);
+  const int head = causal ? unit % heads : unit / row_blocks;
+  const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
+  const int head0 = head * group;
+  const int row0 = block * BQ;
+  const int last_row = min(row0 + BQ, rows) - 1;
+  const int end_key = visible_keys(last_row, group, q_len, kv_len, causal);
+  const int seen_by_all = visible_keys(row0, group, q_len, kv_len, causal);
+  k += (long)head * kv_len * D;
+  v += (long)head * kv_len * D;
+
+  COPY_ROWS(q_tile, LDK, BQ, q + row_start(min(row0 + row, rows - 1), group, q_len, head0), BQ)
+  COPY_ROWS(k_tile, LDK, BK, k + (long)row * D, end_key)
+  copies_commit();
+  COPY_ROWS(v_tile, LDV, BK, v + (long)row * D, end_key)
+  copies_commit();
+  for (int row = lid; row < BQ; row += ITEMS) is_wrong[row] = 0;
+
+  // Of rows g and g + 8 of each fragment; a row past the end repeats the last one and is not stored.
+  int sees[MT][2][WARP_LANES];
+  float high[MT][2][WARP_LANES];
+  float total[MT][2][WARP_LANES];
+  EACH(i, MT) EACH(h, 2) LANES {
+    const int row = row0 + first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
+    sees[i][h][l] = visible_keys(min(row, rows - 1), group, q_len, kv_len, causal);
+    high[i][h][l] = -FLT_MAX;
+    total[i][h][l] = 0.0f;
+  }
+  float sum[MT][DP / 8][WARP_LANES][4];
+  EACH(i, MT) EACH(j, DP / 8) LANES EACH(r, 4) sum[i][j][l][r] = 0.0f;
+
+  for (int key0 = 0; key0 < end_key; key0 += BK) {
+    copies_wait(1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float score[MT][BK / 8][WARP_LANES][4];
+    EACH(i, MT) EACH(j, BK / 8) LANES EACH(r, 4) score[i][j][l][r] = 0.0f;
+    _Pragma("unroll 1")
+    for (int d0 = 0; d0 < DP; d0 += 16) {
+      float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
+      EACH(i, MT) LANES EACH(h, 2) {
+        const int lane = LANE_OF(lid, l);
+        const float4 x = *(__local const float4*)(
+            q_tile + (first_row + 16 * i + 8 * h + lane / 4) * LDK + d0 + 4 * (lane % 4));
+        SPLIT(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
+        SPLIT(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
+        SPLIT(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
+        SPLIT(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
+      }
+      EACH(n, BK / 8 / NJ) {
+        float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
+        float part[MT][NJ][WARP_LANES][4];
+        EACH(j, NJ) LANES {
+          const int lane = LANE_OF(lid, l);
+          const float4 x = *(__local const float4*)(
+              k_tile + (8 * (n * NJ + j) + lane / 4) * LDK + d0 + 4 * (lane % 4));
+          SPLIT(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
+          SPLIT(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
+          SPLIT(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
+          SPLIT(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
+        }
+        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
+        THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
+        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (key0 + BK < end_key) {
+      COPY_ROWS(k_tile, LDK, BK, k + (long)(key0 + BK + row) * D, end_key - key0 - BK)
+    }
+    copies_commit();
+
+    const bool is_edge = seen_by_all < key0 + BK;
+    EACH(i, MT) EACH(h, 2) {
+      float top[WARP_LANES];
+      LANES {
+        const int lane = LANE_OF(lid, l);
+        top[l] = high[i][h][l];
+        EACH(j, BK / 8) EACH(r, 2) {
+          const float x = score[i][j][l][2 * h + r] * DOWNSCALE2 * scale2;
+          const int key = key0 + 8 * j + lane % 4 * 2 + r;
+          score[i][j][l][2 * h + r] = is_edge && key >= sees[i][h][l] ? -INFINITY : x;
+          top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
+        }
+      }
+      OF_FOUR(top, fmax)
+      LANES {
+        const float shrink = exp2_road(high[i][h][l] - top[l]);
+        high[i][h][l] = top[l];
+        total[i][h][l] *= shrink;
+        EACH(j, DP / 8) EACH(r, 2) sum[i][j][l][2 * h + r] *= shrink;
+        EACH(j, BK / 8) EACH(r, 2) {
+          score[i][j][l][2 * h + r] = exp2_road(score[i][j][l][2 * h + r] - top[l]);
+          total[i][h][l] += score[i][j][l][2 * h + r];
+        }
+      }
+    }
+
+    copies_wait(1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    EACH(c, BK / 16) {
+      float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
+      EACH(i, MT) EACH(s, 2) LANES EACH(h, 2) EACH(r, 2)
+        SPLIT(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
+              score[i][2 * c + s][l][2 * h + r])
+      EACH(n, (DP / 8 + NJ - 1) / NJ) {
+        float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
+        float part[MT][NJ][WARP_LANES][4];
+        EACH(j, NJ / 2) LANES EACH(s, 2) EACH(t, 2) {
+          // The last four fragments of an odd number of pairs: the others' values once more.
+          const int pair = min(n * (NJ / 2) + j, DP / 16 - 1);
+          const int lane = LANE_OF(lid, l);
+          const float2 x = *(__local const float2*)(
+              v_tile + (16 * c + 8 * s + lane % 4 * 2 + t) * LDV + 16 * pair + lane / 4 * 2);
+          SPLIT(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
+          SPLIT(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
+        }
+        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
+        THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
+        EACH(j, NJ) {
+          if (n * NJ + j < DP / 8)
+            EACH(i, MT) LANES EACH(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
+        }
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (key0 + BK < end_key) {
+      COPY_ROWS(v_tile, LDV, BK, v + (long)(key0 + BK + row) * D, end_key - key0 - BK)
+    }
+    copies_commit();
+  }
+  copies_wait(0);
+
+  EACH(i, MT) EACH(h, 2) {
+    OF_FOUR(total[i][h], PLUS)
+    LANES {
+      const int q4 = LANE_OF(lid, l) % 4 * 4;
+      const int row = first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
+      if (row0 + row < rows) {
+        __global float* to = o + row_start(row0 + row, group, q_len, head0);
+        const float factor = DOWNSCALE / total[i][h][l];
+        float not_finite = 0.0f;
+        EACH(pair, DP / 16) {
+          // Columns 4q, 4q + 1, 4q + 2, 4q + 3 of 16.
+          float value[4];
+          EACH(c, 4) value[c] = sum[i][2 * pair + c % 2][l][2 * h + c / 2] * factor;
+          EACH(c, 4) {
+            if (sees[i][h][l] == 0) value[c] = 0.0f;
+            not_finite = fma(value[c], 0.0f, not_finite);
+          }
+#if VW == 4
+          if (16 * pair + q4 < D)
+            *(__global float4*)(to + 16 * pair + q4) =
+                (float4)(value[0], value[1], value[2], value[3]);
+#else
+          EACH(c, 4) {
+            if (16 * pair + q4 + c < D) to[16 * pair + q4 + c] = value[c];
+          }
+#endif
+        }
+        if (not_finite != 0.0f) is_wrong[row] = 1;
+      }
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  for (int row = lid; row < BQ; row += ITEMS) {
+    if (is_wrong[row] == 0) continue;
+    const int r = row0 + row;
+    strict_row(q + row_start(r, group, q_len, head0), k, v, o + row_start(r, group, q_len, head0),
+               visible_keys(r, group, q_len, kv_len, causal), scale2);
+  }
+}
