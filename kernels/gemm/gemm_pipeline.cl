@@ -24,7 +24,6 @@
 
 #define MN_ITEMS (32 * WM * WN)
 #define ITEMS (MN_ITEMS * WK)
-#define PINNED (TM * TN >= 128 && SPLIT == 0)
 // Steps of k in a tile that a warp takes; even.
 #define STEPS (BK / WK)
 #define LN (32 / LM)
@@ -123,18 +122,12 @@
     LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, first_step + (p))    \
   }
 
-// Four sums as one vector. A vector pins its parts to registers in a row, and y is loaded as vectors
-// too; neighbours are exchanged, so that a sum stands in the other bank than its y. (Straight vectors
-// of partial sums halved the speed on an H200.) PINNED: sums start as loaded vectors for that reason
-// alone; the compiler, free to choose, put 14 of 128 in the bank of their y.
+// Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
+// parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
+// sum stands in the other bank than its y. (Straight ones halved the speed of split products on an
+// H200. Where nothing pins them, 14 of 128 sums share their y's bank; sums that start as loaded
+// vectors put that right by count, and were 3 % slower.)
 #define FOUR(i, j) (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2])
-#define SET_FOUR(i, j, four)   \
-  {                            \
-    sum[i][(j) + 1] = (four).x; \
-    sum[i][j] = (four).y;       \
-    sum[i][(j) + 3] = (four).z; \
-    sum[i][(j) + 2] = (four).w; \
-  }
 #define ADD_FOUR(i, j, four)    \
   {                             \
     const float4 part = (four); \
@@ -204,22 +197,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   b += batch * b_batch + (B_DEEP ? col0 * ldb : col0);
 
   float sum[TM][TN];
-#if PINNED
-  __local float4 zeros;
-  if (lid == 0) zeros = (float4)(0.0f);
-  barrier(CLK_LOCAL_MEM_FENCE);
-#endif
 #pragma unroll
   for (int i = 0; i < TM; ++i)
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-#if PINNED
-      const float4 four = *(volatile __local float4*)&zeros;
-#else
-      const float4 four = (float4)(0.0f);
-#endif
-      SET_FOUR(i, j, four)
-    }
+    for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
 
 #if SPLIT != 2
 #pragma unroll
