@@ -32,6 +32,9 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   if (splits > 1 && (form == row_form::staged || t.get("ly", 1) > 1)) {
     return "rows are split in forms 0 and 1 only, one row per group at a time";
   }
+  if (t.get("regs", 0) > 0 && (form != row_form::registers || t.get("road", 0) == 0)) {
+    return "regs belongs to form 1 on road 1";
+  }
   if (form == row_form::loop) {
     if (t.get("road", 0) == 1) return "form 0 has no road 1";
     if (chunk > 16) return "chunk is at most 16 in form 0";
@@ -96,16 +99,8 @@ class GpuModel {
   }
 
  private:
-  // Vectors that an item of 512 holds among the 128 registers that are then its share of an H200's
-  // compute unit.
-  static constexpr std::int64_t most_vectors = 26;
-
   void add(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t form,
-           std::int64_t splits, std::int64_t chunk) {
-    // Only long rows of softmax gain from the hints (H200: 12289 columns 1.3 times; LayerNorm of
-    // 8192 columns 0.94 times).
-    const bool is_hinted = road_ == 1 && form == row_form::registers && !has_columns_ &&
-                           vectors_ > (is_aligned_ ? 16 * 256 : 256);
+           std::int64_t splits, std::int64_t chunk, std::int64_t registers = 0) {
     const Tuning t{{"v", 4},
                    {"chunk", chunk},
                    {"lx", lx},
@@ -113,15 +108,24 @@ class GpuModel {
                    {"ry", ry},
                    {"form", form},
                    {"splits", splits},
-                   {"load", is_hinted ? 1 : 0},
-                   {"store", is_hinted ? 1 : 0},
+                   {"load", 0},
+                   {"store", 0},
+                   {"regs", road_ == 1 && form == row_form::registers ? registers : 0},
                    {"road", form == row_form::loop ? 0 : road_}};
     const bool is_new = std::find(list_.begin(), list_.end(), t) == list_.end();
     if (is_new && !opencl_row_defect(problem_, t, env_)) list_.push_back(t);
   }
 
-  void add_registers(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t splits = 1) {
-    add(lx, ly, ry, row_form::registers, splits, ceil_div(vectors_, lx * splits));
+  void add_registers(std::int64_t lx, std::int64_t ly, std::int64_t ry, std::int64_t splits = 1,
+                     std::int64_t registers = 0) {
+    add(lx, ly, ry, row_form::registers, splits, ceil_div(vectors_, lx * splits), registers);
+  }
+
+  // Groups of 256 items, as few for a row as hold it with `most` vectors an item, all of them with
+  // about as many.
+  void add_split(std::int64_t most, std::int64_t registers) {
+    const std::int64_t splits = ceil_div(vectors_, 256 * most);
+    if (splits <= 256) add_registers(256, 1, 1, splits, registers);
   }
 
   // Groups per row so that every compute unit has two.
@@ -151,40 +155,55 @@ class GpuModel {
     add_staged();
   }
 
-  // The fewest idle slots among 3 to 9 vectors an item; more only where 256 items have to: the
-  // reductions of larger groups cost more than their idle slots (H200: LayerNorm of 12289 columns
-  // 0.85 times with 512 items). So many loads under way are 64 KB and more per
-  // compute unit, which covers memory's latency (about 40 KB on an H200).
+  // The fewest idle slots among 3 to 9 vectors an item, with 512 items where 256 would have more
+  // (H200, 12289 columns: softmax 1.02 times as fast so, LayerNorm the same); smaller groups cost
+  // less at their barriers. So many loads under way are 64 KB and more per compute unit, which
+  // covers memory's latency (about 40 KB on an H200).
   void add_medium() {
-    std::int64_t best = 256;
-    for (std::int64_t lx = 256; lx >= warp; lx /= 2) {
+    std::int64_t best = vectors_ > 9 * 256 ? 512 : 256;
+    for (std::int64_t lx = best; lx >= warp; lx /= 2) {
       const std::int64_t chunk = ceil_div(vectors_, lx);
       const bool is_better = lx * chunk < best * ceil_div(vectors_, best);
       if (chunk <= 9 && (is_better || ceil_div(vectors_, best) < 3)) best = lx;
     }
     for (const std::int64_t lx : {best, best * 2, best / 2}) {
-      if (lx < warp || ceil_div(vectors_, lx) > 16) continue;
-      add_registers(lx, std::max<std::int64_t>(256 / lx, 1), 1);
+      const std::int64_t chunk = ceil_div(vectors_, lx);
+      if (lx < warp || chunk > 16) continue;
+      // A compute unit's 65536 registers for two groups of 512 items, or for three of 256 where the
+      // columns of LayerNorm are shifted (H200, 8191 columns: 80 registers 1.1 times as fast as
+      // what the compiler takes or 64).
+      const bool is_shifting = has_columns_ && !is_aligned_ && chunk >= 7;
+      const std::int64_t registers = lx == 512 && chunk >= 6 ? 64 : is_shifting ? 80 : 0;
+      add_registers(lx, std::max<std::int64_t>(256 / lx, 1), 1, 1, registers);
     }
   }
 
-  // One group per compute unit, or several groups per row. Groups that meet lose up to a quarter of
-  // the bandwidth while they wait, so as few as hold the row; when rows are few, as many as the
-  // device holds.
+  // Groups of 256 items that are two, three or four to a compute unit, since one group's loads
+  // cover another's sums and stores. An item's registers (128, 80, 64) hold 25, 13 or 9 vectors of
+  // softmax. LayerNorm reads gamma and beta beside them: from another group's lines of the cache
+  // where many groups are on the way (H200, 128256 columns: four 1.04 times as fast as three, 1.2
+  // as two); where they are shifted, more in registers and fewer groups (50257 columns: two 1.24
+  // times as fast as four). Few rows: as many groups as the device holds.
   void add_long() {
-    const std::int64_t least = ceil_div(vectors_, 512 * most_vectors);
-    if (rows_ < units_ / 2 && vectors_ > 8192) {
-      add_registers(256, 1, 1, splits_for(std::min<std::int64_t>(vectors_ / 256, 256)));
+    const std::int64_t splits = splits_for(std::min<std::int64_t>(vectors_ / 256, 256));
+    if (rows_ < units_ / 2 && vectors_ > 8192 && ceil_div(vectors_, 256 * splits) <= 13) {
+      add_registers(256, 1, 1, splits);
     }
-    // LayerNorm: the shifted vectors of gamma and beta do not fit beside the row in registers.
-    if (has_columns_ && !is_aligned_) {
+    if (!has_columns_) {
+      add_split(25, 128);
+      add_split(13, 80);
+      add_split(9, 64);
+    } else if (is_aligned_) {
+      add_split(8, 64);
+      add_split(12, 80);
+      add_split(20, 128);
+    } else {
+      add_split(17, 128);
+      add_split(10, 80);
       add(1024, 1, 1, row_form::staged, 1, ceil_div(cols_, 1024));
     }
+    const std::int64_t least = ceil_div(vectors_, 512 * 25);
     if (least <= 512) add_registers(512, 1, 1, least);
-    if (least > 1 && least <= 512) add_registers(512, 1, 1, std::min<std::int64_t>(2 * least, 512));
-    const std::int64_t finer = ceil_div(vectors_, 256 * 8);
-    if (finer <= 256) add_registers(256, 1, 1, finer);
-    if (vectors_ <= 1024 * 13) add_registers(1024, 1, 1);
   }
 
   const Problem& problem_;
@@ -253,6 +272,7 @@ std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment
                     {"splits", parts},
                     {"load", 0},
                     {"store", 0},
+                    {"regs", 0},
                     {"road", 0}});
   };
   for (const std::int64_t chunk : {8, 4, 16}) add(chunk, splits);
@@ -260,14 +280,29 @@ std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment
   return list;
 }
 
-std::string OpenclRowPlan::options(int phase) const {
+std::string OpenclRowPlan::options(int phase) {
   std::string text = opencl::defines(tuning());
   if (tuning().get("form", 0) == row_form::loop) {
     const bool is_split = tuning().get("splits", 1) > 1;
     return text +
            fmt::format(" -DSINGLE={:d} -DPHASE={}", !is_split && is_single(tuning(), cols_), phase);
   }
-  return text + fmt::format(" -DALIGNED={:d} -DPHASE={}", cols_ % 4 == 0, phase);
+  if (const std::int64_t most = tuning().get("regs", 0); most > 0) {
+    text += fmt::format(" -cl-nv-maxrregcount={}", most);
+  }
+  return text + fmt::format(" -DALIGNED={:d} -DPHASE={} -DRESIDENT={:d}", cols_ % 4 == 0, phase,
+                            all_resident());
+}
+
+// Whether the device holds all groups at the same time, by what is sure: a compute unit holds as
+// many groups as its 65536 registers suffice for, at most 255 an item, and one at least.
+bool OpenclRowPlan::all_resident() {
+  const std::int64_t registers = tuning().get("regs", 0) > 0 ? tuning().get("regs", 0) : 255;
+  const std::int64_t items = tuning().get("lx", 1) * tuning().get("ly", 1);
+  const std::int64_t per_unit =
+      std::max<std::int64_t>(65536 / (ceil_div(registers, 8) * 8 * items), 1);
+  return blocks() * tuning().get("splits", 1) <=
+         std::min<std::int64_t>(per_unit, 8) * context().compute_units();
 }
 
 opencl::Launch OpenclRowPlan::launch_size() {
@@ -276,13 +311,10 @@ opencl::Launch OpenclRowPlan::launch_size() {
 }
 
 void OpenclRowPlan::make_meetings() {
-  const auto parts = static_cast<std::size_t>(rows_ * tuning().get("splits", 1));
-  partials_ = workspace(parts * 4 * sizeof(float));
-  // The number that groups draw, then two counters for the groups that share rows.
-  std::vector<float> zeros(static_cast<std::size_t>(1 + 2 * blocks()), 0.0F);
-  const Shape shape = {static_cast<std::int64_t>(zeros.size())};
-  meetings_ = workspace(zeros.size() * sizeof(float));
-  write_now(meetings_, contiguous_view(zeros.data(), shape));
+  // On road 1 twice as wide, for the tags (roads.cl, give).
+  const std::int64_t slots = blocks() * tuning().get("ry", 1) * tuning().get("splits", 1);
+  partials_ = zeroed_workspace(static_cast<std::size_t>(slots) * 8 * sizeof(float));
+  meetings_ = zeroed_workspace(sizeof(cl_uint));
 }
 
 }  // namespace rooflane::common

@@ -32,6 +32,7 @@ inline constexpr Tunable opencl_row_tunables[] = {
     {"splits", "groups that share a row; forms 0 and 1", 1, 1024},
     {"load", "hint of loads on road 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},
     {"store", "hint of stores on road 1: 1 not kept in L2", 0, 1},
+    {"regs", "form 1 on road 1: most registers of an item; 0: the compiler decides", 0, 255},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
 };
 
@@ -108,7 +109,8 @@ class OpenclRowPlan : public opencl::DevicePlan {
   std::int64_t blocks() const {
     return ceil_div(rows_, tuning().get("ly", 1) * tuning().get("ry", 1));
   }
-  std::string options(int phase) const;
+  std::string options(int phase);
+  bool all_resident();
   opencl::Launch launch_size();
   void make_meetings();
 
@@ -116,7 +118,7 @@ class OpenclRowPlan : public opencl::DevicePlan {
   std::int64_t cols_;
   std::vector<opencl::KernelCall> calls_;
   cl_mem partials_ = nullptr;  // what each group found in its part of each row
-  cl_mem meetings_ = nullptr;  // counters, all 0 before the first run
+  cl_mem meetings_ = nullptr;  // the number that groups draw, 0 before the first run
   opencl::Launch size_{};
 };
 

@@ -49,6 +49,12 @@ float lane_xor(float value, int mask, __local float* scratch) {
                : "=f"(other) : "f"(value), "r"(mask));
   return other;
 }
+// The value that the item before gives; the first of 32 gets its own.
+float lane_before(float value) {
+  float other;
+  asm volatile("shfl.sync.up.b32 %0, %1, 1, 0, 0xffffffff;" : "=f"(other) : "f"(value));
+  return other;
+}
 #else
 float lane_xor(float value, int mask, __local float* scratch) {
   const int lid = get_local_id(0);
@@ -73,24 +79,40 @@ uint draw_number(__global uint* counter, uint count) {
   return number;
 }
 
-// Returns when `count` groups have called it; what item 0 of each wrote before is then seen by
-// load_shared in all items. state[0], state[1]: 0 before the first use, ready for the next after it.
-void meet(__global uint* state, uint count) {
-  if (get_local_id(0) == 0) {
-    uint turn, now, before;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(turn) : "l"((size_t)(state + 1)) : "memory");
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before) : "l"((size_t)state), "r"(count - 1) : "memory");
-    if (before == count - 1) {
-      asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"((size_t)(state + 1)), "r"(turn + 1) : "memory");
-    } else {
-      do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"((size_t)(state + 1)) : "memory");
-      } while (now == turn);
-    }
-  }
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+// Four values that one group hands to the others of its row, each beside a tag in 8 bytes that are
+// read and written at once: no fence, and nobody counts who has come. A slot is two float4; its tags
+// are 0 before the first use and one more in each run.
+#define SLOT 2
+uint tag_of(__global const float4* slot) {
+  uint tag;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+               : "=r"(tag) : "l"((size_t)slot + 4) : "memory");
+  return tag;
+}
+void give(__global float4* slot, float4 value, uint tag) {
+  asm volatile(
+      "{\n\t.reg .b64 a, b;\n\t"
+      "mov.b64 a, {%1, %5};\n\tmov.b64 b, {%2, %5};\n\t"
+      "st.relaxed.gpu.global.v2.b64 [%0], {a, b};\n\t"
+      "mov.b64 a, {%3, %5};\n\tmov.b64 b, {%4, %5};\n\t"
+      "st.relaxed.gpu.global.v2.b64 [%0 + 16], {a, b};\n\t}"
+      :: "l"((size_t)slot), "r"(as_uint(value.x)), "r"(as_uint(value.y)), "r"(as_uint(value.z)),
+         "r"(as_uint(value.w)), "r"(tag) : "memory");
+}
+// Waits until all four bear the tag.
+float4 take(__global const float4* slot, uint tag) {
+  uint x, y, z, w, of_x, of_y, of_z, of_w;
+  do {
+    asm volatile(
+        "{\n\t.reg .b64 a, b, c, d;\n\t"
+        "ld.relaxed.gpu.global.v2.b64 {a, b}, [%8];\n\t"
+        "ld.relaxed.gpu.global.v2.b64 {c, d}, [%8 + 16];\n\t"
+        "mov.b64 {%0, %4}, a;\n\tmov.b64 {%1, %5}, b;\n\t"
+        "mov.b64 {%2, %6}, c;\n\tmov.b64 {%3, %7}, d;\n\t}"
+        : "=r"(x), "=r"(y), "=r"(z), "=r"(w), "=r"(of_x), "=r"(of_y), "=r"(of_z), "=r"(of_w)
+        : "l"((size_t)slot) : "memory");
+  } while (of_x != tag || of_y != tag || of_z != tag || of_w != tag);
+  return as_float4((uint4)(x, y, z, w));
 }
 
 float4 load_shared(__global const float4* p) {
@@ -105,6 +127,10 @@ float load_shared1(__global const float* p) {
   return v;
 }
 #else
+#define SLOT 1
+#define tag_of(slot) 0
+#define give(slot, value, tag) (*(slot) = (value))
+#define take(slot, tag) (*(slot))
 #define load_shared(p) (*(p))
 #define load_shared1(p) (*(p))
 #endif

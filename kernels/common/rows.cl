@@ -9,8 +9,9 @@
 //   SPLITS > 1: so many groups share the RY·LY rows (LY is 1), each with LX·CHUNK vectors of them.
 //   On road 1 they wait for each other, on road 0 two kernels follow each other (PHASE 1 and 2).
 // Dead ends on an H200: groups that stay and copy their next row to local memory (cp.async) while
-// they finish one, 0.84 to 0.94 times; hints that x is read once, 0.94 times where rows share vectors
-// and nothing elsewhere, so that LOAD and STORE are 0 unless asked for.
+// they finish one, 0.84 to 0.94 times; half of a long row in local memory, so that two groups hold one
+// each, 0.91 times of two groups that share it; hints that x is read once, 0.94 to 1.0 times, so that
+// LOAD and STORE are 0 unless asked for.
 // FORM=2, rows by way of local memory. LY rows side by side are copied as the 16-byte vectors they lie
 // in; from local memory LX items share a row element by element, CHUNK of them LX apart. Conflicts
 // of banks: none where LX is 32 or more or cols / LX is odd, few elsewhere.
@@ -18,6 +19,11 @@
 #define FOR_ROWS _Pragma("unroll") for (int k = 0; k < RY; ++k)
 #define FOR_CHUNK _Pragma("unroll") for (int j = 0; j < CHUNK; ++j)
 #define ITEMS (LX * LY)
+#if ROAD == 1 && REGS > 0  // with the size said, the compiler does not hear of the limit
+#define GROUP_SIZE
+#else
+#define GROUP_SIZE __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+#endif
 #define LANES (LX < 32 ? LX : 32)  // neighbours that exchange values by lane_xor
 #define TEAMS (LX / LANES)         // such sets in a row
 // Local memory that the sums need, in floats: per team and row; on road 0 lane_xor's.
@@ -27,30 +33,46 @@
 // Functions that take arrays: without it a compiler may leave them in memory.
 #define INLINE __attribute__((always_inline))
 
-#if ROAD == 1 && LOAD == 1
-#define LOAD_HINT ".nc.L1::no_allocate"
-#elif ROAD == 1 && LOAD == 2
-#define LOAD_HINT ".nc.L1::no_allocate.L2::256B"
-#endif
-float4 load_vector(__global const float4* p) {
-#ifdef LOAD_HINT
-  float4 v;
-  asm volatile("ld.global" LOAD_HINT ".v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"((size_t)p));
-  return v;
+// The vector at p where at < left, else four times `fill`; and its counterpart. On road 1 under a
+// predicate, not a branch, so that a compiler may start many before the first has come.
+#if ROAD == 1
+#if LOAD == 1
+#define LOAD_HINT ".L1::no_allocate"
+#elif LOAD == 2
+#define LOAD_HINT ".L1::no_allocate.L2::256B"
 #else
-  return *p;
+#define LOAD_HINT ""
 #endif
-}
-
-void store_vector(float4 v, __global float4* p) {
-#if ROAD == 1 && STORE == 1
-  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};"
-               :: "l"((size_t)p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+#define LOAD_WHERE(NAME, HINT)                                                         \
+  INLINE float4 NAME(int at, int left, __global const float4* p, float fill) {         \
+    float4 v;                                                                          \
+    asm volatile(                                                                      \
+        "{\n\t.reg .pred p;\n\tsetp.lt.s32 p, %5, %6;\n\t"                            \
+        "mov.f32 %0, %7;\n\tmov.f32 %1, %7;\n\tmov.f32 %2, %7;\n\tmov.f32 %3, %7;\n\t" \
+        "@p ld.global.nc" HINT ".v4.f32 {%0, %1, %2, %3}, [%4];\n\t}"                  \
+        : "=&f"(v.x), "=&f"(v.y), "=&f"(v.z), "=&f"(v.w)                               \
+        : "l"((size_t)p), "r"(at), "r"(left), "f"(fill));                              \
+    return v;                                                                          \
+  }
+LOAD_WHERE(load_where, LOAD_HINT)
+LOAD_WHERE(column_where, "")
+#if STORE == 1
+#define STORE_HINT ".cs"
 #else
-  *p = v;
+#define STORE_HINT ""
 #endif
+INLINE void store_where(int at, int left, float4 v, __global float4* p) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.lt.s32 p, %5, %6;\n\t"
+      "@p st.global" STORE_HINT ".v4.f32 [%0], {%1, %2, %3, %4};\n\t}"
+      :: "l"((size_t)p), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(at), "r"(left) : "memory");
 }
+#else
+#define load_where(at, left, p, fill) ((at) < (left) ? *(p) : (float4)(fill))
+#define column_where load_where
+#define store_where(at, left, v, p) \
+  if ((at) < (left)) *(p) = (v)
+#endif
 
 // value[k] of the RY rows over the items of each, the same for all of them afterwards. Every item of
 // the group calls it. `teams`: TEAM_SCRATCH values, other ones than in the call before; `lanes`:
@@ -98,9 +120,12 @@ REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
   }
 
 #if FORM == 1
-// Groups count themselves in the order in which they start where they wait for each other.
+#define VECTORS (LX * CHUNK)  // of a row that its items hold
+// Groups that wait for each other count themselves in the order in which they start, unless the device
+// holds all of them at once (RESIDENT). (H200: without the count long rows would take 0.92 to 0.97
+// times as long, but nothing promises that groups start in the order of their numbers.)
 INLINE uint group_number(__global uint* meetings, __local uint* drawn) {
-#if ROAD == 1
+#if ROAD == 1 && !RESIDENT
   if (get_local_id(0) == 0) *drawn = draw_number(meetings, get_num_groups(0));
   barrier(CLK_LOCAL_MEM_FENCE);
   return *drawn;
@@ -114,6 +139,8 @@ INLINE uint group_number(__global uint* meetings, __local uint* drawn) {
 typedef struct {
   long first;  // the item's first vector, counted from the tensor's start
   int left;    // vectors of the row from there on; none when not positive
+  int end;     // the same without one that the row's end cuts
+  int begin;   // 1 when the row's start cuts the item's first vector, else 0
   int shift;   // elements that precede the row in its first vector
   int tail;    // elements of its last vector up to the row's end
 } Span;
@@ -129,18 +156,31 @@ Span span_of(long row, long rows, long cols, int place) {
   const long end = s.shift + cols;
   s.left = row < rows ? (int)((end + 3) >> 2) - place : 0;
   s.tail = ALIGNED ? 4 : (int)((end - 1) & 3) + 1;
+  s.begin = !ALIGNED && place == 0 && s.shift > 0 && s.left > 0;
+  s.end = s.left - (s.tail < 4);
   return s;
 }
 
+// Whether the item has the row's last vector, cut, and not as its first one.
+bool has_last(Span s) {
+  return s.tail < 4 && s.left > 0 && s.left <= VECTORS && (s.left - 1) % LX == 0 &&
+         !(s.begin && s.left == 1);
+}
+
+// Whether one of the item's vectors is cut. Few items have one, and what is done to it stands in a
+// branch of its own: between the loads it would make each of them wait for the one before (H200: rows
+// of 50257 columns 1.5 times as long).
+bool has_cut(Span s) { return !ALIGNED && (s.begin || has_last(s)); }
+
 // Lanes outside the row become `fill`; v is the item's vector j, and exists.
-float4 keep_inside(float4 v, int j, Span s, int place, float fill) {
+float4 keep_inside(float4 v, int j, Span s, float fill) {
   if (ALIGNED) return v;
   const bool is_last = s.left - 1 == j * LX;
   if (is_last && s.tail <= 1) v.y = fill;
   if (is_last && s.tail <= 2) v.z = fill;
   if (is_last && s.tail <= 3) v.w = fill;
-  if (j == 0 && place == 0) {
-    if (s.shift > 0) v.x = fill;
+  if (j == 0 && s.begin) {
+    v.x = fill;
     if (s.shift > 1) v.y = fill;
     if (s.shift > 2) v.z = fill;
   }
@@ -149,10 +189,12 @@ float4 keep_inside(float4 v, int j, Span s, int place, float fill) {
 
 // The item's vectors of the row; `fill` outside. All loads start before the first is used. (A tensor's
 // last vector is in its memory entirely: device buffers hold whole ones.)
-INLINE void load_row(__global const float* x, Span s, int place, float fill, float4* part) {
+INLINE void load_row(__global const float* x, Span s, float fill, float4* part) {
   __global const float4* from = (__global const float4*)x + s.first;
-  FOR_CHUNK part[j] = j * LX < s.left ? load_vector(from + j * LX) : (float4)(fill);
-  FOR_CHUNK part[j] = keep_inside(part[j], j, s, place, fill);
+  FOR_CHUNK part[j] = load_where(j * LX, s.left, from + j * LX, fill);
+  if (has_cut(s)) {
+    FOR_CHUNK part[j] = keep_inside(part[j], j, s, fill);
+  }
 }
 
 // Lanes low to high - 1.
@@ -163,29 +205,29 @@ void store_lanes(float4 v, __global float* to, int low, int high) {
   if (high > 3) to[3] = v.w;
 }
 
-// Stores VALUE(j) as the item's vector j of the row for all j; nothing outside the row. The cut ones
-// wait until after the loop, so that it stays small.
-#define STORE_ROW(y, s, place, VALUE)                                              \
-  {                                                                                \
-    __global float4* to = (__global float4*)(y) + s.first;                         \
-    const int end = s.left - (s.tail < 4);                                         \
-    const bool is_cut = !ALIGNED && (place) == 0 && s.shift > 0;                   \
-    float4 last = 0.0f;                                                            \
-    FOR_CHUNK if (j * LX < s.left) {                                               \
-      const float4 value = VALUE(j);                                               \
-      if (j == 0 && is_cut && s.left > 0) {                                        \
-        store_lanes(value, (__global float*)to, s.shift, s.left == 1 ? s.tail : 4); \
-      } else if (j * LX < end) {                                                   \
-        store_vector(value, to + j * LX);                                          \
-      } else {                                                                     \
-        last = value;                                                              \
-      }                                                                            \
-    }                                                                              \
-    if (!ALIGNED && s.tail < 4 && s.left > 0 && (s.left - 1) % LX == 0 &&          \
-        s.left - 1 < LX * CHUNK && !(is_cut && s.left == 1)) {                     \
-      store_lanes(last, (__global float*)(to + s.left - 1), 0, s.tail);            \
-    }                                                                              \
+// Stores the item's vector j of the row unless it is cut. `to`: where the item's first one stands.
+INLINE void store_whole(float4 value, int j, Span s, __global float4* to) {
+  store_where(j == 0 && s.begin ? s.end : j * LX, s.end, value, to + j * LX);
+}
+
+void store_first(float4 value, Span s, __global float4* to) {
+  store_lanes(value, (__global float*)to, s.shift, s.left == 1 ? s.tail : 4);
+}
+
+void store_last(float4 value, Span s, __global float4* to) {
+  store_lanes(value, (__global float*)(to + s.left - 1), 0, s.tail);
+}
+
+// The item's vector that is the row's last one. (By masks: compilers put the array into memory for a
+// selection of one of its elements.)
+INLINE float4 last_of(const float4* part, Span s) {
+  float4 last = part[0];
+  FOR_CHUNK {
+    const int4 here = -(j * LX == s.left - 1);
+    last = as_float4((here & as_int4(part[j])) | (~here & as_int4(last)));
   }
+  return last;
+}
 #endif
 
 #if FORM == 2
@@ -217,7 +259,7 @@ INLINE void stage_out(__local const float* block, long start, int count, __globa
   for (int i = 0; i <= CHUNK / 4; ++i) {
     const int at = 4 * (get_local_id(0) + i * ITEMS);
     if (at >= shift && at + 4 <= end) {
-      store_vector(*(__local const float4*)(block + at), (__global float4*)(to + at));
+      store_where(0, 1, *(__local const float4*)(block + at), (__global float4*)(to + at));
     } else {
       for (int lane = max(at, shift); lane < min(at + 4, end); ++lane) to[lane] = block[lane];
     }

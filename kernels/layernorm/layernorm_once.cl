@@ -13,7 +13,7 @@ float2 mean_of(float2 total, float n) {
 }
 
 #if FORM == 2
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
+__kernel GROUP_SIZE void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols,
     float eps) {
@@ -78,20 +78,44 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #endif
 
 #if FORM == 1
-// Of gamma or beta the elements that go with vector `at` of a row that starts `shift` elements into
-// its first vector: from two aligned vectors, of which the neighbouring items read one as well. Lanes
-// outside the row hold anything. `shift` is a constant where it is called.
-INLINE float4 column_vector(__global const float* p, int at, int shift, int last) {
-  __global const float4* whole = (__global const float4*)p;
-  const float4 high = whole[min(at, last)];
-  if (shift == 0) return high;
-  const float4 low = whole[max(at - 1, 0)];
-  return shift == 1   ? (float4)(low.w, high.xyz)
-         : shift == 2 ? (float4)(low.zw, high.xy)
-                      : (float4)(low.yzw, high.x);
+// Gamma or beta beside the item's vector j of a row that starts `shift` elements into its first
+// vector: seven elements in two aligned vectors, for any shift. `from`: the vector at `place`, with
+// `left` vectors from there on. Elements outside the row are any.
+typedef float8 Columns;
+
+INLINE Columns columns_at(__global const float4* from, int j, int place, int left) {
+  const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
+  if (ALIGNED) return (Columns)(high, high);
+  const bool has_low = j > 0 || place > 0;
+  const float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
+  return (Columns)(low, high);
 }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
+// The same where the items of a warp have one row: most of what a neighbour has read comes from its
+// registers. All of a warp's items call it together.
+#if ROAD == 1 && LX >= 32 && !ALIGNED
+INLINE Columns columns_together(__global const float4* from, int j, int place, int left) {
+  const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
+  const bool has_low = place % 32 == 0 && (j > 0 || place > 0);
+  float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
+  const float3 near = (float3)(lane_before(high.y), lane_before(high.z), lane_before(high.w));
+  if (place % 32 != 0) low.yzw = near;
+  return (Columns)(low, high);
+}
+#else
+#define columns_together columns_at
+#endif
+
+// By two, then by one. (Four copies of the loop, a shift each, took more registers.)
+INLINE float4 shifted(Columns c, int shift) {
+  if (ALIGNED) return c.hi;
+  const bool by_two = shift & 2;
+  const float4 two = by_two ? c.s2345 : c.hi;
+  const float before = by_two ? c.s1 : c.s3;
+  return shift & 1 ? (float4)(before, two.xyz) : two;
+}
+
+__kernel GROUP_SIZE void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps
 #if SPLITS > 1
@@ -107,16 +131,24 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
   const uint number = group_number(meetings, &drawn);
   const long block = number / SPLITS;
   const int piece = number % SPLITS;
+  __global float4* slots = partials + block * (RY * SPLITS * SLOT);
+  const uint tag = tag_of(slots + piece * SLOT) + 1;
 #else
   const long block = get_group_id(0);
   const int piece = 0;
 #endif
-  const int place = piece * (LX * CHUNK) + lid % LX;
+  const int place = piece * VECTORS + lid % LX;
   Span span[RY];
   float4 part[RY][CHUNK];
   FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-  FOR_ROWS load_row(x, span[k], place, 0.0f, part[k]);
+  FOR_ROWS load_row(x, span[k], 0.0f, part[k]);
 
+#define APART(v) (((v) - mean[k].x) - mean[k].y)
+#if SPLITS == 1
+#define OWN_APART(v) (v)  // registers hold x - mean from the squares on
+#else
+#define OWN_APART(v) APART(v)
+#endif
   float2 total[RY];
   float2 mean[RY];
   float squares[RY];
@@ -127,15 +159,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
     _Pragma("unroll") for (int j = 1; j < CHUNK; ++j) add_exactly(&sum, &lost, part[k][j]);
     total[k] = add_lanes_exactly(sum, lost);
   }
-#endif
-#if PHASE != 2
   add_rows_exactly(total, teams_a, lanes);
 #if SPLITS > 1
   // Elements of the group's part.
   float share[RY];
   FOR_ROWS {
-    const int begin = piece * (4 * LX * CHUNK);
-    const long end = min((long)begin + 4 * LX * CHUNK, span[k].shift + cols);
+    const int begin = piece * (4 * VECTORS);
+    const long end = min((long)begin + 4 * VECTORS, span[k].shift + cols);
     share[k] = (float)max(end - max(begin, span[k].shift), 0L);
     mean[k] = share[k] > 0.0f ? mean_of(total[k], share[k]) : 0.0f;
   }
@@ -144,10 +174,24 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #endif
   FOR_ROWS {
     float4 sum = 0.0f;
-    FOR_CHUNK {
-      float4 apart = (part[k][j] - mean[k].x) - mean[k].y;
-      apart = keep_inside(apart, j, span[k], place, 0.0f);
-      if (j * LX < span[k].left) sum = fma(apart, apart, sum);
+// Where the vector is whole; in the branch below where it is cut.
+#define ADD_SQUARES(v, j)                                                       \
+  if (j * LX < span[k].end && !(j == 0 && span[k].begin)) sum = fma(v, v, sum);
+#define ADD_CUT(v, j)                                                           \
+  {                                                                             \
+    const float4 apart = keep_inside(v, j, span[k], 0.0f);                      \
+    sum = fma(apart, apart, sum);                                               \
+  }
+#if SPLITS == 1
+    FOR_CHUNK part[k][j] = APART(part[k][j]);
+#endif
+    FOR_CHUNK ADD_SQUARES(OWN_APART(part[k][j]), j)
+    if (has_cut(span[k])) {
+      if (span[k].begin) ADD_CUT(OWN_APART(part[k][0]), 0)
+      if (has_last(span[k])) {
+        const float4 last = last_of(part[k], span[k]);
+        ADD_CUT(OWN_APART(last), (span[k].left - 1) / LX)
+      }
     }
     squares[k] = (sum.x + sum.z) + (sum.y + sum.w);
   }
@@ -157,21 +201,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #if SPLITS > 1
 #if PHASE != 2
   if (lid == 0) {
-    FOR_ROWS if (ROW(block, k) < rows) {
-      partials[ROW(block, k) * SPLITS + piece] =
-          (float4)(total[k].x, total[k].y, squares[k], share[k]);
-    }
+    FOR_ROWS give(slots + (k * SPLITS + piece) * SLOT,
+                  (float4)(total[k].x, total[k].y, squares[k], share[k]), tag);
   }
-#endif
-#if PHASE == 0
-  meet(meetings + 1 + 2 * block, SPLITS);
 #endif
 #if PHASE != 1
   float4 theirs[RY];
   FOR_ROWS {
-    theirs[k] = lid < SPLITS && ROW(block, k) < rows
-                    ? load_shared(partials + ROW(block, k) * SPLITS + lid)
-                    : (float4)(0.0f);
+    theirs[k] = (float4)(0.0f);
+    if (lid < SPLITS) theirs[k] = take(slots + (k * SPLITS + lid) * SLOT, tag);
     total[k] = theirs[k].xy;
   }
   add_rows_exactly(total, teams_a, lanes);
@@ -191,38 +229,32 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layernorm(
 #if PHASE != 1
   float scale[RY];
   FOR_ROWS scale[k] = 1.0f / sqrt(squares[k] / (float)cols + eps);
-  const int last_columns = (int)((cols - 1) / 4);
-#define COLUMNS(p, j, SHIFT) column_vector(p, place + (j)*LX, SHIFT, last_columns)
-#define APART(j) (part[k][j] - mean[k].x - mean[k].y)
-#define SCALED(j, SHIFT) fma(APART(j) * scale[k], COLUMNS(gamma, j, SHIFT), COLUMNS(beta, j, SHIFT))
-#if ALIGNED
-  // The rows share gamma and beta; the first one exists when any does.
-  FOR_CHUNK if (j * LX < span[0].left) {
-    const float4 factor = COLUMNS(gamma, j, 0);
-    const float4 addend = COLUMNS(beta, j, 0);
-    FOR_ROWS if (j * LX < span[k].left) {
-      store_vector(fma(APART(j) * scale[k], factor, addend),
-                   (__global float4*)y + span[k].first + j * LX);
+  const int columns_left = (int)((cols + 3) / 4) - place;
+  __global const float4* gamma_from = (__global const float4*)gamma + place;
+  __global const float4* beta_from = (__global const float4*)beta + place;
+#define RESULT(PART, k, factor, addend)                            \
+  fma(OWN_APART(PART) * scale[k], shifted(factor, span[k].shift), \
+      shifted(addend, span[k].shift))
+  FOR_CHUNK {
+    // The rows share what is read of gamma and beta.
+    const Columns factor = columns_together(gamma_from, j, place, columns_left);
+    const Columns addend = columns_together(beta_from, j, place, columns_left);
+    FOR_ROWS store_whole(RESULT(part[k][j], k, factor, addend), j, span[k],
+                         (__global float4*)y + span[k].first);
+  }
+  FOR_ROWS if (has_cut(span[k])) {
+    __global float4* to = (__global float4*)y + span[k].first;
+    for (int is_last = 0; is_last < 2; ++is_last) {
+      if (!(is_last ? has_last(span[k]) : span[k].begin)) continue;
+      const int j = is_last ? (span[k].left - 1) / LX : 0;
+      const Columns factor = columns_at(gamma_from, j, place, columns_left);
+      const Columns addend = columns_at(beta_from, j, place, columns_left);
+      const float4 own_part = is_last ? last_of(part[k], span[k]) : part[k][0];
+      const float4 result = RESULT(own_part, k, factor, addend);
+      if (is_last) store_last(result, span[k], to);
+      else store_first(result, span[k], to);
     }
   }
-#else
-  // Four copies instead of selections in each vector: the items of a warp have one row as a rule.
-#define SCALED0(j) SCALED(j, 0)
-#define SCALED1(j) SCALED(j, 1)
-#define SCALED2(j) SCALED(j, 2)
-#define SCALED3(j) SCALED(j, 3)
-  FOR_ROWS {
-    if (span[k].shift == 0) {
-      STORE_ROW(y, span[k], place, SCALED0)
-    } else if (span[k].shift == 1) {
-      STORE_ROW(y, span[k], place, SCALED1)
-    } else if (span[k].shift == 2) {
-      STORE_ROW(y, span[k], place, SCALED2)
-    } else {
-      STORE_ROW(y, span[k], place, SCALED3)
-    }
-  }
-#endif
 #endif
 }
 #endif

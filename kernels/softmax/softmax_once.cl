@@ -11,7 +11,7 @@ float reciprocal(float x) {
 }
 
 #if FORM == 2
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
+__kernel GROUP_SIZE void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols) {
   __local float block[BLOCK] __attribute__((aligned(16)));
   __local float teams[TEAM_SCRATCH];
@@ -46,7 +46,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
 #endif
 
 #if FORM == 1
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
+__kernel GROUP_SIZE void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols
 #if SPLITS > 1
     , __global float4* partials, __global uint* meetings
@@ -62,15 +62,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
   const uint number = group_number(meetings, &drawn);
   const long block = number / SPLITS;
   const int piece = number % SPLITS;
+  __global float4* slots = partials + block * (RY * SPLITS * SLOT);
+  const uint tag = tag_of(slots + piece * SLOT) + 1;
 #else
   const long block = get_group_id(0);
   const int piece = 0;
 #endif
-  const int place = piece * (LX * CHUNK) + lid % LX;
+  const int place = piece * VECTORS + lid % LX;
   Span span[RY];
   float4 part[RY][CHUNK];
   FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-  FOR_ROWS load_row(x, span[k], place, -INFINITY, part[k]);
+  FOR_ROWS load_row(x, span[k], -INFINITY, part[k]);
 
   float largest[RY];
   FOR_ROWS {
@@ -93,21 +95,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
 #if SPLITS > 1
 #if PHASE != 2
   if (lid == 0) {
-    FOR_ROWS if (ROW(block, k) < rows) {
-      partials[ROW(block, k) * SPLITS + piece] = (float4)(largest[k], total[k], 0.0f, 0.0f);
-    }
+    FOR_ROWS give(slots + (k * SPLITS + piece) * SLOT,
+                  (float4)(largest[k], total[k], 0.0f, 0.0f), tag);
   }
-#endif
-#if PHASE == 0
-  meet(meetings + 1 + 2 * block, SPLITS);
 #endif
 #if PHASE != 1
   float4 theirs[RY];
   float top[RY];
   FOR_ROWS {
-    theirs[k] = lid < SPLITS && ROW(block, k) < rows
-                    ? load_shared(partials + ROW(block, k) * SPLITS + lid)
-                    : (float4)(-FLT_MAX, 0.0f, 0.0f, 0.0f);
+    theirs[k] = (float4)(-FLT_MAX, 0.0f, 0.0f, 0.0f);
+    if (lid < SPLITS) theirs[k] = take(slots + (k * SPLITS + lid) * SLOT, tag);
     top[k] = theirs[k].x;
   }
   max_rows(top, teams_a, lanes);
@@ -127,8 +124,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void softmax(
 #else
     const float scale = reciprocal(total[k]);
 #endif
-#define SCALED(j) part[k][j] * scale
-    STORE_ROW(y, span[k], place, SCALED)
+    __global float4* to = (__global float4*)y + span[k].first;
+    FOR_CHUNK store_whole(part[k][j] * scale, j, span[k], to);
+    if (has_cut(span[k])) {
+      if (span[k].begin) store_first(part[k][0] * scale, span[k], to);
+      if (has_last(span[k])) store_last(last_of(part[k], span[k]) * scale, span[k], to);
+    }
   }
 #endif
 }
