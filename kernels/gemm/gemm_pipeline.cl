@@ -3,21 +3,22 @@
 // one step of k while those of the step before are; one barrier a tile.
 //
 // A group of WM × WN × WK warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows ×
-// LN·TN columns of 1/WK of each tile's k, an item TM × TN results, all in registers. WK > 1 gives small
-// products, which have few tiles, more warps without smaller items; they add up in local memory. An item reads TM + TN floats of local memory
-// per TM·TN multiply-adds: with 8 × 16 three quarters of what local memory delivers (128 bytes a
-// clock for 128 multiply-adds), with 8 × 8 all of it.
+// LN·TN columns of 1/WK of each tile's k, an item TM × TN results, all in registers. An item reads
+// TM + TN floats of local memory per TM·TN multiply-adds: with 8 × 16 three quarters of what local
+// memory delivers (128 bytes a clock for 128 multiply-adds), with 8 × 8 all of it. WK > 1 gives small
+// products, which have few tiles, more warps without smaller items; they add up in local memory.
 //
 // Both tiles stand in local memory with rows along m (n), so that an item reads its results' operands
 // 16 bytes at a time: they come in fours, and neighbouring items read neighbouring fours.
-//   A_DEEP=0, B_DEEP=0 (a transposed, b not): rows of the matrix are rows of the tile; straight copies.
-//   A_DEEP=1, B_DEEP=1 (a not transposed, b transposed): the copies turn the tile, one float each. A warp copies 4
-//   rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4 floats longer
-//   than it is wide, 32 different banks. (Tiles left as they are, read in vectors along k, lost 8 % on
-//   an H200.) It still costs 4 to 12 % there, so that large products turn operands first
-//   (gemm_turn.cl).
+//   A_DEEP=0, B_DEEP=0 (a transposed, b not): rows of the matrix are rows of the tile; straight
+//   copies.
+//   A_DEEP=1, B_DEEP=1 (a not transposed, b transposed): the copies turn the tile, one float each. A
+//   warp copies 4 rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4
+//   floats longer than it is wide, 32 different banks. (Tiles left as they are, read in vectors
+//   along k, lost 8 % on an H200.) It still costs 4 to 12 % there, so that large products turn
+//   operands first (gemm_turn.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
-// in the L2 cache. 
+// in the L2 cache.
 //   SPLIT=1: a group takes one of `splits` shares of k and writes its sums to `parts`.
 //   SPLIT=2: a group adds up, in order, what the groups of its tile have written: the launch after.
 //   SPLIT=3: both in one launch: the last group of a tile adds (6 us saved on an H200).
@@ -124,9 +125,9 @@
 
 // Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
 // parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
-// sum stands in the other bank than its y. (Straight ones halved the speed of split products on an
-// H200. Where nothing pins them, 14 of 128 sums share their y's bank; sums that start as loaded
-// vectors put that right by count, and were 3 % slower.)
+// sum stands in the other bank than its y. (By count of the machine code straight ones take 8150
+// clocks where these take 5320. Where nothing pins them, 14 of 128 sums share their y's bank; sums
+// that start as loaded vectors put that right by count, and were 4 to 8 % slower on an H200.)
 #define FOUR(i, j) (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2])
 #define ADD_FOUR(i, j, four)    \
   {                             \
@@ -141,11 +142,11 @@
 // problem's. Rows of a (b) are lda (ldb) floats long, batches a_batch (b_batch) apart.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict a, __global const float* restrict b,
-    __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
-    int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
+    __global const float* restrict c0, __global float* restrict c, __global float* parts,
+    __global uint* arrivals, int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
     int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
 #if WK == 1
-  // Two arrays, so that their addresses are constants: one cost an H200 2 %.
+  // Two arrays, so that their addresses are constants: one cost an H200 3 %.
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
   __local float b_tiles[STAGES * B_TILE] __attribute__((aligned(16)));
 #else
