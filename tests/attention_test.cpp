@@ -528,7 +528,8 @@ TEST_CASE("attention: causal is always printed, defaults are not") {
         "batch=1,heads=2,kv_heads=1,q_len=3,kv_len=4,head_dim=16,causal=0,scale=0.5");
 }
 
-TEST_CASE("attention: tiles are found for every length, fit the device and share no key twice") {
+TEST_CASE(
+    "attention: tiles are found for every length, fit the device and leave no split without keys") {
   const attention::Room room = {232448, 1024, 132};
   for (std::int64_t q_len : {1, 3, 61, 1021, 70000}) {
     for (std::int64_t kv_len : {0, 1, 197, 5003}) {

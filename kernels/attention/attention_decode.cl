@@ -106,10 +106,9 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   const int split = (uint)get_group_id(0) % splits;
   const int head = (uint)get_group_id(0) / splits;
   const int head0 = head * group;
-  const int first_key = split * keys_per_split;
-  const int stride = TEAMS * NB;
-  const int seen = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
-  const int end_key = first_key + keys_per_split < seen ? first_key + keys_per_split : seen;
+  const int first_key = split * (TEAMS * NB);
+  const int stride = splits * (TEAMS * NB);
+  const int end_key = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
   const long start = ((long)head * kv_len + first_key + team) * D + lane * VW;
   __global const float* next_k = k + start;
   __global const float* next_v = v + start;

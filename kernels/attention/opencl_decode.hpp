@@ -19,22 +19,16 @@
 
 namespace rooflane::attention {
 
-// Splits of the keys: `work` heads of `length` keys each are cut in s parts, and the device runs
-// `slots` groups at a time. A part costs its keys and `start` keys besides; merging costs `merge`
-// keys of every slot, and per part a twentieth of that. The s of least time. Memory is shared by
-// the groups that run: a last wave takes as much of a whole one as it has groups, and a quarter at
-// least (an H200 read 64 × 12 heads of 1024 keys 4 % faster in 1.5 waves than in 2.9).
+// Splits of the keys: `work` pieces of `length` keys each are cut in s parts, and the device runs
+// `slots` groups at a time; a part costs its keys and `start` keys besides. The s of least time.
 inline std::int64_t best_splits(std::int64_t work, std::int64_t length, std::int64_t slots,
-                                double start, double merge, std::int64_t most) {
+                                double start, double start_if_split, std::int64_t most) {
   std::int64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
   for (std::int64_t s = 1; s <= std::min<std::int64_t>(most, 1024); ++s) {
-    const std::int64_t rest = work * s % slots;
-    const double part = static_cast<double>(rest) / static_cast<double>(slots);
-    const double waves =
-        static_cast<double>(work * s / slots) + (rest == 0 ? 0.0 : std::max(0.5, part));
-    const double time = std::max(1.0, waves) * (static_cast<double>(ceil_div(length, s)) + start) +
-                        (s > 1 ? merge * (1 + static_cast<double>(s) / 20) : 0);
+    const double time =
+        static_cast<double>(ceil_div(work * s, slots)) *
+        (static_cast<double>(ceil_div(length, s)) + start + (s > 1 ? start_if_split : 0));
     if (time < least) best = s, least = time;
   }
   return best;
@@ -114,10 +108,9 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
         std::clamp<std::int64_t>(room.local_bytes / d.local_bytes(s.head_dim, rows), 1,
                                  std::max<std::int64_t>(1, 512 / d.w));
     const std::int64_t slots = room.units * at_a_time;
-    // Starting and ending takes the time of about 8 MB of reading, shared by all slots, merging
-    // that of 20 MB.
-    const double keys_per_mb = 1e6 / (8.0 * static_cast<double>(s.head_dim * slots));
-    d.splits = best_splits(s.batch * s.kv_heads, s.kv_len, slots, 8 * keys_per_mb, 20 * keys_per_mb,
+    // Starting and ending takes the time of about 8 MB of reading, shared by all slots.
+    const double start = 8e6 / (8.0 * static_cast<double>(s.head_dim * slots));
+    d.splits = best_splits(s.batch * s.kv_heads, s.kv_len, slots, start, static_cast<double>(rows),
                            std::max<std::int64_t>(1, s.kv_len / (d.w / d.lanes * d.nb)));
     d.splits = std::max<std::int64_t>(
         1, ceil_div(s.kv_len, std::max<std::int64_t>(1, ceil_div(s.kv_len, d.splits))));
