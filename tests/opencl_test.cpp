@@ -319,6 +319,15 @@ TEST_CASE("every tiling of the search space is right") {
       check_right(text, tuning.text());
     }
   }
+  Environment env = whole_device();
+  env.math = "3xtf32";
+  for (const char* text : {"attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1",
+                           "attention:batch=1,heads=1,q_len=5,kv_len=0,head_dim=8,causal=0"}) {
+    const Problem problem = problem_of(text);
+    for (const Tuning& tuning : variant_of(problem).tunings(problem, env)) {
+      check_right(text, tuning.text(), env);
+    }
+  }
 }
 
 TEST_CASE("a device that does not exist is refused with its number and how many there are") {
@@ -422,11 +431,22 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
       {"layernorm:rows=2,cols=8", {{"lx", 1024}, {"ly", 64}}},
       {"softmax:rows=2,cols=8", {{"v", 4}, {"form", 1}, {"chunk", 1}, {"lx", 1}}},
       {"softmax:rows=2,cols=8", {{"v", 4}, {"form", 2}, {"chunk", 10}, {"lx", 1}, {"ly", 4}}},
+      {"softmax:rows=2,cols=8", {{"v", 4}, {"form", 2}, {"chunk", 8}, {"lx", 1}, {"ly", 2}}},
       {"softmax:rows=2,cols=8", {{"splits", 2}, {"ly", 2}}},
       {"layernorm:rows=2,cols=8", {{"v", 8}, {"form", 1}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0", {{"bq", 7}, {"vq", 4}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
        {{"path", 1}, {"w", 32}, {"bq", 32}, {"bk", 32}, {"tm", 8}, {"cn", 5}, {"stages", 2}}},
+      {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
+       {{"path", 1},
+        {"w", 32},
+        {"bq", 32},
+        {"bk", 48},
+        {"tm", 4},
+        {"cd", 8},
+        {"cn", 16},
+        {"unroll", 8},
+        {"stages", 2}}},
       {"attention:batch=1,heads=1,q_len=9,kv_len=8,head_dim=8,causal=0",
        {{"path", 2}, {"w", 32}, {"lanes", 4}, {"nb", 1}, {"stages", 2}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",

@@ -5,8 +5,9 @@
 // A group of W items walks over the keys of one split of a kv head. LANES neighbouring items share a
 // key, and each holds all rows of q and o at VPL vectors of head_dim, so that k and v are read with
 // neighbouring vectors and a score needs log2(LANES) exchanges. A step takes NB keys for each of the
-// W / LANES teams. Its k and v arrive STAGES - 1 steps after they were asked for: every item copies
-// exactly what it reads itself, so nothing waits for another item. Each team has a maximum and a
+// W / LANES teams; splits take steps in turn. Its k and v arrive STAGES - 1 steps after they were
+// asked for, or with STAGES=1 straight in registers: every item copies exactly what it reads itself,
+// so nothing waits for another item. Each team has a maximum and a
 // sum of its own; teams are put together at the end. Splits are put together by the group that
 // finishes last where the device keeps order between groups (-DFUSED=1), else by attention_merge.cl: a second
 // kernel takes longer to start than a short context to read.
@@ -90,7 +91,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* parts,
     __global float* state, __global uint* arrived, int group, int q_len, int kv_len, int splits,
-    int keys_per_split, int causal, float scale2) {
+    int causal, float scale2) {
   __local float ring[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float highs[ROWS * TEAMS];
   __local float totals[ROWS * TEAMS];

@@ -12,8 +12,8 @@
 // multiplied and the other way round. Rows are 16 (q, k) or 4 (v) floats beyond a multiple of 32 (16)
 // long, so that a warp's reads of 16 (8) bytes meet every bank once.
 //
-// A row of o that is not finite is computed again in plain float32: infinities, NaN and products
-// beyond 2^76 have no split form. Rows that see no key are zeros.
+// A row of o that is not finite is computed again in plain float32: infinities, NaN, elements from
+// 2^115 and scores from 2^102 on have no split form. Rows that see no key are zeros.
 
 #if ROAD == 1
 #define ITEMS (32 * WARPS)

@@ -1,7 +1,8 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
-// any device, attention_tiles.cl and attention_decode.cl for those whose road is NVIDIA's (their
-// tunings: opencl_decode.hpp, opencl_tiles.hpp); here the tile is chosen, keys are split among
-// groups when there are few query rows, and the grid is laid out.
+// any device, attention_tiles.cl and attention_decode.cl for those whose road is NVIDIA's,
+// attention_tensor.cl for math 3xtf32 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
+// opencl_tensor.hpp); here the tile is chosen, keys are split among groups when there are few query
+// rows, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -206,7 +207,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   std::vector<Tuning> list;
   if (env.math == math_3xtf32) {
     const std::int64_t road = has_tensor_road(info) ? 1 : 0;
-    for (const Tensor& tiles : tensor_tiles(s, room_of(info, road), road)) {
+    for (const Tensor& tiles : tensor_tiles(s, room_of(info, road), room_of(info, 0), road)) {
       list.push_back(tiles.tuning());
     }
     return list;
@@ -278,18 +279,14 @@ class OpenclPlan final : public opencl::DevicePlan {
     split(decode.splits);
     cl_mem arrived = copy_of("o");
     if (decode.splits > 1 && decode.fused == 1) {
-      std::vector<float> zeros(static_cast<std::size_t>(heads_));
-      const int64_t shape[] = {heads_};
-      arrived = workspace(zeros.size() * sizeof(cl_int));
-      write_now(arrived, contiguous_view(zeros.data(), shape));
+      arrived = zeroed_workspace(static_cast<std::size_t>(heads_) * sizeof(cl_int));
     } else if (decode.splits > 1) {
       prepare_merge(decode.splits, decode.w, "2", 0);
     }
     attention_ = kernel(attention_decode_cl, decode.options(s_), "decode");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
                         state_, arrived, number(s_.group()), number(s_.q_len), number(s_.kv_len),
-                        number(decode.splits), number(keys_per_split(decode.splits, 1)),
-                        cl_int{s_.causal}, scale_to_base2());
+                        number(decode.splits), cl_int{s_.causal}, scale_to_base2());
     size_ = launch_of(heads_ * decode.splits, decode.w);
   }
 
@@ -321,7 +318,7 @@ class OpenclPlan final : public opencl::DevicePlan {
     merge_size_ = launch_of(heads_ * rows_, w);
   }
 
-  // Compute units, if all groups run at once; otherwise more than there are groups.
+  // Compute units, if all groups run at once; otherwise as many as there are groups.
   int64_t fold(const Tiles& tiles) const {
     const Room room = room_of(info_, tiles.road);
     const int64_t groups = heads_ * ceil_div(rows_, tiles.bq);
@@ -406,10 +403,10 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if (path == many_rows) {
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
-        "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter at most 32, bk a "
-        "multiple of cn and of 4·w·tm/bq, unroll of 4, cd and cn of unroll, cd of 8, w at most {} "
-        "and the "
-        "tiles at most {} bytes on {}",
+        "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter 8 to 32, bk a "
+        "multiple of cn and of 4·w·tm/bq, unroll of 4, cd and cn of unroll, cd of 8, bk·bq at "
+        "least "
+        "head_dim, w at most {} and the tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
   if (path == few_rows) {

@@ -82,9 +82,9 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
   if (rows > most_decode_rows) return {};
   const std::int64_t vector = row_alignment(s.head_dim);
   const std::int64_t vectors = ceil_div(s.head_dim, vector);
-  // q and o in registers: at most 64 floats of each.
   // At least 128 bytes of a key in a row.
   std::int64_t lanes = 32 / vector;
+  // q and o in registers: at most 64 floats of each.
   while (lanes < 32 && ceil_div(vectors, lanes) * vector * std::max<std::int64_t>(rows, 4) > 64)
     lanes *= 2;
   std::vector<Decode> list;

@@ -55,7 +55,9 @@ struct Tensor {
 
 // Groups in waves over the device, each as long as its rows take beside the others of its unit: the
 // likely best in front.
-inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, std::int64_t road) {
+// `room` is that of the road, `portable_room` that of road 0.
+inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const Room& portable_room,
+                                        std::int64_t road) {
   std::vector<Tensor> list;
   if (road == 1) {
     for (const auto& [warps, mt, bk] : {std::array<std::int64_t, 3>{4, 2, 64},
@@ -91,7 +93,7 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, std::i
   }
   for (const std::int64_t warps : {2, 1}) {
     const Tensor portable{0, warps, 1, 32};
-    if (portable.fits(room, s.head_dim)) list.push_back(portable);
+    if (portable.fits(portable_room, s.head_dim)) list.push_back(portable);
   }
   return list;
 }

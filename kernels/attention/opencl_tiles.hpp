@@ -74,9 +74,10 @@ struct Tiles {
       return x > 0 && std::has_single_bit(static_cast<std::uint64_t>(x));
     };
     return tm % 4 == 0 && bq % tm == 0 && (bq / tm % 2 == 0 || columns() > 16) &&
-           w % (bq / tm) == 0 && power(columns()) && columns() <= 32 && power(bq / 4) &&
-           bk % (4 * columns()) == 0 && bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 &&
-           cd % 8 == 0 && cn % unroll == 0 && stages >= 2 && w <= room.group_items &&
+           w % (bq / tm) == 0 && power(columns()) && columns() >= 8 && columns() <= 32 &&
+           power(bq / 4) && bk % (4 * columns()) == 0 && bk % cn == 0 && unroll % 4 == 0 &&
+           cd % unroll == 0 && cd % 8 == 0 && cn % unroll == 0 &&
+           out_columns(head_dim) * columns() <= bk * bq && stages >= 2 && w <= room.group_items &&
            local_bytes(head_dim) <= room.local_bytes;
   }
   // Groups that a unit with 65536 registers runs at a time. An item has its sums, two steps'

@@ -35,6 +35,11 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   if (t.get("regs", 0) > 0 && (form != row_form::registers || t.get("road", 0) == 0)) {
     return "regs belongs to form 1 on road 1";
   }
+  if (const std::int64_t items = lx * t.get("ly", 1);
+      ceil_div(t.get("regs", 0), 8) * 8 * items > 65536) {
+    return fmt::format("regs={} for {} items are more registers than a compute unit has",
+                       t.get("regs", 0), items);
+  }
   if (form == row_form::loop) {
     if (t.get("road", 0) == 1) return "form 0 has no road 1";
     if (chunk > 16) return "chunk is at most 16 in form 0";
@@ -42,6 +47,7 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   }
   if (t.get("v", 1) != 4) return "v must be 4 in forms 1 and 2";
   if (form == row_form::staged) {
+    if (lx * t.get("ly", 1) < 4) return "form 2 takes at least 4 items, lx·ly";
     if (lx * chunk < cols || lx * (chunk - 1) > cols) {
       return fmt::format("form 2 takes chunk = ceil(cols / lx) = {} for {} columns",
                          ceil_div(cols, lx), cols);
@@ -310,11 +316,11 @@ opencl::Launch OpenclRowPlan::launch_size() {
           static_cast<std::size_t>(tuning().get("lx", 1) * tuning().get("ly", 1))};
 }
 
-void OpenclRowPlan::make_meetings() {
+void OpenclRowPlan::make_partials() {
   // On road 1 twice as wide, for the tags (roads.cl, give).
   const std::int64_t slots = blocks() * tuning().get("ry", 1) * tuning().get("splits", 1);
   partials_ = zeroed_workspace(static_cast<std::size_t>(slots) * 8 * sizeof(float));
-  meetings_ = zeroed_workspace(sizeof(cl_uint));
+  next_number_ = zeroed_workspace(sizeof(cl_uint));
 }
 
 }  // namespace rooflane::common

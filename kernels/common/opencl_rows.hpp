@@ -87,13 +87,13 @@ class OpenclRowPlan : public opencl::DevicePlan {
     const std::int64_t form = tuning().get("form", 0);
     const bool is_split = tuning().get("splits", 1) > 1;
     const char* source = form == row_form::loop ? sources.loop : sources.once;
-    if (is_split) make_meetings();
+    if (is_split) make_partials();
     // Without groups that wait for each other: the parts' sums first, then everything else.
     const bool in_two = is_split && tuning().get("road", 0) == 0;
     for (const int phase : in_two ? std::vector<int>{1, 2} : std::vector<int>{0}) {
       opencl::KernelCall call = kernel(source, options(phase), sources.kernel_name);
       if (is_split) {
-        call.set_args(context(), args..., partials_, meetings_);
+        call.set_args(context(), args..., partials_, next_number_);
       } else {
         call.set_args(context(), args...);
       }
@@ -112,13 +112,13 @@ class OpenclRowPlan : public opencl::DevicePlan {
   std::string options(int phase);
   bool all_resident();
   opencl::Launch launch_size();
-  void make_meetings();
+  void make_partials();
 
   std::int64_t rows_;
   std::int64_t cols_;
   std::vector<opencl::KernelCall> calls_;
-  cl_mem partials_ = nullptr;  // what each group found in its part of each row
-  cl_mem meetings_ = nullptr;  // the number that groups draw, 0 before the first run
+  cl_mem partials_ = nullptr;     // what each group found in its part of each row
+  cl_mem next_number_ = nullptr;  // the number that groups draw, 0 before the first run
   opencl::Launch size_{};
 };
 

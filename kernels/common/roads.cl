@@ -49,7 +49,8 @@ float lane_xor(float value, int mask, __local float* scratch) {
                : "=f"(other) : "f"(value), "r"(mask));
   return other;
 }
-// The value that the item before gives; the first of 32 gets its own.
+// The value that the item before gives; the first of 32 gets its own. On road 1 only: for loads that
+// neighbours share.
 float lane_before(float value) {
   float other;
   asm volatile("shfl.sync.up.b32 %0, %1, 1, 0, 0xffffffff;" : "=f"(other) : "f"(value));

@@ -124,9 +124,9 @@ REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
 // Groups that wait for each other count themselves in the order in which they start, unless the device
 // holds all of them at once (RESIDENT). (H200: without the count long rows would take 0.92 to 0.97
 // times as long, but nothing promises that groups start in the order of their numbers.)
-INLINE uint group_number(__global uint* meetings, __local uint* drawn) {
+INLINE uint group_number(__global uint* next_number, __local uint* drawn) {
 #if ROAD == 1 && !RESIDENT
-  if (get_local_id(0) == 0) *drawn = draw_number(meetings, get_num_groups(0));
+  if (get_local_id(0) == 0) *drawn = draw_number(next_number, get_num_groups(0));
   barrier(CLK_LOCAL_MEM_FENCE);
   return *drawn;
 #else

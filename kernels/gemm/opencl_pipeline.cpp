@@ -193,7 +193,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
 struct Shape {
   int64_t wm, wn, wk, lm, tm, tn, bk, stages;
 };
-// Tiles from 256×128 down to 16×16: each was within 3 % of the best for some problem on an H200,
+// Tiles from 256×128 down to 16×32: each was within 3 % of the best for some problem on an H200,
 // but for the last, which fits devices with 32 KB of local memory. Shallow steps shorten the
 // unrolled loop, whose instructions a short kernel fetches first; deep ones meet fewer barriers.
 // Warps that share k serve grids that are smaller than the device.

@@ -75,7 +75,7 @@ bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
 }
 
 // Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
-// H200 is how near a tuning is to the best ones there: 3.5 groups a unit while x is a few rows,
+// H200 is how near a tuning is to the best ones there: 2.5 groups a unit while x is a few rows,
 // then 2; many rows of w at once; short steps of k for few rows of x, long ones for many, which
 // meet fewer barriers.
 double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {

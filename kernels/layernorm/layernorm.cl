@@ -33,7 +33,7 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps
 #if SPLITS > 1
-    , __global float4* partials, __global uint* meetings
+    , __global float4* partials, __global uint* next_number
 #endif
     ) {
   __local float2 scratch[LX * LY];

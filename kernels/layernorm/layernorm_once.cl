@@ -119,7 +119,7 @@ __kernel GROUP_SIZE void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps
 #if SPLITS > 1
-    , __global float4* partials, __global uint* meetings
+    , __global float4* partials, __global uint* next_number
 #endif
     ) {
   __local float2 teams_a[TEAM_SCRATCH];
@@ -128,7 +128,7 @@ __kernel GROUP_SIZE void layernorm(
   const int lid = get_local_id(0);
 #if SPLITS > 1
   __local uint drawn;
-  const uint number = group_number(meetings, &drawn);
+  const uint number = group_number(next_number, &drawn);
   const long block = number / SPLITS;
   const int piece = number % SPLITS;
   __global float4* slots = partials + block * (RY * SPLITS * SLOT);

@@ -30,7 +30,7 @@
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols
 #if SPLITS > 1
-    , __global float4* partials, __global uint* meetings
+    , __global float4* partials, __global uint* next_number
 #endif
     ) {
   __local float scratch[LX * LY];

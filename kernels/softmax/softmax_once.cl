@@ -49,7 +49,7 @@ __kernel GROUP_SIZE void softmax(
 __kernel GROUP_SIZE void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols
 #if SPLITS > 1
-    , __global float4* partials, __global uint* meetings
+    , __global float4* partials, __global uint* next_number
 #endif
     ) {
   // Sums follow each other in turn through these two.
@@ -59,7 +59,7 @@ __kernel GROUP_SIZE void softmax(
   const int lid = get_local_id(0);
 #if SPLITS > 1
   __local uint drawn;
-  const uint number = group_number(meetings, &drawn);
+  const uint number = group_number(next_number, &drawn);
   const long block = number / SPLITS;
   const int piece = number % SPLITS;
   __global float4* slots = partials + block * (RY * SPLITS * SLOT);

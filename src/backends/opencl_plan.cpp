@@ -16,8 +16,8 @@
 namespace rooflane::opencl {
 namespace {
 
-// Kernels of one run, tensors of one transfer: no room comes near. Reserved so that `run` allocates
-// nothing.
+// Kernels of two runs (the first and the last of those timed together), tensors of one transfer: no
+// room comes near. Reserved so that `run` allocates nothing.
 constexpr std::size_t most_events = 16;
 
 bool is_dense(const View& view) {
@@ -311,8 +311,8 @@ bool DevicePlan::writes_nothing() const {
 }
 
 void DevicePlan::hold(double ns) {
-  // A multiply-add that waits for the one before takes 4 clocks or more, of at most 2.5 GHz.
-  constexpr double step_ns = 1.6;
+  // A multiply-add that waits for the one before takes 4 clocks or more, of at most 3 GHz.
+  constexpr double step_ns = 1.3;
   constexpr const char* source =
       "__kernel void hold(__global float* out, float x, int steps) {\n"
       "  for (int i = 0; i < steps; ++i) x = fma(x, 0.5f, 1.0f);\n"
@@ -329,9 +329,12 @@ void DevicePlan::hold(double ns) {
 
 double DevicePlan::time_queued(std::int64_t runs) {
   using Clock = std::chrono::steady_clock;
+  // The most: a host that was paused, or a queue that was full, must not hold the device up ever
+  // longer.
   constexpr double least_hold_ns = 2e5;
+  constexpr double most_hold_ns = 2e7;
   if (context_->info().kind != DeviceKind::cpu) {
-    hold(std::max(least_hold_ns, 1.5 * queueing_ns_ * static_cast<double>(runs)));
+    hold(std::clamp(1.5 * queueing_ns_ * static_cast<double>(runs), least_hold_ns, most_hold_ns));
   }
   run_.clear();
   const auto begin = Clock::now();
@@ -353,6 +356,8 @@ double DevicePlan::time_queued(std::int64_t runs) {
 double DevicePlan::time_runs(std::int64_t runs) {
   if (writes_nothing()) return 0;
   constexpr std::int64_t most_queued = 256;  // drivers' queues end somewhere
+  // Tells how long queueing takes.
+  if (queueing_ns_ == 0) time_queued(std::min<std::int64_t>(runs, 16));
   double total = 0;
   for (std::int64_t first = 0; first < runs; first += most_queued) {
     total += time_queued(std::min(most_queued, runs - first));
