@@ -403,10 +403,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if (path == many_rows) {
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
-        "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter 8 to 32, bk a "
-        "multiple of cn and of 4·w·tm/bq, unroll of 4, cd and cn of unroll, cd of 8, bk·bq at "
-        "least "
-        "head_dim, w at most {} and the tiles at most {} bytes on {}",
+        "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter 4 to 32, bk a "
+        "multiple of cn, of 4·w·tm/bq and from 32 on of 32, unroll of 4, cd and cn of unroll, cd "
+        "of 8, bk·bq at least head_dim, w at most {} and the tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
   if (path == few_rows) {

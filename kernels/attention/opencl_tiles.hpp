@@ -74,9 +74,9 @@ struct Tiles {
       return x > 0 && std::has_single_bit(static_cast<std::uint64_t>(x));
     };
     return tm % 4 == 0 && bq % tm == 0 && (bq / tm % 2 == 0 || columns() > 16) &&
-           w % (bq / tm) == 0 && power(columns()) && columns() >= 8 && columns() <= 32 &&
-           power(bq / 4) && bk % (4 * columns()) == 0 && bk % cn == 0 && unroll % 4 == 0 &&
-           cd % unroll == 0 && cd % 8 == 0 && cn % unroll == 0 &&
+           w % (bq / tm) == 0 && power(columns()) && columns() >= 4 && columns() <= 32 &&
+           power(bq / 4) && bk % (4 * columns()) == 0 && (bk < 32 || bk % 32 == 0) &&
+           bk % cn == 0 && unroll % 4 == 0 && cd % unroll == 0 && cd % 8 == 0 && cn % unroll == 0 &&
            out_columns(head_dim) * columns() <= bk * bq && stages >= 2 && w <= room.group_items &&
            local_bytes(head_dim) <= room.local_bytes;
   }
