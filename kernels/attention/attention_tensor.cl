@@ -27,20 +27,9 @@
 // Fragments of keys (of columns) that are multiplied at a time: chains of products that hide the
 // units' latency from each other.
 #define NJ (4 / MT)
-#define ROUNDING 0x1000u
-#define TF32_BITS 0xffffe000u
 #define UPSCALE 8192.0f                        // 2^13
 #define DOWNSCALE 1.220703125e-4f              // 2^-13
 #define DOWNSCALE2 1.490116119384765625e-8f    // 2^-26
-
-// Rounds to nearest, ties away from zero.
-float tf32_of(float x) { return as_float((as_uint(x) + ROUNDING) & TF32_BITS); }
-#define SPLIT(big, small, x)      \
-  {                               \
-    const float whole = (x);      \
-    big = tf32_of(whole);         \
-    small = whole - big;          \
-  }
 
 #define LANES UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
 #define EACH(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
@@ -156,10 +145,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
         const int lane = LANE_OF(lid, l);
         const float4 x = *(__local const float4*)(
             q_tile + (first_row + 16 * i + 8 * h + lane / 4) * LDK + d0 + 4 * (lane % 4));
-        SPLIT(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
-        SPLIT(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
-        SPLIT(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
-        SPLIT(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
+        SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
+        SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
+        SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
+        SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
       }
       EACH(n, BK / 8 / NJ) {
         float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
@@ -168,10 +157,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
           const int lane = LANE_OF(lid, l);
           const float4 x = *(__local const float4*)(
               k_tile + (8 * (n * NJ + j) + lane / 4) * LDK + d0 + 4 * (lane % 4));
-          SPLIT(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
-          SPLIT(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
-          SPLIT(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
-          SPLIT(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
+          SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
+          SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
+          SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
+          SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
         }
         EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
         THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
@@ -215,7 +204,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
     EACH(c, BK / 16) {
       float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
       EACH(i, MT) EACH(s, 2) LANES EACH(h, 2) EACH(r, 2)
-        SPLIT(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
+        SPLIT_TF32(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
               score[i][2 * c + s][l][2 * h + r])
       EACH(n, (DP / 8 + NJ - 1) / NJ) {
         float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
@@ -226,8 +215,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
           const int lane = LANE_OF(lid, l);
           const float2 x = *(__local const float2*)(
               v_tile + (16 * c + 8 * s + lane % 4 * 2 + t) * LDV + 16 * pair + lane / 4 * 2);
-          SPLIT(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
-          SPLIT(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
+          SPLIT_TF32(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
+          SPLIT_TF32(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
         }
         EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
         THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)

@@ -196,6 +196,17 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 #define UNROLL_LANES
 #endif
 
+// tf32 keeps 13 bits fewer than float32. x = big + small, both of them tf32 but for the bits of `small`
+// that MMA_TF32 does not count; big is rounded to nearest, ties away from zero. NaN may come out as a
+// zero there: its small part is NaN then.
+#define TF32_BITS 0xffffe000u
+#define SPLIT_TF32(big, small, x)                                  \
+  {                                                                \
+    const float whole = (x);                                       \
+    big = as_float((as_uint(whole) + 0x1000u) & TF32_BITS);        \
+    small = whole - big;                                           \
+  }
+
 // sum += a·b, 16 × 8 = 16 × 8 times 8 × 8, on tf32: the 13 lowest bits of a and b do not count.
 // Lane 4g + q holds of a (g, q), (g+8, q), (g, q+4), (g+8, q+4); of b (q, g), (q+4, g); of the sum
 // (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1), each (row, column).
@@ -208,7 +219,7 @@ float near_max(float value, __local float* scratch, int along, int apart) {
       : "r"(as_uint((a)[0][0])), "r"(as_uint((a)[0][1])), "r"(as_uint((a)[0][2])),              \
         "r"(as_uint((a)[0][3])), "r"(as_uint((b)[0][0])), "r"(as_uint((b)[0][1])))
 #else
-float as_tf32(float x) { return as_float(as_uint(x) & 0xffffe000u); }
+float as_tf32(float x) { return as_float(as_uint(x) & TF32_BITS); }
 void MMA_TF32(float (*sum)[4], float (*a)[4], float (*b)[2]) {
   for (int lane = 0; lane < WARP_LANES; ++lane) {
     for (int i = 0; i < 4; ++i) {

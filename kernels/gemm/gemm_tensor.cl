@@ -51,9 +51,6 @@
 #else
 #define ITEMS (WM * WN)
 #endif
-// Rounding to tf32 keeps 13 bits fewer than float32 has.
-#define ROUNDING 0x1000u
-#define TF32_BITS 0xffffe000u
 #define UPSCALE 8192.0f                     // 2^13, of a and of b
 #define DOWNSCALE 1.490116119384765625e-8f  // 2^-26, of sums
 
@@ -135,15 +132,7 @@
 #define PARTS (1 + PACKED)  // big and small ones, or floats yet to be split
 #define STAGE_FLOATS (PARTS * (BM + BN) * BK)
 
-// Rounds to nearest, ties away from zero. NaN may come out as a zero: its small part is NaN then.
-float tf32_of(float x) { return as_float((as_uint(x) + ROUNDING) & TF32_BITS); }
-
-#define SPLIT(big, small, x)                \
-  {                                         \
-    const float scaled = (x)*UPSCALE;       \
-    big = tf32_of(scaled);                  \
-    small = scaled - big;                   \
-  }
+#define SPLIT(big, small, x) SPLIT_TF32(big, small, (x)*UPSCALE)
 
 #if PACKED
 // Fragments as pack_a and pack_b laid them out: 128 big parts, 128 small ones, a lane's four together.

@@ -298,21 +298,12 @@ class LocalWorker final : public Worker {
   }
 
   // Mean of the device's own time of one run.
-  static double time_device_runs(Plan& plan, std::int64_t runs) {
+  static double time_device_runs([[maybe_unused]] Plan& plan, [[maybe_unused]] std::int64_t runs) {
 #ifdef ROOFLANE_HAS_OPENCL
     auto* on_device = dynamic_cast<opencl::DevicePlan*>(&plan);
     if (on_device != nullptr && on_device->device_times()) return on_device->time_runs(runs);
 #endif
-    double total = 0;
-    for (std::int64_t i = 0; i < runs; ++i) {
-      plan.run();
-      const auto times = plan.device_times();
-      if (!times) {
-        throw WorkerError(Status::unsupported, "timer event: only device variants have one");
-      }
-      total += times->kernel_ns;
-    }
-    return total / static_cast<double>(runs);
+    throw WorkerError(Status::unsupported, "timer event: only device variants have one");
   }
 
   const Catalogue& catalogue_;
