@@ -55,6 +55,13 @@ struct StripRange {
   int64_t j0, s0, s1;
 };
 
+// Rows of a tile over a read in place and `width` columns of b.
+inline int64_t TileRows(bool tall, int64_t width) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const int rows = TallRows(static_cast<int>(pieces(width, lanes)));
+  return tall ? rows : std::min(kMr, rows);
+}
+
 class BlockTimesStrips {
  public:
   BlockTimesStrips(const Job& job, const StripRange& range, const Block& block)
@@ -96,7 +103,10 @@ class BlockTimesStrips {
 
   void Run() {
     if (job_.sweep) {
-      SweepRows();
+      // Wide strips have tiles of fewer rows, and a sweep of their own.
+      const int64_t wide = std::clamp(range_.strips.first_wide(), range_.s0, range_.s1);
+      SweepRows(range_.s0, wide);
+      SweepRows(wide, range_.s1);
       return;
     }
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
@@ -109,11 +119,7 @@ class BlockTimesStrips {
  private:
   // Cuts the rows into tiles that serve strips of at most `width` columns.
   void SetTiles(int64_t width) {
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-    const int64_t most = block_.a != nullptr || !job_.tall ? kMr
-                         : width <= lanes                  ? TallRows(1)
-                         : width <= 2 * lanes              ? TallRows(2)
-                                                           : kMr;
+    const int64_t most = block_.a != nullptr ? kMr : TileRows(job_.tall, width);
     if (most == tile_rows_) return;
     tile_rows_ = most;
     const int64_t rows = block_.i1 - block_.i0;
@@ -123,9 +129,11 @@ class BlockTimesStrips {
 
   // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
   // written along its rows. For few strips or a short k.
-  void SweepRows() {
+  void SweepRows(int64_t s0, int64_t s1) {
+    if (s0 == s1) return;
+    SetTiles(range_.strips.width(s0));
     for (int64_t tile = 0; tile < tiles_; ++tile) {
-      for (int64_t s = range_.s0; s < range_.s1; ++s) {
+      for (int64_t s = s0; s < s1; ++s) {
         SetStrip(s);
         Compute(tile);
       }

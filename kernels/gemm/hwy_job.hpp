@@ -29,26 +29,39 @@ struct TileShape {
   std::int64_t nr() const { return lanes * nv; }
 };
 
-// How n columns are cut into strips, each as wide as a register tile: full strips of nv vectors,
-// and rather 2 + 2 vectors at the end than 3 + 1, because a single vector of accumulators leaves
-// the FMA units waiting for loads. The last vector of the last strip may be partial.
+// How n columns are cut into strips, each as wide as a register tile: nv vectors, and what is left
+// goes to strips of nv + 1 at the end, where `wide` tiles may take them (a is read in place), or
+// rather 2 + 2 vectors than 3 + 1: a single vector of accumulators leaves the FMA units waiting for
+// loads. The last vector of the last strip may be partial.
 class Strips {
  public:
   Strips() = default;
-  Strips(std::int64_t n, const TileShape& tile) : n_(n), nr_(tile.nr()) {
+  Strips(std::int64_t n, const TileShape& tile, bool wide = false)
+      : n_(n), nr_(tile.nr()), lanes_(tile.lanes) {
     count_ = (n + nr_ - 1) / nr_;
-    const std::int64_t vectors = (n + tile.lanes - 1) / tile.lanes;
-    const bool split = tile.nv == 3 && count_ > 1 && vectors % 3 == 1;
-    last_begin_ = std::max<std::int64_t>(0, count_ - 1) * nr_ - (split ? tile.lanes : 0);
+    const std::int64_t vectors = (n + lanes_ - 1) / lanes_, left = vectors % tile.nv;
+    first_wide_ = count_;
+    if (wide && left > 0 && vectors >= left * (tile.nv + 1)) {
+      count_ = vectors / tile.nv;
+      first_wide_ = count_ - left;
+    }
+    const bool split = first_wide_ == count_ && tile.nv == 3 && count_ > 1 && left == 1;
+    split_ = split ? count_ - 1 : count_;
   }
   std::int64_t count() const { return count_; }
   std::int64_t begin(std::int64_t strip) const {
-    return strip >= count_ ? n_ : std::min(strip * nr_, strip + 1 == count_ ? last_begin_ : n_);
+    if (strip >= count_) return n_;
+    return strip * nr_ + (strip > first_wide_ ? (strip - first_wide_) * lanes_ : 0) -
+           (strip == split_ ? lanes_ : 0);
   }
   std::int64_t width(std::int64_t strip) const { return begin(strip + 1) - begin(strip); }
+  // The first strip of nv + 1 vectors, or count().
+  std::int64_t first_wide() const { return first_wide_; }
 
  private:
-  std::int64_t n_ = 0, nr_ = 1, count_ = 0, last_begin_ = 0;
+  std::int64_t n_ = 0, nr_ = 1, lanes_ = 1, count_ = 0;
+  std::int64_t first_wide_ = 0;
+  std::int64_t split_ = 0;       // a last strip of two, the one before it as well
 };
 
 // Small products take as long as a few divisions, so that none is made without need: `total` in

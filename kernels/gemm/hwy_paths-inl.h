@@ -128,13 +128,8 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
 }
 
 // Products of one strip and few tiles: as small as that, all that surrounds the tiles counts.
-inline int64_t TileRows(const Job& job) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  if (!job.tall || job.cols > 2 * lanes) return kMr;
-  return job.cols <= lanes ? TallRows(1) : TallRows(2);
-}
 inline bool IsOneStrip(const Job& job) {
-  return job.cols <= Shape().nr() && job.rows <= 8 * kMr && job.g.k <= job.kc && job.tail == 0 &&
+  return job.strips.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc && job.tail == 0 &&
          job.row_parts == 1 && job.k_parts == 1 && !job.pack_a && !job.pack_b;
 }
 
@@ -143,7 +138,7 @@ inline void OneStrip(const Job& job, int64_t first_batch, int64_t last_batch) {
   const Gemm& g = job.g;
   const Side &a = job.a, &b = job.b;
   const int64_t vectors = (job.cols + lanes - 1) / lanes;
-  const int64_t tiles = pieces(g.m, TileRows(job));
+  const int64_t tiles = pieces(g.m, TileRows(job.tall, job.cols));
   const Shares rows(g.m, tiles);
   TileArgs t;
   t.a_outer = a.outer;
