@@ -44,6 +44,7 @@ struct Block {
   bool first;      // nothing was summed before
   bool more;       // the same rows and strips × the k after it come next
   const float* a;  // packed panels of rows i0…; null: read in place
+  float* pack_a = nullptr;  // where those panels are still to be packed, each before its first use
   const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   Stretch coming[2] = {};  // what the block after this one reads
@@ -54,6 +55,32 @@ struct StripRange {
   Strips strips;
   int64_t j0, s0, s1;
 };
+
+// The first of a's values in a block.
+inline const float* FirstOfA(const Job& job, const Block& block) {
+  return job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner +
+         block.i0 * job.a.outer;
+}
+
+// Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly: of those, [first,last).
+inline void PackPanelsOfA(const Job& job, const Block& block, const Shares& rows, int64_t first,
+                          int64_t last, float* to) {
+  PackPanels(
+      FirstOfA(job, block), job.a, block.klen, first, last,
+      [&](int64_t q) { return rows.begin(q); }, to);
+}
+
+// Panels that are packed together where a is contiguous across them: as many write streams as L1
+// keeps apart.
+constexpr int64_t kPanelsAtOnce = 16;
+
+inline void PackRowsOfA(const Job& job, const Block& block, float* to) {
+  const int64_t tiles = pieces(block.i1 - block.i0, kMr);
+  const Shares rows(block.i1 - block.i0, tiles);
+  for (int64_t tile = 0; tile < tiles; tile += kPanelsAtOnce) {
+    PackPanelsOfA(job, block, rows, tile, std::min(tiles, tile + kPanelsAtOnce), to);
+  }
+}
 
 // Rows of a tile over a read in place and `width` columns of b.
 inline int64_t TileRows(bool tall, int64_t width) {
@@ -68,6 +95,7 @@ class BlockTimesStrips {
       : job_(job), range_(range), block_(block) {
     SetTiles(range.strips.width(range.s0));
     t_.k = block.klen;
+    t_.fetch = fetch_;
     t_.stream = job.stream_c;
     const Sums& sums = block.sums;
     if (sums.data != nullptr) {
@@ -112,7 +140,10 @@ class BlockTimesStrips {
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
       SetTiles(range_.strips.width(s));
       SetStrip(s);
-      for (int64_t tile = 0; tile < tiles_; ++tile) Compute(tile);
+      for (int64_t tile = 0; tile < tiles_; ++tile) {
+        if (block_.pack_a != nullptr && s == range_.s0) PackBefore(tile);
+        Compute(tile);
+      }
     }
   }
 
@@ -125,6 +156,26 @@ class BlockTimesStrips {
     const int64_t rows = block_.i1 - block_.i0;
     tiles_ = pieces(rows, most);
     rows_ = Shares(rows, tiles_);
+  }
+
+  // The panel that a tile needs, or as many as are packed together; the next ones are fetched while
+  // the tiles of these are computed.
+  void PackBefore(int64_t tile) {
+    const Side& a = job_.a;
+    const bool along_k = a.inner == 1;
+    const int64_t group = along_k ? 1 : kPanelsAtOnce;
+    if (tile % group != 0) return;
+    const int64_t next = std::min(tiles_, tile + group);
+    PackPanelsOfA(job_, block_, rows_, tile, next, block_.pack_a);
+    const int64_t begin = rows_.begin(next), end = rows_.begin(std::min(tiles_, next + group));
+    Fetch& fetch = fetch_[0];
+    fetch = {};
+    fetch.at = FirstOfA(job_, block_) + begin * a.outer;
+    fetch.ld = along_k ? a.outer : a.inner;
+    // Rows need not begin a line.
+    fetch.lines = (along_k ? block_.klen : end - begin) / 16 + 1;
+    fetch.rows = begin == end ? 0 : along_k ? end - begin : block_.klen;
+    fetch.rate = pieces(fetch.lines * fetch.rows, group * std::max<int64_t>(1, block_.klen / 8));
   }
 
   // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
@@ -157,6 +208,14 @@ class BlockTimesStrips {
       next_step_ = tiles_ < 3 ? width / tiles_ : 16;
       next_line_ = next_step_ * block_.klen;
       next_tiles_ = tiles_;
+      if (block_.a != nullptr && next_ != nullptr) {
+        // Over all tiles of this one, evenly.
+        fetch_[1] = {};
+        fetch_[1].at = next_;
+        fetch_[1].lines = width * block_.klen / 16;
+        fetch_[1].rows = 1;
+        fetch_[1].rate = pieces(fetch_[1].lines, tiles_ * std::max<int64_t>(1, block_.klen / 8));
+      }
       return;
     }
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
@@ -174,6 +233,10 @@ class BlockTimesStrips {
     t_.c0 = c0_ + r * t_.ldc0 + j_;
     t_.a = a_ + r * a_row_;
     if (block_.a != nullptr) t_.a_inner = count;
+    if (block_.a != nullptr && block_.b != nullptr) {
+      TileFor<true, 0>(count, vectors_)(t_);
+      return;
+    }
     if (!job_.sweep && t_.k > 8 && t_.k <= 32) {
       // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 16: 5 % faster;
       // no gain along rows of tiles, which the hardware foresees, nor with longer k).
@@ -205,8 +268,7 @@ class BlockTimesStrips {
         return;
       }
     }
-    const bool packed = block_.a != nullptr && block_.b != nullptr;
-    (packed ? TileFor<true, 1> : TileFor<false, 1>)(count, vectors_)(t_);
+    TileFor<false, 1>(count, vectors_)(t_);
   }
 
   bool NextStretch() {
@@ -223,6 +285,7 @@ class BlockTimesStrips {
   int64_t tile_rows_ = 0, tiles_ = 0;
   Shares rows_{0, 1};
   TileArgs t_;
+  Fetch fetch_[2];  // of a, of b
   // Of the block's first row, and column 0.
   float* c_;
   const float* c0_;
@@ -237,20 +300,6 @@ class BlockTimesStrips {
   int stretch_ = 0;
   int64_t coming_step_;  // a line a step of k where all tiles together then fetch enough, or three
 };
-
-// Packs rows [i0,i1) × k [p,p+klen) of a as panels of kMr rows or nearly.
-inline void PackRowsOfA(const Job& job, const Block& block, float* to) {
-  const int64_t rows = block.i1 - block.i0;
-  const int64_t tiles = (rows + kMr - 1) / kMr;
-  const float* from = job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner +
-                      block.i0 * job.a.outer;
-  // 16 panels of rows at a time: as many write streams as L1 keeps apart.
-  for (int64_t tile = 0; tile < tiles; tile += 16) {
-    PackPanels(
-        from, job.a, block.klen, tile, std::min(tiles, tile + 16),
-        [&](int64_t q) { return share(rows, tiles, q); }, to);
-  }
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm

@@ -321,7 +321,8 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       block.more = false;
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
-      if (job.pack_a) PackRowsOfA(job, block, scratch);
+      block.pack_a = job.pack_a && !job.sweep ? scratch : nullptr;
+      if (job.pack_a && job.sweep) PackRowsOfA(job, block, scratch);
       BlockTimesStrips(job, range, block).Run();
     }
     if (job.flip) TurnSums(job, phase, block.batch, block.sums, block.i1 - i0, cols);

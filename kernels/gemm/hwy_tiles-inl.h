@@ -89,6 +89,24 @@ struct Whole {
   HWY_INLINE void Store(VF v, DF d, float* to) const { hn::StoreU(v, d, to); }
 };
 
+// Lines to be fetched into L2, `rate` at a time: `lines` of each of so many rows, ld floats apart.
+struct Fetch {
+  const float* at = nullptr;
+  std::int64_t ld = 0, lines = 0, rows = 0;
+  std::int64_t rate = 0;
+  std::int64_t line = 0;
+
+  HWY_INLINE void Some() {
+    for (std::int64_t i = rows > 0 ? rate : 0; i > 0; --i) {
+      __builtin_prefetch(at + 16 * line, 0, 2);
+      if (++line < lines) continue;
+      line = 0;
+      at += ld;
+      if (--rows == 0) break;
+    }
+  }
+};
+
 // c[rows, cols] = alpha · Σ_p a(i,p)·b(p,j) + beta · c0. beta = 0: c0 is not read. c0 may be c.
 struct TileArgs {
   const float* a;
@@ -102,8 +120,9 @@ struct TileArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  const float* ahead;  // fetched into L2, a line each step of k, ahead_step apart
+  const float* ahead;  // not packed: fetched into L2, a line each step of k, ahead_step apart
   std::int64_t ahead_step;
+  Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
   bool stream = false;  // with beta = 0: past the caches where c's vectors are whole and aligned
 };
 
@@ -189,9 +208,15 @@ class Tile {
   static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
     std::int64_t p = 0;
-    if (t.k >= 8 * kCount && !t.stream) {
-      for (std::int64_t line = 0; line < kCount; ++line) {
-        hwy::Prefetch(t.c + line / kVecs * t.ldc + line % kVecs * lanes);
+    const bool fetch_c = t.k >= 8 * kCount && !t.stream;
+    if (kPacked || fetch_c) {
+      const std::int64_t lines = fetch_c ? kCount : 0, chunks = kPacked ? t.k / 8 : lines;
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
+        if constexpr (kPacked) {
+          t.fetch[0].Some();
+          t.fetch[1].Some();
+        }
         Cursor at(t, p);
         p += 8;
 #pragma GCC unroll 4
