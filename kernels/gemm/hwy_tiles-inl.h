@@ -472,11 +472,19 @@ void PackPanels(const float* from, const Side& x, std::int64_t inners, std::int6
     return;
   }
   // x is contiguous across panels: 8 rows of all panels at a time, so that lines shared by two
-  // panels are read once. 8 rows a power of two apart still fit the ways of one L1 set.
+  // panels are read once. 8 rows a power of two apart still fit the ways of one L1 set. Where all
+  // panels together are short, the hardware hardly gets to fetch ahead: the next 8 rows are.
   for (std::int64_t p = 0; p < inners; p += 8) {
     const std::int64_t rows = std::min<std::int64_t>(8, inners - p);
+    const std::int64_t coming = std::min<std::int64_t>(8, inners - p - rows);
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t i = begin(q), width = begin(q + 1) - i;
+      const float* next = from + (p + 8) * x.inner + i * x.outer;
+      for (std::int64_t r = 0; r < coming; ++r) {
+        for (std::int64_t c = 0; c < width; c += 16) {
+          __builtin_prefetch(next + r * x.inner + c, 0, 3);
+        }
+      }
       PackRows(from + p * x.inner + i * x.outer, x.inner, rows, width, to + i * inners + p * width,
                width);
     }
