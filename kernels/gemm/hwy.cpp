@@ -128,6 +128,7 @@ class HwyPlan final : public Plan {
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);
     const int64_t packing = tuning.get("pack", int64_t{guess.pack_a} + 2 * int64_t{guess.pack_b});
+    if ((packing & 1) == 0) tile_ = tile_of(job_.path, g, tile_, cache);
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
@@ -142,6 +143,7 @@ class HwyPlan final : public Plan {
       job_.cols -= job_.tail;
     }
     job_.strips = Strips(job_.cols, tile_, wide_strips(cache));
+    job_.c_far = g.batch * g.m * g.n * float_bytes > cache.l3 / 4;
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));
@@ -172,7 +174,7 @@ class HwyPlan final : public Plan {
   // 4096 × 64 × 4096 5 % slower). Swept beside others, they read all of a once more.
   bool wide_strips(const Caches& cache) const {
     const Gemm& g = job_.g;
-    if (job_.path != Path::direct || job_.pack_a || job_.pack_b) return false;
+    if (job_.path != Path::direct || job_.pack_a || job_.pack_b || tile_.nv > 3) return false;
     const int64_t width = tile_.nr() + tile_.lanes;
     if (std::min(g.k, job_.kc) * width * float_bytes > cache.l1 * 3 / 4) return false;
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;

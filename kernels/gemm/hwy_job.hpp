@@ -25,7 +25,8 @@ enum class Path : std::int64_t {
 struct TileShape {
   std::int64_t lanes;  // floats in a vector
   std::int64_t mr;     // most rows of a tile
-  std::int64_t nv;     // most vectors of a tile along n
+  std::int64_t nv;     // vectors of a tile along n
+  std::int64_t run_nv;  // of a tile for which c is most of the traffic
   std::int64_t nr() const { return lanes * nv; }
 };
 
@@ -49,6 +50,8 @@ class Strips {
     split_ = split ? count_ - 1 : count_;
   }
   std::int64_t count() const { return count_; }
+  // Columns of all strips but the last ones.
+  std::int64_t nr() const { return nr_; }
   std::int64_t begin(std::int64_t strip) const {
     if (strip >= count_) return n_;
     return strip * nr_ + (strip > first_wide_ ? (strip - first_wide_) * lanes_ : 0) -
@@ -112,6 +115,7 @@ struct Job {
   bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
+  bool c_far = false;     // c comes from the far end of L3 at best
   bool far = false;       // dot: from afar, kc of k at a time
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,

@@ -101,7 +101,10 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
-  const bool b_near = !collides && b_bytes <= near_bytes(cache, threads);
+  // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
+  // packed; Zen 5 as fast either way).
+  const bool crosses = g.n % 16 != 0 && threads < many_threads;
+  const bool b_near = !collides && !crosses && b_bytes <= near_bytes(cache, threads);
   struct Rule {
     bool applies;
     Path path;
@@ -161,6 +164,15 @@ inline int threads_for(const Gemm& g, const Environment& env) {
                                      static_cast<double>(std::max(1, env.threads))));
 }
 
+// direct: c is most of the traffic and comes from beyond L2: tiles that write it in long runs.
+inline bool in_runs(Path path, const Gemm& g, const Caches& cache) {
+  return path == Path::direct && g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2;
+}
+inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
+  if (in_runs(path, g, cache)) shape.nv = shape.run_nv;
+  return shape;
+}
+
 struct Blocks {
   int64_t mc = 1, kc = 1, nc = 1;
   bool pack_a = false, pack_b = false, sweep = false;
@@ -173,8 +185,9 @@ inline int64_t packed_b_limit(const Caches& cache) {
 }
 
 // The model's block sizes for one path.
-inline Blocks model(Path path, const Gemm& g, const TileShape& tile, const Caches& cache,
+inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Caches& cache,
                     int threads) {
+  const TileShape tile = tile_of(path, g, shape, cache);
   Blocks blocks;
   const bool flip = flipped(path, g);
   switch (path) {
@@ -247,13 +260,12 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& tile, const Cache
         // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170).
         blocks.pack_b =
             g.trans_b || (short_k && rows >= 256 && cols * g.k * float_bytes > cache.l1);
-        // Along the rows of tiles: where c is all the traffic, which likes long runs, and where all
-        // strips' share of a block stays in L2, so that tiles of a, read from afar, are used up at
-        // once. Several blocks of k: only where each is read often enough to be there.
-        const bool c_runs = g.k <= 12 || g.batch * g.m * g.n * float_bytes > cache.l3;
+        // Along the rows of tiles: where c is most of the traffic, which likes long runs, and where
+        // all strips' share of a block stays in L2, so that tiles of a, read from afar, are used up
+        // at once. Several blocks of k: only where each is read often enough to be there.
         const bool b_stays = blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
                              (blocks.kc >= g.k || rows > 32 * tile.mr);
-        blocks.sweep = short_k && rows >= 256 ? c_runs : blocks.sweep || b_stays;
+        blocks.sweep = blocks.sweep || (short_k && rows >= 256) || b_stays;
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));

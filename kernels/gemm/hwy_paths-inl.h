@@ -73,7 +73,7 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
   const Strips& strips = job.strips;
   const int64_t s0 = share(strips.count(), job.col_parts, at.col_part);
   const int64_t s1 = share(strips.count(), job.col_parts, at.col_part + 1);
-  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / Shape().nr()) : s1 - s0;
+  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / strips.nr()) : s1 - s0;
   const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
   const int64_t k_blocks = pieces(g.k, job.kc);
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
