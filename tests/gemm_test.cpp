@@ -468,21 +468,25 @@ TEST_CASE("hwy: a packed constant b takes at most 1.1 times b's own bytes") {
 }
 
 TEST_CASE("strips cover n without gaps, never wider than a tile, and never end in one vector") {
-  for (const gemm::TileShape tile : {gemm::TileShape{16, 8, 3}, {8, 6, 2}, {4, 4, 2}, {1, 4, 2}}) {
+  const gemm::TileShape tiles[] = {{16, 8, 3, 8}, {8, 6, 2, 6}, {4, 4, 2, 4}, {1, 4, 2, 4}};
+  for (const gemm::TileShape& tile : tiles) {
     for (int64_t n = 0; n < 400; ++n) {
-      const gemm::Strips strips(n, tile);
-      int64_t covered = 0;
-      bool right = true;
-      for (int64_t s = 0; s < strips.count(); ++s) {
-        right = right && strips.begin(s) == covered && strips.width(s) > 0 &&
-                strips.width(s) <= tile.nr();
-        covered += strips.width(s);
+      for (const bool wide : {false, true}) {
+        const gemm::Strips strips(n, tile, wide);
+        int64_t covered = 0;
+        bool right = true;
+        for (int64_t s = 0; s < strips.count(); ++s) {
+          const int64_t most = tile.nr() + (s >= strips.first_wide() ? tile.lanes : 0);
+          right = right && strips.begin(s) == covered && strips.width(s) > 0 &&
+                  strips.width(s) <= most;
+          covered += strips.width(s);
+        }
+        right = right && covered == n && (wide || strips.first_wide() == strips.count());
+        if (tile.nv == 3 && strips.count() > 1) {
+          right = right && strips.width(strips.count() - 1) > tile.lanes;
+        }
+        CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes, " wide=", wide);
       }
-      right = right && covered == n;
-      if (tile.nv == 3 && strips.count() > 1) {
-        right = right && strips.width(strips.count() - 1) > tile.lanes;
-      }
-      CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes);
     }
   }
 }

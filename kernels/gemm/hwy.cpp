@@ -143,7 +143,6 @@ class HwyPlan final : public Plan {
       job_.cols -= job_.tail;
     }
     job_.strips = Strips(job_.cols, tile_, wide_strips(cache));
-    job_.c_far = g.batch * g.m * g.n * float_bytes > cache.l3 / 4;
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));

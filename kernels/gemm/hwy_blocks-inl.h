@@ -237,15 +237,9 @@ class BlockTimesStrips {
       TileFor<true, 0>(count, vectors_)(t_);
       return;
     }
-    if (job_.sweep && job_.c_far && t_.k > 4 && t_.k <= 32 && !last_ && !t_.stream) {
-      // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 9: 13 % faster,
-      // of k = 16: 9 %; but 10 % slower where c is 4 MB, which the hardware fetches by itself).
-      for (int64_t row = 0; row < count; ++row) {
-        for (int64_t j = 0; j < t_.cols; j += 16) hwy::Prefetch(t_.c + row * t_.ldc + t_.cols + j);
-      }
-    }
     if (!job_.sweep && t_.k > 8 && t_.k <= 32) {
-      // The same, of the tile below.
+      // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 16: 5 % faster;
+      // no gain with longer k, nor along rows of tiles where c is near).
       t_.ahead = t_.c + count * t_.ldc;
       t_.ahead_step = t_.ldc;
       TileFor<false, 3>(count, vectors_)(t_);

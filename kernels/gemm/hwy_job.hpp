@@ -115,7 +115,6 @@ struct Job {
   bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
-  bool c_far = false;     // c comes from the far end of L3 at best
   bool far = false;       // dot: from afar, kc of k at a time
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
