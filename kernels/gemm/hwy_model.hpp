@@ -97,7 +97,10 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
-  const bool seldom = g.m <= 256 || g.k <= 64;
+  // Where L3 is far, colliding lines make even a few reads of them slow (a Xeon, 100×3072×768: 87
+  // GF/s in place, 125 packed; 32 rows 91 and 83; Zen 5, 100 rows: 219 and 210).
+  const bool far_collision = l3_is_far(machine()) && conflicts(g.n) && b_bytes > cache.l2;
+  const bool seldom = g.m <= (far_collision ? 32 : 256) || g.k <= 64;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
@@ -117,7 +120,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || b_bytes <= cache.l2 / 4), Path::direct},
+      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !crosses))),
+       Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })

@@ -350,7 +350,7 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
   hc::Seam<Tag> seam((Tag()));
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
-    float* terms = scratch + (row % 2) * common::scratch_stride(n);
+    float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
     const float* ahead = row + rows_ahead < end ? x + rows_ahead * io.x_stride : nullptr;
     const float max = MaxOf(x, n);
     hc::LongSum<Tag> sum((Tag()));

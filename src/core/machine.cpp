@@ -151,4 +151,8 @@ std::size_t available_memory_bytes() {
   return available;
 }
 
+bool l3_is_far(const Machine& machine) {
+  return machine.cpu.find("Xeon") != std::string::npos && machine.l2_bytes >= std::size_t{1} << 20;
+}
+
 }  // namespace rooflane
