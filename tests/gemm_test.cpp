@@ -477,8 +477,8 @@ TEST_CASE("strips cover n without gaps, never wider than a tile, and never end i
         bool right = true;
         for (int64_t s = 0; s < strips.count(); ++s) {
           const int64_t most = tile.nr() + (s >= strips.first_wide() ? tile.lanes : 0);
-          right = right && strips.begin(s) == covered && strips.width(s) > 0 &&
-                  strips.width(s) <= most;
+          right =
+              right && strips.begin(s) == covered && strips.width(s) > 0 && strips.width(s) <= most;
           covered += strips.width(s);
         }
         right = right && covered == n && (wide || strips.first_wide() == strips.count());

@@ -22,17 +22,17 @@ inline constexpr std::size_t row_step = 512;
 
 // Elements from one scratch row to the next: whole cache lines, and room to place it.
 inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 16 + 1024; }
-// Where in that room a row is half a page away from x, modulo pages: a load waits for an older store
-// whose address ends in the same 12 bits (Sapphire Rapids, softmax of rows of 1008 and 1021: 1.5
-// times as fast).
+// Where in that room a row is half a page away from x, modulo pages: a load waits for an older
+// store whose address ends in the same 12 bits (Sapphire Rapids, softmax of rows of 1008 and
+// 1021: 1.5 times as fast).
 inline float* scratch_row(float* room, const float* x) {
   const auto away = reinterpret_cast<std::uintptr_t>(x) - reinterpret_cast<std::uintptr_t>(room);
   return room + (away + 2048) % 4096 / 64 * 16;
 }
 
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
-// rows: beyond L3. Others: beyond L2 where L3 is far, else before L3 is full (a Zen 5, rows of 1024:
-// softmax from 20 MB of 32 on with one thread, from 27 with two; LayerNorm from 17 and 28).
+// rows: beyond L3. Others: beyond L2 where L3 is far, else before L3 is full (a Zen 5, rows of
+// 1024: softmax from 20 MB of 32 on with one thread, from 27 with two; LayerNorm from 17 and 28).
 inline std::size_t streaming_bytes(int threads, std::int64_t cols) {
   const Machine& m = machine();
   const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);

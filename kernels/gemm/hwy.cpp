@@ -134,6 +134,8 @@ class HwyPlan final : public Plan {
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
     job_.sweep = tiled && tuning.get("sweep", guess.sweep) != 0;
     job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache);
+    const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
+    job_.few_streams = few == 1 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;

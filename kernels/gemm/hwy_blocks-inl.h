@@ -41,11 +41,11 @@ struct Stretch {
 // Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
 struct Block {
   int64_t batch, i0, i1, p, klen;
-  bool first;      // nothing was summed before
-  bool more;       // the same rows and strips × the k after it come next
-  const float* a;  // packed panels of rows i0…; null: read in place
+  bool first;               // nothing was summed before
+  bool more;                // the same rows and strips × the k after it come next
+  const float* a;           // packed panels of rows i0…; null: read in place
   float* pack_a = nullptr;  // where those panels are still to be packed, each before its first use
-  const float* b;  // packed strips, the first of columns j0 on at 0; null: read in place
+  const float* b;           // packed strips, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   Stretch coming[2] = {};  // what the block after this one reads
 };

@@ -229,8 +229,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // beyond, rows a power of two apart would evict each other (Zen 5: 512³ 4 % faster in place,
       // 2048³ 10 % slower).
       const bool along_k = flip ? g.trans_b : !g.trans_a;
-      // Over many strips packing costs nothing (1000×3000×700: Sapphire Rapids 152 → 163 GF/s, Zen 5
-      // 217 → 223).
+      // Over many strips packing costs nothing (1000×3000×700: Sapphire Rapids 152 → 163 GF/s, Zen
+      // 5 217 → 223).
       const bool few_strips = cols <= 32 * tile.nr();
       const bool a_near = rows * g.k * float_bytes <= near_bytes(cache, threads);
       const bool in_place =
@@ -252,9 +252,9 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // and no more than it needs for strips of b to be read seldom (Sapphire Rapids, 1024³: 160
       // GF/s with 350 KB, 153 with 1 MB; Zen 5: as fast with 260 to 510 KB); a quarter where it is
       // read in place.
-      const int64_t a_bytes = in_place ? cache.l2 / 4
-                                       : std::min({cache.l2 / 3, int64_t{384} << 10,
-                                                   workspace_limit / 2 / threads});
+      const int64_t a_bytes =
+          in_place ? cache.l2 / 4
+                   : std::min({cache.l2 / 3, int64_t{384} << 10, workspace_limit / 2 / threads});
       blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
       blocks.mc = std::min(blocks.mc, round_up(rows, tile.mr));
       // Sums of c's transpose stay in a quarter of L2 until they are turned.

@@ -126,7 +126,7 @@ struct TileArgs {
   const float* ahead;  // not packed: fetched into L2, a line each step of k, ahead_step apart
   std::int64_t ahead_step;
   Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
-  bool stream = false;  // with beta = 0: past the caches where c's vectors are whole and aligned
+  bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
 };
 
 // kPacked: a is a packed panel, and b's rows may be read up to a whole vector beyond `cols`.
@@ -205,8 +205,8 @@ class Tile {
     const float* ahead;
   };
   // All k. c's lines are fetched meanwhile, one every eight steps: asked for at once, from afar,
-  // they take all of L1's fill buffers, and b's stream from L2 waits (Sapphire Rapids, packed 8 × 3:
-  // 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
+  // they take all of L1's fill buffers, and b's stream from L2 waits (Sapphire Rapids, packed 8 ×
+  // 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
   template <class Last>
   static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
@@ -258,8 +258,8 @@ class Tile {
   static HWY_INLINE void Multiply(VF (&acc)[kCount], const Cursor& at, const VF (&bv)[kVecs],
                                   std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)), bv[I % kVecs],
-                          acc[I])),
+    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)),
+                          bv[I % kVecs], acc[I])),
      ...);
   }
   // The same, b's vectors one after the other: they are more than a's values.
@@ -525,9 +525,7 @@ inline void PackAlongK(const float* from, const Side& x, std::int64_t outers, st
   }
 }
 
-inline TileShape Shape() {
-  return {static_cast<std::int64_t>(hn::Lanes(DF())), kMr, kNv, kRunNv};
-}
+inline TileShape Shape() { return {static_cast<std::int64_t>(hn::Lanes(DF())), kMr, kNv, kRunNv}; }
 
 // Where c starts from: beta·c0 for the first block of k, what earlier blocks left in c afterwards.
 struct Start {
