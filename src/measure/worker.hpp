@@ -12,8 +12,8 @@
 //   "build_commit":"...","git_dirty":"...","compiler":"..."  (where it is a build of its own)
 // A worker that cannot serve what it was started for greets with "error":"why" and ends. It answers
 // each request with {"ok":true,...} or
-// {"ok":false,"status":"UNSUPPORTED","reason":"..."}, with "restart":true where its process is of no
-// more use (a device was lost): it is ended, and the next case gets a new one. The requests:
+// {"ok":false,"status":"UNSUPPORTED","reason":"..."}, with "restart":true where its process is of
+// no more use (a device was lost): it is ended, and the next case gets a new one. The requests:
 //   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2"} -> Opened's fields
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
 //   {"op":"output","path":"/path","output_bytes":N}  (instead of verify, where "verifies" is false)
