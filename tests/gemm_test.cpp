@@ -219,9 +219,14 @@ TEST_CASE("alpha = 0: a and b are not read; beta = 0: neither c0 nor the old c; 
 }
 
 TEST_CASE("what c held before has no influence, on every path") {
-  for (const char* shape : {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
-                            "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1",
-                            "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1"}) {
+  for (const char* shape :
+       {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
+        "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1", "m=200,n=210,k=220",
+        "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1",
+        // Strips of four vectors, and others beside; long runs of c, b in place
+        // and packed; a packed before its first use, either way it lies.
+        "m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
+        "m=700,n=1000,k=4,trans_b=1", "m=300,n=1601,k=200", "m=300,n=1601,k=200,trans_a=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for_each_way(problem, [&](const Way& way, const Environment& env) {
@@ -467,8 +472,9 @@ TEST_CASE("hwy: a packed constant b takes at most 1.1 times b's own bytes") {
   }
 }
 
-TEST_CASE("strips cover n without gaps, never wider than a tile, and never end in one vector") {
-  const gemm::TileShape tiles[] = {{16, 8, 3, 8}, {8, 6, 2, 6}, {4, 4, 2, 4}, {1, 4, 2, 4}};
+TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {
+  const gemm::TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
+                                   {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
   for (const gemm::TileShape& tile : tiles) {
     for (int64_t n = 0; n < 400; ++n) {
       for (const bool wide : {false, true}) {

@@ -135,7 +135,7 @@ class HwyPlan final : public Plan {
     job_.sweep = tiled && tuning.get("sweep", guess.sweep) != 0;
     job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache);
     const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
-    job_.few_streams = few == 1 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
+    job_.single_row_from_memory = few == 1 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
@@ -203,7 +203,8 @@ class HwyPlan final : public Plan {
     // Four tasks a thread let the quicker ones take more. Rows are shared first, down to 8 tiles a
     // task: at 64 rows a strip of b is read from L2 or L3 once per 64 × 3 FMAs a row.
     const int64_t tiles = div_up(job_.rows, tile_.mr);
-    const int64_t strips = div_up(shared ? std::min(job_.nc, job_.cols) : job_.cols, tile_.nr());
+    const int64_t strips =
+        shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr()) : job_.strips.count();
     // Smaller tasks than are worth a thread cost more in handing out than the quicker ones save.
     const int64_t worthwhile = static_cast<int64_t>(flops_of(g) / flops_per_thread);
     const int64_t wanted =

@@ -41,11 +41,11 @@ struct Stretch {
 // Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
 struct Block {
   int64_t batch, i0, i1, p, klen;
-  bool first;               // nothing was summed before
-  bool more;                // the same rows and strips × the k after it come next
-  const float* a;           // packed panels of rows i0…; null: read in place
-  float* pack_a = nullptr;  // where those panels are still to be packed, each before its first use
-  const float* b;           // packed strips, the first of columns j0 on at 0; null: read in place
+  bool first;                 // nothing was summed before
+  bool more;                  // the same rows and strips × the k after it come next
+  const float* a;             // packed panels of rows i0…; null: read in place
+  float* unpacked = nullptr;  // `a`, while its panels are still to be packed before their first use
+  const float* b;             // packed strips, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   Stretch coming[2] = {};  // what the block after this one reads
 };
@@ -119,7 +119,7 @@ class BlockTimesStrips {
       a_row_ = block.klen;
       t_.a_outer = 1;
     } else {
-      a_ = a.data + block.batch * a.batch_stride + block.i0 * a.outer + block.p * a.inner;
+      a_ = FirstOfA(job, block);
       a_row_ = t_.a_outer = a.outer;
       t_.a_inner = a.inner;
       a_in_a_row_ = a.inner == 1 && a.outer == block.klen;
@@ -141,7 +141,7 @@ class BlockTimesStrips {
       SetTiles(range_.strips.width(s));
       SetStrip(s);
       for (int64_t tile = 0; tile < tiles_; ++tile) {
-        if (block_.pack_a != nullptr && s == range_.s0) PackBefore(tile);
+        if (block_.unpacked != nullptr && s == range_.s0) PackBefore(tile);
         Compute(tile);
       }
     }
@@ -166,7 +166,7 @@ class BlockTimesStrips {
     const int64_t group = along_k ? 1 : kPanelsAtOnce;
     if (tile % group != 0) return;
     const int64_t next = std::min(tiles_, tile + group);
-    PackPanelsOfA(job_, block_, rows_, tile, next, block_.pack_a);
+    PackPanelsOfA(job_, block_, rows_, tile, next, block_.unpacked);
     const int64_t begin = rows_.begin(next), end = rows_.begin(std::min(tiles_, next + group));
     Fetch& fetch = fetch_[0];
     fetch = {};

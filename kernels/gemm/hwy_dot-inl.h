@@ -212,7 +212,7 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
   const int64_t w_end = std::min(many_count, w_begin + job.nc);
   const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
   const int64_t most = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
-  const int64_t many_tile = job.few_streams ? std::min(most, kFewStreams) : most;
+  const int64_t many_tile = job.single_row_from_memory ? std::min(most, kFewStreams) : most;
   const int64_t many_tiles = (w_end - w_begin + many_tile - 1) / many_tile;
   DotArgs t;
   t.many_ld = many.outer;

@@ -24,7 +24,7 @@ enum class Path : std::int64_t {
 // The register tile of an ISA target.
 struct TileShape {
   std::int64_t lanes;   // floats in a vector
-  std::int64_t mr;      // most rows of a tile
+  std::int64_t mr;      // rows of a tile of nv vectors
   std::int64_t nv;      // vectors of a tile along n
   std::int64_t run_nv;  // of a tile for which c is most of the traffic
   std::int64_t nr() const { return lanes * nv; }
@@ -116,7 +116,8 @@ struct Job {
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
   bool far = false;       // dot: from afar, kc of k at a time
-  bool few_streams = false;  // dot: a single row against a long side that memory delivers
+  bool single_row_from_memory =
+      false;  // dot: a single row against a long side that memory delivers
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // kc deep. dot: kc deep, nc rows of the long side a task.

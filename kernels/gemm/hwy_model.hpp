@@ -106,8 +106,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
   // packed; Zen 5 as fast either way).
-  const bool crosses = g.n % 16 != 0 && threads < many_threads;
-  const bool b_near = !collides && !crosses && b_bytes <= near_bytes(cache, threads);
+  const bool rows_cross_lines = g.n % 16 != 0 && threads < many_threads;
+  const bool b_near = !collides && !rows_cross_lines && b_bytes <= near_bytes(cache, threads);
   struct Rule {
     bool applies;
     Path path;
@@ -120,7 +120,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !crosses))),
+      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines))),
        Path::direct},
       {true, Path::packed},
   };
@@ -168,12 +168,12 @@ inline int threads_for(const Gemm& g, const Environment& env) {
                                      static_cast<double>(std::max(1, env.threads))));
 }
 
-// direct: c is most of the traffic and comes from beyond L2: tiles that write it in long runs.
-inline bool in_runs(Path path, const Gemm& g, const Caches& cache) {
-  return path == Path::direct && g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2;
-}
+// The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
+// that writes it in long runs.
 inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
-  if (in_runs(path, g, cache)) shape.nv = shape.run_nv;
+  const bool in_runs =
+      path == Path::direct && g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2;
+  if (in_runs) shape.nv = shape.run_nv;
   return shape;
 }
 

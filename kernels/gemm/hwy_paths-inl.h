@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// One share of the product's rows: in whole tiles, so that only the last share has short ones.
+// One share of the product's rows: in multiples of kMr, so that most tiles are full.
 inline int64_t RowOfPart(const Job& job, int64_t part) {
   const int64_t tiles = (job.rows + kMr - 1) / kMr;
   return std::min(job.rows, share(tiles, job.row_parts, part) * kMr);
@@ -321,7 +321,7 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       block.more = false;
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
-      block.pack_a = job.pack_a && !job.sweep ? scratch : nullptr;
+      block.unpacked = job.pack_a && !job.sweep ? scratch : nullptr;
       if (job.pack_a && job.sweep) PackRowsOfA(job, block, scratch);
       BlockTimesStrips(job, range, block).Run();
     }

@@ -40,12 +40,12 @@ constexpr int kMr = 4;
 constexpr int kNv = 2;
 #endif
 
-// Most rows of a tile of other widths: as many accumulators, or 16 rows, beyond which nothing is
-// gained. Only where a is read in place: its packed panels have kMr rows.
 // Few rows and many vectors: where k is so short that c is most of the traffic, it is written in
 // long runs (Zen 5, 16 MB in L3: 90 GB/s in runs of 512 bytes, 64 of 192).
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
 constexpr int kMaxNv = std::max(kNv + 1, kRunNv);
+// Most rows of a tile of other widths: as many accumulators, or 16 rows, beyond which nothing is
+// gained. Only where a is read in place: its packed panels have kMr rows.
 constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
 
 // The first `count` lanes of a vector that is only partly there. Memory beyond them is not touched.
@@ -123,8 +123,8 @@ struct TileArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  const float* ahead;  // not packed: fetched into L2, a line each step of k, ahead_step apart
-  std::int64_t ahead_step;
+  const float* ahead = nullptr;  // not packed: fetched into L2, a line each step of k
+  std::int64_t ahead_step = 0;
   Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
   bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
 };
@@ -204,9 +204,9 @@ class Tile {
     const float* HWY_RESTRICT b;
     const float* ahead;
   };
-  // All k. c's lines are fetched meanwhile, one every eight steps: asked for at once, from afar,
-  // they take all of L1's fill buffers, and b's stream from L2 waits (Sapphire Rapids, packed 8 ×
-  // 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
+  // All k. Where it is long enough, c's lines are fetched meanwhile, one every eight steps: asked
+  // for at once, from afar, they take all of L1's fill buffers, and b's stream from L2 waits
+  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
   template <class Last>
   static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));

@@ -24,9 +24,9 @@ struct Machine {
 
 const Machine& machine();              // read once
 std::size_t available_memory_bytes();  // now, before swapping
-// True of Intel's servers since Skylake: cores reach L3 over a mesh, and what L2 evicts goes there
-// first, so that going past it is faster (a Xeon of 300 MB, softmax and LayerNorm of rows of 8 and
-// 16 KB on 1, 4 and 16 threads: 1.5 to 2.4 times).
+// True of Intel's servers since Skylake (a Xeon with 1 MB of L2 or more): most reach L3 over a
+// mesh, and what L2 evicts goes there first, so that going past it is faster (a Xeon of 300 MB,
+// softmax and LayerNorm of rows of 8 and 16 KB on 1, 4 and 16 threads: 1.5 to 2.4 times).
 bool l3_is_far(const Machine& machine);
 
 }  // namespace rooflane
