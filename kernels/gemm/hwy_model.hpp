@@ -105,8 +105,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
-  // packed; Zen 5 as fast either way).
-  const bool rows_cross_lines = g.n % 16 != 0 && threads < many_threads;
+  // packed; Zen 5 as fast either way, but 1000×97×97, whose b stays in L1, 214 in place and 192).
+  const bool rows_cross_lines = g.n % 16 != 0 && b_bytes > cache.l1 && threads < many_threads;
   const bool b_near = !collides && !rows_cross_lines && b_bytes <= near_bytes(cache, threads);
   struct Rule {
     bool applies;
