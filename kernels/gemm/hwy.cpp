@@ -175,7 +175,8 @@ class HwyPlan final : public Plan {
   // 4096 × 64 × 4096 5 % slower). Swept beside others, they read all of a once more.
   bool wide_strips(const Caches& cache) const {
     const Gemm& g = job_.g;
-    if (job_.path != Path::direct || job_.pack_a || job_.pack_b || tile_.nv > 3) return false;
+    if (job_.path != Path::direct || job_.pack_a || job_.pack_b) return false;
+    if (tile_.nv == tile_.run_nv) return false;
     const int64_t width = tile_.nr() + tile_.lanes;
     if (std::min(g.k, job_.kc) * width * float_bytes > cache.l1 * 3 / 4) return false;
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;

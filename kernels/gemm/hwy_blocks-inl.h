@@ -168,15 +168,17 @@ class BlockTimesStrips {
     const int64_t next = std::min(tiles_, tile + group);
     PackPanelsOfA(job_, block_, rows_, tile, next, block_.unpacked);
     const int64_t begin = rows_.begin(next), end = rows_.begin(std::min(tiles_, next + group));
-    Fetch& fetch = fetch_[0];
-    fetch = {};
-    fetch.at = FirstOfA(job_, block_) + begin * a.outer;
-    fetch.ld = along_k ? a.outer : a.inner;
+    fetch_[0] = {};
+    if (begin == end) return;
+    const float* from = FirstOfA(job_, block_) + begin * a.outer;
     // Rows need not begin a line.
-    fetch.lines = (along_k ? block_.klen : end - begin) / 16 + 1;
-    fetch.rows = begin == end ? 0 : along_k ? end - begin : block_.klen;
-    fetch.rate = pieces(fetch.lines * fetch.rows, group * std::max<int64_t>(1, block_.klen / 8));
+    fetch_[0] = along_k
+                    ? Fetch(from, a.outer, block_.klen / 16 + 1, end - begin, group * Turns())
+                    : Fetch(from, a.inner, (end - begin) / 16 + 1, block_.klen, group * Turns());
   }
+
+  // How often a packed tile fetches something.
+  int64_t Turns() const { return std::max<int64_t>(1, block_.klen / 8); }
 
   // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
   // written along its rows. For few strips or a short k.
@@ -205,17 +207,16 @@ class BlockTimesStrips {
       t_.b = block_.b + begin * block_.klen;
       // Strips and blocks of k lie one behind the other.
       next_ = job_.sweep ? nullptr : t_.b + width * block_.klen;
+      if (block_.a != nullptr) {
+        // Over all tiles of this one, evenly.
+        if (next_ != nullptr) {
+          fetch_[1] = Fetch(next_, 0, width * block_.klen / 16, 1, tiles_ * Turns());
+        }
+        return;
+      }
       next_step_ = tiles_ < 3 ? width / tiles_ : 16;
       next_line_ = next_step_ * block_.klen;
       next_tiles_ = tiles_;
-      if (block_.a != nullptr && next_ != nullptr) {
-        // Over all tiles of this one, evenly.
-        fetch_[1] = {};
-        fetch_[1].at = next_;
-        fetch_[1].lines = width * block_.klen / 16;
-        fetch_[1].rows = 1;
-        fetch_[1].rate = pieces(fetch_[1].lines, tiles_ * std::max<int64_t>(1, block_.klen / 8));
-      }
       return;
     }
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;

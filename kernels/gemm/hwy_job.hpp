@@ -116,8 +116,8 @@ struct Job {
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
   bool far = false;       // dot: from afar, kc of k at a time
-  bool single_row_from_memory =
-      false;  // dot: a single row against a long side that memory delivers
+  // dot: a single row against a long side that memory delivers
+  bool single_row_from_memory = false;
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // kc deep. dot: kc deep, nc rows of the long side a task.

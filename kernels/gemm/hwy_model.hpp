@@ -252,9 +252,9 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // and no more than it needs for strips of b to be read seldom (Sapphire Rapids, 1024³: 160
       // GF/s with 350 KB, 153 with 1 MB; Zen 5: as fast with 260 to 510 KB); a quarter where it is
       // read in place.
-      const int64_t a_bytes =
-          in_place ? cache.l2 / 4
-                   : std::min({cache.l2 / 3, int64_t{384} << 10, workspace_limit / 2 / threads});
+      const int64_t most_bytes =
+          in_place ? cache.l2 / 4 : std::min(cache.l2 / 3, int64_t{384} << 10);
+      const int64_t a_bytes = std::min(most_bytes, workspace_limit / 2 / threads);
       blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
       blocks.mc = std::min(blocks.mc, round_up(rows, tile.mr));
       // Sums of c's transpose stay in a quarter of L2 until they are turned.

@@ -99,6 +99,13 @@ struct Fetch {
   std::int64_t rate = 0;
   std::int64_t line = 0;
 
+  Fetch() = default;
+  // To be fetched in so many turns.
+  Fetch(const float* from, std::int64_t distance, std::int64_t lines_of_row, std::int64_t of_rows,
+        std::int64_t turns)
+      : at(from), ld(distance), lines(lines_of_row), rows(of_rows) {
+    rate = pieces(lines * rows, turns);
+  }
   HWY_INLINE void Some() {
     for (std::int64_t i = rows > 0 ? rate : 0; i > 0; --i) {
       __builtin_prefetch(at + 16 * line, 0, 2);

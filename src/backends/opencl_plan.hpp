@@ -53,8 +53,8 @@ class DevicePlan : public Plan {
   std::optional<DeviceTimes> device_times() const final;
   // Mean device time of `runs` runs, one right behind the other, nanoseconds: from the first one's
   // start to the last one's end. They are queued while the device is held up, as by a host that
-  // runs ahead of it, so that queueing is
-  // no part of it, but on CPU devices. Only of plans that record events (device_times).
+  // runs ahead of it, so that queueing is no part of it, but on CPU devices. Only of plans that
+  // record events (device_times).
   double time_runs(std::int64_t runs);
 
  protected:
