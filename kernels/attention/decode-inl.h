@@ -414,6 +414,11 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
   const bool linear = fetches && row_bytes >= kLongRow && lanes * sizeof(float) == 64 &&
                       columns.repeated == 0 && job.in.k.row_stride == head_dim &&
                       job.in.v.row_stride == head_dim;
+  const float* next_task = nullptr;  // its first key, where this thread is likely to go on
+  if (task.index + 1 < job.tasks()) {
+    const Task next(job, task.index + 1);
+    next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
+  }
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
     const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * job.in.k.row_stride;
@@ -432,7 +437,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
         .now = v,
         .stride = job.in.v.row_stride,
         .rows = keys,
-        .next = first + keys < task.last_key ? k + keys * job.in.k.row_stride : nullptr,
+        .next = first + keys < task.last_key ? k + keys * job.in.k.row_stride : next_task,
         .next_stride = job.in.k.row_stride,
         .head_dim = head_dim,
         .ahead = ahead};

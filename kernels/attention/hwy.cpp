@@ -88,7 +88,11 @@ class HwyPlan final : public Plan {
     const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
     job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
     job_.kv_block = tuning.get("kv_block", 1);
-    job_.fetch = 2 * s.kv_len * s.head_dim * std::int64_t{sizeof(float)} >= l2_bytes() / 2;
+    const std::int64_t float_bytes = sizeof(float);
+    const std::int64_t keys = 2 * s.kv_len * s.head_dim * float_bytes;  // and values, of one head
+    const std::int64_t queries = 2 * s.group() * s.q_len * s.head_dim * float_bytes;  // and outputs
+    job_.refetch = keys >= l2_bytes() / 2;
+    job_.fetch = job_.refetch || s.batch * s.kv_heads * (keys + queries) >= l2_bytes();
     job_.row_blocks = divide_up(job_.rows(), job_.q_block);
     job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
     const std::int64_t wanted = tasks_per_thread * threads_;

@@ -25,7 +25,10 @@ struct Job {
   Bound in;
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
-  bool fetch = false;         // keys and values ahead: they do not stay in L2 from task to task
+  // What is fetched ahead of its use: rows of q and o where the operands do not all stay in L2 from
+  // call to call; keys and values by the first task that sees them, and by every task where those
+  // of one head do not stay there from task to task.
+  bool fetch = false, refetch = false;
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;
@@ -47,8 +50,9 @@ struct Job {
 // queries by 64 keys, 5 % of 32 by 32.
 class RowWalk {
  public:
-  RowWalk(const Job& job, std::int64_t row)
-      : group_(job.group), query_(row / group_), member_(row % group_) {}
+  RowWalk() = default;
+  RowWalk(std::int64_t group, std::int64_t row)
+      : group_(group), query_(row / group), member_(row % group) {}
 
   void next() {
     if (++member_ == group_) {
@@ -57,27 +61,30 @@ class RowWalk {
     }
   }
   std::int64_t query() const { return query_; }
-  // The row of q or o, `first` being query 0 of the group's first head.
-  float* of(const Heads& heads, float* first) const {
+  // The row of q or o, `first` being query 0 of the group's first head; with a group of 1 a row of
+  // k or v.
+  template <class T>
+  T* of(const Heads& heads, T* first) const {
     return first + member_ * heads.head_stride + query_ * heads.row_stride;
   }
 
  private:
-  std::int64_t group_, query_, member_;
+  std::int64_t group_ = 1, query_ = 0, member_ = 0;
 };
 
 // One task, spelt out.
 struct Task {
-  Task(const Job& job, std::int64_t index) {
-    const std::int64_t chunk = index % job.chunks;
-    index /= job.chunks;
+  Task(const Job& job, std::int64_t number) : index(number) {
+    const std::int64_t chunk = number % job.chunks;
+    number /= job.chunks;
     // Causal blocks get longer towards the end: the longest first leaves the short ones to fill up
     // the threads' last moments.
-    const std::int64_t block = job.row_blocks - 1 - index % job.row_blocks;
-    index /= job.row_blocks;
-    kv_head = index % job.s.kv_heads;
-    batch = index / job.s.kv_heads;
+    const std::int64_t block = job.row_blocks - 1 - number % job.row_blocks;
+    number /= job.row_blocks;
+    kv_head = number % job.s.kv_heads;
+    batch = number / job.s.kv_heads;
     first_row = block * job.q_block;
+    first_sight = block == job.row_blocks - 1;
     rows = std::min(job.q_block, job.rows() - first_row);
     first_key = chunk * job.chunk_len;
     last_key = std::min(first_key + job.chunk_len, job.visible(first_row + rows - 1));
@@ -89,10 +96,12 @@ struct Task {
     }
   }
 
-  std::int64_t batch, kv_head, first_row, rows;
+  std::int64_t index, batch, kv_head, first_row, rows;
+  bool first_sight;                  // of these keys, in the order of tasks
   std::int64_t first_key, last_key;  // keys [first_key,last_key) that some row of the block sees
   float* partial = nullptr;
 
+  bool fetches_keys(const Job& job) const { return job.refetch || (job.fetch && first_sight); }
   float* partial_sums(const Job& job) const { return partial + 2 * job.q_block; }
   float* partial_max() const { return partial; }
   float* partial_weight(const Job& job) const { return partial + job.q_block; }
