@@ -2,6 +2,7 @@
 // NaN, exactness, memory limits, unusual strides, and every path of the hwy variant. Edge shapes in
 // general stand in conformance_test.cpp.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstring>
@@ -426,6 +427,33 @@ TEST_CASE("hwy: few rows against a long side from afar, which is larger than L2"
         operands.poison_output();
         run_plan({gemm::hwy, tuning}, problem, env, operands.all());
         check_right(problem, operands.all(), operands.output());
+      }
+    }
+  }
+}
+
+TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and one more") {
+  // Both sides; k groups of 8 rows, 4 and single ones; columns less than what is fetched ahead,
+  // less than a vector, more than a task's; c0; batches.
+  for (int few = 1; few <= 13; ++few) {
+    for (const char* shape :
+         {"m={},k=29,n=450", "m={},k=8,n=401,alpha=2,beta=-1", "m={},k=7,n=5",
+          "m={},k=12,n=97,beta=1,batch=2", "n={},k=30,m=433,trans_a=1,alpha=3,beta=2"}) {
+      const Problem problem = gemm_problem(fmt::format(fmt::runtime(shape), few));
+      OwnedOperands operands(problem, seed, 1);
+      for (const std::string& isa : isa_targets()) {
+        for (const int threads : {1, 3}) {
+          Environment env;
+          env.isa = isa;
+          env.threads = threads;
+          for (const int nc : {64, 1000}) {
+            const Tuning tuning = {{"path", 2}, {"nc", nc}, {"sweep", 1}};
+            INFO(problem.text(), " ", isa, " threads=", threads, " ", tuning.text());
+            operands.poison_output();
+            run_plan({gemm::hwy, tuning}, problem, env, operands.all());
+            check_right(problem, operands.all(), operands.output());
+          }
+        }
       }
     }
   }

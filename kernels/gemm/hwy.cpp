@@ -44,7 +44,10 @@ constexpr Tunable tunables[] = {
      int64_t{1} << 40},
     {"pack", "direct: 1 copies blocks of a, 2 strips of b, 3 both; packed: 1 copies blocks of a", 0,
      3},
-    {"sweep", "direct, packed: 1 goes along the rows of tiles, 0 down the columns", 0, 1},
+    {"sweep",
+     "direct, packed: 1 goes along the rows of tiles, 0 down the columns; stream: 1 whole rows, 0 "
+     "strips",
+     0, 1},
 };
 
 Tuning tuning_of(Path path, const Blocks& blocks) {
@@ -132,10 +135,14 @@ class HwyPlan final : public Plan {
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
-    job_.sweep = tiled && tuning.get("sweep", guess.sweep) != 0;
+    job_.sweep = tuning.get("sweep", guess.sweep) != 0;
     job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache);
     const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
     job_.single_row_from_memory = few == 1 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
+    if (job_.path == Path::stream) {
+      job_.sweep &= few <= most_updated;
+      if (job_.sweep) job_.nc = std::min(job_.nc, most_update_columns);
+    }
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
@@ -301,7 +308,10 @@ class HwyPlan final : public Plan {
         break;
       }
       case Path::stream:
-        job_.scratch_floats = job_.flip ? g.n * job_.nc : 0;
+        if (job_.flip || job_.sweep) {
+          job_.scratch_floats = (job_.flip ? g.n : g.m) * job_.stream_ld();
+          if (job_.sweep) job_.scratch_floats += page_floats + update_lead;
+        }
         break;
     }
     job_.scratch_floats = round_up(job_.scratch_floats, 16);  // 64-byte lines of their own

@@ -99,6 +99,16 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
 // KB. A multiple of the 3 or 4 rows that FarDot takes.
 inline constexpr std::int64_t far_block = 48;
 
+// stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of sums
+// are apart. That is a constant, so that one register addresses them all, and three lines more than
+// pages: begun 16 lines into a page after the rows that are read, 12 of them keep apart in L1 and
+// clear of the lines that are read next, which would wait for stores to the same place in a page.
+inline constexpr int most_updated = 12;
+inline constexpr std::int64_t most_update_columns = 4096;
+inline constexpr std::int64_t update_ld = most_update_columns + 3 * 16;
+inline constexpr std::int64_t update_lead = 16 * 16;
+inline constexpr std::int64_t page_floats = 1024;
+
 struct Job {
   explicit Job(const Gemm& gemm) : g(gemm) {}
 
@@ -112,7 +122,9 @@ struct Job {
   std::int64_t tail = 0;            // direct: columns after `cols`, too few to fill a vector
   bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
   bool pack_b = false;              // direct: copy strips of b
-  bool sweep = false;     // direct, packed: a row of tiles at a time, not a column (see SweepRows)
+  // direct, packed: a row of tiles at a time, not a column (see SweepRows). stream: whole rows of
+  // the wide side, not strips.
+  bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
   bool far = false;       // dot: from afar, kc of k at a time
@@ -122,6 +134,8 @@ struct Job {
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // kc deep. dot: kc deep, nc rows of the long side a task.
   std::int64_t mc = 0, kc = 0, nc = 0, kb = 0, batch_group = 1;
+  // stream: how many floats rows of sums are apart.
+  std::int64_t stream_ld() const { return sweep ? update_ld : (nc + 15) / 16 * 16; }
   // Tasks of one phase, per batch: equal shares of rows times equal shares of strips, and of k.
   std::int64_t row_parts = 1, col_parts = 1, k_parts = 1;
   std::int64_t batch_parts = 1;  // direct: tasks' shares of the batches

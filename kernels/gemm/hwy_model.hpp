@@ -211,15 +211,23 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       break;
     }
     case Path::stream: {
-      // Each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads twice as
-      // fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow. A single
-      // row has no reuse that would pay for as many streams.
       const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
+      // Whole rows from memory, and for very few rows of sums always; strips else, which need fewer
+      // loads for a product (Zen 5, k × n = 4096² from memory: 2 rows 24 GF/s in strips, 34 by
+      // rows, 4 41 and 59, 8 94 and 125, 12 94 and 115, 16 136 and 140; 1024² from L3: 2 65 and 72,
+      // 4 121 and 110, 8 189 and 139).
+      const int64_t bytes = g.batch * many * g.k * float_bytes;
+      blocks.sweep = few <= 3 || (few <= most_updated && bytes > cache.l3 / 2);
+      // Strips: each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads
+      // twice as fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow.
+      // few × nc sums are as large as L1. By rows: a quarter of L2, as long rows are read faster.
       blocks.kc = 64;
-      // few × nc sums as large as L1.
-      blocks.nc = std::max(cache.l1 / (float_bytes * few), tile.nr());
-      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, int64_t{4} * threads));
-      blocks.nc = round_up(blocks.nc, tile.nr());
+      const int64_t sums = blocks.sweep ? cache.l2 / 4 : cache.l1;
+      blocks.nc = std::max(sums / (float_bytes * few), tile.nr());
+      const int64_t tasks = blocks.sweep ? 2 : 4;  // per thread
+      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, tasks * threads));
+      blocks.nc = round_up(blocks.nc, blocks.sweep ? int64_t{16} : tile.nr());
+      if (blocks.sweep) blocks.nc = std::min(blocks.nc, most_update_columns);
       break;
     }
     case Path::direct:

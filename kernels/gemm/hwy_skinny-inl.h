@@ -23,115 +23,152 @@ using std::int64_t;
 
 // ---- stream: few rows against a wide side that is contiguous across k --------------------------
 
-// y(f,j) += Σ_r w(f,r)·b(r,j) for `cols` columns: very few rows f, whose sums stay in L1, against
-// whole rows of b, which memory delivers fastest when they are read from end to end.
+// y(f,j) += Σ_r w(r,f)·b(r,j): rows of b are read from end to end, as memory delivers them fastest,
+// kDepth at once, each fetched ahead; y stays in L1 or L2.
 struct UpdateArgs {
-  const float* w;
-  std::int64_t w_few, w_depth;  // strides of w(f,r)
-  float factor;                 // of w
-  const float* b;               // rows ldb apart
-  std::int64_t ldb;
-  std::int64_t cols;
-  float* y;  // rows ldy apart
-  std::int64_t ldy;
+  const float* w;  // [kDepth,kFew]
+  const float* b;  // rows ldb apart
+  int64_t ldb;
+  bool more;  // rows of b follow
+  int64_t cols;
+  float* y;  // rows update_ld apart
 };
 
-template <int kFew, int kDepth>
+// Floats that are fetched ahead along each row, at its end from the rows that come next (Zen 5, 8
+// rows against 4096 × 4096 from memory: 19 GB/s without, 32 with 128, 35 with 256, 38 with 384 and
+// 512). Two or three vectors of each row at once need fewer loads and are slower all the same, 29
+// and 30 GB/s.
+constexpr int64_t kUpdateAhead = 384;
+
+template <int kFew, int kDepth, bool kFetches>
 class Update {
  public:
-  static void Compute(const UpdateArgs& t) {
+  static void Compute(const UpdateArgs& args) {
     const DF d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    VF w[kFew * kDepth];
-    Weights(w, t, kAll);
-    std::int64_t j = 0;
-    for (; j + lanes <= t.cols; j += lanes) Step(w, t, j, Whole(), kRowsOfY);
+    const UpdateArgs t = args;  // stores to y could be to args
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    Rows rows;
+    Begin(rows, t, kAllRows);
+    Weights held;
+    Hold(held, t.w, std::make_integer_sequence < int, kHeld ? kFew* kDepth : 1 > ());
+    const int64_t ahead = kFetches ? std::min(kUpdateAhead, t.cols / lanes * lanes) : 0;
+    const int64_t last = t.cols - ahead;
+    const int64_t next = t.more ? kDepth * t.ldb - last : 0;
+    int64_t j = 0;
+    for (; j + lanes <= last; j += lanes) {
+      Step(rows, t.w, held, t.y + j, j, j + ahead, Whole(), kRowsOfY);
+    }
+    for (; j + lanes <= t.cols; j += lanes) {
+      Step(rows, t.w, held, t.y + j, j, j + next, Whole(), kRowsOfY);
+    }
     if (j < t.cols) {
-      Step(w, t, j, Part(d, static_cast<std::size_t>(t.cols - j)), kRowsOfY);
+      const Part part(d, static_cast<std::size_t>(t.cols - j));
+      Step(rows, t.w, held, t.y + j, j, j, part, kRowsOfY);
     }
   }
 
  private:
-  static constexpr std::make_integer_sequence<int, kFew * kDepth> kAll{};
   static constexpr std::make_integer_sequence<int, kFew> kRowsOfY{};
+  static constexpr std::make_integer_sequence<int, kDepth> kAllRows{};
+  // Weights in registers; else each product loads one.
+  static constexpr bool kHeld = kFew * kDepth <= (kMr * kNv >= 24 ? 24 : 8);
+  using Weights = VF[kHeld ? kFew * kDepth : 1];
+  using Rows = const float* [kDepth];
 
   template <int... I>
-  static HWY_INLINE void Weights(VF (&w)[kFew * kDepth], const UpdateArgs& t,
-                                 std::integer_sequence<int, I...>) {
-    ((w[I] = hn::Set(DF(), t.factor * t.w[I / kDepth * t.w_few + I % kDepth * t.w_depth])), ...);
+  static HWY_INLINE void Hold(Weights& held, const float* w, std::integer_sequence<int, I...>) {
+    ((held[I] = hn::Set(DF(), w[I])), ...);
+  }
+  template <int... R>
+  static HWY_INLINE void Begin(Rows& rows, const UpdateArgs& t, std::integer_sequence<int, R...>) {
+    ((rows[R] = t.b + R * t.ldb), ...);
   }
   template <class Loader, int... F>
-  static HWY_INLINE void Step(const VF (&w)[kFew * kDepth], const UpdateArgs& t, std::int64_t j,
-                              const Loader& loader, std::integer_sequence<int, F...>) {
+  static HWY_INLINE void Step(const Rows& rows, const float* w, const Weights& held, float* to,
+                              int64_t j, int64_t fetched, const Loader& loader,
+                              std::integer_sequence<int, F...>) {
+    const DF d;
     VF y[kFew];
-    ((y[F] = loader.Load(DF(), t.y + F * t.ldy + j)), ...);
-    Rows(w, y, t, j, loader, std::make_integer_sequence<int, kDepth>());
-    (loader.Store(y[F], DF(), t.y + F * t.ldy + j), ...);
+    ((y[F] = hn::LoadU(d, to + F * update_ld)), ...);
+    All(y, rows, w, held, j, fetched, loader, kAllRows);
+    (hn::StoreU(y[F], d, to + F * update_ld), ...);
   }
   template <class Loader, int... R>
-  static HWY_INLINE void Rows(const VF (&w)[kFew * kDepth], VF (&y)[kFew], const UpdateArgs& t,
-                              std::int64_t j, const Loader& loader,
-                              std::integer_sequence<int, R...>) {
-    (Row<R>(w, y, loader.Load(DF(), t.b + R * t.ldb + j), kRowsOfY), ...);
+  static HWY_INLINE void All(VF (&y)[kFew], const Rows& rows, const float* w, const Weights& held,
+                             int64_t j, int64_t fetched, const Loader& loader,
+                             std::integer_sequence<int, R...>) {
+    (One<R>(y, w, held, loader.Load(DF(), rows[R] + j), rows[R] + fetched, kRowsOfY), ...);
   }
   template <int kRow, int... F>
-  static HWY_INLINE void Row(const VF (&w)[kFew * kDepth], VF (&y)[kFew], VF b,
-                             std::integer_sequence<int, F...>) {
-    ((y[F] = hn::MulAdd(w[F * kDepth + kRow], b, y[F])), ...);
+  static HWY_INLINE void One(VF (&y)[kFew], const float* w, const Weights& held, VF b,
+                             const float* fetched, std::integer_sequence<int, F...>) {
+    if constexpr (kFetches) hwy::Prefetch(fetched);
+    ((y[F] = hn::MulAdd(Weight<kRow * kFew + F>(w, held), b, y[F])), ...);
+  }
+  template <int kIndex>
+  static HWY_INLINE VF Weight(const float* w, const Weights& held) {
+    if constexpr (kHeld) {
+      return held[kIndex];
+    } else {
+      return hn::Set(DF(), w[kIndex]);
+    }
   }
 };
 
-// Most rows of the few side that update whole rows at once, with their weights in registers.
-constexpr int kUpdateFew = 3;
-constexpr bool kManyRegisters = kMr * kNv >= 24;
-constexpr int UpdateDepth(int few) { return kManyRegisters || few == 1 ? 8 : 4; }
+// A single row leaves the core time to follow memory by itself: 45 GB/s, 36 when it fetches ahead.
+constexpr int kUpdateDepth = 8, kUpdateHalf = 4;
 
 template <int kFew>
-void UpdateAll(UpdateArgs t, int64_t depth) {
-  constexpr int kDepth = UpdateDepth(kFew);
-  int64_t p = 0;
-  for (; p + kDepth <= depth; p += kDepth) {
-    Update<kFew, kDepth>::Compute(t);
-    t.w += kDepth * t.w_depth;
-    t.b += kDepth * t.ldb;
-  }
-  for (; p < depth; ++p) {
-    Update<kFew, 1>::Compute(t);
-    t.w += t.w_depth;
-    t.b += t.ldb;
+void UpdateSome(int64_t depth, const UpdateArgs& t) {
+  constexpr bool fetches = kFew > 1;
+  if (depth == kUpdateDepth) {
+    Update<kFew, kUpdateDepth, fetches>::Compute(t);
+  } else if (depth == kUpdateHalf) {
+    Update<kFew, kUpdateHalf, fetches>::Compute(t);
+  } else {
+    Update<kFew, 1, false>::Compute(t);
   }
 }
+using UpdateFunction = void (*)(int64_t depth, const UpdateArgs&);
+template <int... kLess>
+UpdateFunction UpdateFor(int64_t few, std::integer_sequence<int, kLess...>) {
+  static constexpr UpdateFunction functions[] = {UpdateSome<kLess + 1>...};
+  return functions[few - 1];
+}
 
-// sums(f, w) over job.nc columns of the wide side: very few rows, whole rows of the wide side at a
-// time. `sums` starts at 0 or at beta·c0.
+// sums(f, w) over job.nc columns of the wide side: up to most_updated rows.
 inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
-                       int64_t batch, int64_t w0, int64_t width, float* sums, int64_t ld) {
+                       int64_t batch, int64_t w0, int64_t width, float alpha, float* sums) {
+  const auto update = UpdateFor(few_count, std::make_integer_sequence<int, most_updated>());
+  const float* from = few.data + batch * few.batch_stride;
+  float w[kUpdateDepth * most_updated];
   UpdateArgs t;
-  t.w = few.data + batch * few.batch_stride;
-  t.w_few = few.outer;
-  t.w_depth = few.inner;
-  t.factor = job.flip ? 1.0f : job.g.alpha;
+  t.w = w;
   t.b = wide.data + batch * wide.batch_stride + w0;
   t.ldb = wide.inner;
   t.cols = width;
   t.y = sums;
-  t.ldy = ld;
-  switch (few_count) {
-    case 1:
-      return UpdateAll<1>(t, job.g.k);
-    case 2:
-      return UpdateAll<2>(t, job.g.k);
-    default:
-      return UpdateAll<3>(t, job.g.k);
+  int64_t depth = 0;
+  for (int64_t p = 0; p < job.g.k; p += depth) {
+    const int64_t left = job.g.k - p;
+    depth = left >= kUpdateDepth ? kUpdateDepth : left >= kUpdateHalf ? kUpdateHalf : 1;
+    float* to = w;
+    for (int64_t r = p; r < p + depth; ++r) {
+      for (int64_t f = 0; f < few_count; ++f) *to++ = alpha * from[f * few.outer + r * few.inner];
+    }
+    t.more = left > depth;
+    update(depth, t);
+    t.b += depth * t.ldb;
   }
 }
 
-// The same with more rows, in register tiles, job.kc deep: the wide side is read once, strip by
-// strip, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing was gained
-// by laying the few side out in panels, and 10 to 30 % lost by copying strips, and by fetching the
-// next block's rows from end to end instead of the next strip.)
+// The same for any number of rows, in register tiles, job.kc deep: the wide side is read once,
+// strip by strip, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing
+// was gained by laying the few side out in panels, and 10 to 30 % lost by copying strips, and by
+// fetching the next block's rows from end to end instead of the next strip.)
 inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
-                       int64_t batch, int64_t w0, int64_t width, float* sums, int64_t ld) {
+                       int64_t batch, int64_t w0, int64_t width, float alpha, float* sums,
+                       int64_t ld) {
   const Gemm& g = job.g;
   const TileShape shape = Shape();
   const Strips strips(width, shape);
@@ -144,7 +181,7 @@ inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_
   t.ldb = wide.inner;
   t.ahead_step = wide.inner;
   t.ldc0 = t.ldc = ld;
-  t.alpha = job.flip ? 1.0f : g.alpha;
+  t.alpha = alpha;
   t.beta = 1;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
@@ -166,8 +203,9 @@ inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_
   }
 }
 
-// job.nc columns of the wide side. Where it is a (flip), the sums are a transposed block of c, kept
-// in scratch and turned at the end.
+// job.nc columns of the wide side. Sums are kept in scratch and scaled at the end, where the wide
+// side is a (flip) also turned, for they are a block of c's transpose. Those of strips of b, and of
+// a single row, are added to c in place.
 inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
                        int64_t wide_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -177,26 +215,52 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
   const int64_t batch = task / parts;
   const int64_t w0 = task % parts * job.nc;
   const int64_t width = std::min(job.nc, wide_count - w0);
-  float* sums = job.flip ? scratch : job.c.row(batch, 0) + w0;
-  const int64_t ld = job.flip ? job.nc : job.c.ld;
+  const bool in_place = !job.flip && (!job.sweep || few_count == 1);
+  float* sums = scratch;
+  int64_t ld = job.stream_ld();
+  if (in_place) {
+    sums = job.c.row(batch, 0) + w0;
+    ld = job.c.ld;
+  } else if (job.sweep) {
+    const auto place = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) / 64; };
+    const float* read = wide.data + batch * wide.batch_stride + w0;
+    sums += (place(read) - place(scratch)) * 16 % page_floats + update_lead;
+  }
+  // With vectors: memset would write long rows past L1.
   for (int64_t f = 0; f < few_count; ++f) {
-    const bool adds = !job.flip && g.reads_c0();
-    const VF beta = hn::Set(d, g.beta);
+    const float* c0 = in_place && g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
     for (int64_t j = 0; j < width; j += lanes) {
       const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
       VF start = hn::Zero(d);
-      if (adds) start = hn::Mul(beta, part.Load(d, job.c0.row(batch, f) + w0 + j));
+      if (c0 != nullptr) start = hn::Mul(hn::Set(d, g.beta), part.Load(d, c0 + j));
       part.Store(start, d, sums + f * ld + j);
     }
   }
-  (few_count <= kUpdateFew ? UpdateTask : StripsTask)(job, few, wide, few_count, batch, w0, width,
-                                                      sums, ld);
-  if (!job.flip) return;
+  const float alpha = in_place ? g.alpha : 1;
+  if (job.sweep) {
+    UpdateTask(job, few, wide, few_count, batch, w0, width, alpha, sums);
+  } else {
+    StripsTask(job, few, wide, few_count, batch, w0, width, alpha, sums, ld);
+  }
+  if (in_place) return;
+  if (!job.flip) {
+    for (int64_t f = 0; f < few_count; ++f) {
+      float* c = job.c.row(batch, f) + w0;
+      const float* c0 = g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
+      for (int64_t j = 0; j < width; j += lanes) {
+        const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
+        VF v = hn::Mul(hn::Set(d, g.alpha), part.Load(d, sums + f * ld + j));
+        if (c0 != nullptr) v = hn::MulAdd(hn::Set(d, g.beta), part.Load(d, c0 + j), v);
+        part.Store(v, d, c + j);
+      }
+    }
+    return;
+  }
   for (int64_t w = 0; w < width; ++w) {
     float* c = job.c.row(batch, w0 + w);
     const float* c0 = g.reads_c0() ? job.c0.row(batch, w0 + w) : nullptr;
     for (int64_t f = 0; f < few_count; ++f) {
-      const float v = g.alpha * scratch[f * job.nc + w];
+      const float v = g.alpha * sums[f * ld + w];
       c[f] = c0 != nullptr ? v + g.beta * c0[f] : v;
     }
   }
