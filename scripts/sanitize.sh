@@ -12,6 +12,7 @@ here=$PWD/scripts/sanitizers
 
 scripts/setup.sh
 
+# A test loads half a library, which ends in SIGBUS with or without a sanitizer (handle_sigbus).
 # Address space is reserved in terabytes; give the tests, which run 2 to 15 times slower, the time.
 run() {  # BUILD_DIR SANITIZER MESON_OPTION... -- TEST...
   local build=$1 sanitizer=$2
@@ -35,7 +36,7 @@ address() {
   # std::stable_sort's buffer is freed past the interceptor of operator delete when libstdc++ does
   # it (alloc_dealloc_mismatch).
   local asan=detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99
-  asan+=:allocator_may_return_null=1:alloc_dealloc_mismatch=0
+  asan+=:allocator_may_return_null=1:alloc_dealloc_mismatch=0:handle_sigbus=0
   ASAN_OPTIONS=$asan \
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=99 \
     LSAN_OPTIONS=suppressions=$here/leaks.txt:print_suppressions=0 \
@@ -43,7 +44,8 @@ address() {
 }
 
 thread() {
-  TSAN_OPTIONS=suppressions=$here/threads.txt:halt_on_error=1:exitcode=99:print_suppressions=0 \
+  local tsan=suppressions=$here/threads.txt:halt_on_error=1:exitcode=99:print_suppressions=0
+  TSAN_OPTIONS=$tsan:handle_sigbus=0 \
     run build-tsan thread -Dopenmp=disabled -Dopencl=disabled -- "$@"
 }
 
