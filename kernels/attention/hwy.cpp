@@ -92,7 +92,9 @@ class HwyPlan final : public Plan {
     const std::int64_t keys = 2 * s.kv_len * s.head_dim * float_bytes;  // and values, of one head
     const std::int64_t queries = 2 * s.group() * s.q_len * s.head_dim * float_bytes;  // and outputs
     job_.refetch = keys >= l2_bytes() / 2;
-    job_.fetch = job_.refetch || s.batch * s.kv_heads * (keys + queries) >= l2_bytes();
+    // Where a thread's share stays in its L2, fetching only gets in the way (Sapphire Rapids, 16
+    // threads, 16 × 12 heads of 64: 970 GF/s for 1160).
+    job_.fetch = s.batch * s.kv_heads * (keys + queries) >= 2 * threads_ * l2_bytes();
     job_.row_blocks = divide_up(job_.rows(), job_.q_block);
     job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
     const std::int64_t wanted = tasks_per_thread * threads_;

@@ -25,9 +25,9 @@ struct Job {
   Bound in;
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
-  // What is fetched ahead of its use: rows of q and o where the operands do not all stay in L2 from
-  // call to call; keys and values by the first task that sees them, and by every task where those
-  // of one head do not stay there from task to task.
+  // fetch: a thread's share of the operands does not stay in its L2 from call to call, so rows of q
+  // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch: keys
+  // and values of one head do not stay there from task to task, every task fetches them.
   bool fetch = false, refetch = false;
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread

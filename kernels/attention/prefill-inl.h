@@ -62,10 +62,10 @@ struct Ahead {
 };
 inline constexpr std::int64_t kLine = 64 / sizeof(float);  // floats in a cache line
 
-// Rows that are wanted when a task ends and the next begins, fetched a few lines at a time all
-// through the task. Fetched together just before their use they cost as much as not fetched at all
-// (Zen 5, 24 heads of 512 queries and keys, head_dim 64, causal: 11 % of the time). Values of the
-// next task's first tile, too, were no gain: 0.93 to 1.00.
+// Rows that are wanted when a task ends and the next begins, fetched a few at a time all through
+// the task. Fetched together just before their use they cost as much as not fetched at all (Zen 5,
+// 24 heads of 512 queries and keys, head_dim 64, causal: 11 % of the time). Values of the next
+// task's first tile, too, were no gain: 0.93 to 1.00.
 class Upcoming {
  public:
   explicit Upcoming(std::int64_t head_dim) : head_dim_(head_dim) {}
@@ -73,20 +73,18 @@ class Upcoming {
   // `rows` rows from the one on where `walk` stands; `data` is row 0.
   void Add(const Heads& heads, const float* data, RowWalk walk, std::int64_t rows) {
     parts_[count_++] = {heads, data, walk, rows};
-    lines_ += rows * hwy::DivCeil(head_dim_, kLine);
+    rows_ += rows;
   }
   // Some() will be called this often.
   void Spread(std::int64_t calls) {
-    quota_ = hwy::DivCeil(lines_, std::max<std::int64_t>(calls, 1));
+    quota_ = hwy::DivCeil(rows_, std::max<std::int64_t>(calls, 1));
   }
 
   HWY_INLINE void Some() {
     for (std::int64_t n = 0; n < quota_ && at_ < count_; ++n) {
       Part& part = parts_[at_];
-      hwy::Prefetch(part.walk.of(part.heads, part.data) + col_);
-      col_ += kLine;
-      if (col_ < head_dim_) continue;
-      col_ = 0;
+      const float* row = part.walk.of(part.heads, part.data);
+      for (std::int64_t c = 0; c < head_dim_; c += kLine) hwy::Prefetch(row + c);
       part.walk.next();
       if (--part.rows == 0) ++at_;
     }
@@ -101,7 +99,7 @@ class Upcoming {
   };
   Part parts_[3];  // o, q, keys
   int count_ = 0, at_ = 0;
-  std::int64_t head_dim_, lines_ = 0, quota_ = 0, col_ = 0;
+  std::int64_t head_dim_, rows_ = 0, quota_ = 0;
 };
 
 // acc[r][v] += a[v]·b[r], the inner step of both products: a is a row of vectors, b is kNr elements

@@ -215,9 +215,11 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Whole rows from memory, and for very few rows of sums always; strips else, which need fewer
       // loads for a product (Zen 5, k × n = 4096² from memory: 2 rows 24 GF/s in strips, 34 by
       // rows, 4 41 and 59, 8 94 and 125, 12 94 and 115, 16 136 and 140; 1024² from L3: 2 65 and 72,
-      // 4 121 and 110, 8 189 and 139).
+      // 4 121 and 110, 8 189 and 139; Sapphire Rapids, whose L3 is far: 4096², 8 rows 60 and 70, on
+      // 16 threads 563 and 785; 2048² as fast either way).
       const int64_t bytes = g.batch * many * g.k * float_bytes;
-      blocks.sweep = few <= 3 || (few <= most_updated && bytes > cache.l3 / 2);
+      const int64_t afar = l3_is_far(machine()) ? 8 * cache.l2 : cache.l3 / 2;
+      blocks.sweep = few <= 3 || (few <= most_updated && bytes > afar);
       // Strips: each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads
       // twice as fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow.
       // few × nc sums are as large as L1. By rows: a quarter of L2, as long rows are read faster.
