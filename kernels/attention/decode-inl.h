@@ -415,7 +415,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
                       columns.repeated == 0 && job.in.k.row_stride == head_dim &&
                       job.in.v.row_stride == head_dim;
   const float* next_task = nullptr;  // its first key, where this thread is likely to go on
-  if (task.index + 1 < job.tasks()) {
+  if (fetches && task.index + 1 < job.tasks()) {
     const Task next(job, task.index + 1);
     next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
   }

@@ -26,8 +26,8 @@ struct Job {
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
   // fetch: a thread's share of the operands does not stay in its L2 from call to call, so rows of q
-  // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch: keys
-  // and values of one head do not stay there from task to task, every task fetches them.
+  // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch:
+  // keys and values of one head do not stay there from task to task, every task fetches them.
   bool fetch = false, refetch = false;
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread

@@ -99,12 +99,13 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
 // KB. A multiple of the 3 or 4 rows that FarDot takes.
 inline constexpr std::int64_t far_block = 48;
 
-// stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of sums
-// are apart. That is a constant, so that one register addresses them all, and three lines more than
-// pages: begun 16 lines into a page after the rows that are read, 12 of them keep apart in L1 and
-// clear of the lines that are read next, which would wait for stores to the same place in a page.
+// stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of
+// sums are apart. That is a constant, so that one register addresses them all, and three lines more
+// than pages: begun 16 lines into a page after the rows that are read, 12 of them keep apart in L1
+// and clear of the lines that are read next, which would wait for stores to the same place in a
+// page.
 inline constexpr int most_updated = 12;
-inline constexpr std::int64_t most_update_columns = 4096;
+inline constexpr std::int64_t most_update_columns = 4096;  // longer runs gain nothing more
 inline constexpr std::int64_t update_ld = most_update_columns + 3 * 16;
 inline constexpr std::int64_t update_lead = 16 * 16;
 inline constexpr std::int64_t page_floats = 1024;
@@ -127,14 +128,18 @@ struct Job {
   bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
+  bool near = false;      // direct: a thread does the same tasks in every call
   bool far = false;       // dot: from afar, kc of k at a time
   // dot: a single row against a long side that memory delivers
   bool single_row_from_memory = false;
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
-  // kc deep. dot: kc deep, nc rows of the long side a task.
+  // strips of them kc deep. dot: kc deep, nc rows of the long side a task.
   std::int64_t mc = 0, kc = 0, nc = 0, kb = 0, batch_group = 1;
-  // stream: how many floats rows of sums are apart.
+  // stream: sums are added up in c: of strips, which come back to each only once in kc, and of a
+  // single row, whose lines are not in each other's way.
+  bool in_place() const { return !flip && (!sweep || g.m == 1); }
+  // stream: how many floats rows of sums are apart in scratch.
   std::int64_t stream_ld() const { return sweep ? update_ld : (nc + 15) / 16 * 16; }
   // Tasks of one phase, per batch: equal shares of rows times equal shares of strips, and of k.
   std::int64_t row_parts = 1, col_parts = 1, k_parts = 1;

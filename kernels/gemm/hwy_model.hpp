@@ -161,6 +161,13 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
   return tile.mr * tile.nv >= 24 && few <= dot_limit && pays && laid_out;
 }
 
+// stream by whole rows: what a thread needs of scratch, its sums shifted by up to a page, and
+// whether so many rows can be served.
+inline int64_t update_floats(int64_t few) { return few * update_ld + page_floats + update_lead; }
+inline bool can_update(int64_t few, int threads) {
+  return few <= most_updated && threads * update_floats(few) * float_bytes <= workspace_limit;
+}
+
 inline double flops_of(const Gemm& g) { return 2.0 * g.batch * g.m * g.n * g.k; }
 
 inline int threads_for(const Gemm& g, const Environment& env) {
@@ -219,14 +226,14 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // 16 threads 563 and 785; 2048² as fast either way).
       const int64_t bytes = g.batch * many * g.k * float_bytes;
       const int64_t afar = l3_is_far(machine()) ? 8 * cache.l2 : cache.l3 / 2;
-      blocks.sweep = few <= 3 || (few <= most_updated && bytes > afar);
-      // Strips: each pass over the sums costs a load and a store of them: 32 deep on Zen 5 reads
-      // twice as fast as 8 deep, 64 deep falls back, having more streams than prefetchers follow.
-      // few × nc sums are as large as L1. By rows: a quarter of L2, as long rows are read faster.
+      blocks.sweep = can_update(few, threads) && (few <= 3 || bytes > afar);
+      // Strips: as fast 64 deep as 32 to 128, 16 deep a quarter slower for passing over the sums
+      // more often; few × nc sums are as large as L1. Whole rows: a quarter of L2, as long ones are
+      // read faster.
       blocks.kc = 64;
       const int64_t sums = blocks.sweep ? cache.l2 / 4 : cache.l1;
       blocks.nc = std::max(sums / (float_bytes * few), tile.nr());
-      const int64_t tasks = blocks.sweep ? 2 : 4;  // per thread
+      const int64_t tasks = blocks.sweep ? 2 : 4;  // per thread: two are longer rows than four
       if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, tasks * threads));
       blocks.nc = round_up(blocks.nc, blocks.sweep ? int64_t{16} : tile.nr());
       if (blocks.sweep) blocks.nc = std::min(blocks.nc, most_update_columns);

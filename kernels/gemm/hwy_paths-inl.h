@@ -216,7 +216,8 @@ inline void RunDirect(const Job& job) {
   const Gemm& g = job.g;
   const int64_t tasks = job.batch_parts * job.row_parts * job.col_parts * job.k_parts;
   if (tasks == 1) return DirectTask(job, 0, job.scratch);
-  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
+  const auto hand_out = job.near ? parallel_for_near : parallel_for;
+  hand_out(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
     DirectTask(job, task, job.scratch + thread * job.scratch_floats);
   });
   if (job.k_parts > 1) {

@@ -29,7 +29,7 @@ struct UpdateArgs {
   const float* w;  // [kDepth,kFew]
   const float* b;  // rows ldb apart
   int64_t ldb;
-  bool more;  // rows of b follow
+  bool more;  // as many rows of b follow
   int64_t cols;
   float* y;  // rows update_ld apart
 };
@@ -50,7 +50,7 @@ class Update {
     Rows rows;
     Begin(rows, t, kAllRows);
     Weights held;
-    Hold(held, t.w, std::make_integer_sequence < int, kHeld ? kFew* kDepth : 1 > ());
+    Hold(held, t.w, std::make_integer_sequence<int, kHeldCount>());
     const int64_t ahead = kFetches ? std::min(kUpdateAhead, t.cols / lanes * lanes) : 0;
     const int64_t last = t.cols - ahead;
     const int64_t next = t.more ? kDepth * t.ldb - last : 0;
@@ -72,7 +72,8 @@ class Update {
   static constexpr std::make_integer_sequence<int, kDepth> kAllRows{};
   // Weights in registers; else each product loads one.
   static constexpr bool kHeld = kFew * kDepth <= (kMr * kNv >= 24 ? 24 : 8);
-  using Weights = VF[kHeld ? kFew * kDepth : 1];
+  static constexpr int kHeldCount = kHeld ? kFew * kDepth : 1;
+  using Weights = VF[kHeldCount];
   using Rows = const float* [kDepth];
 
   template <int... I>
@@ -89,9 +90,9 @@ class Update {
                               std::integer_sequence<int, F...>) {
     const DF d;
     VF y[kFew];
-    ((y[F] = hn::LoadU(d, to + F * update_ld)), ...);
+    ((y[F] = loader.Load(d, to + F * update_ld)), ...);
     All(y, rows, w, held, j, fetched, loader, kAllRows);
-    (hn::StoreU(y[F], d, to + F * update_ld), ...);
+    (loader.Store(y[F], d, to + F * update_ld), ...);
   }
   template <class Loader, int... R>
   static HWY_INLINE void All(VF (&y)[kFew], const Rows& rows, const float* w, const Weights& held,
@@ -115,11 +116,14 @@ class Update {
   }
 };
 
-// A single row leaves the core time to follow memory by itself: 45 GB/s, 36 when it fetches ahead.
+// Rows of b at once: 8 (Zen 5, 8 rows of sums: 27 GB/s with 4, 33 with 6, 36 with 8 to 12, 34 with
+// 16, which are more streams than the hardware follows), half as many near k's end.
 constexpr int kUpdateDepth = 8, kUpdateHalf = 4;
 
 template <int kFew>
 void UpdateSome(int64_t depth, const UpdateArgs& t) {
+  // A single row leaves the core time to follow memory by itself: 45 GB/s, 36 when it fetches
+  // ahead.
   constexpr bool fetches = kFew > 1;
   if (depth == kUpdateDepth) {
     Update<kFew, kUpdateDepth, fetches>::Compute(t);
@@ -156,7 +160,7 @@ inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_
     for (int64_t r = p; r < p + depth; ++r) {
       for (int64_t f = 0; f < few_count; ++f) *to++ = alpha * from[f * few.outer + r * few.inner];
     }
-    t.more = left > depth;
+    t.more = left >= 2 * depth;
     update(depth, t);
     t.b += depth * t.ldb;
   }
@@ -203,9 +207,9 @@ inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_
   }
 }
 
-// job.nc columns of the wide side. Sums are kept in scratch and scaled at the end, where the wide
-// side is a (flip) also turned, for they are a block of c's transpose. Those of strips of b, and of
-// a single row, are added to c in place.
+// Sums over job.nc columns of the wide side, which become rows of c or, where it is a (flip),
+// columns: then they are turned at the end. They are added up in c itself or in scratch
+// (job.in_place()).
 inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
                        int64_t wide_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -215,7 +219,7 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
   const int64_t batch = task / parts;
   const int64_t w0 = task % parts * job.nc;
   const int64_t width = std::min(job.nc, wide_count - w0);
-  const bool in_place = !job.flip && (!job.sweep || few_count == 1);
+  const bool in_place = job.in_place();
   float* sums = scratch;
   int64_t ld = job.stream_ld();
   if (in_place) {
