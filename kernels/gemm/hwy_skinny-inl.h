@@ -35,9 +35,9 @@ struct UpdateArgs {
 };
 
 // Floats that are fetched ahead along each row, at its end from the rows that come next (Zen 5, 8
-// rows against 4096 × 4096 from memory: 19 GB/s without, 32 with 128, 35 with 256, 38 with 384 and
-// 512). Two or three vectors of each row at once need fewer loads and are slower all the same, 29
-// and 30 GB/s.
+// rows against 4096 × 4096 from memory: 32 GB/s with 128, 34 with 192, 35 with 256, 38 with 384, 37
+// with 512). Two or three vectors of each row at once need fewer loads and are slower all the same,
+// 29 and 30 GB/s, 19 without fetching.
 constexpr int64_t kUpdateAhead = 384;
 
 template <int kFew, int kDepth, bool kFetches>
