@@ -372,7 +372,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const std::string& isa : isa_targets()) {
-      for (const int threads : {1, 5}) {
+      for (const int threads : {1, 2, 5}) {
         Environment env;
         env.isa = isa;
         env.threads = threads;

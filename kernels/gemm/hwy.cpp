@@ -278,6 +278,7 @@ class HwyPlan final : public Plan {
 
   void allocate() {
     const Gemm& g = job_.g;
+    const int64_t few = job_.flip ? g.n : g.m;  // dot, stream
     int64_t shared = 0;
     switch (job_.path) {
       case Path::scale:
@@ -308,19 +309,17 @@ class HwyPlan final : public Plan {
       }
       case Path::dot: {
         if (job_.far) {
-          const int64_t few = job_.flip ? g.n : g.m;
           shared = g.batch * few * round_up(g.k, tile_.lanes);
           job_.scratch_floats = far_block * few * tile_.lanes;
           break;
         }
         const bool gathers = job_.flip ? !g.trans_b && !g.prepack : g.trans_a;
-        job_.scratch_floats = gathers ? (job_.flip ? g.n : g.m) * std::min(job_.kc, g.k) : 0;
+        job_.scratch_floats = gathers ? few * std::min(job_.kc, g.k) : 0;
         break;
       }
       case Path::stream:
         if (job_.in_place()) break;
-        job_.scratch_floats = job_.sweep ? update_floats(job_.flip ? g.n : g.m)
-                                         : (job_.flip ? g.n : g.m) * job_.stream_ld();
+        job_.scratch_floats = job_.sweep ? update_floats(few) : few * job_.stream_ld();
         break;
     }
     job_.scratch_floats = round_up(job_.scratch_floats, 16);  // 64-byte lines of their own
