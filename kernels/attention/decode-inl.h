@@ -116,38 +116,16 @@ struct LinearFetch : Fetch {
   }
 };
 
-#if HWY_TARGET != HWY_SCALAR
-// The sum of a vector's blocks of four lanes.
-template <class DV>
-HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> SumBlocks(DV, hn::Vec<DV> v) {
-  if constexpr (hn::MaxLanes(DV()) == 4) {
-    return v;
-  } else {
-    const hn::Half<DV> half;
-    return SumBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-#endif
-
-// to[u] = the sum of v[u]'s lanes. Four sums share their shuffles: a third of the operations that
-// four sums on their own take.
+// to[u] = the sum of v[u]'s lanes.
 template <int kKeys>
 HWY_INLINE void StoreSums(const V (&v)[kKeys], float* to) {
+  namespace hc = common::HWY_NAMESPACE;
   const D d;
-#if HWY_TARGET != HWY_SCALAR
   if constexpr (kKeys == 4) {
-    // Each block of 01: {v0's lanes 0+2, v1's 0+2, v0's 1+3, v1's 1+3}.
-    const V sum01 = hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
-    const V sum23 = hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3]));
-    const hn::RepartitionToWide<D> wide;
-    const auto x = hn::BitCast(wide, sum01), y = hn::BitCast(wide, sum23);
-    const V sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(wide, x, y)),
-                           hn::BitCast(d, hn::InterleaveUpper(wide, x, y)));
-    hn::StoreU(SumBlocks(d, sums), hn::FixedTag<float, 4>(), to);
-    return;
+    hc::ReduceFour(d, v[0], v[1], v[2], v[3], hc::Plus(), to);
+  } else {
+    for (int u = 0; u < kKeys; ++u) to[u] = hc::SumLanes(d, v[u]);
   }
-#endif
-  for (int u = 0; u < kKeys; ++u) to[u] = common::HWY_NAMESPACE::SumLanes(d, v[u]);
 }
 
 // s[r,u] = q[r]·k[u] for kRows rows and kKeys keys, the first of which is key j of the tile.

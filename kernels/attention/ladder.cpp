@@ -88,8 +88,7 @@ HWY_INLINE float Dot(const float* q, const float* k, std::size_t n) {
   }
   if (i < n) {
     const hc::Part part{n - i};
-    sum = hn::MulAdd(hc::LoadRow(d, q + i, part, hn::Zero(d)),
-                     hc::LoadRow(d, k + i, part, hn::Zero(d)), sum);
+    sum = hn::MulAdd(hc::LoadRow(d, q + i, part), hc::LoadRow(d, k + i, part), sum);
   }
   return hc::SumLanes(d, sum);
 }

@@ -33,6 +33,62 @@ HWY_INLINE float MaxLanes(D d, V v) {
   return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));
 }
 
+// What a reduction does with two vectors.
+struct Plus {
+  template <class V>
+  HWY_INLINE V operator()(V x, V y) const {
+    return hwy::HWY_NAMESPACE::Add(x, y);
+  }
+};
+struct Most {
+  template <class V>
+  HWY_INLINE V operator()(V x, V y) const {
+    return hwy::HWY_NAMESPACE::Max(x, y);
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+// op over a vector's blocks of 128 bits.
+template <class D, class V, class Op>
+HWY_INLINE auto ReduceBlocks(D /*d*/, V v, Op op) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return ReduceBlocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
+  }
+}
+#endif
+
+// to[i] = op over the lanes of v_i, for four vectors of float or double at once: with 16 floats 13
+// instructions, a third of what four reductions on their own take.
+template <class D, class Op, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE void ReduceFour([[maybe_unused]] D d, V v0, V v1, V v2, V v3, [[maybe_unused]] Op op,
+                           hwy::HWY_NAMESPACE::TFromD<D>* to) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET == HWY_SCALAR
+  to[0] = hn::GetLane(v0), to[1] = hn::GetLane(v1);
+  to[2] = hn::GetLane(v2), to[3] = hn::GetLane(v3);
+#else
+  using T = hn::TFromD<D>;
+  const hn::CappedTag<T, 16 / sizeof(T)> block;
+  const V v01 = op(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+  const V v23 = op(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
+  if constexpr (sizeof(T) == 8) {
+    hn::StoreU(ReduceBlocks(d, v01, op), block, to);
+    hn::StoreU(ReduceBlocks(d, v23, op), block, to + 2);
+  } else {
+    const hn::RepartitionToWide<D> pairs;
+    const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
+    // Four results in each block.
+    const V blocks = op(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
+                        hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
+    hn::StoreU(ReduceBlocks(d, blocks, op), block, to);
+  }
+#endif
+}
+
 // How much of a vector a row fills: all lanes, or at its end the first `count` < Lanes(d) of them.
 // Two types, so that code written once for both has no masks and no branches on whole vectors.
 struct Whole {};
@@ -91,7 +147,26 @@ HWY_INLINE V Filled(D d, V v, Part part) {
   return hwy::HWY_NAMESPACE::IfThenElseZero(hwy::HWY_NAMESPACE::FirstN(d, part.count), v);
 }
 
-// The elements at p, and `rest` in lanes beyond a part. Touches only what it fills.
+// The elements at p, and 0 in lanes beyond a part. Touches only what it fills.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V LoadRow(D d, const float* p, Whole) {
+  return hwy::HWY_NAMESPACE::LoadU(d, p);
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V LoadRow(D d, const float* p, Part part) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  return hn::MaskedLoad(hn::FirstN(d, part.count), d, p);
+#elif ROOFLANE_HALVES
+  return LoadHalves(d, p, part.count);
+#else
+  HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
+  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = p[i];
+  return hn::Load(d, lanes);
+#endif
+}
+
+// The same, and `rest` in lanes beyond a part.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {
   return hwy::HWY_NAMESPACE::LoadU(d, p);
@@ -99,16 +174,7 @@ HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Part part, V rest) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const auto mask = hn::FirstN(d, part.count);
-#if !HWY_MEM_OPS_MIGHT_FAULT
-  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), rest);
-#elif ROOFLANE_HALVES
-  return hn::IfThenElse(mask, LoadHalves(d, p, part.count), rest);
-#else
-  HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
-  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = p[i];
-  return hn::IfThenElse(mask, hn::Load(d, lanes), rest);
-#endif
+  return hn::IfThenElse(hn::FirstN(d, part.count), LoadRow(d, p, part), rest);
 }
 
 // v to p. Touches only what it fills.

@@ -199,7 +199,7 @@ class RowSummer {
       n -= half;
     }
     if (n == 0) return;
-    high_ = hn::Add(high_, hn::PromoteTo(DD(), LoadRow(DF(), p, Part{n}, hn::Zero(DF()))));
+    high_ = hn::Add(high_, hn::PromoteTo(DD(), LoadRow(DF(), p, Part{n})));
   }
 
   // Called at least every 64 additions, this keeps the squares' roundings from growing with the
@@ -278,20 +278,6 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahe
     visit.Settle();
   }
   return visit.End(x + i, n - i, lanes);
-}
-
-// The two halves of a vector, in double, added.
-template <class V>
-HWY_INLINE auto PairSum(V v) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<double> dd;
-#if HWY_TARGET == HWY_SCALAR
-  return hn::PromoteTo(dd, v);
-#else
-  const hn::Half<hn::ScalableTag<float> > half;
-  return hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, v)),
-                 hn::PromoteTo(dd, hn::UpperHalf(half, v)));
-#endif
 }
 
 }  // namespace HWY_NAMESPACE

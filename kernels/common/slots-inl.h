@@ -145,10 +145,9 @@ class Slots {
 #else
     const hn::ScalableTag<double> dd;
     const hn::Half<D> half;
-    const auto plus = [](auto a, auto b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
     const auto distance = [&](auto part) ROOFLANE_LAMBDA {
       const auto wide = hn::PromoteTo(dd, part);
-      const auto sum = AcrossSlot<kSlot>(wide, plus);
+      const auto sum = AcrossSlot<kSlot>(wide, Plus());
       const auto share = hn::Set(dd, 1 / count);
       auto mean = hn::Mul(sum, share);
       // One step of Newton's division, which a power of two does not need.
@@ -247,7 +246,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
       WriteRow<true>(d, io.y + (row + piece) * io.y_stride, count,
                      [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
                        hwy::Prefetch(ahead + i);
-                       return LoadRow(d, from + i, fill, hn::Zero(d));
+                       return LoadRow(d, from + i, fill);
                      });
     }
   }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/common/reduce-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_tiles-inl.h"
 
@@ -20,6 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
+namespace hc = common::HWY_NAMESPACE;
 using std::int64_t;
 
 // c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
@@ -35,37 +37,6 @@ struct DotArgs {
   std::int64_t c_few, c_many;
   float alpha, beta;
 };
-
-#if HWY_TARGET != HWY_SCALAR
-template <class D>
-HWY_INLINE void StoreSumOfBlocks(D d, hn::Vec<D> v, float* to) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    hn::StoreU(v, d, to);
-  } else {
-    const hn::Half<D> half;
-    StoreSumOfBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
-  }
-}
-#endif
-
-// The sums of the lanes of four vectors: 13 instructions with 16 lanes, a third of four single
-// ones.
-HWY_INLINE void SumFour(VF v0, VF v1, VF v2, VF v3, float* sums) {
-#if HWY_TARGET == HWY_SCALAR
-  sums[0] = hn::GetLane(v0), sums[1] = hn::GetLane(v1);
-  sums[2] = hn::GetLane(v2), sums[3] = hn::GetLane(v3);
-#else
-  const DF d;
-  const hn::RepartitionToWide<DF> pairs;
-  const VF v01 = hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
-  const VF v23 = hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
-  const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
-  // Four sums in each block of 128 bits.
-  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
-                            hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
-  StoreSumOfBlocks(d, blocks, sums);
-#endif
-}
 
 template <int kFew, int kMany>
 class Dot {
@@ -162,7 +133,10 @@ class Dot {
   template <int... Q, int... Rest>
   static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums, std::integer_sequence<int, Q...>,
                              std::integer_sequence<int, Rest...>) {
-    (SumFour(acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], sums + 4 * Q), ...);
+    const DF d;
+    (hc::ReduceFour(d, acc[4 * Q], acc[4 * Q + 1], acc[4 * Q + 2], acc[4 * Q + 3], hc::Plus(),
+                    sums + 4 * Q),
+     ...);
     ((sums[kCount / 4 * 4 + Rest] = hn::GetLane(hn::SumOfLanes(DF(), acc[kCount / 4 * 4 + Rest]))),
      ...);
   }

@@ -127,7 +127,7 @@ constexpr int kVectors = 2;
 template <class Fill>
 HWY_INLINE V LoadB(const float* b, const Side& side, int64_t p, int64_t j, Fill fill) {
   const D d;
-  if (side.outer == 1) return hc::LoadRow(d, b + p * side.inner + j, fill, hn::Zero(d));
+  if (side.outer == 1) return hc::LoadRow(d, b + p * side.inner + j, fill);
   HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
   std::size_t count = hn::Lanes(d);
   if constexpr (std::is_same_v<Fill, hc::Part>) count = fill.count;

@@ -40,12 +40,11 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
                                     const float* ahead) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const Vector zero = hn::Zero(d);
   const Normalise normalise(row);
   const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const Vector value =
-        hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill, zero)),
-                   hc::LoadRow(d, gamma + i, fill, zero), hc::LoadRow(d, beta + i, fill, zero));
+        hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
+                   hc::LoadRow(d, beta + i, fill));
     hc::StoreRow(value, d, y + i, fill);
   };
   hc::RowVisit visit(after, n);
@@ -106,28 +105,6 @@ void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t
     now = next;
     next = after;
   }
-}
-
-// y of a few rows, counted by R, from `at` on: gamma and beta are read once for all of them.
-template <std::size_t... R>
-HWY_INLINE void FinishTogether(const LayerNormOperands& io, std::int64_t at, std::size_t n,
-                               const Row* rows, std::index_sequence<R...>) {
-  const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  const Vector zero = hn::Zero(d);
-  const float* x[] = {io.x + (at + static_cast<std::int64_t>(R)) * io.x_stride...};
-  float* y[] = {io.y + (at + static_cast<std::int64_t>(R)) * io.y_stride...};
-  const Normalise normalise[] = {Normalise(rows[R])...};
-  const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    const Vector gamma = hc::LoadRow(d, io.gamma + i, fill, zero);
-    const Vector beta = hc::LoadRow(d, io.beta + i, fill, zero);
-    (hc::StoreRow(hn::MulAdd(normalise[R](hc::LoadRow(d, x[R] + i, fill, zero)), gamma, beta), d,
-                  y[R] + i, fill),
-     ...);
-  };
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) write(i, hc::Whole());
-  if (i < n) write(i, hc::Part{n - i});
 }
 
 template <std::size_t kRows>

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
@@ -80,7 +81,14 @@ struct Row {
   Row() = default;
   Row(double mean, float scale_in)
       : high(static_cast<float>(mean)), low(static_cast<float>(mean - high)), scale(scale_in) {}
+  Row(float high_in, float low_in, float scale_in) : high(high_in), low(low_in), scale(scale_in) {}
   Row(const Moments& moments, double eps) : Row(moments.mean, scale_of(moments, eps)) {}
+};
+
+// The same of several rows.
+struct Known {
+  const float *high, *low, *scale;
+  HWY_INLINE Row operator[](std::int64_t i) const { return Row(high[i], low[i], scale[i]); }
 };
 
 // (x - mean) · scale. (As a subtraction and a multiply-add, x - high and · scale - low·scale, this
@@ -105,17 +113,37 @@ template <bool kStream>
 void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
             const Row& row, hc::Seam<Tag>* seam = nullptr) {
   const Tag d;
-  const Vector zero = hn::Zero(d);
   const Normalise normalise(row);
   const auto value = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill, zero)),
-                      hc::LoadRow(d, gamma + i, fill, zero), hc::LoadRow(d, beta + i, fill, zero));
+    return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
+                      hc::LoadRow(d, beta + i, fill));
   };
   if (kStream && seam != nullptr) {
     hc::StreamRow(d, y, n, *seam, value);
   } else {
     hc::WriteRow<kStream>(d, y, n, value);
   }
+}
+
+// y of a few rows, counted by R, from `at` on: gamma and beta are read once for all of them.
+template <class Rows, std::size_t... R>
+HWY_INLINE void FinishTogether(const LayerNormOperands& io, std::int64_t at, std::size_t n,
+                               const Rows& rows, std::index_sequence<R...>) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const float* x[] = {io.x + (at + static_cast<std::int64_t>(R)) * io.x_stride...};
+  float* y[] = {io.y + (at + static_cast<std::int64_t>(R)) * io.y_stride...};
+  const Normalise normalise[] = {Normalise(rows[R])...};
+  const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const Vector gamma = hc::LoadRow(d, io.gamma + i, fill);
+    const Vector beta = hc::LoadRow(d, io.beta + i, fill);
+    (hc::StoreRow(hn::MulAdd(normalise[R](hc::LoadRow(d, x[R] + i, fill)), gamma, beta), d,
+                  y[R] + i, fill),
+     ...);
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) write(i, hc::Whole());
+  if (i < n) write(i, hc::Part{n - i});
 }
 
 }  // namespace HWY_NAMESPACE

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -43,8 +44,7 @@ HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::i
   const Vector share = hn::Set(d, 1.0f / static_cast<float>(cols));
   const auto result_of = [&](Vector x) ROOFLANE_LAMBDA {
     const Vector centred = slots.FromMean(x, static_cast<double>(cols));
-    const auto plus = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
-    const Vector squares = slots.Across(hn::Mul(centred, centred), plus);
+    const Vector squares = slots.Across(hn::Mul(centred, centred), hc::Plus());
     const Vector sigma = hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps)));
     return hn::MulAdd(hn::Div(centred, sigma), gamma, beta);
   };
@@ -73,42 +73,75 @@ struct Batch {
   HWY_ALIGN float scale[kBatch] = {};
 };
 
-// Σx.
-HWY_INLINE double SumOf(const float* x, std::size_t n) {
-  const Tag d;
+// Of those, rows that are worked on together, and share what reductions across lanes cost.
+inline constexpr std::int64_t kTogether = 4;
+using Together = std::make_index_sequence<kTogether>;
+
+// Where they begin: rows from `row` on, the last one again where there are no more.
+struct Four {
+  const float* x[kTogether];
+  HWY_INLINE Four(const LayerNormOperands& io, std::int64_t row, std::int64_t end) {
+    for (std::int64_t i = 0; i < kTogether; ++i)
+      x[i] = io.x + std::min(row + i, end - 1) * io.x_stride;
+  }
+};
+
+// sum[i] = Σx of row i.
+template <std::size_t... R>
+HWY_INLINE void SumsOf(const Four& rows, std::size_t n, double* sum, std::index_sequence<R...>) {
   const hn::ScalableTag<double> dd;
   const hn::Rebind<float, decltype(dd)> df;
-  const std::size_t lanes = hn::Lanes(d);
-  const std::size_t half = hn::Lanes(dd);
-  auto low = hn::Zero(dd);
-  auto high = low;
+  using Wide = hn::Vec<decltype(dd)>;
+  const std::size_t lanes = hn::Lanes(dd);
+  const float* x[] = {rows.x[R]...};
+  Wide even[] = {((void)R, hn::Zero(dd))...};
+  Wide odd[] = {((void)R, hn::Zero(dd))...};
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    low = hn::Add(low, hn::PromoteTo(dd, hn::LoadU(df, x + i)));
-    if (half < lanes) high = hn::Add(high, hn::PromoteTo(dd, hn::LoadU(df, x + i + half)));
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    ((even[R] = hn::Add(even[R], hn::PromoteTo(dd, hn::LoadU(df, x[R] + i)))), ...);
+    ((odd[R] = hn::Add(odd[R], hn::PromoteTo(dd, hn::LoadU(df, x[R] + i + lanes)))), ...);
   }
-  if (i < n) low = hn::Add(low, hc::PairSum(hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Zero(d))));
-  return hn::GetLane(hn::SumOfLanes(dd, hn::Add(low, high)));
-}
-
-// Σ(x - mean)², mean = high + low.
-HWY_INLINE float ShortSquares(const float* x, std::size_t n, float mean_high, float mean_low) {
-  const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
-  const Vector high = hn::Set(d, mean_high);
-  const Vector low = hn::Set(d, mean_low);
-  Vector squares = hn::Zero(d);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const Vector apart = hn::Sub(hn::Sub(hn::LoadU(d, x + i), high), low);
-    squares = hn::MulAdd(apart, apart, squares);
+  if (i + lanes <= n) {
+    ((even[R] = hn::Add(even[R], hn::PromoteTo(dd, hn::LoadU(df, x[R] + i)))), ...);
+    i += lanes;
   }
   if (i < n) {
     const hc::Part part{n - i};
-    const Vector apart = hn::Sub(hn::Sub(hc::LoadRow(d, x + i, part, high), high), low);
-    squares = hn::Add(squares, hc::Filled(d, hn::Mul(apart, apart), part));
+    ((odd[R] = hn::Add(odd[R], hn::PromoteTo(dd, hc::LoadRow(df, x[R] + i, part)))), ...);
   }
-  return hc::SumLanes(d, squares);
+  ((even[R] = hn::Add(even[R], odd[R])), ...);
+  hc::ReduceFour(dd, even[0], even[1], even[2], even[3], hc::Plus(), sum);
+}
+
+// squares[i] = Σ(x - mean)² of row i, mean = high[i] + low[i].
+template <std::size_t... R>
+HWY_INLINE void SquaresOf(const Four& rows, std::size_t n, const float* mean_high,
+                          const float* mean_low, float* squares, std::index_sequence<R...>) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  const float* x[] = {rows.x[R]...};
+  const Vector high[] = {hn::Set(d, mean_high[R])...};
+  const Vector low[] = {hn::Set(d, mean_low[R])...};
+  Vector sum[] = {((void)R, hn::Zero(d))...};
+  const auto square = [](Vector from, Vector high_of, Vector low_of, Vector& to) ROOFLANE_LAMBDA {
+    const Vector apart = hn::Sub(hn::Sub(from, high_of), low_of);
+    to = hn::MulAdd(apart, apart, to);
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    (square(hn::LoadU(d, x[R] + i), high[R], low[R], sum[R]), ...);
+  }
+  if (i < n) {
+    const hc::Part part{n - i};
+    const auto last = [&](const float* from, Vector high_of, Vector low_of,
+                          Vector& to) ROOFLANE_LAMBDA {
+      const Vector apart = hn::Sub(hn::Sub(hc::LoadRow(d, from, part), high_of), low_of);
+      const Vector filled = hc::Filled(d, apart, part);
+      to = hn::MulAdd(filled, filled, to);
+    };
+    (last(x[R] + i, high[R], low[R], sum[R]), ...);
+  }
+  hc::ReduceFour(d, sum[0], sum[1], sum[2], sum[3], hc::Plus(), squares);
 }
 
 // The means of a batch from its sums.
@@ -137,43 +170,47 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
   }
 }
 
-// Rows from `begin` to `end` in batches: one row is summed, another squared, a third written, each
-// of a batch that is two behind, so that nothing waits for a reduction across lanes nor for a store
-// to reach the cache; divisions and roots are shared by a batch.
+// Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
+// a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
+// roots are shared by a batch.
 template <bool kStream>
 void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                  double eps) {
-  constexpr std::int64_t behind = 2 * kBatch;
-  Batch ring[5];
+  Batch ring[3];
   hc::Seam<Tag> seam((Tag()));
-  for (std::int64_t first = begin; first < end + 2 * behind; first += kBatch) {
+  for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
     const std::int64_t turn = (first - begin) / kBatch;
-    Batch& summed = ring[turn % 5];
-    Batch& squared = ring[(turn + 3) % 5];
-    Batch& written = ring[(turn + 1) % 5];
+    Batch& summed = ring[turn % 3];
+    Batch& squared = ring[(turn + 2) % 3];
+    Batch& written = ring[(turn + 1) % 3];
     MeansOf(squared, n);
     ScalesOf(written, n, eps);
-    for (std::int64_t i = 0; i < kBatch; ++i) {
+    for (std::int64_t i = 0; i < kBatch; i += kTogether) {
       const std::int64_t row = first + i;
       if (row < end) {
-        const float* x = io.x + row * io.x_stride;
+        const Four rows(io, row, end);
         if (kStream) {
-          for (std::size_t j = 0; j < n; j += 16) hwy::Prefetch(x + kBatch * io.x_stride + j);
+          for (const float* x : rows.x) {
+            for (std::size_t j = 0; j < n; j += 16) hwy::Prefetch(x + kBatch * io.x_stride + j);
+          }
         }
-        summed.sum[i] = SumOf(x, n);
+        SumsOf(rows, n, summed.sum + i, Together());
       }
-      const std::int64_t second = row - behind;
+      const std::int64_t second = row - kBatch;
       if (second >= begin && second < end) {
-        squared.squares[i] =
-            ShortSquares(io.x + second * io.x_stride, n, squared.high[i], squared.low[i]);
+        SquaresOf(Four(io, second, end), n, squared.high + i, squared.low + i, squared.squares + i,
+                  Together());
       }
-      const std::int64_t third = second - behind;
-      if (third >= begin && third < end) {
-        Row known(0, written.scale[i]);
-        known.high = written.high[i];
-        known.low = written.low[i];
-        Finish<kStream>(io.x + third * io.x_stride, io.gamma, io.beta, io.y + third * io.y_stride,
-                        n, known, &seam);
+      const std::int64_t third = second - kBatch;
+      if (third < begin || third >= end) continue;
+      const Known known = {written.high + i, written.low + i, written.scale + i};
+      if (!kStream && third + kTogether <= end) {
+        FinishTogether(io, third, n, known, Together());
+        continue;
+      }
+      for (std::int64_t r = 0; r < std::min(kTogether, end - third); ++r) {
+        Finish<kStream>(io.x + (third + r) * io.x_stride, io.gamma, io.beta,
+                        io.y + (third + r) * io.y_stride, n, known[r], &seam);
       }
     }
   }

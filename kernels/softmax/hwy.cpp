@@ -166,11 +166,9 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
   const Tag d;
   const auto rows = static_cast<std::int64_t>(Slots::Rows());
   const auto softmax_of = [&](Vector x) ROOFLANE_LAMBDA {
-    const auto most = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Max(a, b); };
-    const auto plus = [](Vector a, Vector b) ROOFLANE_LAMBDA { return hn::Add(a, b); };
-    const Vector max = hn::Max(slots.Across(x, most), hn::Set(d, kLowest));
+    const Vector max = hn::Max(slots.Across(x, hc::Most()), hn::Set(d, kLowest));
     const Vector term = hc::ExpNonPositive(d, hn::Sub(x, max));
-    return hn::Div(term, slots.Across(term, plus));
+    return hn::Div(term, slots.Across(term, hc::Plus()));
   };
   const Vector lowest = hn::Set(d, -kInfinity);
   std::int64_t row = begin;
