@@ -153,6 +153,7 @@ class HwyPlan final : public Plan {
     // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; Zen 5, 2 threads, k = 1 36 and
     // 24).
     job_.near = job_.threads >= many_threads && g.n >= g.k;
+    job_.fetch_rows = job_.path == Path::direct && !job_.pack_b && row_by_row(g, cache);
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
@@ -271,9 +272,12 @@ class HwyPlan final : public Plan {
       job_.k_parts =
           std::clamp<int64_t>(job_.threads / parts, 1, std::max<int64_t>(1, most_k_parts));
     }
-    // One block of k writes c once: past the caches when it is larger than they are.
+    // One block of k writes c once: past the caches when it is larger than they are, and where L3
+    // is far from a quarter of it on, as long as tiles take less time than their lines (Sapphire
+    // Rapids, 4096² of k = 1 4.8 → 9.0 GF/s, k = 4 16 → 30, k = 8 46 → 50, k = 16 73 → 56).
+    const bool far_c = l3_is_far(machine()) && g.k <= 8;
     may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&
-                    g.batch * g.m * g.n * float_bytes > cache.l3;
+                    g.batch * g.m * g.n * float_bytes > (far_c ? cache.l3 / 4 : cache.l3);
   }
 
   void allocate() {

@@ -225,6 +225,9 @@ class BlockTimesStrips {
     if (last_ && block_.more) {
       next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
     }
+    // Of each vector its last element: where rows do not begin a line, this strip has fetched the
+    // line that the next one begins in (Sapphire Rapids, 37 × 20011 × 89: 87 → 103 GF/s).
+    if (next_ != nullptr) next_ += 15;
     next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
   }
 
@@ -252,6 +255,14 @@ class BlockTimesStrips {
       coming_.data += coming_step_ * t_.k;
       coming_.floats -= coming_step_ * t_.k;
       (coming_step_ == 16 ? TileFor<false, 1> : TileFor<false, 3>)(count, vectors_)(t_);
+      return;
+    }
+    if (job_.fetch_rows && next_ != nullptr && tiles_ >= 3) {
+      const int64_t rows = (8 + tiles_ - 1) / tiles_, done = tile * (t_.k / 8) * rows;
+      t_.ahead = next_ + done * next_step_;
+      t_.ahead_step = next_step_;
+      t_.ahead_rows = done < t_.k ? rows : 0;
+      TileFor<false, 0>(count, vectors_)(t_);
       return;
     }
     t_.ahead = t_.a;

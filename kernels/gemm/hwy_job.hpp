@@ -128,8 +128,11 @@ struct Job {
   bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
-  bool near = false;      // direct: a thread does the same tasks in every call
-  bool far = false;       // dot: from afar, kc of k at a time
+  // direct: b in place comes from afar, and its next strip is fetched row by row over all tiles of
+  // this one, not column by column in the first few.
+  bool fetch_rows = false;
+  bool near = false;  // direct: a thread does the same tasks in every call
+  bool far = false;   // dot: from afar, kc of k at a time
   // dot: a single row against a long side that memory delivers
   bool single_row_from_memory = false;
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple

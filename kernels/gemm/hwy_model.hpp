@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 
 #include "core/machine.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -88,6 +89,28 @@ inline bool allowed(Path path, const Gemm& g) {
 // 154).
 inline bool conflicts(int64_t ld) { return ld % 1024 == 0; }
 
+// How many rows of b, ld floats apart, lie in half of L2's 16 ways: rows a power of two apart meet
+// in few of its sets (32 × 4096 × 4096 in blocks of k of 64 107 GF/s, of 96 89, of 512 37).
+inline int64_t rows_in_l2(int64_t ld, const Caches& cache) {
+  const int64_t way = cache.l2 / 16;
+  return way / std::gcd(way, ld * float_bytes) * 8;
+}
+
+// Where L3 is far: b, which comes from there or beyond and lies in rows, is multiplied in place, in
+// so few rows at a time that a strip of them stays in L2, and the next strip is fetched row by row
+// meanwhile. Up to 128 rows of a, which read b so seldom that packing it costs more, and up to 256
+// where its rows do not collide. (Sapphire Rapids, one thread, against packing, 4096² of k·n:
+// 16 rows 82 and 38 GF/s, 32 100 and 57, 64 110 and 75, 128 101 and 99, 150 84 and 98; 128 × 3072 ×
+// 768 124 and 98; 200 × 3000 × 3000 114 and 107. Against strips of `stream`: 16 rows 82 and 62, 12
+// 67 and by whole rows 75.)
+constexpr int64_t fewest_rows_together = 48;
+inline bool row_by_row(const Gemm& g, const Caches& cache) {
+  if (g.trans_b || g.prepack || !l3_is_far(machine())) return false;
+  return g.k * g.n * float_bytes > cache.l2 * 3 / 4 && g.m > most_updated &&
+         g.m <= (conflicts(g.n) ? 128 : 256) &&
+         rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
@@ -97,10 +120,9 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
-  // Where L3 is far, colliding lines make even a few reads of them slow (a Xeon, 100×3072×768: 87
-  // GF/s in place, 125 packed; 32 rows 91 and 83; Zen 5, 100 rows: 219 and 210).
+  // Where L3 is far, colliding lines make even a few reads of them slow (m > 128: see row_by_row).
   const bool far_collision = l3_is_far(machine()) && conflicts(g.n) && b_bytes > cache.l2;
-  const bool seldom = g.m <= (far_collision ? 32 : 256) || g.k <= 64;
+  const bool seldom = (g.m <= 256 && !far_collision) || g.k <= 64;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
@@ -116,6 +138,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {!g.reads_ab() || g.empty(), Path::scale},
       {g.n <= dot_limit && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
       {g.m <= dot_limit && dot_from_b(g) && long_k, Path::dot},
+      {row_by_row(g, cache), Path::direct},
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
@@ -257,6 +280,15 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
       const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
       blocks.kc = div_up(g.k, div_up(g.k, most));
+      // Short blocks, so that the rows of a strip and of the next one stay in L2, where those of a
+      // virtual machine may lie in a page each; deeper ones for more rows, whose sums cost more (16
+      // rows of 4000: 85 GF/s 48 deep, 40 64 deep; 100 × 1000 × 1000 116 and, 96 deep, 124).
+      if (path == Path::direct && row_by_row(g, cache) &&
+          g.k > std::min<int64_t>(128, rows_in_l2(g.n, cache))) {
+        const int64_t most_rows = std::max(fewest_rows_together, rows_in_l2(g.n, cache));
+        const int64_t wanted = std::clamp<int64_t>(2 * g.m, fewest_rows_together, 96);
+        blocks.kc = round_up(div_up(g.k, div_up(g.k, std::min(wanted, most_rows))), 8);
+      }
       // Few columns: all of k while their strips take no more than half of L2. Then a, which is
       // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
@@ -289,12 +321,14 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // at once. Several blocks of k: only where each is read often enough to be there. A c that
         // comes and goes between L2 and most of L3 is fetched ahead better down the columns (Zen 5,
         // 2048² on 2 threads: k = 16 294 against 250 GF/s, k = 24 365 and 287; 4 MB of c 323 and
-        // 360).
+        // 360), but not where L3 is far (Sapphire Rapids, 4096²: k = 16 28 and 65, k = 64 69 and
+        // 119).
         const int64_t c_bytes = g.batch * g.m * g.n * float_bytes;
-        const bool c_far = g.k > 8 && c_bytes > cache.l3 / 4 && c_bytes <= cache.l3;
+        const bool c_in_l3 = g.k > 8 && c_bytes > cache.l3 / 4 && c_bytes <= cache.l3;
+        const bool down = c_in_l3 && !l3_is_far(machine());
         const bool b_stays = blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
                              (blocks.kc >= g.k || rows > 32 * tile.mr);
-        blocks.sweep = short_k && rows >= 256 ? !c_far : blocks.sweep || b_stays;
+        blocks.sweep = short_k && rows >= 256 ? !down : blocks.sweep || b_stays;
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));

@@ -100,7 +100,7 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
       const int64_t next_p = p + job.kc;
       if (block.more) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
-        if (b.inner == g.n && s1 - s0 == strips.count()) {
+        if (!job.fetch_rows && b.inner == g.n && s1 - s0 == strips.count()) {
           block.coming[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
         }
         if (a.inner == g.m && block.i1 - i0 == g.m) {

@@ -130,8 +130,10 @@ struct TileArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  const float* ahead = nullptr;  // not packed: fetched into L2, a line each step of k
-  std::int64_t ahead_step = 0;
+  // Not packed: fetched into L2, kAhead lines each step of k; with kAhead = 0 `ahead_rows` rows
+  // every eight steps, as many lines of each as b has vectors.
+  const float* ahead = nullptr;
+  std::int64_t ahead_step = 0, ahead_rows = 0;
   Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
   bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
 };
@@ -213,14 +215,18 @@ class Tile {
   };
   // All k. Where it is long enough, c's lines are fetched meanwhile, one every eight steps: asked
   // for at once, from afar, they take all of L1's fill buffers, and b's stream from L2 waits
-  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
+  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233). Where b
+  // comes from afar and k is shorter, a row of them (Sapphire Rapids, 37 × 20011 × 89: 99 → 118
+  // GF/s).
   template <class Last>
   static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
     std::int64_t p = 0;
     const bool fetch_c = t.k >= 8 * kCount && !t.stream;
-    if (kPacked || fetch_c) {
-      const std::int64_t lines = fetch_c ? kCount : 0, chunks = kPacked ? t.k / 8 : lines;
+    if (kAhead == 0 || fetch_c) {
+      const std::int64_t lines = fetch_c ? kCount : 0, chunks = kAhead == 0 ? t.k / 8 : lines;
+      const std::int64_t rows = !kPacked && kAhead == 0 && !fetch_c && !t.stream ? kRows : 0;
+      const float* ahead = t.ahead;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
         if constexpr (kPacked) {
@@ -229,13 +235,36 @@ class Tile {
         }
         Cursor at(t, p);
         p += 8;
+        if constexpr (kPacked || kAhead > 0) {
 #pragma GCC unroll 4
-        for (int steps = 8; steps > 0; --steps) Step(acc, at, last);
+          for (int steps = 8; steps > 0; --steps) Step(acc, at, last);
+        } else {
+          if (chunk < rows) {
+            for (int v = 1; v <= kVecs; ++v) hwy::Prefetch(t.c + chunk * t.ldc + v * lanes - 1);
+          }
+          if (t.ahead_rows >= 1) ahead = FetchRow(ahead, t);
+          FourSteps(acc, at, last);
+          // Rows apart: a burst of them takes the fill buffers (two together: 101 → 83 GF/s).
+          if (t.ahead_rows >= 2) ahead = FetchRow(ahead, t);
+          if (t.ahead_rows >= 3) ahead = FetchRow(ahead, t);
+          FourSteps(acc, at, last);
+        }
       }
     }
     Cursor at(t, p);
 #pragma GCC unroll 4
     for (std::int64_t steps = t.k - p; steps > 0; --steps) Step(acc, at, last);
+  }
+  static HWY_INLINE const float* FetchRow(const float* ahead, const TileArgs& t) {
+    for (int line = 0; line < kVecs; ++line) __builtin_prefetch(ahead + 16 * line, 0, 2);
+    return ahead + t.ahead_step;
+  }
+  template <class Last>
+  static HWY_INLINE void FourSteps(VF (&acc)[kCount], Cursor& at, const Last& last) {
+    Step(acc, at, last);
+    Step(acc, at, last);
+    Step(acc, at, last);
+    Step(acc, at, last);
   }
   template <class Last, int... V>
   static HWY_INLINE void LoadB(VF (&bv)[kVecs], const float* b, const Last& last_vector,
