@@ -390,6 +390,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
           for (int pack = 0; pack < 4; ++pack) {
             for (const int sweep : {0, 1}) {
               odd.set("path", path), odd.set("pack", pack), odd.set("sweep", sweep);
+              odd.set("fetch", 1 - sweep);
               tunings.push_back(odd);
             }
           }
@@ -406,24 +407,27 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
 }
 
 TEST_CASE("hwy: few rows against a long side from afar, which is larger than L2") {
-  // Every number of rows; k whole chunks, odd ones, less than one; k as it lies and turned; threads
-  // with fewer rows than are fetched ahead; c0; batches. On the best target: others have too few
-  // registers.
+  // Every number of rows that one pass serves, and what takes two; k whole chunks, odd ones, less
+  // than one; k as it lies and turned; threads with fewer rows than are fetched ahead; c0; batches.
+  // On the best target: others have too few registers.
   for (const char* shape :
        {"m=601,n=8,k=1024", "m=597,n=7,k=1031", "m=6,n=1399,k=401,trans_b=1",
         "m=5,n=721,k=823,trans_b=1,trans_a=1,alpha=2,beta=-1", "m=1100,n=8,k=509,trans_b=1,beta=3",
         "m=801,n=8,k=700,prepack=1", "m=421,n=5,k=700,batch=2", "m=15011,n=3,k=290",
+        "m=601,n=16,k=1031,beta=2", "m=13,n=1399,k=401,trans_b=1", "m=421,n=9,k=700,batch=2",
         "m=2,n=22011,k=200,trans_b=1,beta=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const int threads : {1, 3}) {
       Environment env;
       env.threads = threads;
-      const Tuning model = gemm::hwy.tunings(problem, env).front();
-      REQUIRE(model.get("path", 0) == 1);
-      Tuning odd = model;  // chunks that no size is a multiple of, tasks of a few rows
+      const std::vector<Tuning> space = gemm::hwy.tunings(problem, env);
+      const auto model = std::find_if(space.begin(), space.end(),
+                                      [](const Tuning& t) { return t.get("path", 0) == 1; });
+      REQUIRE(model != space.end());
+      Tuning odd = *model;  // chunks that no size is a multiple of, tasks of a few rows
       odd.set("kc", 100), odd.set("nc", 37);
-      for (const Tuning& tuning : {model, odd}) {
+      for (const Tuning& tuning : {*model, odd}) {
         INFO(problem.text(), " threads=", threads, " ", tuning.text());
         operands.poison_output();
         run_plan({gemm::hwy, tuning}, problem, env, operands.all());

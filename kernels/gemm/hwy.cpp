@@ -48,6 +48,10 @@ constexpr Tunable tunables[] = {
      "direct, packed: 1 goes along the rows of tiles, 0 down the columns; stream: 1 whole rows, 0 "
      "strips",
      0, 1},
+    {"fetch",
+     "direct: the next strip of b in place is fetched row by row while this one is used (1), or "
+     "column by column at first (0)",
+     0, 1},
 };
 
 Tuning tuning_of(Path path, const Blocks& blocks) {
@@ -56,7 +60,8 @@ Tuning tuning_of(Path path, const Blocks& blocks) {
           {"kc", blocks.kc},
           {"nc", blocks.nc},
           {"pack", int64_t{blocks.pack_a} + 2 * int64_t{blocks.pack_b}},
-          {"sweep", int64_t{blocks.sweep}}};
+          {"sweep", int64_t{blocks.sweep}},
+          {"fetch", int64_t{blocks.fetch}}};
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
@@ -79,6 +84,14 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
       Blocks blocks = guess;
       blocks.sweep = !guess.sweep;
       add(path, blocks);
+    }
+    if (path == Path::direct && !guess.pack_b) {
+      for (const int64_t kc : {int64_t{48}, int64_t{96}, guess.kc}) {
+        Blocks blocks = guess;
+        blocks.kc = std::min(kc, g.k);
+        blocks.fetch = true;
+        add(path, blocks);
+      }
     }
     if (path != Path::packed) continue;
     for (const int64_t kc : {128, 192, 256, 384}) {
@@ -153,7 +166,8 @@ class HwyPlan final : public Plan {
     // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; Zen 5, 2 threads, k = 1 36 and
     // 24).
     job_.near = job_.threads >= many_threads && g.n >= g.k;
-    job_.fetch_rows = job_.path == Path::direct && !job_.pack_b && row_by_row(g, cache);
+    job_.fetch_rows =
+        job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
@@ -181,8 +195,8 @@ class HwyPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = isa_name(target_);
-    facts.tuning =
-        tuning_of(job_.path, {job_.mc, job_.kc, job_.nc, job_.pack_a, job_.pack_b, job_.sweep});
+    facts.tuning = tuning_of(job_.path, {job_.mc, job_.kc, job_.nc, job_.pack_a, job_.pack_b,
+                                         job_.sweep, job_.fetch_rows});
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
     facts.packed_bytes = packed_bytes_;
     return facts;

@@ -249,10 +249,11 @@ HWY_INLINE VF InRegister(VF v) {
 }
 
 struct FarArgs {
-  DotArgs dot;         // few: a chunk of PackFew's; k: its depth
-  const float* ahead;  // rows to fetch, as far apart as those of the long side
-  float* sums;         // vectors of each row and each of the few, kept between chunks
-  bool first, last;    // chunks of k
+  DotArgs dot;              // few: a chunk of PackFew's; k: its depth
+  const float* ahead;       // rows to fetch, as far apart as those of the long side, from here on
+  std::int64_t ahead_step;  // by so many floats a step
+  float* sums;              // vectors of each row and each of the few, kept between chunks
+  bool first, last;         // chunks of k
 };
 
 template <int kFew, int kRows>
@@ -274,7 +275,7 @@ class FarDot {
       Step(acc, at, ld, Whole(), kEachRow);
       at.few += kFew * lanes;
       at.many += lanes;
-      at.ahead += lanes;
+      at.ahead += t.ahead_step;
     }
     if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)), kEachRow);
     if (t.last) {
@@ -371,19 +372,23 @@ inline void PackFew(const Side& few, const float* from, int64_t count, int64_t k
     }
   }
 }
-inline int64_t PackedFew(const Job& job, int64_t few_count) {  // floats of one batch
+inline int64_t PackedRow(const Job& job) {  // floats of one of the few
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  return few_count * ((job.g.k + lanes - 1) / lanes * lanes);
+  return (job.g.k + lanes - 1) / lanes * lanes;
 }
+// Those of the few that go together, and are laid out together.
+inline Shares FarGroups(int64_t few_count) { return {few_count, pieces(few_count, dot_limit)}; }
 
 // Rows [begin,end) of the long side.
 inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t batch,
                     int64_t begin, int64_t end, float* sums) {
   const Gemm& g = job.g;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const float* few = job.shared + batch * PackedFew(job, few_count);
+  const float* few = job.shared + batch * few_count * PackedRow(job);
   const float* data = many.data + batch * many.batch_stride;
-  const int64_t rows = FarRows(static_cast<int>(few_count));
+  const int64_t groups = pieces(few_count, dot_limit);
+  const Shares group_of = FarGroups(few_count);
+  const int64_t rows = FarRows(static_cast<int>(group_of.size(0)));
   const int64_t ahead =
       (kFarAhead / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
   FarArgs t;
@@ -397,7 +402,6 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
       t.first = p == 0;
       t.last = p + job.kc >= g.k;
       t.dot.k = std::min(job.kc, g.k - p);
-      t.dot.few = few + p * few_count;
       for (int64_t w = block; w < block_end; w += rows) {
         const int64_t count = std::min(rows, block_end - w);
         int64_t next = w + std::max(ahead, rows), next_p = p;
@@ -407,17 +411,24 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
         } else if (next >= block_end) {
           next_p = 0;
         }
-        t.ahead = next + rows <= end ? data + next * many.outer + next_p : data;
+        const float* ahead_of_all = next + rows <= end ? data + next * many.outer + next_p : data;
         t.dot.many = data + w * many.outer + p;
-        t.sums = sums + (w - block) * few_count * lanes;
-        const int64_t row = job.flip ? w : 0, col = job.flip ? 0 : w;
-        const Start start = StartOf(job, true, batch, row, col);
-        t.dot.c = job.c.row(batch, row) + col;
-        t.dot.c0 = start.data;
-        t.dot.c0_few = job.flip ? 1 : start.ld;
-        t.dot.c0_many = job.flip ? start.ld : 1;
-        t.dot.beta = start.beta;
-        FarDotFor(few_count, count)(t);
+        // Each group fetches its share of the next rows: evenly, as the first alone would wait.
+        t.ahead_step = lanes / groups;
+        for (int64_t group = 0; group < groups; ++group) {
+          const int64_t f = group_of.begin(group), of_group = group_of.size(group);
+          t.dot.few = few + f * PackedRow(job) + p * of_group;
+          t.ahead = ahead_of_all + t.dot.k * group / groups;
+          t.sums = sums + ((w - block) * few_count + f * count) * lanes;
+          const int64_t row = job.flip ? w : f, col = job.flip ? f : w;
+          const Start start = StartOf(job, true, batch, row, col);
+          t.dot.c = job.c.row(batch, row) + col;
+          t.dot.c0 = start.data;
+          t.dot.c0_few = job.flip ? 1 : start.ld;
+          t.dot.c0_many = job.flip ? start.ld : 1;
+          t.dot.beta = start.beta;
+          FarDotFor(of_group, count)(t);
+        }
       }
     }
   }
@@ -439,9 +450,13 @@ inline void RunDot(const Job& job) {
   const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
     const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
-    PackFew(few, few.data + batch * few.batch_stride + p * few.inner, few_count,
-            std::min(job.kc, job.g.k - p),
-            job.shared + batch * PackedFew(job, few_count) + p * few_count);
+    const Shares group_of = FarGroups(few_count);
+    for (int64_t group = 0; group < pieces(few_count, dot_limit); ++group) {
+      const int64_t f = group_of.begin(group), count = group_of.size(group);
+      PackFew(few, few.data + batch * few.batch_stride + f * few.outer + p * few.inner, count,
+              std::min(job.kc, job.g.k - p),
+              job.shared + (batch * few_count + f) * PackedRow(job) + p * count);
+    }
   });
   parallel_for_near(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
     const int64_t begin = task % parts * job.nc;

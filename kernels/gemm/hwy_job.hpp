@@ -94,6 +94,9 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
   return Shares(total, parts).begin(index);
 }
 
+// dot: most rows of the few side that one pass over the long side serves.
+inline constexpr std::int64_t dot_limit = 8;
+
 // dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
 // 48 × 8 vectors, are 24 KB and stay in L2, and the chunk, 16 KB, is read from there once per 96
 // KB. A multiple of the 3 or 4 rows that FarDot takes.

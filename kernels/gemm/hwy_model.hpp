@@ -21,8 +21,9 @@ inline constexpr int64_t workspace_limit = int64_t{64} << 20;
 // Up to so many rows or columns the other operand is read once and memory is the limit: dot
 // products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
 // (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
-inline constexpr int64_t dot_limit = 8;
 inline constexpr int64_t stream_limit = 16;
+// Where L3 is far, dot products pay for twice as many, in two groups.
+inline constexpr int64_t far_limit = 16;
 
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
@@ -111,10 +112,26 @@ inline bool row_by_row(const Gemm& g, const Caches& cache) {
          rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
 }
 
+// dot: the long side comes from afar, and FarDot reads it faster: from five rows on at any distance
+// beyond L2 (Zen 5, 4096 × 4096 with 8 columns: 1.3 to 1.6 times as fast, 1500 × 1500 1.25), with
+// two to four from memory where a row is so short that the hardware hardly gets to fetch ahead (2
+// columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85). 16 registers hold too few sums.
+inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache) {
+  const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
+  const int64_t bytes = many * g.k * float_bytes;
+  const bool short_rows = few >= 2 && few * g.k * float_bytes <= cache.l1 / 4;
+  const bool pays = few >= 5 ? bytes > cache.l2 : short_rows && bytes > cache.l3 / 2;
+  const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
+  return tile.mr * tile.nv >= 24 && few <= far_limit && pays && laid_out;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
   const bool long_k = g.k >= 4 * tile.lanes;
+  const bool twice = l3_is_far(machine());
+  const bool few_n = g.n <= dot_limit || (twice && far(g, true, tile, cache));
+  const bool few_m = g.m <= dot_limit || (twice && far(g, false, tile, cache));
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
@@ -136,8 +153,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {g.n <= dot_limit && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
-      {g.m <= dot_limit && dot_from_b(g) && long_k, Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
+      {few_m && dot_from_b(g) && long_k, Path::dot},
       {row_by_row(g, cache), Path::direct},
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
@@ -171,19 +188,6 @@ inline int64_t tail_columns(const Gemm& g, const TileShape& tile) {
   return narrow && pays && !g.trans_a && !g.trans_b ? tail : 0;
 }
 
-// dot: the long side comes from afar, and FarDot reads it faster: from five rows on at any distance
-// beyond L2 (Zen 5, 4096 × 4096 with 8 columns: 1.3 to 1.6 times as fast, 1500 × 1500 1.25), with
-// two to four from memory where a row is so short that the hardware hardly gets to fetch ahead (2
-// columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85). 16 registers hold too few sums.
-inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache) {
-  const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-  const int64_t bytes = many * g.k * float_bytes;
-  const bool short_rows = few >= 2 && few * g.k * float_bytes <= cache.l1 / 4;
-  const bool pays = few >= 5 ? bytes > cache.l2 : short_rows && bytes > cache.l3 / 2;
-  const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
-  return tile.mr * tile.nv >= 24 && few <= dot_limit && pays && laid_out;
-}
-
 // stream by whole rows: what a thread needs of scratch, its sums shifted by up to a page, and
 // whether so many rows can be served.
 inline int64_t update_floats(int64_t few) { return few * update_ld + page_floats + update_lead; }
@@ -209,7 +213,7 @@ inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches
 
 struct Blocks {
   int64_t mc = 1, kc = 1, nc = 1;
-  bool pack_a = false, pack_b = false, sweep = false;
+  bool pack_a = false, pack_b = false, sweep = false, fetch = false;
 };
 
 // Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
@@ -332,6 +336,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
+        blocks.fetch = !blocks.pack_b && row_by_row(g, cache);
         break;
       }
       // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.
