@@ -14,6 +14,7 @@
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "core/seeds.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -390,8 +391,11 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
           for (int pack = 0; pack < 4; ++pack) {
             for (const int sweep : {0, 1}) {
               odd.set("path", path), odd.set("pack", pack), odd.set("sweep", sweep);
-              odd.set("fetch", 1 - sweep);
-              tunings.push_back(odd);
+              for (const int fetch : {0, 1}) {
+                if (fetch == 1 && (path == 4 || sweep == 1)) continue;  // would change nothing
+                odd.set("fetch", fetch);
+                tunings.push_back(odd);
+              }
             }
           }
         }
@@ -413,8 +417,9 @@ TEST_CASE("hwy: few rows against a long side from afar, which is larger than L2"
   for (const char* shape :
        {"m=601,n=8,k=1024", "m=597,n=7,k=1031", "m=6,n=1399,k=401,trans_b=1",
         "m=5,n=721,k=823,trans_b=1,trans_a=1,alpha=2,beta=-1", "m=1100,n=8,k=509,trans_b=1,beta=3",
-        "m=801,n=8,k=700,prepack=1", "m=421,n=5,k=700,batch=2", "m=15011,n=3,k=290",
-        "m=601,n=16,k=1031,beta=2", "m=13,n=1399,k=401,trans_b=1", "m=421,n=9,k=700,batch=2",
+        "m=801,n=8,k=700,prepack=1", "m=821,n=5,k=700,batch=2", "m=15011,n=3,k=290",
+        "m=701,n=4,k=901", "m=601,n=12,k=1031,beta=2", "m=821,n=9,k=700,batch=2",
+        "m=11,n=1399,k=401,trans_b=1,trans_a=1,alpha=2,beta=-1",
         "m=2,n=22011,k=200,trans_b=1,beta=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
@@ -425,6 +430,13 @@ TEST_CASE("hwy: few rows against a long side from afar, which is larger than L2"
       const auto model = std::find_if(space.begin(), space.end(),
                                       [](const Tuning& t) { return t.get("path", 0) == 1; });
       REQUIRE(model != space.end());
+      const gemm::Gemm g(problem);
+      const auto few = std::min(g.m, g.n), many = std::max(g.m, g.n);
+      if (few >= 5 && 4 * many * g.k > static_cast<std::int64_t>(machine().l2_bytes)) {
+        // From afar, for which the few side is laid out anew.
+        const auto plan = gemm::hwy.plan(problem, *model, env, operands.all());
+        CHECK(plan->facts().workspace_bytes > 0);
+      }
       Tuning odd = *model;  // chunks that no size is a multiple of, tasks of a few rows
       odd.set("kc", 100), odd.set("nc", 37);
       for (const Tuning& tuning : {*model, odd}) {

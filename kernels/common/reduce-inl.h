@@ -1,6 +1,6 @@
-// Horizontal and long reductions of float32 vectors, and loads and stores of a row's last, partial
-// vector. The maximum here may drop a NaN: softmax and attention need none, because the NaN comes
-// back through exp(x - max) into the sum and from there into every element.
+// Horizontal reductions of vectors, long ones of float32, and loads and stores of a row's last,
+// partial vector. The maximum here may drop a NaN: softmax and attention need none, because the NaN
+// comes back through exp(x - max) into the sum and from there into every element.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)

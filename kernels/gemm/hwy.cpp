@@ -49,8 +49,8 @@ constexpr Tunable tunables[] = {
      "strips",
      0, 1},
     {"fetch",
-     "direct: the next strip of b in place is fetched row by row while this one is used (1), or "
-     "column by column at first (0)",
+     "direct: the next strip of b in place is fetched row by row (1) or column by column (0); from "
+     "three tiles of rows on",
      0, 1},
 };
 
@@ -85,7 +85,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
       blocks.sweep = !guess.sweep;
       add(path, blocks);
     }
-    if (path == Path::direct && !guess.pack_b) {
+    if (path == Path::direct && !guess.pack_b && g.m > 2 * tile.mr && g.k > 32) {
       for (const int64_t kc : {int64_t{48}, int64_t{96}, guess.kc}) {
         Blocks blocks = guess;
         blocks.kc = std::min(kc, g.k);
@@ -289,7 +289,7 @@ class HwyPlan final : public Plan {
     // One block of k writes c once: past the caches when it is larger than they are, and where L3
     // is far from a quarter of it on, as long as tiles take less time than their lines (Sapphire
     // Rapids, 4096² of k = 1 4.8 → 9.0 GF/s, k = 4 16 → 30, k = 8 46 → 50, k = 16 73 → 56).
-    const bool far_c = l3_is_far(machine()) && g.k <= 8;
+    const bool far_c = l3_is_far(machine()) && g.k <= 8 && job_.threads < many_threads;
     may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&
                     g.batch * g.m * g.n * float_bytes > (far_c ? cache.l3 / 4 : cache.l3);
   }

@@ -376,8 +376,8 @@ inline int64_t PackedRow(const Job& job) {  // floats of one of the few
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   return (job.g.k + lanes - 1) / lanes * lanes;
 }
-// Those of the few that go together, and are laid out together.
-inline Shares FarGroups(int64_t few_count) { return {few_count, pieces(few_count, dot_limit)}; }
+// The few in groups that registers hold, each laid out on its own.
+inline int64_t FarGroups(int64_t few_count) { return pieces(few_count, dot_limit); }
 
 // Rows [begin,end) of the long side.
 inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t batch,
@@ -386,9 +386,9 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const float* few = job.shared + batch * few_count * PackedRow(job);
   const float* data = many.data + batch * many.batch_stride;
-  const int64_t groups = pieces(few_count, dot_limit);
-  const Shares group_of = FarGroups(few_count);
-  const int64_t rows = FarRows(static_cast<int>(group_of.size(0)));
+  const int64_t groups = FarGroups(few_count);
+  const Shares members(few_count, groups);
+  const int64_t rows = FarRows(static_cast<int>(members.size(0)));
   const int64_t ahead =
       (kFarAhead / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
   FarArgs t;
@@ -416,7 +416,7 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
         // Each group fetches its share of the next rows: evenly, as the first alone would wait.
         t.ahead_step = lanes / groups;
         for (int64_t group = 0; group < groups; ++group) {
-          const int64_t f = group_of.begin(group), of_group = group_of.size(group);
+          const int64_t f = members.begin(group), of_group = members.size(group);
           t.dot.few = few + f * PackedRow(job) + p * of_group;
           t.ahead = ahead_of_all + t.dot.k * group / groups;
           t.sums = sums + ((w - block) * few_count + f * count) * lanes;
@@ -450,9 +450,9 @@ inline void RunDot(const Job& job) {
   const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
     const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
-    const Shares group_of = FarGroups(few_count);
-    for (int64_t group = 0; group < pieces(few_count, dot_limit); ++group) {
-      const int64_t f = group_of.begin(group), count = group_of.size(group);
+    const Shares members(few_count, FarGroups(few_count));
+    for (int64_t group = 0; group < FarGroups(few_count); ++group) {
+      const int64_t f = members.begin(group), count = members.size(group);
       PackFew(few, few.data + batch * few.batch_stride + f * few.outer + p * few.inner, count,
               std::min(job.kc, job.g.k - p),
               job.shared + (batch * few_count + f) * PackedRow(job) + p * count);

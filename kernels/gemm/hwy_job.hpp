@@ -94,12 +94,12 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
   return Shares(total, parts).begin(index);
 }
 
-// dot: most rows of the few side that one pass over the long side serves.
+// dot: most of the few side that registers serve together.
 inline constexpr std::int64_t dot_limit = 8;
 
 // dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
-// 48 × 8 vectors, are 24 KB and stay in L2, and the chunk, 16 KB, is read from there once per 96
-// KB. A multiple of the 3 or 4 rows that FarDot takes.
+// 48 × 8 vectors, are 24 KB (half as much again in two groups) and stay in L2, and the chunk, 16
+// KB, is read from there once per 96 KB. A multiple of the 3 or 4 rows that FarDot takes.
 inline constexpr std::int64_t far_block = 48;
 
 // stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of
@@ -131,8 +131,8 @@ struct Job {
   bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
-  // direct: b in place comes from afar, and its next strip is fetched row by row over all tiles of
-  // this one, not column by column in the first few.
+  // direct: b in place comes from afar, and its next strip is fetched row by row over the first
+  // eight tiles of this one, not column by column over three.
   bool fetch_rows = false;
   bool near = false;  // direct: a thread does the same tasks in every call
   bool far = false;   // dot: from afar, kc of k at a time

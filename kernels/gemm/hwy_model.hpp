@@ -22,8 +22,9 @@ inline constexpr int64_t workspace_limit = int64_t{64} << 20;
 // products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
 // (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
 inline constexpr int64_t stream_limit = 16;
-// Where L3 is far, dot products pay for twice as many, in two groups.
-inline constexpr int64_t far_limit = 16;
+// Where L3 is far, dot products pay for half as many again, in two groups (Sapphire Rapids, 4096²
+// with 12 rows: 45 GF/s packed, 61; with 16 62 and 68, but 16 threads 1120 and 830).
+inline constexpr int64_t far_limit = 12;
 
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
@@ -105,9 +106,9 @@ inline int64_t rows_in_l2(int64_t ld, const Caches& cache) {
 // 768 124 and 98; 200 × 3000 × 3000 114 and 107. Against strips of `stream`: 16 rows 82 and 62, 12
 // 67 and by whole rows 75.)
 constexpr int64_t fewest_rows_together = 48;
-inline bool row_by_row(const Gemm& g, const Caches& cache) {
-  if (g.trans_b || g.prepack || !l3_is_far(machine())) return false;
-  return g.k * g.n * float_bytes > cache.l2 * 3 / 4 && g.m > most_updated &&
+inline bool row_by_row(const Gemm& g, const Caches& cache, int threads) {
+  if (g.trans_b || g.prepack || !l3_is_far(machine()) || deep(g) || g.n < g.m) return false;
+  return g.k * g.n * float_bytes > cache.l2 * std::max(3, threads) / 4 && g.m > most_updated &&
          g.m <= (conflicts(g.n) ? 128 : 256) &&
          rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
 }
@@ -129,15 +130,17 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
   const bool long_k = g.k >= 4 * tile.lanes;
-  const bool twice = l3_is_far(machine());
-  const bool few_n = g.n <= dot_limit || (twice && far(g, true, tile, cache));
-  const bool few_m = g.m <= dot_limit || (twice && far(g, false, tile, cache));
   const int64_t b_bytes = g.k * g.n * float_bytes;
+  const bool a_from_memory = l3_is_far(machine()) && g.m * g.k * float_bytes > 8 * cache.l2;
+  const bool b_from_memory = l3_is_far(machine()) && b_bytes > 8 * cache.l2;
+  const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache));
+  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache));
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
-  // Where L3 is far, colliding lines make even a few reads of them slow (m > 128: see row_by_row).
+  // Where L3 is far, colliding lines make even a few reads of them slow, if not read row by row (32
+  // × 16384 × 2048: 24 GF/s in place, 50 packed).
   const bool far_collision = l3_is_far(machine()) && conflicts(g.n) && b_bytes > cache.l2;
   const bool seldom = (g.m <= 256 && !far_collision) || g.k <= 64;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
@@ -155,7 +158,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {!g.reads_ab() || g.empty(), Path::scale},
       {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
       {few_m && dot_from_b(g) && long_k, Path::dot},
-      {row_by_row(g, cache), Path::direct},
+      {row_by_row(g, cache, threads), Path::direct},
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
@@ -284,10 +287,11 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
       const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
       blocks.kc = div_up(g.k, div_up(g.k, most));
-      // Short blocks, so that the rows of a strip and of the next one stay in L2, where those of a
-      // virtual machine may lie in a page each; deeper ones for more rows, whose sums cost more (16
-      // rows of 4000: 85 GF/s 48 deep, 40 64 deep; 100 × 1000 × 1000 116 and, 96 deep, 124).
-      if (path == Path::direct && row_by_row(g, cache) &&
+      // Beyond what is one block anyway: short blocks, so that the rows of a strip and of the next
+      // one stay in L2, where those of a virtual machine may lie in a page each; deeper ones for
+      // more rows, whose sums cost more (16 rows of 4000: 85 GF/s 48 deep, 40 64 deep; 100 × 1000 ×
+      // 1000 116 and, 96 deep, 124).
+      if (path == Path::direct && row_by_row(g, cache, threads) &&
           g.k > std::min<int64_t>(128, rows_in_l2(g.n, cache))) {
         const int64_t most_rows = std::max(fewest_rows_together, rows_in_l2(g.n, cache));
         const int64_t wanted = std::clamp<int64_t>(2 * g.m, fewest_rows_together, 96);
@@ -336,7 +340,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
-        blocks.fetch = !blocks.pack_b && row_by_row(g, cache);
+        blocks.fetch = !blocks.pack_b && row_by_row(g, cache, threads);
         break;
       }
       // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.

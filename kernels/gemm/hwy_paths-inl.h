@@ -107,7 +107,9 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
           block.coming[1] = {a.data + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
       } else if (at.more) {
-        block.coming[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        if (!job.fetch_rows) {
+          block.coming[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        }
         block.coming[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {

@@ -27,7 +27,8 @@ namespace rooflane::layernorm {
 namespace HWY_NAMESPACE {
 
 // Up to this length, walking over a row three times costs less than waiting for its reductions.
-// (On a Zen 5 both ways are equal between 97 and 128 elements, with AVX-512 and with AVX2.)
+// (On a Zen 5 both ways were equal between 97 and 128 elements, with AVX-512 and with AVX2, when
+// each row was reduced on its own.)
 inline constexpr std::size_t kBatched = 96;
 // The same beyond the caches, where memory likes rows that are fetched and written one by one.
 inline constexpr std::size_t kBatchedFar = 48;
