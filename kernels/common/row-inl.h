@@ -15,6 +15,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -117,6 +118,19 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
     seam.at = y + i;
     seam.count = n - i;
   }
+}
+
+// StreamRow for a part of a row of n elements at y, of which `done` are written: up to element
+// `end` or a little before, where y is aligned. value(i, fill) as for the whole row. Returns what
+// is done now.
+template <class D, class Value>
+HWY_INLINE std::size_t StreamUpTo(D d, float* y, std::size_t n, std::size_t done, std::size_t end,
+                                  Seam<D>& seam, Value value) {
+  end = AlignedEnd(d, y, end, n);
+  if (end <= done) return done;
+  StreamRow(d, y + done, end - done, seam,
+            [=](std::size_t i, auto fill) ROOFLANE_LAMBDA { return value(done + i, fill); });
+  return end;
 }
 
 // Adds value(i, fill) for all i < n into `sum`, with i and fill as above; lanes beyond a part must
@@ -260,19 +274,17 @@ struct RowVisit {
   }
 };
 
-// One visit of n > 0 elements, which touches the n at `ahead` too, what memory will be asked for
-// next, unless it is null.
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, const float* ahead) {
+// One visit of n > 0 elements; `ahead` as in ahead.hpp.
+template <class Ahead>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
   const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
   RowVisit visit(x, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {
     for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
          i += 2 * lanes) {
-      if (ahead != nullptr) {
-        hwy::Prefetch(ahead + i);
-        hwy::Prefetch(ahead + i + lanes);
-      }
+      ahead(x + i);
+      ahead(x + i + lanes);
       visit.AddTwo(x + i, lanes);
     }
     visit.Settle();

@@ -47,6 +47,12 @@ inline bool resident(std::int64_t cols) {
          8.0 * static_cast<double>(cols) <= static_cast<double>(machine().l2_bytes);
 }
 
+// True when four rows, two of x and of y or two of constants, take no more than half of L2.
+inline bool keeps_four_rows(std::int64_t cols) {
+  return 4.0 * sizeof(float) * static_cast<double>(cols) <=
+         0.5 * static_cast<double>(machine().l2_bytes);
+}
+
 // One thread's least share: starting threads costs 2 to 6 µs, in which one core does about
 // 32 Ki elements of either kernel in cache.
 inline constexpr std::int64_t least_share = 16384;
@@ -54,7 +60,14 @@ inline constexpr std::int64_t least_share = 16384;
 inline constexpr Tunable row_tunables[] = {
     {"stream", "1: write y with non-temporal stores, past the caches", 0, 1},
     {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
+    {"pages", "1: fetch x a line from each of four pages in turn, 0: in order", 0, 1},
 };
+
+// True when x is fetched from several pages at a time: it is asked for, and little lies between the
+// rows.
+inline bool fetches_pages(const Tuning& tuning, std::int64_t x_stride, std::int64_t cols) {
+  return tuning.get("pages", 0) != 0 && x_stride <= cols + cols / 8;
+}
 
 // Threads worth starting for so many elements.
 inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
@@ -62,7 +75,8 @@ inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
   return static_cast<int>(std::clamp(shares, 1.0, static_cast<double>(std::max(threads, 1))));
 }
 
-// The model's guess at the front, then the other three.
+// The model's guess at the front, then the other three, then those past the caches with x fetched
+// in the other order.
 inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env) {
   const std::int64_t rows = problem.size("rows");
   const std::int64_t cols = problem.size("cols");
@@ -78,10 +92,16 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
       !resident(cols) && resident(cols / threads) &&
       4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
   const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
+  const bool far = l3_is_far(machine());
   std::vector<Tuning> tunings;
-  for (int other = 0; other < 4; ++other) {
-    tunings.push_back({{"stream", stream != ((other & 1) != 0)}, {"split", split != (other > 1)}});
+  const auto add = [&](bool streamed, bool shared, bool in_pages) {
+    tunings.push_back({{"stream", streamed}, {"split", shared}, {"pages", in_pages}});
+  };
+  for (const bool shared : {split, !split}) {
+    add(stream, shared, stream && far);
+    add(!stream, shared, !stream && far);
   }
+  for (const bool shared : {split, !split}) add(true, shared, !far);
   return tunings;
 }
 

@@ -219,17 +219,25 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
 }
 
 // The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
-// rows or more to memory that stays in L1, whence whole lines are streamed while the x of the next
-// group is fetched. Groups of 16 rows end where a line ends if y begins with one.
+// rows or more to memory that stays in L1, whence whole lines are streamed while the x of the
+// next group is fetched. Groups of 16 rows end where a line ends if y begins with one.
 template <class Io, class Body>
 HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                                Body body) {
+                                bool pages, Body body) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   constexpr std::size_t room = 1024;  // 16 rows of 64
   HWY_ALIGN float results[room];
   const auto cols = static_cast<std::int64_t>(n);
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
+  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  const auto write = [&](const float* from, float* y, std::size_t count, const float* x,
+                         auto ahead) ROOFLANE_LAMBDA {
+    WriteRow<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      ahead(x + i);
+      return LoadRow(d, from + i, fill);
+    });
+  };
   for (std::int64_t row = begin; row < end; row += together) {
     const std::int64_t rows = std::min(together, end - row);
     Io part = io;
@@ -242,12 +250,10 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
     const std::size_t count = n * static_cast<std::size_t>(rows / pieces);
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
       const float* from = results + piece * cols;
-      const float* ahead = part.x + (together + piece) * io.x_stride;
-      WriteRow<true>(d, io.y + (row + piece) * io.y_stride, count,
-                     [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-                       hwy::Prefetch(ahead + i);
-                       return LoadRow(d, from + i, fill);
-                     });
+      float* y = io.y + (row + piece) * io.y_stride;
+      const float* x = part.x + piece * io.x_stride;
+      pages ? write(from, y, count, x, PagesAhead{last})
+            : write(from, y, count, x, RowsAhead{together * io.x_stride, last});
     }
   }
   hwy::FlushStream();

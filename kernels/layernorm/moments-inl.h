@@ -64,12 +64,16 @@ HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::siz
   return {static_cast<std::int64_t>(n), mean, squares - lacking * lacking * count};
 }
 
-// Moments of any number of elements: each block is read once.
-inline Moments MomentsOf(const float* x, std::size_t n) {
+// Moments of any number of elements: each block is read once. `pages`: and fetched from several
+// pages at a time.
+inline Moments MomentsOf(const float* x, std::size_t n, bool pages) {
   Moments whole;
+  const common::PagesAhead ahead{x + n - 1};
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(kBlock, n - i);
-    whole = merge(whole, MomentsFrom(hc::SumAndSquares(x + i, count, nullptr), x + i, count));
+    const hc::RowSums sums = pages ? hc::SumAndSquares(x + i, count, ahead)
+                                   : hc::SumAndSquares(x + i, count, common::NothingAhead());
+    whole = merge(whole, MomentsFrom(sums, x + i, count));
   }
   return whole;
 }

@@ -174,9 +174,9 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
 // Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch.
-template <bool kStream>
+template <bool kStream, class Ahead>
 void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps) {
+                 double eps, Ahead ahead) {
   Batch ring[3];
   hc::Seam<Tag> seam((Tag()));
   for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
@@ -190,9 +190,9 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
       const std::int64_t row = first + i;
       if (row < end) {
         const Four rows(io, row, end);
-        if (kStream) {
+        if constexpr (kStream) {
           for (const float* x : rows.x) {
-            for (std::size_t j = 0; j < n; j += 16) hwy::Prefetch(x + kBatch * io.x_stride + j);
+            for (std::size_t j = 0; j < n; j += 16) ahead(x + j);
           }
         }
         SumsOf(rows, n, summed.sum + i, Together());
@@ -224,17 +224,20 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
   const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     SlotRows(io, begin, end, n, static_cast<float>(eps), slots);
   });
-  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps);
+  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps, common::NothingAhead());
 }
 
 // The same past the caches.
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                              std::size_t n, double eps) {
+                              std::size_t n, double eps, bool pages) {
   if (n >= hn::Lanes(Tag())) {
-    BatchedRows<true>(io, begin, end, n, eps);
+    const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+    pages
+        ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
+        : BatchedRows<true>(io, begin, end, n, eps, common::RowsAhead{kBatch * io.x_stride, last});
     hwy::FlushStream();
   } else {
-    hc::StreamShortRows(io, begin, end, n,
+    hc::StreamShortRows(io, begin, end, n, pages,
                         [=](const LayerNormOperands& part, std::int64_t rows)
                             HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
   }

@@ -1,0 +1,43 @@
+// What memory is asked for while a row kernel works on other elements: the functions are called
+// with the address of each vector that is read for the first time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/cache_control.h"
+
+namespace rooflane::common {
+
+// Nothing: the elements are in cache.
+struct NothingAhead {
+  HWY_INLINE void operator()(const float* /*at*/) const {}
+};
+
+// The elements a fixed distance further on, up to those at `last`.
+struct RowsAhead {
+  std::int64_t distance;
+  const float* last;
+  HWY_INLINE void operator()(const float* at) const {
+    hwy::Prefetch(std::min(at + distance, last));
+  }
+};
+
+// The next 16 KiB, a line of each of its four pages in turn, up to the one at `last`. An Intel
+// server's L2 runs ahead of what is read in each page on its own, and no further than the page: a
+// core that reads in one place at a time waits for it (Sapphire Rapids, a bare loop that copies:
+// 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster).
+struct PagesAhead {
+  static constexpr std::uintptr_t bytes = 4 * 4096;
+  const float* last;
+  HWY_INLINE void operator()(const float* at) const {
+    // Bits 6 and 7, the line, become 12 and 13, the page; those in between move down.
+    const auto here = reinterpret_cast<std::uintptr_t>(at);
+    const std::uintptr_t there =
+        (here & ~(bytes - 1)) + bytes + ((here & 0xc0) << 6) + ((here & 0x3f00) >> 2);
+    hwy::Prefetch(std::min(reinterpret_cast<const float*>(there), last));
+  }
+};
+
+}  // namespace rooflane::common

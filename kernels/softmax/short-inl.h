@@ -1,0 +1,174 @@
+// Softmax of short rows, which stay in registers: several in each vector, or each in up to four
+// vectors. Longer ones: hwy.cpp.
+
+// Highway's per-target include guard: this file is compiled once for every target.
+#if defined(ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_
+#undef ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_
+#else
+#define ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/common/exp-inl.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/row-inl.h"
+#include "kernels/common/slots-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::softmax {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+using Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<Tag>;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// Rows from `begin` to `end`, several in each vector.
+template <class Slots>
+HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                         const Slots& slots) {
+  const Tag d;
+  const auto rows = static_cast<std::int64_t>(Slots::Rows());
+  const auto softmax_of = [&](Vector x) ROOFLANE_LAMBDA {
+    const Vector max = hn::Max(slots.Across(x, hc::Most()), hn::Set(d, kLowest));
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(x, max));
+    return hn::Div(term, slots.Across(term, hc::Plus()));
+  };
+  const Vector lowest = hn::Set(d, -kInfinity);
+  std::int64_t row = begin;
+  for (; row + rows <= end; row += rows) {
+    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, lowest)), io.y + row * io.y_stride);
+  }
+  if (row < end) {
+    const auto rest = static_cast<std::size_t>(end - row);
+    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, rest, lowest)),
+                io.y + row * io.y_stride, rest);
+  }
+}
+
+// Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
+// load to the store, and nothing but their own reductions across lanes keeps a core from working on
+// several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
+// `ahead` as in ahead.hpp.
+template <int kVectors, bool kStream, class Ahead, class Last>
+HWY_INLINE void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                             Ahead ahead, Last last) {
+  const Tag d;
+  const std::size_t lanes = hn::Lanes(d);
+  constexpr int kWhole = kVectors - 1;
+  const Vector lowest = hn::Set(d, -kInfinity);
+  const auto write = [=](Vector v, float* to) ROOFLANE_LAMBDA {
+    if constexpr (kStream) {
+      hn::Stream(v, d, to);
+    } else {
+      hn::StoreU(v, d, to);
+    }
+  };
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    float* y = io.y + row * io.y_stride;
+    for (int i = 0; i < kVectors; ++i) ahead(x + i * lanes);
+    // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
+    Vector v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
+    Vector v1 = lowest, v2 = lowest, v3 = lowest;
+    if constexpr (kVectors > 1) v1 = hn::LoadU(d, x);
+    if constexpr (kVectors > 2) v2 = hn::LoadU(d, x + lanes);
+    if constexpr (kVectors > 3) v3 = hn::LoadU(d, x + 2 * lanes);
+    Vector most = v0;
+    if constexpr (kVectors > 1) most = hn::Max(most, v1);
+    if constexpr (kVectors > 2) most = hn::Max(most, v2);
+    if constexpr (kVectors > 3) most = hn::Max(most, v3);
+    const Vector max = hn::Max(hn::MaxOfLanes(d, most), hn::Set(d, kLowest));
+    v0 = hc::ExpNonPositive(d, hn::Sub(v0, max));
+    Vector sum = v0;
+    if constexpr (kVectors > 1) {
+      v1 = hc::ExpNonPositive(d, hn::Sub(v1, max));
+      sum = hn::Add(sum, v1);
+    }
+    if constexpr (kVectors > 2) {
+      v2 = hc::ExpNonPositive(d, hn::Sub(v2, max));
+      v3 = kVectors > 3 ? hc::ExpNonPositive(d, hn::Sub(v3, max)) : hn::Zero(d);
+      sum = hn::Add(sum, hn::Add(v2, v3));
+    }
+    const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
+    if constexpr (kVectors > 1) write(hn::Mul(v1, scale), y);
+    if constexpr (kVectors > 2) write(hn::Mul(v2, scale), y + lanes);
+    if constexpr (kVectors > 3) write(hn::Mul(v3, scale), y + 2 * lanes);
+    if constexpr (std::is_same_v<Last, hc::Whole>) {
+      write(hn::Mul(v0, scale), y + kWhole * lanes);
+    } else {
+      hc::StoreRow(hn::Mul(v0, scale), d, y + kWhole * lanes, last);
+    }
+  }
+}
+
+template <int kVectors, bool kStream, class Ahead>
+void RegisterRowsOf(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                    std::size_t n, Ahead ahead) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  if (n == kVectors * lanes) {
+    RegisterRows<kVectors, kStream>(io, begin, end, ahead, hc::Whole());
+  } else {
+    RegisterRows<kVectors, kStream>(io, begin, end, ahead, hc::Part{n - (kVectors - 1) * lanes});
+  }
+}
+
+// Rows of at most four vectors from `begin` to `end`.
+template <bool kStream, class Ahead>
+void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n, Ahead ahead) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  if (n <= lanes) {
+    RegisterRowsOf<1, kStream>(io, begin, end, n, ahead);
+  } else if (n <= 2 * lanes) {
+    RegisterRowsOf<2, kStream>(io, begin, end, n, ahead);
+  } else if (n <= 3 * lanes) {
+    RegisterRowsOf<3, kStream>(io, begin, end, n, ahead);
+  } else {
+    RegisterRowsOf<4, kStream>(io, begin, end, n, ahead);
+  }
+}
+
+// Rows of at most four vectors from `begin` to `end`.
+inline void ShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n) {
+  const bool side_by_side = hc::WithSlots(
+      io, n, [&](const auto& slots) ROOFLANE_LAMBDA { SlotRows(io, begin, end, slots); });
+  if (!side_by_side) RegisterRows<false>(io, begin, end, n, common::NothingAhead());
+}
+
+// The same past the caches.
+inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                              std::size_t n, bool pages) {
+  const std::size_t lanes = hn::Lanes(Tag());
+  const auto stride = static_cast<std::size_t>(io.y_stride);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
+  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  if (2 * n > lanes && aligned) {
+    constexpr std::int64_t near = common::row_step;
+    pages ? RegisterRows<true>(io, begin, end, n, common::PagesAhead{last})
+          : RegisterRows<true>(io, begin, end, n, common::RowsAhead{near, last});
+    hwy::FlushStream();
+  } else {
+    hc::StreamShortRows(io, begin, end, n, pages,
+                        [=](const common::RowOperands& part, std::int64_t rows)
+                            HWY_ATTR { ShortRows(part, 0, rows, n); });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::softmax
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
