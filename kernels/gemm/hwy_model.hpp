@@ -126,6 +126,27 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
   return tile.mr * tile.nv >= 24 && few <= far_limit && pays && laid_out;
 }
 
+// A b along k that stays in L2, and few rows that read it: what turning it costs is worth avoiding.
+inline bool turned_seldom(const Gemm& g, const Caches& cache) {
+  return g.trans_b && !g.prepack && 2 * g.m <= g.n && g.k * g.n * float_bytes <= cache.l2 / 4;
+}
+// By dot products (Sapphire Rapids, GF/s, b turned and not: n = 256, k = 512: 9 rows 35 and 62, 16
+// 51 and 69, 24 62 and 69, 32 67 and 70; k = 256: 12 rows 44 and 55, 16 51 and 56, 20 57 and 55).
+inline bool dot_near(const Gemm& g, const Caches& cache) {
+  return turned_seldom(g, cache) && g.m <= 24 && 20 * g.m <= g.k;
+}
+// By rows of c's transpose, which is turned instead: an element of either costs as much as 12
+// products of a vector, and the tiles waste the lanes that m lacks, and a tenth; those of a single
+// vector, with a load for each product, half. (n = k = 256: 16 rows 51 and 59, 24 60 and 59, 32 66
+// and 77, 40 70 and 71, 48 74 and 85, 64 78 and 77.)
+inline bool turn_c(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n);
+  const auto k = static_cast<double>(g.k);
+  const double vectors = static_cast<double>(div_up(g.m, tile.lanes));
+  const double products = (vectors > 1 ? 1.1 : 1.5) * vectors * static_cast<double>(tile.lanes);
+  return turned_seldom(g, cache) && products * n * k + 12 * m * (n + k) < (m + 12) * n * k;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
@@ -134,7 +155,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool a_from_memory = l3_is_far(machine()) && g.m * g.k * float_bytes > 8 * cache.l2;
   const bool b_from_memory = l3_is_far(machine()) && b_bytes > 8 * cache.l2;
   const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache));
-  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache));
+  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache)) ||
+                     (threads == 1 && dot_near(g, cache));
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
@@ -162,6 +184,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
+      {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
       {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines))),
        Path::direct},
@@ -173,9 +196,14 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
 
 // dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
 // along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
-// packing b would cost as much as 32 of a's rows, turning c as much as 32 of k.
+// packing b would cost as much as 32 of a's rows, turning c as much as 32 of k. Rows of b from afar
+// outweigh that earlier (Sapphire Rapids, n = 3072, k = 768: 320 rows 112 and packed 103 GF/s, 384
+// 107 and 108, 448 101 and 111).
 inline bool flipped(Path path, const Gemm& g) {
-  if (path == Path::packed) return g.trans_b && !g.prepack && g.m <= 512 && 2 * g.m <= g.n;
+  if (path == Path::packed) {
+    const int64_t most = l3_is_far(machine()) ? 384 : 512;
+    return g.trans_b && !g.prepack && g.m <= most && 2 * g.m <= g.n;
+  }
   if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
   if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
   return false;
