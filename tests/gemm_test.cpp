@@ -369,7 +369,9 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
                             "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1",
                             // k is shared; few rows of either side; c turned, with and without c0
                             "m=20,n=20,k=3000,beta=2", "m=3,n=70,k=90", "m=90,n=2,k=70,trans_a=1",
-                            "m=40,n=90,k=65,trans_b=1,beta=3", "m=9,n=35,k=40,trans_b=1,batch=2"}) {
+                            "m=40,n=90,k=65,trans_b=1,beta=3", "m=9,n=35,k=40,trans_b=1,batch=2",
+                            // packed, b turned
+                            "m=61,n=97,k=65,trans_b=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const std::string& isa : isa_targets()) {

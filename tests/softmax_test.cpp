@@ -2,8 +2,11 @@
 // must do on every shape is in conformance_test.cpp.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "tests/row_kernels.hpp"
 
 using namespace rooflane;
@@ -59,6 +62,18 @@ TEST_CASE("softmax of many narrow rows is right, also when the last group of row
         c.check_every_way();
       }
     }
+  }
+}
+
+TEST_CASE("softmax of rows of up to four vectors is right past the caches") {
+  // Rows that begin a vector each: with 16, 8 and 4 lanes, one to four vectors, the last one whole
+  // and in part.
+  const std::pair<std::int64_t, std::int64_t> rows[] = {{31, 1}, {47, 1}, {61, 3}, {64, 0}, {48, 0},
+                                                        {32, 0}, {15, 1}, {23, 1}, {29, 3}, {7, 1}};
+  for (const auto& [cols, padding] : rows) {
+    Case c(100, cols, padding, 0);
+    c.x.fill(wave);
+    c.check_every_way();
   }
 }
 
@@ -171,6 +186,27 @@ TEST_CASE("softmax of long ramps, steps and one-sided sums stays within the boun
     });
     c.check_every_way();
   }
+}
+
+TEST_CASE("hwy: softmax of rows that fill L2 and more is right") {
+  // Four rows do not stay in L2, not one, not one thread's third of one. The maximum rises from
+  // block to block, or comes last. (Rungs of the ladders that add up plainly lose too many digits.)
+  const auto l2 = static_cast<std::int64_t>(machine().l2_bytes / sizeof(float));
+  int runs = 0;
+  for (const std::int64_t cols : {l2 / 8 + 4465, l2 / 2 + 1001, 3 * l2 / 2 + 1001}) {
+    Case c(2, cols);
+    c.x.fill([&](std::int64_t r, std::int64_t j) {
+      if (r == 0) return 40 * static_cast<float>(j) / static_cast<float>(cols);
+      return j == cols - 1 ? 0.0f : -1.05f;
+    });
+    each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+      if (variant.name != std::string("hwy") || tuning.get("step", -1) >= 0) return;
+      run(variant, c.problem, tuning, env, c.operands);
+      check_output(c.problem, c.operands, c.y);
+      ++runs;
+    });
+  }
+  CHECK(runs > 0);
 }
 
 TEST_CASE("softmax in place gives the same bits as out of place") {

@@ -1,5 +1,5 @@
 // What memory is asked for while a row kernel works on other elements: the functions are called
-// with the address of each vector that is read for the first time.
+// with the address of each vector of x once, on one of the visits.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct NothingAhead {
 };
 
 // The elements a fixed distance further on, up to those at `last`.
-struct RowsAhead {
+struct DistanceAhead {
   std::int64_t distance;
   const float* last;
   HWY_INLINE void operator()(const float* at) const {
@@ -27,7 +27,9 @@ struct RowsAhead {
 // The next 16 KiB, a line of each of its four pages in turn, up to the one at `last`. An Intel
 // server's L2 runs ahead of what is read in each page on its own, and no further than the page: a
 // core that reads in one place at a time waits for it (Sapphire Rapids, a bare loop that copies:
-// 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster).
+// 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster). Lines are
+// asked for 4 to 28 KiB before their use; what a 48 KiB L1 then does not hold, L2 does (fetched
+// into L2 only, as fast).
 struct PagesAhead {
   static constexpr std::uintptr_t bytes = 4 * 4096;
   const float* last;
@@ -39,5 +41,8 @@ struct PagesAhead {
     hwy::Prefetch(std::min(reinterpret_cast<const float*>(there), last));
   }
 };
+
+// The last of n elements, as far as there is one.
+inline const float* last_of(const float* x, std::size_t n) { return x + (n == 0 ? 0 : n - 1); }
 
 }  // namespace rooflane::common

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
@@ -274,22 +273,33 @@ struct RowVisit {
   }
 };
 
-// One visit of n > 0 elements; `ahead` as in ahead.hpp.
-template <class Ahead>
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
+// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors, and what is left
+// of 64 or at the end, meanwhile(elements so far) is called.
+template <class Ahead, class Meanwhile>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead, Meanwhile meanwhile) {
   const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
   RowVisit visit(x, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {
-    for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
-         i += 2 * lanes) {
-      ahead(x + i);
-      ahead(x + i + lanes);
-      visit.AddTwo(x + i, lanes);
+    const std::size_t settle = std::min(n, i + 64 * lanes);
+    while (i + 2 * lanes <= settle) {
+      for (const std::size_t stop = std::min(settle, i + 8 * lanes); i + 2 * lanes <= stop;
+           i += 2 * lanes) {
+        ahead(x + i);
+        ahead(x + i + lanes);
+        visit.AddTwo(x + i, lanes);
+      }
+      meanwhile(i);
     }
     visit.Settle();
   }
   return visit.End(x + i, n - i, lanes);
+}
+
+// The same, and nothing else.
+template <class Ahead>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
+  return SumAndSquares(x, n, ahead, [](std::size_t /*summed*/) ROOFLANE_LAMBDA {});
 }
 
 }  // namespace HWY_NAMESPACE

@@ -47,7 +47,8 @@ inline bool resident(std::int64_t cols) {
          8.0 * static_cast<double>(cols) <= static_cast<double>(machine().l2_bytes);
 }
 
-// True when four rows, two of x and of y or two of constants, take no more than half of L2.
+// True when four rows, two of x and two of terms (softmax) or gamma and beta (LayerNorm), take no
+// more than half of L2.
 inline bool keeps_four_rows(std::int64_t cols) {
   return 4.0 * sizeof(float) * static_cast<double>(cols) <=
          0.5 * static_cast<double>(machine().l2_bytes);
@@ -60,13 +61,18 @@ inline constexpr std::int64_t least_share = 16384;
 inline constexpr Tunable row_tunables[] = {
     {"stream", "1: write y with non-temporal stores, past the caches", 0, 1},
     {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
-    {"pages", "1: fetch x a line from each of four pages in turn, 0: in order", 0, 1},
+    {"pages",
+     "with stream=1: x is fetched a line from each of four pages in turn, and long rows are read "
+     "and "
+     "written in short steps (1), or in order (0)",
+     0, 1},
 };
 
 // True when x is fetched from several pages at a time: it is asked for, and little lies between the
 // rows.
-inline bool fetches_pages(const Tuning& tuning, std::int64_t x_stride, std::int64_t cols) {
-  return tuning.get("pages", 0) != 0 && x_stride <= cols + cols / 8;
+inline bool fetches_pages(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
+                          std::int64_t x_stride) {
+  return tuning.get("pages", 0) != 0 && (rows == 1 || x_stride <= cols + cols / 8);
 }
 
 // Threads worth starting for so many elements.

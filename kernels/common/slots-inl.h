@@ -17,6 +17,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/rows.hpp"
@@ -230,7 +231,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
   HWY_ALIGN float results[room];
   const auto cols = static_cast<std::int64_t>(n);
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
-  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  const float* last = last_of(io.x + (end - 1) * io.x_stride, n);
   const auto write = [&](const float* from, float* y, std::size_t count, const float* x,
                          auto ahead) ROOFLANE_LAMBDA {
     WriteRow<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
@@ -253,7 +254,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
       float* y = io.y + (row + piece) * io.y_stride;
       const float* x = part.x + piece * io.x_stride;
       pages ? write(from, y, count, x, PagesAhead{last})
-            : write(from, y, count, x, RowsAhead{together * io.x_stride, last});
+            : write(from, y, count, x, DistanceAhead{together * io.x_stride, last});
     }
   }
   hwy::FlushStream();

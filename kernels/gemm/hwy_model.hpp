@@ -32,6 +32,7 @@ inline constexpr double flops_per_thread = 3.5e5;
 
 struct Caches {
   int64_t l1, l2, l3;
+  bool far_l3;
 };
 
 // Sizes that the machine does not report are taken as the smallest of the last ten years.
@@ -41,7 +42,7 @@ inline Caches caches() {
     return bytes > 0 ? static_cast<int64_t>(bytes) : otherwise;
   };
   return {or_else(host.l1d_bytes, 32 << 10), or_else(host.l2_bytes, 256 << 10),
-          or_else(host.l3_bytes, 4 << 20)};
+          or_else(host.l3_bytes, 4 << 20), l3_is_far(host)};
 }
 
 // Packing together means waiting for each other: from so many threads on it must save more.
@@ -107,7 +108,7 @@ inline int64_t rows_in_l2(int64_t ld, const Caches& cache) {
 // 67 and by whole rows 75.)
 constexpr int64_t fewest_rows_together = 48;
 inline bool row_by_row(const Gemm& g, const Caches& cache, int threads) {
-  if (g.trans_b || g.prepack || !l3_is_far(machine()) || deep(g) || g.n < g.m) return false;
+  if (g.trans_b || g.prepack || !cache.far_l3 || deep(g) || g.n < g.m) return false;
   return g.k * g.n * float_bytes > cache.l2 * std::max(3, threads) / 4 && g.m > most_updated &&
          g.m <= (conflicts(g.n) ? 128 : 256) &&
          rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
@@ -127,24 +128,26 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
 }
 
 // A b along k that stays in L2, and few rows that read it: what turning it costs is worth avoiding.
-inline bool turned_seldom(const Gemm& g, const Caches& cache) {
-  return g.trans_b && !g.prepack && 2 * g.m <= g.n && g.k * g.n * float_bytes <= cache.l2 / 4;
+// (Measured with AVX-512 and one thread. In 200 batches of 32 × 256 × 256 turning is 10 % faster.)
+inline bool turned_seldom(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  return g.trans_b && !g.prepack && g.batch == 1 && 2 * g.m <= g.n &&
+         g.k * g.n * float_bytes <= cache.l2 / 4 && tile.mr * tile.nv >= 24;
 }
 // By dot products (Sapphire Rapids, GF/s, b turned and not: n = 256, k = 512: 9 rows 35 and 62, 16
 // 51 and 69, 24 62 and 69, 32 67 and 70; k = 256: 12 rows 44 and 55, 16 51 and 56, 20 57 and 55).
-inline bool dot_near(const Gemm& g, const Caches& cache) {
-  return turned_seldom(g, cache) && g.m <= 24 && 20 * g.m <= g.k;
+inline bool dot_near(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  return turned_seldom(g, tile, cache) && g.m <= 24 && 20 * g.m <= g.k;
 }
 // By rows of c's transpose, which is turned instead: an element of either costs as much as 12
-// products of a vector, and the tiles waste the lanes that m lacks, and a tenth; those of a single
-// vector, with a load for each product, half. (n = k = 256: 16 rows 51 and 59, 24 60 and 59, 32 66
+// products, and the tiles waste the lanes that m lacks, and a tenth; those of a single vector, with
+// a load for each product, half. (n = k = 256: 16 rows 51 and 59, 24 60 and 59, 32 66
 // and 77, 40 70 and 71, 48 74 and 85, 64 78 and 77.)
 inline bool turn_c(const Gemm& g, const TileShape& tile, const Caches& cache) {
   const auto m = static_cast<double>(g.m), n = static_cast<double>(g.n);
   const auto k = static_cast<double>(g.k);
   const double vectors = static_cast<double>(div_up(g.m, tile.lanes));
   const double products = (vectors > 1 ? 1.1 : 1.5) * vectors * static_cast<double>(tile.lanes);
-  return turned_seldom(g, cache) && products * n * k + 12 * m * (n + k) < (m + 12) * n * k;
+  return turned_seldom(g, tile, cache) && products * n * k + 12 * m * (n + k) < (m + 12) * n * k;
 }
 
 // THE table of paths, first match wins.
@@ -152,18 +155,18 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
   const bool long_k = g.k >= 4 * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
-  const bool a_from_memory = l3_is_far(machine()) && g.m * g.k * float_bytes > 8 * cache.l2;
-  const bool b_from_memory = l3_is_far(machine()) && b_bytes > 8 * cache.l2;
+  const bool a_from_memory = cache.far_l3 && g.m * g.k * float_bytes > 8 * cache.l2;
+  const bool b_from_memory = cache.far_l3 && b_bytes > 8 * cache.l2;
   const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache));
   const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache)) ||
-                     (threads == 1 && dot_near(g, cache));
+                     (threads == 1 && dot_near(g, tile, cache));
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
   // Where L3 is far, colliding lines make even a few reads of them slow, if not read row by row (32
   // × 16384 × 2048: 24 GF/s in place, 50 packed).
-  const bool far_collision = l3_is_far(machine()) && conflicts(g.n) && b_bytes > cache.l2;
+  const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
   const bool seldom = (g.m <= 256 && !far_collision) || g.k <= 64;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
@@ -196,12 +199,12 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
 
 // dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
 // along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
-// packing b would cost as much as 32 of a's rows, turning c as much as 32 of k. Rows of b from afar
-// outweigh that earlier (Sapphire Rapids, n = 3072, k = 768: 320 rows 112 and packed 103 GF/s, 384
-// 107 and 108, 448 101 and 111).
-inline bool flipped(Path path, const Gemm& g) {
+// packing a b from beyond L2 would cost as much as 32 of a's rows, turning c as much as 32 of k.
+// Rows read from an L3 that is far outweigh that earlier (Sapphire Rapids, n = 3072, k = 768: 320
+// rows 112 and packed 103 GF/s, 384 107 and 108, 448 101 and 111).
+inline bool flipped(Path path, const Gemm& g, const Caches& cache) {
   if (path == Path::packed) {
-    const int64_t most = l3_is_far(machine()) ? 384 : 512;
+    const int64_t most = cache.far_l3 ? 384 : 512;
     return g.trans_b && !g.prepack && g.m <= most && 2 * g.m <= g.n;
   }
   if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
@@ -258,7 +261,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
                     int threads) {
   const TileShape tile = tile_of(path, g, shape, cache);
   Blocks blocks;
-  const bool flip = flipped(path, g);
+  const bool flip = flipped(path, g, cache);
   switch (path) {
     case Path::scale:
       break;
@@ -283,7 +286,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // 4 121 and 110, 8 189 and 139; Sapphire Rapids, whose L3 is far: 4096², 8 rows 60 and 70, on
       // 16 threads 563 and 785; 2048² as fast either way).
       const int64_t bytes = g.batch * many * g.k * float_bytes;
-      const int64_t afar = l3_is_far(machine()) ? 8 * cache.l2 : cache.l3 / 2;
+      const int64_t afar = cache.far_l3 ? 8 * cache.l2 : cache.l3 / 2;
       blocks.sweep = can_update(few, threads) && (few <= 3 || bytes > afar);
       // Strips: as fast 64 deep as 32 to 128, 16 deep a quarter slower for passing over the sums
       // more often; few × nc sums are as large as L1. Whole rows: a quarter of L2, as long ones are
@@ -361,14 +364,14 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // 119).
         const int64_t c_bytes = g.batch * g.m * g.n * float_bytes;
         const bool c_in_l3 = g.k > 8 && c_bytes > cache.l3 / 4 && c_bytes <= cache.l3;
-        const bool down = c_in_l3 && !l3_is_far(machine());
+        const bool down = c_in_l3 && !cache.far_l3;
         const bool b_stays = blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
                              (blocks.kc >= g.k || rows > 32 * tile.mr);
         // Inner products, where L3 is far: a's rows, from memory, are so used up at once. (Sapphire
         // Rapids, 64 × 64 × 65536 53 → 56 GF/s, 128 × 128 × 16384 75 → 80, turned 78 → 93, but 17 ×
         // 501 × 9000 46 → 40. Fetching the beginnings of the next tile's rows gained nothing.)
         const bool a_once =
-            l3_is_far(machine()) && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
+            cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
         blocks.sweep = short_k && rows >= 256 ? !down : blocks.sweep || b_stays || a_once;
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);

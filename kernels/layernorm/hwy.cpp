@@ -131,8 +131,8 @@ void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
-// what `ahead` says is fetched while a row is summed. (Fetching it while it is written lost 24
-// to 34 % on a Zen 5, and working on two rows in steps of some lines, as softmax does, 8 to 25 %.)
+// what `ahead` says is fetched while a row is summed. (Fetching it while it is written lost 24 to
+// 34 % on a Zen 5.)
 template <bool kStream, class Ahead>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps, Ahead ahead) {
@@ -172,41 +172,27 @@ HWY_INLINE void StreamUpTo(const LayerNormOperands& io, std::size_t n, std::size
       });
 }
 
-// Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while what
-// `ahead` says is fetched and a row is summed, the row before it is written: each line that is
-// asked for meets one that is written.
-template <class Ahead>
+// Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
+// summed and what comes is fetched from several pages at a time, the row before it is written: each
+// line that is asked for meets one that is written. (With lines fetched in order, as CachedRows
+// does, a Zen 5 lost 8 to 25 % so.)
 void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                     std::size_t n, double eps, Ahead ahead) {
-  const std::size_t lanes = hn::Lanes(Tag());
+                     std::size_t n, double eps, common::PagesAhead ahead) {
   hc::Seam<Tag> seam((Tag()));
   Unwritten before;
   for (std::int64_t at = begin; at < end; ++at) {
-    const float* row = io.x + at * io.x_stride;
+    const float* x = io.x + at * io.x_stride;
     Moments whole;
-    for (std::size_t first = 0; first < n; first += kBlock) {
-      const float* x = row + first;
-      const std::size_t count = std::min(kBlock, n - first);
-      hc::RowVisit visit(x, count);
-      std::size_t i = 0;
-      while (i + 2 * lanes <= count) {
-        const std::size_t settle = std::min(count, i + 64 * lanes);
-        while (i + 2 * lanes <= settle) {
-          for (const std::size_t stop = std::min(settle, i + 8 * lanes); i + 2 * lanes <= stop;
-               i += 2 * lanes) {
-            ahead(x + i);
-            ahead(x + i + lanes);
-            visit.AddTwo(x + i, lanes);
-          }
-          StreamUpTo(io, n, first + i, before, seam);
-        }
-        visit.Settle();
-      }
-      const hc::RowSums sums = visit.End(x + i, count - i, lanes);
-      whole = merge(whole, MomentsFrom(sums, x, count));
+    for (std::size_t block = 0; block < n; block += kBlock) {
+      const std::size_t count = std::min(kBlock, n - block);
+      const hc::RowSums sums =
+          hc::SumAndSquares(x + block, count, ahead, [&](std::size_t summed) ROOFLANE_LAMBDA {
+            StreamUpTo(io, n, block + summed, before, seam);
+          });
+      whole = merge(whole, MomentsFrom(sums, x + block, count));
     }
     StreamUpTo(io, n, n, before, seam);
-    before = {row, io.y + at * io.y_stride, 0, Row(whole, eps)};
+    before = {x, io.y + at * io.y_stride, 0, Row(whole, eps)};
   }
   StreamUpTo(io, n, n, before, seam);
   seam.Close(Tag());
@@ -234,14 +220,14 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     return stream ? StreamedShortRows(io, begin, end, n, eps, pages)
                   : ShortRows(io, begin, end, n, eps);
   }
-  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
   if (stream && pages && n >= kInterleaved && common::keeps_four_rows(cols)) {
     InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
   } else if (stream && n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
   } else if (stream) {
     pages ? CachedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
-          : CachedRows<true>(io, begin, end, n, eps, common::RowsAhead{io.x_stride, last});
+          : CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
   } else if (n >= grouped_from) {
     GroupedRows(io, begin, end, n, eps);
   } else {
@@ -308,7 +294,7 @@ class HwyPlan final : public Plan {
     // In place the line is in cache already, and an ordinary store costs no further read.
     far_ = tuning_.get("stream", 0) != 0;
     stream_ = far_ && io_.x != io_.y;
-    pages_ = common::fetches_pages(tuning_, io_.x_stride, cols_);
+    pages_ = common::fetches_pages(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:

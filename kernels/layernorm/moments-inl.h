@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "hwy/highway.h"
+#include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/layernorm/layernorm.hpp"
@@ -68,7 +69,7 @@ HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::siz
 // pages at a time.
 inline Moments MomentsOf(const float* x, std::size_t n, bool pages) {
   Moments whole;
-  const common::PagesAhead ahead{x + n - 1};
+  const common::PagesAhead ahead{common::last_of(x, n)};
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(kBlock, n - i);
     const hc::RowSums sums = pages ? hc::SumAndSquares(x + i, count, ahead)

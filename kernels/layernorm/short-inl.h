@@ -16,6 +16,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
@@ -231,10 +232,10 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                               std::size_t n, double eps, bool pages) {
   if (n >= hn::Lanes(Tag())) {
-    const float* last = io.x + (end - 1) * io.x_stride + n - 1;
-    pages
-        ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
-        : BatchedRows<true>(io, begin, end, n, eps, common::RowsAhead{kBatch * io.x_stride, last});
+    const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
+    pages ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
+          : BatchedRows<true>(io, begin, end, n, eps,
+                              common::DistanceAhead{kBatch * io.x_stride, last});
     hwy::FlushStream();
   } else {
     hc::StreamShortRows(io, begin, end, n, pages,

@@ -73,7 +73,7 @@ HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, flo
 // null.
 Partial TermsOf(const float* x, std::size_t n, float* terms, bool pages) {
   Partial whole;
-  whole.max = pages ? MaxOf(x, n, common::PagesAhead{x + n - 1}) : MaxOf(x, n);
+  whole.max = pages ? MaxOf(x, n, common::PagesAhead{common::last_of(x, n)}) : MaxOf(x, n);
   hc::LongSum<Tag> sum((Tag()));
   const auto nothing = [](std::size_t, auto) ROOFLANE_LAMBDA {};
   if (terms != nullptr) {
@@ -123,9 +123,9 @@ HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t pi
 }
 Partial PartialOf(const float* x, std::size_t n, bool pages) {
   constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
-  const float* last = x + n - 1;
+  const float* last = common::last_of(x, n);
   if (pages) return PartialOfPieces(x, n, piece, common::PagesAhead{last});
-  return PartialOfPieces(x, n, piece, common::RowsAhead{piece, last});
+  return PartialOfPieces(x, n, piece, common::DistanceAhead{piece, last});
 }
 
 // y = exp(x - max) · scale. `ahead` as in ahead.hpp.
@@ -171,6 +171,7 @@ struct Unscaled {
 
 // y = terms · scale up to element `end` or a little before, where y is aligned.
 HWY_INLINE void StreamUpTo(Unscaled& row, std::size_t end, hc::Seam<Tag>& seam) {
+  if (row.y == nullptr) return;
   const Tag d;
   const float* terms = row.terms;
   const Vector factor = hn::Set(d, row.scale);
@@ -227,10 +228,10 @@ void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while the
 // exps of a row are computed the row before it is scaled and written and one to come is
 // fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
-// the terms of two rows, so that y is written once only. Where whole pages are fetched, the maximum
-// of the next row is taken meanwhile, and the step is as short as a sum's group of vectors, so that
-// each line that is asked for meets one that is written and an exp (Sapphire Rapids, rows of 1000:
-// 11.8 -> 14.4 GB/s, of 512 14.9 -> 19.6).
+// the terms of two rows, so that y is written once only. Where lines come from several pages, the
+// maximum of the next row is taken meanwhile, and the step is as short as a sum's group of vectors,
+// so that each line that is asked for meets one that is written and an exp (Sapphire Rapids, rows
+// of 1000: 11.8 -> 14.4 GB/s, of 512 14.9 -> 19.6).
 template <class Ahead>
 HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t begin,
                                  std::int64_t end, std::size_t n, float* scratch, Ahead ahead) {
@@ -240,7 +241,7 @@ HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t beg
   const Vector lowest = hn::Set(d, -kInfinity);
   Unscaled before;
   hc::Seam<Tag> seam(d);
-  float max = kFused ? MaxOf(io.x + begin * io.x_stride, n) : 0.0f;
+  float max = kFused ? MaxOf(io.x + begin * io.x_stride, n, ahead) : 0.0f;
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
@@ -271,40 +272,46 @@ HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t beg
 
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, bool pages) {
-  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
   if (pages) return StreamedRowsWith(io, begin, end, n, scratch, common::PagesAhead{last});
   // 16 KiB, a third of L1, is what memory delivers in its own latency of 300 to 450 ns (a Zen 5: 5
   // to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 % slower).
   constexpr std::size_t far_enough = 4096;
   const auto rows = static_cast<std::int64_t>(n < common::row_step ? 1 : (far_enough + n - 1) / n);
-  StreamedRowsWith(io, begin, end, n, scratch, common::RowsAhead{rows * io.x_stride, last});
+  StreamedRowsWith(io, begin, end, n, scratch, common::DistanceAhead{rows * io.x_stride, last});
 }
 
 // Rows that stay in L2, from `begin` to `end`, past the caches, summed as CachedRows does, so that
-// y has the same bits in place, where it is not streamed. Where whole pages are fetched, the
-// maximum of the next row is taken while the exps of a row are summed.
-template <class Ahead>
-HWY_INLINE void ResidentRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                             std::size_t n, Ahead ahead) {
+// y has the same bits in place, where it is not streamed.
+void ResidentRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    const Partial partial = TermsOf(x, n, nullptr, false);
+    Finish<true>(x, io.y + row * io.y_stride, n, partial.max, static_cast<float>(1 / partial.sum));
+  }
+  hwy::FlushStream();
+}
+
+// The same where lines come from several pages: the maximum of the next row is taken while the exps
+// of a row are summed. (Sapphire Rapids, rows of 128256: 1.3 to 1.4 times as fast, of 260000, two
+// of which take all of L2, 1.15.)
+void ResidentRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n, common::PagesAhead ahead) {
   const Tag d;
-  constexpr bool kFused = std::is_same_v<Ahead, common::PagesAhead>;
   const Vector lowest = hn::Set(d, -kInfinity);
-  float max = kFused ? MaxOf(io.x + begin * io.x_stride, n, ahead) : 0.0f;
+  float max = MaxOf(io.x + begin * io.x_stride, n, ahead);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     const float* after = row + 1 < end ? x + io.x_stride : x;
-    if (!kFused) max = MaxOf(x, n);
     Vector next = hn::Set(d, kLowest);
     hc::LongSum<Tag> sum(d);
     AddExp<false>(sum, x, n, max, nullptr, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      if constexpr (kFused) {
-        ahead(after + i);
-        next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
-      }
+      ahead(after + i);
+      next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
     });
-    const auto scale = static_cast<float>(1 / sum.Total(d));
-    Finish<true>(x, io.y + row * io.y_stride, n, max, scale);
-    if (kFused) max = NumberOf(next);
+    Finish<true>(x, io.y + row * io.y_stride, n, max, static_cast<float>(1 / sum.Total(d)));
+    max = NumberOf(next);
   }
   hwy::FlushStream();
 }
@@ -318,7 +325,7 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
     float* y = io.y + row * io.y_stride;
     const Partial partial = PartialOf(x, n, pages);
     const auto scale = static_cast<float>(1 / partial.sum);
-    pages ? Finish<kStream>(x, y, n, partial.max, scale, common::PagesAhead{x + n - 1})
+    pages ? Finish<kStream>(x, y, n, partial.max, scale, common::PagesAhead{common::last_of(x, n)})
           : Finish<kStream>(x, y, n, partial.max, scale);
   }
   if constexpr (kStream) hwy::FlushStream();
@@ -339,9 +346,10 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   } else if (scratch != nullptr) {
     StreamedRows(io, begin, end, n, scratch, pages);
   } else if (pages) {
-    ResidentRows(io, begin, end, n, common::PagesAhead{io.x + (end - 1) * io.x_stride + n - 1});
+    ResidentRows(io, begin, end, n,
+                 common::PagesAhead{common::last_of(io.x + (end - 1) * io.x_stride, n)});
   } else {
-    ResidentRows(io, begin, end, n, common::NothingAhead());
+    ResidentRows(io, begin, end, n);
   }
 }
 
@@ -379,8 +387,9 @@ class HwyPlan final : public Plan {
       threads_ = std::max(env.threads, 1);
       partials_.resize(2 * static_cast<std::size_t>(threads_));
     } else if (tuning.get("stream", 0) != 0 && by_scratch(tuning)) {
-      scratch_stride_ = 2 * common::scratch_stride(static_cast<std::size_t>(cols_));
-      scratch_ = Buffer(static_cast<std::size_t>(threads_) * scratch_stride_ * sizeof(float));
+      scratch_stride_ =
+          static_cast<std::int64_t>(2 * common::scratch_stride(static_cast<std::size_t>(cols_)));
+      scratch_ = Buffer(static_cast<std::size_t>(threads_ * scratch_stride_) * sizeof(float));
     }
   }
 
@@ -389,10 +398,13 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
+    // Long rows go by way of scratch only where x is fetched from several pages; otherwise it was
+    // not measured.
+    float* scratch = cols_ <= common::row_block || pages_ ? scratch_.f32() : nullptr;
     common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
-                scratch_.f32() + static_cast<std::size_t>(thread) * scratch_stride_, stream_,
-                pages_, common::resident(cols_));
+                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_, pages_,
+                common::resident(cols_));
     });
   }
 
@@ -409,12 +421,11 @@ class HwyPlan final : public Plan {
     io_ = common::RowOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
     stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    pages_ = common::fetches_pages(tuning_, io_.x_stride, cols_);
+    pages_ = common::fetches_pages(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:
-  // True when terms are kept: of two rows, beside two of x, in cache. (Of long rows only where x is
-  // fetched from several pages; elsewhere it was not measured.)
+  // True when the terms of two rows are kept, beside two of x, in cache.
   bool by_scratch(const Tuning& tuning) const {
     return cols_ <= common::row_block ||
            (tuning.get("pages", 0) != 0 && common::keeps_four_rows(cols_));
@@ -475,7 +486,7 @@ class HwyPlan final : public Plan {
   decltype(&HWY_STATIC_DISPATCH(TermsOf)) terms_of_;
   decltype(&HWY_STATIC_DISPATCH(Scale)) scale_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::size_t scratch_stride_ = 0;  // elements of each thread
+  std::int64_t scratch_stride_ = 0;  // elements of each thread
   Buffer scratch_;
   std::vector<Shared> partials_;
   common::RowOperands io_;

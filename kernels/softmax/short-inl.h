@@ -16,6 +16,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/ahead.hpp"
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
@@ -61,8 +62,8 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
 // several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
 // `ahead` as in ahead.hpp.
 template <int kVectors, bool kStream, class Ahead, class Last>
-HWY_INLINE void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                             Ahead ahead, Last last) {
+HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                                Ahead ahead, Last last) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   constexpr int kWhole = kVectors - 1;
@@ -117,9 +118,9 @@ void RegisterRowsOf(const common::RowOperands& io, std::int64_t begin, std::int6
                     std::size_t n, Ahead ahead) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n == kVectors * lanes) {
-    RegisterRows<kVectors, kStream>(io, begin, end, ahead, hc::Whole());
+    RowsInRegisters<kVectors, kStream>(io, begin, end, ahead, hc::Whole());
   } else {
-    RegisterRows<kVectors, kStream>(io, begin, end, ahead, hc::Part{n - (kVectors - 1) * lanes});
+    RowsInRegisters<kVectors, kStream>(io, begin, end, ahead, hc::Part{n - (kVectors - 1) * lanes});
   }
 }
 
@@ -154,11 +155,11 @@ inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin,
   const auto stride = static_cast<std::size_t>(io.y_stride);
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
-  const float* last = io.x + (end - 1) * io.x_stride + n - 1;
+  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
   if (2 * n > lanes && aligned) {
     constexpr std::int64_t near = common::row_step;
     pages ? RegisterRows<true>(io, begin, end, n, common::PagesAhead{last})
-          : RegisterRows<true>(io, begin, end, n, common::RowsAhead{near, last});
+          : RegisterRows<true>(io, begin, end, n, common::DistanceAhead{near, last});
     hwy::FlushStream();
   } else {
     hc::StreamShortRows(io, begin, end, n, pages,

@@ -1,0 +1,101 @@
+// Which path and blocks the hwy GEMM takes, for machines made up for the purpose: nothing is run.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "core/catalogue.hpp"
+#include "core/problem.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_model.hpp"
+
+using namespace rooflane;
+using namespace rooflane::gemm;
+
+namespace {
+
+constexpr Caches near_l3 = {48 << 10, 1 << 20, 32 << 20, false};
+constexpr Caches far_l3 = {48 << 10, 2 << 20, 100 << 20, true};
+constexpr TileShape wide = {16, 8, 3, 6};   // 32 registers of 16 floats
+constexpr TileShape narrow = {8, 4, 3, 3};  // 16 of 8
+
+Gemm gemm_of(const std::string& shape) {
+  return Gemm(parse_problem("gemm:" + shape, Catalogue::built_in().kernels()));
+}
+
+// The path, and whether a and b change places in it.
+std::tuple<Path, bool> way(const char* shape, const Caches& cache, int threads = 1,
+                           const TileShape& tile = wide) {
+  const Gemm g = gemm_of(shape);
+  const Path path = choose(g, tile, cache, threads);
+  return {path, flipped(path, g, cache)};
+}
+
+Blocks blocks(const char* shape, const Caches& cache) {
+  const Gemm g = gemm_of(shape);
+  return model(choose(g, wide, cache, 1), g, wide, cache, 1);
+}
+
+}  // namespace
+
+TEST_CASE("the chosen path can serve the problem, and its blocks hold something") {
+  int problems = 0;
+  for (const int64_t m : {1, 2, 5, 9, 12, 16, 24, 33, 48, 64, 130, 400, 600, 2000}) {
+    for (const int64_t n : {1, 3, 8, 17, 64, 100, 256, 700, 4096}) {
+      for (const int64_t k : {1, 4, 16, 70, 256, 513, 4096, 20000}) {
+        for (int flags = 0; flags < 16; ++flags) {
+          Gemm g = gemm_of("m=1,n=1,k=1");
+          g.m = m, g.n = n, g.k = k;
+          g.trans_a = (flags & 1) != 0, g.trans_b = (flags & 2) != 0;
+          g.prepack = (flags & 4) != 0, g.batch = (flags & 8) != 0 ? 3 : 1;
+          for (const Caches& cache : {near_l3, far_l3}) {
+            for (const TileShape& tile : {wide, narrow}) {
+              for (const int threads : {1, 2, 16}) {
+                const Path path = choose(g, tile, cache, threads);
+                const Blocks b = model(path, g, tile, cache, threads);
+                if (!allowed(path, g) || b.mc < 1 || b.kc < 1 || b.nc < 1) {
+                  FAIL_CHECK(m, " ", n, " ", k, " ", flags, " ", threads);
+                }
+                ++problems;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(problems == 14 * 9 * 8 * 16 * 2 * 2 * 3);
+}
+
+TEST_CASE("a b along k that stays in L2 is not turned for few rows") {
+  for (const Caches& cache : {near_l3, far_l3}) {
+    CHECK(way("m=12,n=128,k=512,trans_b=1", cache) == std::tuple(Path::dot, false));
+    CHECK(way("m=24,n=128,k=512,trans_b=1", cache) == std::tuple(Path::dot, false));
+    CHECK(way("m=32,n=256,k=256,trans_b=1", cache) == std::tuple(Path::packed, true));
+    CHECK(way("m=48,n=256,k=256,trans_b=1", cache) == std::tuple(Path::packed, true));
+    // The lanes that 40 rows waste, and many rows, cost more.
+    CHECK(way("m=40,n=256,k=256,trans_b=1", cache) == std::tuple(Path::direct, false));
+    CHECK(way("m=128,n=256,k=256,trans_b=1", cache) == std::tuple(Path::direct, false));
+    // Several threads, batches and tiles of 16 registers were not faster so.
+    CHECK(way("m=32,n=256,k=256,trans_b=1", cache, 2) == std::tuple(Path::direct, false));
+    CHECK(way("m=12,n=128,k=512,trans_b=1,batch=9", cache) == std::tuple(Path::direct, false));
+    CHECK(way("m=12,n=128,k=512,trans_b=1", cache, 1, narrow) == std::tuple(Path::direct, false));
+  }
+}
+
+TEST_CASE("a long b along k is read in place by up to 512 rows, 384 where L3 is far") {
+  CHECK(way("m=384,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, true));
+  CHECK(way("m=385,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, true));
+  CHECK(way("m=513,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, false));
+  CHECK(way("m=384,n=3072,k=768,trans_b=1", far_l3) == std::tuple(Path::packed, true));
+  CHECK(way("m=385,n=3072,k=768,trans_b=1", far_l3) == std::tuple(Path::packed, false));
+}
+
+TEST_CASE("where L3 is far, inner products of long vectors read a once") {
+  CHECK(blocks("m=64,n=64,k=65536", far_l3).sweep);
+  CHECK(blocks("m=128,n=128,k=16384,trans_b=1", far_l3).sweep);
+  CHECK(!blocks("m=64,n=64,k=65536", near_l3).sweep);
+  CHECK(!blocks("m=17,n=501,k=9000", far_l3).sweep);
+  CHECK(!blocks("m=64,n=64,k=65536,trans_a=1", far_l3).sweep);
+}
