@@ -29,7 +29,7 @@ std::tuple<Path, bool> way(const char* shape, const Caches& cache, int threads =
                            const TileShape& tile = wide) {
   const Gemm g = gemm_of(shape);
   const Path path = choose(g, tile, cache, threads);
-  return {path, flipped(path, g, cache)};
+  return {path, flipped(path, g, cache, threads)};
 }
 
 Blocks blocks(const char* shape, const Caches& cache) {
@@ -84,12 +84,14 @@ TEST_CASE("a b along k that stays in L2 is not turned for few rows") {
   }
 }
 
-TEST_CASE("a long b along k is read in place by up to 512 rows, 384 where L3 is far") {
+TEST_CASE(
+    "a long b along k is read in place by up to 512 rows, 384 where few threads have it far") {
   CHECK(way("m=384,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, true));
   CHECK(way("m=385,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, true));
   CHECK(way("m=513,n=3072,k=768,trans_b=1", near_l3) == std::tuple(Path::packed, false));
   CHECK(way("m=384,n=3072,k=768,trans_b=1", far_l3) == std::tuple(Path::packed, true));
   CHECK(way("m=385,n=3072,k=768,trans_b=1", far_l3) == std::tuple(Path::packed, false));
+  CHECK(way("m=385,n=3072,k=768,trans_b=1", far_l3, 16) == std::tuple(Path::packed, true));
 }
 
 TEST_CASE("where L3 is far, inner products of long vectors read a once") {

@@ -80,7 +80,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     if (!allowed(path, g)) continue;
     const Blocks guess = model(path, g, tile, cache, threads);
     add(path, guess);
-    if (path == Path::stream && can_update(flipped(path, g, cache) ? g.n : g.m, threads)) {
+    if (path == Path::stream && can_update(flipped(path, g, cache, threads) ? g.n : g.m, threads)) {
       Blocks blocks = guess;
       blocks.sweep = !guess.sweep;
       add(path, blocks);
@@ -143,7 +143,7 @@ class HwyPlan final : public Plan {
     job_.path = static_cast<Path>(
         tuning.get("path", static_cast<int64_t>(choose(g, tile_, cache, job_.threads))));
     if (const auto defect = tuning_defect(problem, tuning, env)) throw argument_error(*defect);
-    job_.flip = flipped(job_.path, g, cache);
+    job_.flip = flipped(job_.path, g, cache, job_.threads);
     const Blocks guess = model(job_.path, g, tile_, cache, job_.threads);
     job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
     job_.kc = tuning.get("kc", guess.kc);

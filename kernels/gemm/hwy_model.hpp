@@ -200,11 +200,12 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
 // dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
 // along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
 // packing a b from beyond L2 would cost as much as 32 of a's rows, turning c as much as 32 of k.
-// Rows read from an L3 that is far outweigh that earlier (Sapphire Rapids, n = 3072, k = 768: 320
-// rows 112 and packed 103 GF/s, 384 107 and 108, 448 101 and 111).
-inline bool flipped(Path path, const Gemm& g, const Caches& cache) {
+// Rows that a thread or two read from an L3 that is far outweigh that earlier (Sapphire Rapids, n =
+// 3072, k = 768: 320 rows 112 and packed 103 GF/s, 384 107 and 108, 448 101 and 111; but 512 on 16
+// threads 1260 and 1020).
+inline bool flipped(Path path, const Gemm& g, const Caches& cache, int threads) {
   if (path == Path::packed) {
-    const int64_t most = cache.far_l3 ? 384 : 512;
+    const int64_t most = cache.far_l3 && threads < many_threads ? 384 : 512;
     return g.trans_b && !g.prepack && g.m <= most && 2 * g.m <= g.n;
   }
   if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
@@ -261,7 +262,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
                     int threads) {
   const TileShape tile = tile_of(path, g, shape, cache);
   Blocks blocks;
-  const bool flip = flipped(path, g, cache);
+  const bool flip = flipped(path, g, cache, threads);
   switch (path) {
     case Path::scale:
       break;
