@@ -41,26 +41,32 @@ Blocks blocks(const char* shape, const Caches& cache) {
 
 TEST_CASE("the chosen path can serve the problem, and its blocks hold something") {
   int problems = 0;
+  const auto check = [&](const Gemm& g, const Caches& cache, const TileShape& tile, int threads) {
+    const Path path = choose(g, tile, cache, threads);
+    const Blocks b = model(path, g, tile, cache, threads);
+    if (!allowed(path, g) || b.mc < 1 || b.kc < 1 || b.nc < 1) {
+      FAIL_CHECK(g.m, " ", g.n, " ", g.k, " ", g.trans_a, " ", g.trans_b, " ", g.prepack, " ",
+                 g.batch, " ", threads);
+    }
+    ++problems;
+  };
+  const auto on_every_machine = [&](const Gemm& g) {
+    for (const int threads : {1, 2, 16}) {
+      for (const TileShape& tile : {wide, narrow}) {
+        check(g, near_l3, tile, threads);
+        check(g, far_l3, tile, threads);
+      }
+    }
+  };
+  Gemm g = gemm_of("m=1,n=1,k=1");
   for (const int64_t m : {1, 2, 5, 9, 12, 16, 24, 33, 48, 64, 130, 400, 600, 2000}) {
     for (const int64_t n : {1, 3, 8, 17, 64, 100, 256, 700, 4096}) {
       for (const int64_t k : {1, 4, 16, 70, 256, 513, 4096, 20000}) {
         for (int flags = 0; flags < 16; ++flags) {
-          Gemm g = gemm_of("m=1,n=1,k=1");
           g.m = m, g.n = n, g.k = k;
           g.trans_a = (flags & 1) != 0, g.trans_b = (flags & 2) != 0;
           g.prepack = (flags & 4) != 0, g.batch = (flags & 8) != 0 ? 3 : 1;
-          for (const Caches& cache : {near_l3, far_l3}) {
-            for (const TileShape& tile : {wide, narrow}) {
-              for (const int threads : {1, 2, 16}) {
-                const Path path = choose(g, tile, cache, threads);
-                const Blocks b = model(path, g, tile, cache, threads);
-                if (!allowed(path, g) || b.mc < 1 || b.kc < 1 || b.nc < 1) {
-                  FAIL_CHECK(m, " ", n, " ", k, " ", flags, " ", threads);
-                }
-                ++problems;
-              }
-            }
-          }
+          on_every_machine(g);
         }
       }
     }

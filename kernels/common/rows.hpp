@@ -9,6 +9,7 @@
 
 #include "core/machine.hpp"
 #include "core/variant.hpp"
+#include "kernels/common/ahead.hpp"
 
 namespace rooflane::common {
 
@@ -165,5 +166,10 @@ struct RowOperands {
         y(operands.at("y").f32()),
         y_stride(operands.at("y").strides[0]) {}
 };
+
+// The last element of the rows before `end`.
+inline const float* last_of_rows(const RowOperands& io, std::int64_t end, std::size_t cols) {
+  return last_of(io.x + (end - 1) * io.x_stride, cols);
+}
 
 }  // namespace rooflane::common

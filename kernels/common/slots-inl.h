@@ -231,7 +231,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
   HWY_ALIGN float results[room];
   const auto cols = static_cast<std::int64_t>(n);
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
-  const float* last = last_of(io.x + (end - 1) * io.x_stride, n);
+  const float* last = last_of_rows(io, end, n);
   const auto write = [&](const float* from, float* y, std::size_t count, const float* x,
                          auto ahead) ROOFLANE_LAMBDA {
     WriteRow<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {

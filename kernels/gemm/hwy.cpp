@@ -289,7 +289,7 @@ class HwyPlan final : public Plan {
     // One block of k writes c once: past the caches when it is larger than they are, and where L3
     // is far from a quarter of it on, as long as tiles take less time than their lines (Sapphire
     // Rapids, 4096² of k = 1 4.8 → 9.0 GF/s, k = 4 16 → 30, k = 8 46 → 50, k = 16 73 → 56).
-    const bool far_c = l3_is_far(machine()) && g.k <= 8 && job_.threads < many_threads;
+    const bool far_c = cache.far_l3 && g.k <= 8 && job_.threads < many_threads;
     may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&
                     g.batch * g.m * g.n * float_bytes > (far_c ? cache.l3 / 4 : cache.l3);
   }

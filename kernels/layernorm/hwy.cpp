@@ -220,7 +220,7 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     return stream ? StreamedShortRows(io, begin, end, n, eps, pages)
                   : ShortRows(io, begin, end, n, eps);
   }
-  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
+  const float* last = common::last_of_rows(io, end, n);
   if (stream && pages && n >= kInterleaved && common::keeps_four_rows(cols)) {
     InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
   } else if (stream && n > kBlock) {

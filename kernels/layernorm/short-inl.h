@@ -232,7 +232,7 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                               std::size_t n, double eps, bool pages) {
   if (n >= hn::Lanes(Tag())) {
-    const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
+    const float* last = common::last_of_rows(io, end, n);
     pages ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
           : BatchedRows<true>(io, begin, end, n, eps,
                               common::DistanceAhead{kBatch * io.x_stride, last});

@@ -272,7 +272,7 @@ HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t beg
 
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, bool pages) {
-  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
+  const float* last = common::last_of_rows(io, end, n);
   if (pages) return StreamedRowsWith(io, begin, end, n, scratch, common::PagesAhead{last});
   // 16 KiB, a third of L1, is what memory delivers in its own latency of 300 to 450 ns (a Zen 5: 5
   // to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 % slower).
@@ -346,8 +346,7 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   } else if (scratch != nullptr) {
     StreamedRows(io, begin, end, n, scratch, pages);
   } else if (pages) {
-    ResidentRows(io, begin, end, n,
-                 common::PagesAhead{common::last_of(io.x + (end - 1) * io.x_stride, n)});
+    ResidentRows(io, begin, end, n, common::PagesAhead{common::last_of_rows(io, end, n)});
   } else {
     ResidentRows(io, begin, end, n);
   }

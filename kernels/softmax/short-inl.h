@@ -155,7 +155,7 @@ inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin,
   const auto stride = static_cast<std::size_t>(io.y_stride);
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
-  const float* last = common::last_of(io.x + (end - 1) * io.x_stride, n);
+  const float* last = common::last_of_rows(io, end, n);
   if (2 * n > lanes && aligned) {
     constexpr std::int64_t near = common::row_step;
     pages ? RegisterRows<true>(io, begin, end, n, common::PagesAhead{last})
