@@ -81,11 +81,11 @@ inline std::int64_t DecodeScratch(const Job& job) {
 inline constexpr std::int64_t kAhead = 16 << 10;
 inline constexpr std::int64_t kLongRow = 384;  // bytes
 struct NoFetch {
-  static constexpr bool kLinear = false, kQuarters = false;
+  static constexpr bool kLinear = false;
   HWY_INLINE void Row(std::int64_t) const {}
 };
 struct Fetch {
-  static constexpr bool kLinear = false, kQuarters = false;
+  static constexpr bool kLinear = false;
   const float* now = nullptr;
   std::int64_t stride = 0, rows = 0;
   const float* next = nullptr;  // null: nothing beyond
@@ -108,20 +108,62 @@ struct Fetch {
 // memory and L3 alike, of 256 15 %; lines of 4 rows in turn lost 5, of head_dim 64 25 %).
 struct LinearFetch : Fetch {
   static constexpr bool kLinear = true;
-  // Where the lines begin that go with row j and on.
-  HWY_INLINE const float* Lines(std::int64_t j) const {
+  struct Lines {
+    const float* at;
+    template <int kVectors>
+    HWY_INLINE void Next() {
+#pragma GCC unroll 8
+      for (int n = 0; n < kVectors; ++n) hwy::Prefetch(at + n * LaneCount());
+      at += kVectors * LaneCount();
+    }
+  };
+  // The lines that go with the elements from `done` after row j's begin on.
+  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
     const std::int64_t to = j + ahead;
-    if (to < rows) return now + to * stride;
-    return next != nullptr ? next + (to - rows) * next_stride : now + j * stride;
+    if (to < rows) return {now + to * stride + done};
+    return {(next != nullptr ? next + (to - rows) * next_stride : now + j * stride) + done};
   }
 };
-
-// Nothing is fetched, but the quarters of a tile's rows are read side by side: where L3 is far, a
-// core that reads in one place gets half of what it gets in several (Sapphire Rapids, 128 MB: 10.8
-// GB/s in one place, 15 in two, 18 in four, 20 in eight).
-struct Quarters : NoFetch {
-  static constexpr bool kQuarters = true;
+// The same where L3 is far: the next four pages, a line of each in turn, while four pages are
+// worked on. Why: common::PagesAhead. (Sapphire Rapids, 2 threads, 4 and 1 rows of head_dim 128:
+// 15.6 -> 21.4 and 15.4 -> 22.7 GB/s; 4 rows of head_dim 64 14.0 -> 21.3. The four quarters of a
+// tile side by side, unfetched, bring 4 rows nothing and one row 20.4.)
+struct PagesFetch : Fetch {
+  static constexpr bool kLinear = true;
+  static constexpr std::int64_t kPage = 4096 / sizeof(float), kFour = 4 * kPage;
+  struct Lines {
+    const PagesFetch& fetch;
+    std::int64_t at, fetched;  // floats into the tile
+    template <int kVectors>
+    HWY_INLINE void Next() {
+      at += kVectors * LaneCount();
+      for (; fetched < at; fetched += 4 * kLine) {
+        const float* from = fetch.now;
+        std::int64_t pages = (fetched & -kFour) + kFour;
+        if (pages >= fetch.rows * fetch.stride) {
+          if (fetch.next == nullptr) return;
+          from = fetch.next;
+          pages -= (fetch.rows * fetch.stride + kFour - 1) & -kFour;
+        }
+        from += pages + (fetched & (kFour - 1)) / 4;
+#pragma GCC unroll 4
+        for (int page = 0; page < 4; ++page) hwy::Prefetch(from + page * kPage);
+      }
+    }
+  };
+  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
+    const std::int64_t at = j * stride + done;
+    return {*this, at, (at + 4 * kLine - 1) & -4 * kLine};
+  }
 };
+template <class F>
+HWY_INLINE auto LinesFrom(const F& fetch, std::int64_t j, std::int64_t done) {
+  if constexpr (F::kLinear) {
+    return fetch.LinesOf(j, done);
+  } else {
+    return nullptr;
+  }
+}
 
 // to[u] = the sum of v[u]'s lanes.
 template <int kKeys>
@@ -149,18 +191,12 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
     for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::Zero(d);
   }
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
-  const float* ahead = nullptr;
-  if constexpr (F::kLinear) {
-    ahead = fetch.Lines(j);
-  } else {
+  auto ahead = LinesFrom(fetch, j, 0);
+  if constexpr (!F::kLinear) {
     for (std::int64_t u = 0; u < kKeys; ++u) fetch.Row(j + u);
   }
   for (std::int64_t i = 0; i < whole; ++i) {
-    if constexpr (F::kLinear) {
-#pragma GCC unroll 4
-      for (int u = 0; u < kKeys; ++u) hwy::Prefetch(ahead + u * lanes);
-      ahead += kKeys * lanes;
-    }
+    if constexpr (F::kLinear) ahead.template Next<kKeys>();
     V key[kKeys];
 #pragma GCC unroll 4
     for (int u = 0; u < kKeys; ++u) key[u] = hn::LoadU(d, k + u * k_stride + i * lanes);
@@ -192,20 +228,6 @@ HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* 
                            std::int64_t k_stride, std::int64_t first, std::int64_t last, float* s,
                            std::int64_t s_stride, const F& fetch) {
   std::int64_t j = first;
-  if constexpr (F::kQuarters) {
-    const std::int64_t quarter = (last - first) / kScoreKeys;
-    HWY_ALIGN float sums[kRows * kScoreKeys];
-    for (; j < first + quarter; ++j) {
-      Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, quarter * k_stride, sums, kScoreKeys, j,
-                              fetch);
-      for (int r = 0; r < kRows; ++r) {
-        for (int u = 0; u < kScoreKeys; ++u) {
-          s[r * s_stride + j + u * quarter] = sums[r * kScoreKeys + u];
-        }
-      }
-    }
-    j = first + kScoreKeys * quarter;
-  }
   for (; j + kScoreKeys <= last; j += kScoreKeys) {
     Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, k_stride, s + j, s_stride, j, fetch);
   }
@@ -244,23 +266,10 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
     }
   };
   std::int64_t j = first;
-  if constexpr (F::kQuarters) {
-    const std::int64_t quarter = (last - first) / 4;
-    for (; j < first + quarter; ++j) {
-      add(j);
-      add(j + quarter);
-      add(j + 2 * quarter);
-      add(j + 3 * quarter);
-    }
-    j = first + 4 * quarter;
-  }
-  const float* ahead = nullptr;
-  if constexpr (F::kLinear) ahead = fetch.Lines(first) + column * (last - first);
+  auto ahead = LinesFrom(fetch, first, column * (last - first));
   for (; j < last; ++j) {
     if constexpr (F::kLinear) {
-#pragma GCC unroll 8
-      for (int n = 0; n < kVectors; ++n) hwy::Prefetch(ahead + n * lanes);
-      ahead += kVectors * lanes;
+      ahead.template Next<kVectors>();
     } else {
       fetch.Row(j);
     }
@@ -290,10 +299,9 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t
     Values<kRows, kVectors>(columns, s, t.stride, v, v_stride, first, last, alpha, o, 0, fetch);
     n = kVectors;
   }
-  constexpr bool kSame = F::kLinear || F::kQuarters;
-  using Later = std::conditional_t<kSame, F, NoFetch>;
+  using Later = std::conditional_t<F::kLinear, F, NoFetch>;
   const Later later = [&fetch] {
-    if constexpr (kSame) {
+    if constexpr (F::kLinear) {
       return fetch;
     } else {
       return NoFetch();
@@ -421,13 +429,13 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
       std::max<std::int64_t>(kAhead / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
   // One row needs no second pass over anything. Its loads stand so close together that, with long
   // rows of K and V, the hardware fetches better alone (58 GB/s for 45).
-  const bool quarters = job.quarters && rows <= kScoreRows;
-  const std::int64_t part = rows == 1 || quarters ? job.kv_block : ahead;
-  const bool fetches = !quarters && (rows > 1 || row_bytes < kLongRow);
-  // With rows of vectors that are cache lines.
-  const bool linear = fetches && row_bytes >= kLongRow && lanes * sizeof(float) == 64 &&
-                      columns.repeated == 0 && job.in.k.row_stride == head_dim &&
-                      job.in.v.row_stride == head_dim;
+  const std::int64_t part = rows == 1 ? job.kv_block : ahead;
+  const bool gapless =
+      columns.repeated == 0 && job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
+  const bool pages = job.pages && gapless;
+  const bool fetches = pages || rows > 1 || row_bytes < kLongRow;
+  // With vectors that are cache lines.
+  const bool linear = fetches && gapless && row_bytes >= kLongRow && lanes * sizeof(float) == 64;
   const float* next_task = nullptr;  // its first key, where this thread is likely to go on
   if (fetches && task.index + 1 < job.tasks()) {
     const Task next(job, task.index + 1);
@@ -460,8 +468,8 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
       const std::int64_t end = std::min(j + part, keys);
       const std::int64_t stride = job.in.k.row_stride;
       std::int64_t r = 0;
-      if (quarters) {
-        r = ScoreSome(columns, t, rows, r, k, stride, j, end, Quarters());
+      if (pages) {
+        r = ScoreSome(columns, t, rows, r, k, stride, j, end, PagesFetch{fetch_k});
       } else if (linear) {
         r = ScoreSome(columns, t, rows, r, k, stride, j, end, LinearFetch{fetch_k});
       } else if (fetches) {
@@ -476,8 +484,8 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
       const std::int64_t end = std::min(j + part, keys);
       const std::int64_t stride = job.in.v.row_stride;
       std::int64_t r = 0;
-      if (quarters) {
-        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, Quarters());
+      if (pages) {
+        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, PagesFetch{fetch_v});
       } else if (linear) {
         r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, LinearFetch{fetch_v});
       } else if (fetches) {

@@ -56,8 +56,9 @@ namespace {
 constexpr Tunable tunables[] = {
     {"q_block", "rows (queries × heads that share a kv head) per task", 1, 4096},
     {"kv_block", "keys per score tile", 1, 4096},
-    {"quarters", "decode: the quarters of a tile's keys are read side by side (1), or in order (0)",
-     0, 1},
+    {"pages",
+     "decode: K and V are fetched a line from each of four pages in turn (1), or in order (0)", 0,
+     1},
 };
 // A task's keys are split among threads only into chunks of this many tiles or more, so that
 // joining them stays below a few per cent of the work.
@@ -90,7 +91,7 @@ class HwyPlan final : public Plan {
     const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
     job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
     job_.kv_block = tuning.get("kv_block", 1);
-    job_.quarters = tuning.get("quarters", 0) != 0;
+    job_.pages = tuning.get("pages", 0) != 0;
     const std::int64_t float_bytes = sizeof(float);
     const std::int64_t kv_bytes = 2 * s.kv_len * s.head_dim * float_bytes;  // of one head
     const std::int64_t qo_bytes = 2 * s.group() * s.q_len * s.head_dim * float_bytes;
@@ -170,15 +171,13 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const std::int64_t panel = 3 * lanes;
   const std::int64_t kv_guess = guess_kv_block(s, decode, lanes);
   std::vector<Tuning> space;
-  // One row, whose keys and values come from an L3 that is far, or beyond (Sapphire Rapids, 32
-  // heads of 4096 keys, head_dim 128: 10.2 → 13.6 GB/s; four rows a kv head gain nothing).
+  // Keys and values that come from an L3 that is far, or beyond.
   const double kv_bytes = 2.0 * sizeof(float) * static_cast<double>(s.batch * s.kv_heads) *
                           static_cast<double>(s.kv_len * s.head_dim);
-  const bool quarters = s.group() * s.q_len == 1 && l3_is_far(machine()) &&
-                        kv_bytes > 2.0 * static_cast<double>(l2_bytes());
+  const bool pages =
+      decode && l3_is_far(machine()) && kv_bytes > 2.0 * static_cast<double>(l2_bytes());
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
-    const Tuning tuning = {
-        {"q_block", q_block}, {"kv_block", kv_block}, {"quarters", decode && quarters ? 1 : 0}};
+    const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"pages", pages ? 1 : 0}};
     if (std::find(space.begin(), space.end(), tuning) == space.end()) space.push_back(tuning);
   };
   if (decode) {
@@ -186,7 +185,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     add(rows, kv_guess);
     for (std::int64_t kv_block : {16, 32, 64, 128, 256}) add(rows, kv_block);
     Tuning other = space.front();
-    other.set("quarters", quarters ? 0 : 1);
+    other.set("pages", pages ? 0 : 1);
     space.push_back(other);
     return space;
   }

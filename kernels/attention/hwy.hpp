@@ -29,7 +29,7 @@ struct Job {
   // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch:
   // keys and values of one head do not stay there from task to task, every task fetches them.
   bool fetch = false, refetch = false;
-  bool quarters = false;  // decode: the quarters of a tile's keys are read side by side
+  bool pages = false;  // decode: keys and values are fetched from several pages at a time
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;
