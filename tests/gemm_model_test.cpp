@@ -107,3 +107,18 @@ TEST_CASE("where L3 is far, inner products of long vectors read a once") {
   CHECK(!blocks("m=17,n=501,k=9000", far_l3).sweep);
   CHECK(!blocks("m=64,n=64,k=65536,trans_a=1", far_l3).sweep);
 }
+
+TEST_CASE("where L3 is far, short rows that are read at once are not neighbours") {
+  CHECK(blocks("m=1,n=50257,k=768,trans_b=1", far_l3).sweep);
+  CHECK(blocks("m=50257,n=8,k=256", far_l3).sweep);
+  CHECK(!blocks("m=1,n=50257,k=768,trans_b=1", near_l3).sweep);
+  CHECK(!blocks("m=1,n=50257,k=1024,trans_b=1", far_l3).sweep);
+  CHECK(!blocks("m=1,n=500,k=768,trans_b=1", far_l3).sweep);
+}
+
+TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on up to 12") {
+  CHECK(std::get<0>(way("m=16,n=4096,k=4096,trans_b=1", far_l3)) == Path::dot);
+  CHECK(std::get<0>(way("m=17,n=4096,k=4096,trans_b=1", far_l3)) == Path::packed);
+  CHECK(std::get<0>(way("m=12,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::dot);
+  CHECK(std::get<0>(way("m=13,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::packed);
+}

@@ -483,6 +483,26 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
   }
 }
 
+TEST_CASE("hwy: dot products of rows that are neighbours or not, whole blocks of them and rests") {
+  for (const char* shape : {"m=1,n=300,k=100,trans_b=1,batch=2", "m=203,n=1,k=65,beta=2",
+                            "m=4,n=150,k=70,trans_b=1,beta=3", "m=8,n=9001,k=65,trans_b=1",
+                            "m=9001,n=5,k=64,alpha=2,beta=-1", "m=12,n=9001,k=65,trans_b=1"}) {
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    for (const std::string& isa : isa_targets()) {
+      for (const int sweep : {0, 1}) {
+        Environment env;
+        env.threads = 2, env.isa = isa;
+        const Tuning tuning = {{"path", 1}, {"sweep", sweep}};
+        INFO(problem.text(), " ", isa, " ", tuning.text());
+        operands.poison_output();
+        run_plan({gemm::hwy, tuning}, problem, env, operands.all());
+        check_right(problem, operands.all(), operands.output());
+      }
+    }
+  }
+}
+
 TEST_CASE("hwy: nothing beside c is touched, not even to write back what was there") {
   // Rows of c stand within longer ones, whose rest any product of a's NaN that strays would change.
   for (const char* shape :

@@ -46,7 +46,7 @@ constexpr Tunable tunables[] = {
      3},
     {"sweep",
      "direct, packed: 1 goes along the rows of tiles, 0 down the columns; stream: 1 whole rows, 0 "
-     "strips",
+     "strips; dot: 1 reads rows at once that are 16 apart, 0 neighbours",
      0, 1},
     {"fetch",
      "direct: the next strip of b in place is fetched row by row (1) or column by column (0); from "
@@ -80,7 +80,8 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     if (!allowed(path, g)) continue;
     const Blocks guess = model(path, g, tile, cache, threads);
     add(path, guess);
-    if (path == Path::stream && can_update(flipped(path, g, cache, threads) ? g.n : g.m, threads)) {
+    if (path == Path::dot || (path == Path::stream &&
+                              can_update(flipped(path, g, cache, threads) ? g.n : g.m, threads))) {
       Blocks blocks = guess;
       blocks.sweep = !guess.sweep;
       add(path, blocks);
@@ -153,10 +154,11 @@ class HwyPlan final : public Plan {
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
-    job_.sweep = (tiled || job_.path == Path::stream) && tuning.get("sweep", guess.sweep) != 0;
-    job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache);
+    job_.sweep = tuning.get("sweep", guess.sweep) != 0;
+    job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache, job_.threads);
     const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
-    job_.single_row_from_memory = few == 1 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
+    job_.single_row_from_memory =
+        few == 1 && !cache.far_l3 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
     if (job_.path == Path::stream) {
       job_.sweep &= can_update(few, job_.threads);
       if (job_.sweep) job_.nc = std::min(job_.nc, most_update_columns);
@@ -169,6 +171,7 @@ class HwyPlan final : public Plan {
     job_.fetch_rows =
         job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;
     if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
+    if (job_.far) job_.sweep &= g.k <= job_.kc;
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;

@@ -150,7 +150,8 @@ constexpr int kDotFew = 4;
 constexpr int DotMany(int few) { return std::min(8, kMr * kNv / few); }
 // A single row from memory: no more streams than fetching ahead follows well (Zen 5, 4096 × 4096:
 // four rows as fast as a loop that only reads, eight 4 to 16 % slower, and any prefetch instruction
-// costs a tenth or more; but from L3 eight are 9 % faster).
+// costs a tenth or more; but from L3 eight are 9 % faster, and where that is far 6 to 12 % from
+// memory too).
 constexpr int64_t kFewStreams = 4;
 
 template <int kFew, std::size_t... M>
@@ -175,6 +176,38 @@ inline DotFunction DotFor(int64_t few, int64_t many) {
   }
 }
 
+// Rows of the long side that are read at once: neighbours or, where job.sweep, so far apart that
+// short rows too lie in pages of their own. Where L3 is far a core that reads in one page at a time
+// waits: see common::PagesAhead. (Sapphire Rapids, rows of 256 from memory, neighbours, 16 apart:
+// one thread, 1 row of the few 7.3 and 13.6 GB/s, 8 rows 5.6 and 7.4; two threads 11.4 and 20.4,
+// 12.1 and 16.9. 8 and 32 apart are as fast.)
+constexpr int64_t kRowsApart = 16;
+struct RowTile {
+  int64_t first, count, apart;
+};
+class RowTiles {
+ public:
+  // Rows [begin,end) in tiles of up to `most`. The first of them are, in blocks of `block` rows,
+  // the block's every block/most-th row; 0: none are.
+  RowTiles(int64_t begin, int64_t end, int64_t most, int64_t block)
+      : begin_(begin),
+        end_(end),
+        most_(most),
+        apart_(block / most),
+        spread_(block == 0 ? 0 : (end - begin) / block * apart_),
+        near_begin_(begin + spread_ * most),
+        near_((end - near_begin_ + most - 1) / most) {}
+  int64_t count() const { return spread_ + near_; }
+  RowTile operator[](int64_t i) const {
+    if (i < spread_) return {begin_ + i / apart_ * (apart_ * most_) + i % apart_, most_, apart_};
+    const int64_t from = near_begin_ + share(end_ - near_begin_, near_, i - spread_);
+    return {from, near_begin_ + share(end_ - near_begin_, near_, i - spread_ + 1) - from, 1};
+  }
+
+ private:
+  int64_t begin_, end_, most_, apart_, spread_, near_begin_, near_;
+};
+
 // job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
 // runs of kc floats; the few side's block stays in L2.
 inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t few_count,
@@ -187,11 +220,9 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
   const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
   const int64_t most = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
   const int64_t many_tile = job.single_row_from_memory ? std::min(most, kFewStreams) : most;
-  const int64_t many_tiles = (w_end - w_begin + many_tile - 1) / many_tile;
+  const RowTiles tiles(w_begin, w_end, many_tile, job.sweep ? many_tile * kRowsApart : 0);
   DotArgs t;
-  t.many_ld = many.outer;
   t.c_few = job.flip ? 1 : job.c.ld;
-  t.c_many = job.flip ? job.c.ld : 1;
   t.alpha = g.alpha;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
@@ -203,10 +234,12 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
       t.few_ld = t.k;
     }
     const float* many_data = many.data + batch * many.batch_stride + p;
-    for (int64_t mt = 0; mt < many_tiles; ++mt) {
-      const int64_t w = w_begin + share(w_end - w_begin, many_tiles, mt);
-      const int64_t count = w_begin + share(w_end - w_begin, many_tiles, mt + 1) - w;
+    for (int64_t mt = 0; mt < tiles.count(); ++mt) {
+      const RowTile tile = tiles[mt];
+      const int64_t w = tile.first, count = tile.count;
       t.many = many_data + w * many.outer;
+      t.many_ld = tile.apart * many.outer;
+      t.c_many = tile.apart * (job.flip ? job.c.ld : 1);
       for (int64_t ft = 0; ft < few_tiles; ++ft) {
         const int64_t f = share(few_count, few_tiles, ft);
         const int64_t row = job.flip ? w : f;
@@ -216,7 +249,7 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
         t.c = job.c.row(batch, row) + col;
         t.c0 = start.data;
         t.c0_few = job.flip ? 1 : start.ld;
-        t.c0_many = job.flip ? start.ld : 1;
+        t.c0_many = tile.apart * (job.flip ? start.ld : 1);
         t.beta = start.beta;
         DotFor(share(few_count, few_tiles, ft + 1) - f, count)(t);
       }
@@ -392,40 +425,46 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
   const int64_t ahead =
       (kFarAhead / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
   FarArgs t;
-  t.dot.many_ld = many.outer;
   t.dot.c_few = t.dot.c0_few = job.flip ? 1 : job.c.ld;
-  t.dot.c_many = job.flip ? job.c.ld : 1;
   t.dot.alpha = g.alpha;
   for (int64_t block = begin; block < end; block += far_block) {
     const int64_t block_end = std::min(end, block + far_block);
+    const RowTiles tiles(block, block_end, rows, job.sweep ? far_block : 0);
     for (int64_t p = 0; p < g.k; p += job.kc) {
       t.first = p == 0;
       t.last = p + job.kc >= g.k;
       t.dot.k = std::min(job.kc, g.k - p);
-      for (int64_t w = block; w < block_end; w += rows) {
-        const int64_t count = std::min(rows, block_end - w);
+      for (int64_t i = 0; i < tiles.count(); ++i) {
+        const RowTile tile = tiles[i];
+        const int64_t w = tile.first, count = tile.count;
         int64_t next = w + std::max(ahead, rows), next_p = p;
-        if (next >= block_end && !t.last) {
+        if (tile.apart != 1) {
+          const int64_t further = i + std::min(ahead / rows, tile.apart);
+          next = block + further + (further < tile.apart ? 0 : far_block - tile.apart);
+        } else if (next >= block_end && !t.last) {
           next = std::min(block + next - block_end, block_end - 1);
           next_p = p + job.kc;
         } else if (next >= block_end) {
           next_p = 0;
         }
-        const float* ahead_of_all = next + rows <= end ? data + next * many.outer + next_p : data;
+        const bool any_ahead = next + (rows - 1) * tile.apart < end;
+        const float* ahead_of_all = any_ahead ? data + next * many.outer + next_p : data;
         t.dot.many = data + w * many.outer + p;
+        t.dot.many_ld = tile.apart * many.outer;
+        t.dot.c_many = tile.apart * (job.flip ? job.c.ld : 1);
         // Each group fetches its share of the next rows: evenly, as the first alone would wait.
         t.ahead_step = lanes / groups;
         for (int64_t group = 0; group < groups; ++group) {
           const int64_t f = members.begin(group), of_group = members.size(group);
           t.dot.few = few + f * PackedRow(job) + p * of_group;
           t.ahead = ahead_of_all + t.dot.k * group / groups;
-          t.sums = sums + ((w - block) * few_count + f * count) * lanes;
+          t.sums = sums + (i * rows * few_count + f * count) * lanes;
           const int64_t row = job.flip ? w : f, col = job.flip ? f : w;
           const Start start = StartOf(job, true, batch, row, col);
           t.dot.c = job.c.row(batch, row) + col;
           t.dot.c0 = start.data;
           t.dot.c0_few = job.flip ? 1 : start.ld;
-          t.dot.c0_many = job.flip ? start.ld : 1;
+          t.dot.c0_many = tile.apart * (job.flip ? start.ld : 1);
           t.dot.beta = start.beta;
           FarDotFor(of_group, count)(t);
         }

@@ -127,7 +127,8 @@ struct Job {
   bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
   bool pack_b = false;              // direct: copy strips of b
   // direct, packed: a row of tiles at a time, not a column (see SweepRows). stream: whole rows of
-  // the wide side, not strips.
+  // the wide side, not strips. dot: rows of the long side that are read at once are not neighbours
+  // (see RowTiles).
   bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches

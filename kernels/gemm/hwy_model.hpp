@@ -22,10 +22,6 @@ inline constexpr int64_t workspace_limit = int64_t{64} << 20;
 // products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
 // (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
 inline constexpr int64_t stream_limit = 16;
-// Where L3 is far, dot products pay for half as many again, in two groups (Sapphire Rapids, 4096²
-// with 12 rows: 45 GF/s packed, 61; with 16 62 and 68, but 16 threads 1120 and 830).
-inline constexpr int64_t far_limit = 12;
-
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
 inline constexpr double flops_per_thread = 3.5e5;
@@ -47,6 +43,12 @@ inline Caches caches() {
 
 // Packing together means waiting for each other: from so many threads on it must save more.
 inline constexpr int many_threads = 4;
+
+// Where L3 is far, dot products pay for more rows than a group of them holds, in two groups
+// (Sapphire Rapids, 4096² along k, GF/s, b turned and packed against dot products: one thread, 12
+// rows 45 and 61, 16 rows 47 and 55, 24 rows 60 and 61; two threads, 16 rows 87 and 106; 16
+// threads, 16 rows 1120 and 830).
+inline int64_t far_limit(int threads) { return threads < many_threads ? 16 : 12; }
 
 // What is read over and over in place: a quarter of L3, of which a virtual machine may report more
 // than it gets.
@@ -118,13 +120,13 @@ inline bool row_by_row(const Gemm& g, const Caches& cache, int threads) {
 // beyond L2 (Zen 5, 4096 × 4096 with 8 columns: 1.3 to 1.6 times as fast, 1500 × 1500 1.25), with
 // two to four from memory where a row is so short that the hardware hardly gets to fetch ahead (2
 // columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85). 16 registers hold too few sums.
-inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache) {
+inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache, int threads) {
   const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
   const int64_t bytes = many * g.k * float_bytes;
   const bool short_rows = few >= 2 && few * g.k * float_bytes <= cache.l1 / 4;
   const bool pays = few >= 5 ? bytes > cache.l2 : short_rows && bytes > cache.l3 / 2;
   const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
-  return tile.mr * tile.nv >= 24 && few <= far_limit && pays && laid_out;
+  return tile.mr * tile.nv >= 24 && few <= far_limit(threads) && pays && laid_out;
 }
 
 // A b along k that stays in L2, and few rows that read it: what turning it costs is worth avoiding.
@@ -157,8 +159,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const bool a_from_memory = cache.far_l3 && g.m * g.k * float_bytes > 8 * cache.l2;
   const bool b_from_memory = cache.far_l3 && b_bytes > 8 * cache.l2;
-  const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache));
-  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache)) ||
+  const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache, threads));
+  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache, threads)) ||
                      (threads == 1 && dot_near(g, tile, cache));
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
   const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
@@ -270,11 +272,15 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
       const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
       blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
-      // From memory: a chunk takes a third of L1. Equal ones.
-      if (far(g, flip, tile, cache)) {
-        const int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * few), 64);
+      // From memory: a chunk of a group of the few takes a third of L1. Equal ones.
+      if (far(g, flip, tile, cache, threads)) {
+        const int64_t group = div_up(few, div_up(few, dot_limit));
+        const int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
       }
+      // Rows shorter than a page, from an L3 that is far, or beyond.
+      blocks.sweep = cache.far_l3 && (few == 1 || far(g, flip, tile, cache, threads)) &&
+                     g.k * float_bytes < 4096 && g.batch * many * g.k * float_bytes > cache.l2;
       // At least 32 rows a task, so that packing the few side stays cheap.
       blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
       break;
