@@ -122,3 +122,10 @@ TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on
   CHECK(std::get<0>(way("m=12,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::dot);
   CHECK(std::get<0>(way("m=13,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::packed);
 }
+
+TEST_CASE("where L3 is far, threads share k rather than short rows of b") {
+  CHECK(std::get<0>(way("m=8,n=256,k=65536", far_l3, 2)) == Path::direct);
+  CHECK(std::get<0>(way("m=8,n=256,k=65536", far_l3)) == Path::stream);
+  CHECK(std::get<0>(way("m=8,n=256,k=65536", near_l3, 2)) == Path::stream);
+  CHECK(std::get<0>(way("m=8,n=400,k=65536", far_l3, 2)) == Path::stream);
+}
