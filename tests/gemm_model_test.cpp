@@ -114,6 +114,7 @@ TEST_CASE("where L3 is far, short rows that are read at once are not neighbours"
   CHECK(!blocks("m=1,n=50257,k=768,trans_b=1", near_l3).sweep);
   CHECK(!blocks("m=1,n=50257,k=1024,trans_b=1", far_l3).sweep);
   CHECK(!blocks("m=1,n=500,k=768,trans_b=1", far_l3).sweep);
+  CHECK(!blocks("m=8,n=50257,k=768,trans_b=1", far_l3).sweep);  // two chunks of k
 }
 
 TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on up to 12") {
@@ -128,4 +129,12 @@ TEST_CASE("where L3 is far, threads share k rather than short rows of b") {
   CHECK(std::get<0>(way("m=8,n=256,k=65536", far_l3)) == Path::stream);
   CHECK(std::get<0>(way("m=8,n=256,k=65536", near_l3, 2)) == Path::stream);
   CHECK(std::get<0>(way("m=8,n=400,k=65536", far_l3, 2)) == Path::stream);
+  CHECK(std::get<0>(way("m=8,n=256,k=8192,batch=64", far_l3, 2)) == Path::stream);
+}
+
+TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {
+  CHECK(std::get<0>(way("m=432,n=432,k=432", far_l3)) == Path::direct);
+  CHECK(std::get<0>(way("m=512,n=512,k=512", far_l3)) == Path::packed);
+  CHECK(std::get<0>(way("m=512,n=512,k=512", far_l3, 16)) == Path::direct);
+  CHECK(std::get<0>(way("m=512,n=512,k=512", near_l3)) == Path::direct);
 }

@@ -57,8 +57,9 @@ constexpr Tunable tunables[] = {
     {"q_block", "rows (queries × heads that share a kv head) per task", 1, 4096},
     {"kv_block", "keys per score tile", 1, 4096},
     {"pages",
-     "decode: K and V are fetched a line from each of four pages in turn (1), or in order (0)", 0,
-     1},
+     "decode: K and V whose rows are whole vectors without gaps are fetched a line from each of "
+     "four pages in turn (1), or in order, for a single long row not at all (0)",
+     0, 1},
 };
 // A task's keys are split among threads only into chunks of this many tiles or more, so that
 // joining them stays below a few per cent of the work.
@@ -171,11 +172,13 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const std::int64_t panel = 3 * lanes;
   const std::int64_t kv_guess = guess_kv_block(s, decode, lanes);
   std::vector<Tuning> space;
-  // Keys and values that come from an L3 that is far, or beyond.
+  // Keys and values that one core's L2 does not hold, where L3 is far. (16 threads whose caches
+  // hold them lose nothing by it.)
   const double kv_bytes = 2.0 * sizeof(float) * static_cast<double>(s.batch * s.kv_heads) *
                           static_cast<double>(s.kv_len * s.head_dim);
+  const bool can_page = decode && s.head_dim % lanes == 0;
   const bool pages =
-      decode && l3_is_far(machine()) && kv_bytes > 2.0 * static_cast<double>(l2_bytes());
+      can_page && l3_is_far(machine()) && kv_bytes > 2.0 * static_cast<double>(l2_bytes());
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
     const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"pages", pages ? 1 : 0}};
     if (std::find(space.begin(), space.end(), tuning) == space.end()) space.push_back(tuning);
@@ -184,9 +187,11 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     const std::int64_t rows = std::max<std::int64_t>(s.group() * s.q_len, 1);
     add(rows, kv_guess);
     for (std::int64_t kv_block : {16, 32, 64, 128, 256}) add(rows, kv_block);
-    Tuning other = space.front();
-    other.set("pages", pages ? 0 : 1);
-    space.push_back(other);
+    if (can_page) {
+      Tuning other = space.front();
+      other.set("pages", pages ? 0 : 1);
+      space.push_back(other);
+    }
     return space;
   }
   // Two panels per task halve what is read of K and V where they come from beyond L2.

@@ -46,7 +46,7 @@ constexpr Tunable tunables[] = {
      3},
     {"sweep",
      "direct, packed: 1 goes along the rows of tiles, 0 down the columns; stream: 1 whole rows, 0 "
-     "strips; dot: 1 reads rows at once that are 16 apart, 0 neighbours",
+     "strips; dot: 1 reads rows at once that are not neighbours, 0 neighbours",
      0, 1},
     {"fetch",
      "direct: the next strip of b in place is fetched row by row (1) or column by column (0); from "
@@ -157,7 +157,7 @@ class HwyPlan final : public Plan {
     job_.sweep = tuning.get("sweep", guess.sweep) != 0;
     job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache, job_.threads);
     const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
-    job_.single_row_from_memory =
+    job_.few_streams =
         few == 1 && !cache.far_l3 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
     if (job_.path == Path::stream) {
       job_.sweep &= can_update(few, job_.threads);
@@ -165,13 +165,15 @@ class HwyPlan final : public Plan {
     }
     // Where c is most of the operands, threads find their share of it in their own L2 (Sapphire
     // Rapids, 16 threads, 2048² of k = 16: 490 GF/s handed out anew, 780; k = 1 66 and 105; 37 ×
-    // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; Zen 5, 2 threads, k = 1 36 and
-    // 24).
-    job_.near = job_.threads >= many_threads && g.n >= g.k;
+    // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; on 2
+    // threads 1000² of k = 16 47 and 63; but Zen 5, 2 threads, k = 1 36 and 24).
+    job_.near = (job_.threads >= many_threads || cache.far_l3) && g.n >= g.k;
     job_.fetch_rows =
         job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;
-    if (job_.far) job_.kc = round_up(job_.kc, tile_.lanes);
-    if (job_.far) job_.sweep &= g.k <= job_.kc;
+    if (job_.far) {
+      job_.kc = round_up(job_.kc, tile_.lanes);
+      job_.sweep &= g.k <= job_.kc;  // rows ahead are found within a chunk of k
+    }
     const bool turned = job_.path == Path::packed && job_.flip;
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;

@@ -177,24 +177,23 @@ inline DotFunction DotFor(int64_t few, int64_t many) {
 }
 
 // Rows of the long side that are read at once: neighbours or, where job.sweep, so far apart that
-// short rows too lie in pages of their own. Where L3 is far a core that reads in one page at a time
+// short ones too lie in different pages. Where L3 is far a core that reads in one page at a time
 // waits: see common::PagesAhead. (Sapphire Rapids, rows of 256 from memory, neighbours, 16 apart:
 // one thread, 1 row of the few 7.3 and 13.6 GB/s, 8 rows 5.6 and 7.4; two threads 11.4 and 20.4,
-// 12.1 and 16.9. 8 and 32 apart are as fast.)
-constexpr int64_t kRowsApart = 16;
+// 12.1 and 16.9. A single row, 8 and 32 apart: as fast.)
 struct RowTile {
   int64_t first, count, apart;
 };
 class RowTiles {
  public:
-  // Rows [begin,end) in tiles of up to `most`. The first of them are, in blocks of `block` rows,
-  // the block's every block/most-th row; 0: none are.
+  // Rows [begin,end), up to `most` in a tile: as long as whole blocks of `block` rows are left (0:
+  // none), every block/most-th row of one; the rest are neighbours.
   RowTiles(int64_t begin, int64_t end, int64_t most, int64_t block)
       : begin_(begin),
         end_(end),
         most_(most),
         apart_(block / most),
-        spread_(block == 0 ? 0 : (end - begin) / block * apart_),
+        spread_(apart_ == 0 ? 0 : (end - begin) / (apart_ * most) * apart_),
         near_begin_(begin + spread_ * most),
         near_((end - near_begin_ + most - 1) / most) {}
   int64_t count() const { return spread_ + near_; }
@@ -219,8 +218,8 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
   const int64_t w_end = std::min(many_count, w_begin + job.nc);
   const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
   const int64_t most = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
-  const int64_t many_tile = job.single_row_from_memory ? std::min(most, kFewStreams) : most;
-  const RowTiles tiles(w_begin, w_end, many_tile, job.sweep ? many_tile * kRowsApart : 0);
+  const int64_t many_tile = job.few_streams ? std::min(most, kFewStreams) : most;
+  const RowTiles tiles(w_begin, w_end, many_tile, job.sweep ? near_block : 0);
   DotArgs t;
   t.c_few = job.flip ? 1 : job.c.ld;
   t.alpha = g.alpha;
@@ -439,7 +438,7 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
         const int64_t w = tile.first, count = tile.count;
         int64_t next = w + std::max(ahead, rows), next_p = p;
         if (tile.apart != 1) {
-          const int64_t further = i + std::min(ahead / rows, tile.apart);
+          const int64_t further = i + std::clamp<int64_t>(ahead / rows, 1, tile.apart);
           next = block + further + (further < tile.apart ? 0 : far_block - tile.apart);
         } else if (next >= block_end && !t.last) {
           next = std::min(block + next - block_end, block_end - 1);

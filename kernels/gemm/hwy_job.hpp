@@ -98,9 +98,12 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
 inline constexpr std::int64_t dot_limit = 8;
 
 // dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
-// 48 × 8 vectors, are 24 KB (half as much again in two groups) and stay in L2, and the chunk, 16
-// KB, is read from there once per 96 KB. A multiple of the 3 or 4 rows that FarDot takes.
+// 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the chunk, 16 KB a
+// group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that FarDot takes, which,
+// where they are apart, are a third or a quarter of the block apart.
 inline constexpr std::int64_t far_block = 48;
+// The same for dot products nearby, of 8 rows that are 16 apart, for a single row of the few.
+inline constexpr std::int64_t near_block = 128;
 
 // stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of
 // sums are apart. That is a constant, so that one register addresses them all, and three lines more
@@ -135,10 +138,9 @@ struct Job {
   // direct: b in place comes from afar, and its next strip is fetched row by row over the first
   // eight tiles of this one, not column by column over three.
   bool fetch_rows = false;
-  bool near = false;  // direct: a thread does the same tasks in every call
-  bool far = false;   // dot: from afar, kc of k at a time
-  // dot: a single row against a long side that memory delivers
-  bool single_row_from_memory = false;
+  bool near = false;         // direct: a thread does the same tasks in every call
+  bool far = false;          // dot: from afar, kc of k at a time
+  bool few_streams = false;  // dot: at most kFewStreams rows of the long side are read at once
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // strips of them kc deep. dot: kc deep, nc rows of the long side a task.

@@ -22,6 +22,7 @@ inline constexpr int64_t workspace_limit = int64_t{64} << 20;
 // products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
 // (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
 inline constexpr int64_t stream_limit = 16;
+
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
 inline constexpr double flops_per_thread = 3.5e5;
@@ -51,9 +52,13 @@ inline constexpr int many_threads = 4;
 inline int64_t far_limit(int threads) { return threads < many_threads ? 16 : 12; }
 
 // What is read over and over in place: a quarter of L3, of which a virtual machine may report more
-// than it gets.
+// than it gets. Where L3 is far, what stays in L2 beside the rest (Sapphire Rapids beside busy
+// neighbours, GF/s in place and packed: 1 thread 448³ 89 and 86, 640³ 67 and 73, 768³ 65 and 77; 2
+// threads 448³ 156 and 165, 512³ 75 and 165, 2000 × 480 × 480 72 and 148). Many threads would wait
+// for each other to pack.
 inline int64_t near_bytes(const Caches& cache, int threads) {
-  return std::min<int64_t>(cache.l3 / 4, threads < many_threads ? 8 << 20 : 12 << 20);
+  if (threads >= many_threads) return std::min<int64_t>(cache.l3 / 4, 12 << 20);
+  return cache.far_l3 ? cache.l2 * 3 / 8 : std::min<int64_t>(cache.l3 / 4, 8 << 20);
 }
 
 inline int64_t div_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -181,16 +186,17 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
     bool applies;
     Path path;
   };
-  // Threads share rows of b, but rather k than pieces of rows that are short (Sapphire Rapids, 2
-  // threads, GF/s, pieces of rows and of k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000 54 and
-  // 107, 8 × 384 × 20000 49 and 53, 2 × 512 × 32768 12.7 and 12.3).
-  const bool short_rows = cache.far_l3 && threads > 1 && deep(g) && g.n <= 384;
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
       {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
       {few_m && dot_from_b(g) && long_k, Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
-      {g.m <= stream_limit && stream_from_b(g) && !b_in_l2 && short_rows, Path::direct},
+      // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
+      // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
+      // 54 and 107, 8 × 384 × 20000 49 and 53, 2 × 512 × 32768 12.7 and 12.3).
+      {cache.far_l3 && threads > 1 && g.batch == 1 && deep(g) && g.n <= 384 &&
+           g.m <= stream_limit && stream_from_b(g) && !b_in_l2,
+       Path::direct},
       {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
@@ -279,15 +285,20 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
       // From memory: a chunk of a group of the few takes a third of L1. Equal ones.
       if (far(g, flip, tile, cache, threads)) {
-        const int64_t group = div_up(few, div_up(few, dot_limit));
+        const int64_t group = Shares(few, pieces(few, dot_limit)).size(0);
         const int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
       }
-      // Rows shorter than a page, from an L3 that is far, or beyond.
-      blocks.sweep = cache.far_l3 && (few == 1 || far(g, flip, tile, cache, threads)) &&
-                     g.k * float_bytes < 4096 && g.batch * many * g.k * float_bytes > cache.l2;
       // At least 32 rows a task, so that packing the few side stays cheap.
       blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
+      // Rows shorter than a page, from an L3 that is far, or beyond, in one chunk of k.
+      blocks.sweep = cache.far_l3 && (few == 1 || far(g, flip, tile, cache, threads)) &&
+                     g.k <= blocks.kc && g.k * float_bytes < 4096 &&
+                     g.batch * many * g.k * float_bytes > cache.l2;
+      if (blocks.sweep) {
+        const int64_t block = few == 1 ? near_block : far_block;
+        if (2 * blocks.nc >= block) blocks.nc = round_up(blocks.nc, block);
+      }
       break;
     }
     case Path::stream: {
