@@ -52,13 +52,9 @@ inline constexpr int many_threads = 4;
 inline int64_t far_limit(int threads) { return threads < many_threads ? 16 : 12; }
 
 // What is read over and over in place: a quarter of L3, of which a virtual machine may report more
-// than it gets. Where L3 is far, what stays in L2 beside the rest (Sapphire Rapids beside busy
-// neighbours, GF/s in place and packed: 1 thread 448³ 89 and 86, 640³ 67 and 73, 768³ 65 and 77; 2
-// threads 448³ 156 and 165, 512³ 75 and 165, 2000 × 480 × 480 72 and 148). Many threads would wait
-// for each other to pack.
+// than it gets.
 inline int64_t near_bytes(const Caches& cache, int threads) {
-  if (threads >= many_threads) return std::min<int64_t>(cache.l3 / 4, 12 << 20);
-  return cache.far_l3 ? cache.l2 * 3 / 8 : std::min<int64_t>(cache.l3 / 4, 8 << 20);
+  return std::min<int64_t>(cache.l3 / 4, threads < many_threads ? 8 << 20 : 12 << 20);
 }
 
 inline int64_t div_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -181,7 +177,14 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
   // packed; Zen 5 as fast either way, but 1000×97×97, whose b stays in L1, 214 in place and 192).
   const bool rows_cross_lines = g.n % 16 != 0 && b_bytes > cache.l1 && threads < many_threads;
-  const bool b_near = !collides && !rows_cross_lines && b_bytes <= near_bytes(cache, threads);
+  // An L3 that is far keeps few threads waiting for what L2 does not hold beside the rest, the more
+  // so the busier its other users are (Sapphire Rapids, GF/s in place and packed, beside busy ones:
+  // 1 thread 448³ 89 and 86, 640³ 67 and 73, 768³ 65 and 77; 2 threads 448³ 156 and 165, 512³ 75
+  // and 165, 2000 × 480 × 480 72 and 148; beside idle ones packing costs 0 to 2 %, on 2 threads 1
+  // to 10).
+  const bool b_waits = cache.far_l3 && threads < many_threads && b_bytes > cache.l2 * 3 / 8;
+  const bool b_near =
+      !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
   struct Rule {
     bool applies;
     Path path;
