@@ -32,6 +32,10 @@ std::tuple<Path, bool> way(const char* shape, const Caches& cache, int threads =
   return {path, flipped(path, g, cache, threads)};
 }
 
+Path path_of(const char* shape, const Caches& cache, int threads = 1) {
+  return std::get<0>(way(shape, cache, threads));
+}
+
 Blocks blocks(const char* shape, const Caches& cache) {
   const Gemm g = gemm_of(shape);
   return model(choose(g, wide, cache, 1), g, wide, cache, 1);
@@ -118,23 +122,23 @@ TEST_CASE("where L3 is far, short rows that are read at once are not neighbours"
 }
 
 TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on up to 12") {
-  CHECK(std::get<0>(way("m=16,n=4096,k=4096,trans_b=1", far_l3)) == Path::dot);
-  CHECK(std::get<0>(way("m=17,n=4096,k=4096,trans_b=1", far_l3)) == Path::packed);
-  CHECK(std::get<0>(way("m=12,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::dot);
-  CHECK(std::get<0>(way("m=13,n=4096,k=4096,trans_b=1", far_l3, 4)) == Path::packed);
+  CHECK(path_of("m=16,n=4096,k=4096,trans_b=1", far_l3) == Path::dot);
+  CHECK(path_of("m=17,n=4096,k=4096,trans_b=1", far_l3) == Path::packed);
+  CHECK(path_of("m=12,n=4096,k=4096,trans_b=1", far_l3, 4) == Path::dot);
+  CHECK(path_of("m=13,n=4096,k=4096,trans_b=1", far_l3, 4) == Path::packed);
 }
 
 TEST_CASE("where L3 is far, threads share k rather than short rows of b") {
-  CHECK(std::get<0>(way("m=8,n=256,k=65536", far_l3, 2)) == Path::direct);
-  CHECK(std::get<0>(way("m=8,n=256,k=65536", far_l3)) == Path::stream);
-  CHECK(std::get<0>(way("m=8,n=256,k=65536", near_l3, 2)) == Path::stream);
-  CHECK(std::get<0>(way("m=8,n=400,k=65536", far_l3, 2)) == Path::stream);
-  CHECK(std::get<0>(way("m=8,n=256,k=8192,batch=64", far_l3, 2)) == Path::stream);
+  CHECK(path_of("m=8,n=256,k=65536", far_l3, 2) == Path::direct);
+  CHECK(path_of("m=8,n=256,k=65536", far_l3) == Path::stream);
+  CHECK(path_of("m=8,n=256,k=65536", near_l3, 2) == Path::stream);
+  CHECK(path_of("m=8,n=400,k=65536", far_l3, 2) == Path::stream);
+  CHECK(path_of("m=8,n=256,k=8192,batch=64", far_l3, 2) == Path::stream);
 }
 
 TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {
-  CHECK(std::get<0>(way("m=432,n=432,k=432", far_l3)) == Path::direct);
-  CHECK(std::get<0>(way("m=512,n=512,k=512", far_l3)) == Path::packed);
-  CHECK(std::get<0>(way("m=512,n=512,k=512", far_l3, 16)) == Path::direct);
-  CHECK(std::get<0>(way("m=512,n=512,k=512", near_l3)) == Path::direct);
+  CHECK(path_of("m=432,n=432,k=432", far_l3) == Path::direct);
+  CHECK(path_of("m=512,n=512,k=512", far_l3) == Path::packed);
+  CHECK(path_of("m=512,n=512,k=512", far_l3, 16) == Path::direct);
+  CHECK(path_of("m=512,n=512,k=512", near_l3) == Path::direct);
 }

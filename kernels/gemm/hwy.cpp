@@ -80,8 +80,11 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     if (!allowed(path, g)) continue;
     const Blocks guess = model(path, g, tile, cache, threads);
     add(path, guess);
-    if (path == Path::dot || (path == Path::stream &&
-                              can_update(flipped(path, g, cache, threads) ? g.n : g.m, threads))) {
+    const bool either_order =
+        path == Path::dot ? g.k <= guess.kc
+                          : path == Path::stream &&
+                                can_update(flipped(path, g, cache, threads) ? g.n : g.m, threads);
+    if (either_order) {
       Blocks blocks = guess;
       blocks.sweep = !guess.sweep;
       add(path, blocks);
@@ -165,8 +168,8 @@ class HwyPlan final : public Plan {
     }
     // Where c is most of the operands, threads find their share of it in their own L2 (Sapphire
     // Rapids, 16 threads, 2048² of k = 16: 490 GF/s handed out anew, 780; k = 1 66 and 105; 37 ×
-    // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; on 2
-    // threads 1000² of k = 16 47 and 63; but Zen 5, 2 threads, k = 1 36 and 24).
+    // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; 2 threads, 1000² of k = 16 47 and
+    // 63; but Zen 5, 2 threads, k = 1 36 and 24).
     job_.near = (job_.threads >= many_threads || cache.far_l3) && g.n >= g.k;
     job_.fetch_rows =
         job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;

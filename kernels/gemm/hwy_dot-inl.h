@@ -204,7 +204,8 @@ class RowTiles {
   }
 
  private:
-  int64_t begin_, end_, most_, apart_, spread_, near_begin_, near_;
+  int64_t begin_, end_, most_, apart_, spread_, near_begin_;
+  int64_t near_;  // tiles of neighbours: none where no row is left, of which pieces() makes one
 };
 
 // job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in

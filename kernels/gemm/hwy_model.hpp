@@ -185,6 +185,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool b_waits = cache.far_l3 && threads < many_threads && b_bytes > cache.l2 * 3 / 8;
   const bool b_near =
       !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
+  const bool streams_b = g.m <= stream_limit && stream_from_b(g) && !b_in_l2;
   struct Rule {
     bool applies;
     Path path;
@@ -197,10 +198,9 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
       // 54 and 107, 8 × 384 × 20000 49 and 53, 2 × 512 × 32768 12.7 and 12.3).
-      {cache.far_l3 && threads > 1 && g.batch == 1 && deep(g) && g.n <= 384 &&
-           g.m <= stream_limit && stream_from_b(g) && !b_in_l2,
+      {streams_b && cache.far_l3 && threads > 1 && g.batch == 1 && deep(g) && g.n <= 384,
        Path::direct},
-      {g.m <= stream_limit && stream_from_b(g) && !b_in_l2, Path::stream},
+      {streams_b, Path::stream},
       {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
@@ -287,7 +287,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
       blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
       // From memory: a chunk of a group of the few takes a third of L1. Equal ones.
-      if (far(g, flip, tile, cache, threads)) {
+      const bool afar = far(g, flip, tile, cache, threads);
+      if (afar) {
         const int64_t group = Shares(few, pieces(few, dot_limit)).size(0);
         const int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
@@ -295,9 +296,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // At least 32 rows a task, so that packing the few side stays cheap.
       blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
       // Rows shorter than a page, from an L3 that is far, or beyond, in one chunk of k.
-      blocks.sweep = cache.far_l3 && (few == 1 || far(g, flip, tile, cache, threads)) &&
-                     g.k <= blocks.kc && g.k * float_bytes < 4096 &&
-                     g.batch * many * g.k * float_bytes > cache.l2;
+      blocks.sweep = cache.far_l3 && (few == 1 || afar) && g.k <= blocks.kc &&
+                     g.k * float_bytes < 4096 && g.batch * many * g.k * float_bytes > cache.l2;
       if (blocks.sweep) {
         const int64_t block = few == 1 ? near_block : far_block;
         if (2 * blocks.nc >= block) blocks.nc = round_up(blocks.nc, block);
