@@ -185,12 +185,61 @@ class BlockTimesStrips {
   void SweepRows(int64_t s0, int64_t s1) {
     if (s0 == s1) return;
     SetTiles(range_.strips.width(s0));
+    const bool fetches = job_.fetch_rows || block_.more || block_.coming[0].floats > 0 ||
+                         block_.coming[1].floats > 0;
     for (int64_t tile = 0; tile < tiles_; ++tile) {
+      if (!fetches) {
+        SweepTiles(tile, s0, s1);
+        continue;
+      }
       for (int64_t s = s0; s < s1; ++s) {
         SetStrip(s);
         Compute(tile);
       }
     }
+  }
+
+  // A row of tiles for which nothing comes from afar. Where k is short, what surrounds a tile
+  // counts: only what differs from the last one is set (Sapphire Rapids, k = 16: 512 × 528 69.7
+  // → 80.6 GF/s, 512 × 48 70.0 → 78.2).
+  void SweepTiles(int64_t tile, int64_t s0, int64_t s1) {
+    const Side& b = job_.b;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+    const int64_t row = rows_.begin(tile), count = rows_.size(tile);
+    const int64_t begin = range_.strips.begin(s0);
+    const bool packed_a = block_.a != nullptr, packed_b = block_.b != nullptr;
+    const int64_t b_outer = packed_b ? block_.klen : b.outer;
+    t_.a = t_.ahead = a_ + row * a_row_;
+    if (packed_a) t_.a_inner = count;
+    t_.ahead_step = 0;
+    t_.b = packed_b ? block_.b + begin * b_outer
+                    : b.data + block_.batch * b.batch_stride + block_.p * b.inner +
+                          (range_.j0 + begin) * b_outer;
+    t_.ldb = b.inner;
+    t_.c = c_ + row * t_.ldc + range_.j0 + begin;
+    t_.c0 = c0_ + row * t_.ldc0 + range_.j0 + begin;
+    t_.cols = 0;
+    TileFunction compute = nullptr;
+    for (int64_t s = s0; s < s1; ++s) {
+      const int64_t width = range_.strips.width(s);
+      if (width != t_.cols) {
+        compute =
+            (packed_a ? TileFor<true, 0> : TileFor<false, 1>)(count, (width + lanes - 1) / lanes);
+        t_.cols = width;
+        if (packed_b) t_.ldb = width;
+      }
+      if (s + 1 == range_.s1 && a_in_a_row_) FetchNextRows(count);
+      compute(t_);
+      t_.b += width * b_outer;
+      t_.c += width;
+      t_.c0 += width;
+    }
+  }
+
+  // The next tile's rows follow this one's without a gap.
+  void FetchNextRows(int64_t count) {
+    t_.ahead = t_.a + count * t_.k;
+    t_.ahead_step = count;
   }
 
   void SetStrip(int64_t s) {
@@ -268,11 +317,7 @@ class BlockTimesStrips {
     }
     t_.ahead = t_.a;
     t_.ahead_step = 0;
-    if (last_ && a_in_a_row_) {
-      // The last or only strip, and the next tile's rows follow this one's without a gap.
-      t_.ahead = t_.a + count * t_.k;
-      t_.ahead_step = count;
-    }
+    if (last_ && a_in_a_row_) FetchNextRows(count);
     if (next_ != nullptr && tile < (tiles_ < 3 ? next_tiles_ : 3)) {
       t_.ahead = next_ + tile * next_line_;
       t_.ahead_step = next_step_;

@@ -150,8 +150,8 @@ class Tile {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const Part part(d, static_cast<std::size_t>(t.cols - (kVecs - 1) * lanes));
     VF acc[kCount];
-    Zero(acc, kAll);
     if constexpr (kCount <= 8) {
+      Zero(acc, kAll);
       // Too few sums to hide the latency of an FMA: even and odd k apart.
       Cursor at(t, 0);
       VF odd[kCount];
@@ -168,7 +168,8 @@ class Tile {
     } else {
       Steps(acc, t, part);
     }
-    const Target c = {t.c, t.ldc, t.c0, t.ldc0, hn::Set(d, t.alpha), hn::Set(d, t.beta), part};
+    if (t.alpha != 1) Scale(acc, hn::Set(d, t.alpha), kAll);
+    const Target c = {t.c, t.ldc, t.c0, t.ldc0, hn::Set(d, t.beta), part};
     if (t.beta != 0) {
       Write<How::add>(acc, c, kAll);
     } else if (t.stream && t.cols == kVecs * lanes) {
@@ -186,7 +187,7 @@ class Tile {
     std::int64_t ldc;
     const float* c0;
     std::int64_t ldc0;
-    VF alpha, beta;
+    VF beta;
     const Part& part;
   };
   static constexpr int kCount = kRows * kVecs;
@@ -223,7 +224,12 @@ class Tile {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
     std::int64_t p = 0;
     const bool fetch_c = t.k >= 8 * kCount && !t.stream;
-    if (kAhead == 0 || fetch_c) {
+    if (kAhead > 0 && !fetch_c) {
+      Cursor at(t, 0);
+      Step<true>(acc, at, last);
+      p = 1;
+    } else {
+      Zero(acc, kAll);
       const std::int64_t lines = fetch_c ? kCount : 0, chunks = kAhead == 0 ? t.k / 8 : lines;
       const std::int64_t rows = !kPacked && kAhead == 0 && !fetch_c && !t.stream ? kRows : 0;
       const float* ahead = t.ahead;
@@ -274,15 +280,15 @@ class Tile {
     ((bv[V] = hn::LoadU(d, b + V * lanes)), ...);
     bv[kVecs - 1] = last_vector.Load(d, b + (kVecs - 1) * lanes);
   }
-  template <class Last>
+  template <bool kFirst = false, class Last>
   static HWY_INLINE void Step(VF (&acc)[kCount], Cursor& at, const Last& last) {
     if constexpr (kVecs > kNv + 1) {
-      MultiplyRow(acc, at, last, std::make_integer_sequence<int, kRows>(),
-                  std::make_integer_sequence<int, kVecs>());
+      MultiplyRow<kFirst>(acc, at, last, std::make_integer_sequence<int, kRows>(),
+                          std::make_integer_sequence<int, kVecs>());
     } else {
       VF bv[kVecs];
       LoadB(bv, at.b, last, std::make_integer_sequence<int, kVecs - 1>());
-      Multiply(acc, at, bv, kAll);
+      Multiply<kFirst>(acc, at, bv, kAll);
     }
     for (int line = 0; line < kAhead; ++line) __builtin_prefetch(at.ahead + 16 * line, 0, 2);
     at.ahead += at.ahead_step;
@@ -290,29 +296,38 @@ class Tile {
     if constexpr (kRows > 8) at.a_high += at.a_inner;
     at.b += at.ldb;
   }
-  template <int... I>
+  // acc + a·b, or, of a first product, a·b.
+  template <bool kFirst>
+  static HWY_INLINE VF Product(VF a, VF b, VF acc) {
+    return kFirst ? hn::Mul(a, b) : hn::MulAdd(a, b, acc);
+  }
+  template <bool kFirst, int... I>
   static HWY_INLINE void Multiply(VF (&acc)[kCount], const Cursor& at, const VF (&bv)[kVecs],
                                   std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] = hn::MulAdd(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)),
-                          bv[I % kVecs], acc[I])),
+    ((acc[I] = Product<kFirst>(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)),
+                               bv[I % kVecs], acc[I])),
      ...);
   }
   // The same, b's vectors one after the other: they are more than a's values.
-  template <class Last, int... R, int... V>
+  template <bool kFirst, class Last, int... R, int... V>
   static HWY_INLINE void MultiplyRow(VF (&acc)[kCount], const Cursor& at, const Last& last,
                                      std::integer_sequence<int, R...> rows,
                                      std::integer_sequence<int, V...>) {
     const VF av[kRows] = {hn::Set(DF(), Element<R>(at.a, at.a_high, at.a_outer))...};
-    (MultiplyVector<V>(acc, av, at.b, last, rows), ...);
+    (MultiplyVector<kFirst, V>(acc, av, at.b, last, rows), ...);
   }
-  template <int kVec, class Last, int... R>
+  template <bool kFirst, int kVec, class Last, int... R>
   static HWY_INLINE void MultiplyVector(VF (&acc)[kCount], const VF (&av)[kRows], const float* b,
                                         const Last& last, std::integer_sequence<int, R...>) {
     const DF d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
     const VF bv = kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from);
-    ((acc[R * kVecs + kVec] = hn::MulAdd(av[R], bv, acc[R * kVecs + kVec])), ...);
+    ((acc[R * kVecs + kVec] = Product<kFirst>(av[R], bv, acc[R * kVecs + kVec])), ...);
+  }
+  template <int... I>
+  static HWY_INLINE void Scale(VF (&acc)[kCount], VF factor, std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::Mul(acc[I], factor)), ...);
   }
   template <int... I>
   static HWY_INLINE void Add(VF (&acc)[kCount], const VF (&more)[kCount],
@@ -334,7 +349,7 @@ class Tile {
     constexpr bool kLast = kVec == kVecs - 1;
     const std::int64_t at = kVec * static_cast<std::int64_t>(hn::Lanes(d));
     float* to = t.c + kRow * t.ldc + at;
-    VF v = hn::Mul(t.alpha, sum);
+    VF v = sum;
     if constexpr (kHow == How::add) {
       const float* from = t.c0 + kRow * t.ldc0 + at;
       v = hn::MulAdd(t.beta, kLast ? t.part.Load(d, from) : hn::LoadU(d, from), v);
