@@ -223,8 +223,8 @@ class BlockTimesStrips {
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t width = range_.strips.width(s);
       if (width != t_.cols) {
-        compute =
-            (packed_a ? TileFor<true, 0> : TileFor<false, 1>)(count, (width + lanes - 1) / lanes);
+        const int64_t vectors = (width + lanes - 1) / lanes;
+        compute = (packed_a && packed_b ? TileFor<true, 0> : TileFor<false, 1>)(count, vectors);
         t_.cols = width;
         if (packed_b) t_.ldb = width;
       }
