@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "core/catalogue.hpp"
 #include "core/problem.hpp"
@@ -36,9 +37,9 @@ Path path_of(const char* shape, const Caches& cache, int threads = 1) {
   return std::get<0>(way(shape, cache, threads));
 }
 
-Blocks blocks(const char* shape, const Caches& cache) {
+Blocks blocks(const char* shape, const Caches& cache, int threads = 1) {
   const Gemm g = gemm_of(shape);
-  return model(choose(g, wide, cache, 1), g, wide, cache, 1);
+  return model(choose(g, wide, cache, threads), g, wide, cache, threads);
 }
 
 }  // namespace
@@ -118,7 +119,9 @@ TEST_CASE("where L3 is far, short rows that are read at once are not neighbours"
   CHECK(!blocks("m=1,n=50257,k=768,trans_b=1", near_l3).sweep);
   CHECK(!blocks("m=1,n=50257,k=1024,trans_b=1", far_l3).sweep);
   CHECK(!blocks("m=1,n=500,k=768,trans_b=1", far_l3).sweep);
-  CHECK(!blocks("m=8,n=50257,k=768,trans_b=1", far_l3).sweep);  // two chunks of k
+  CHECK(blocks("m=8,n=50257,k=1000,trans_b=1", far_l3).sweep);
+  CHECK(!blocks("m=8,n=50257,k=1023,trans_b=1", Caches{32 << 10, 2 << 20, 100 << 20, true})
+             .sweep);  // two chunks of k
 }
 
 TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on up to 12") {
@@ -134,6 +137,24 @@ TEST_CASE("where L3 is far, threads share k rather than short rows of b") {
   CHECK(path_of("m=8,n=256,k=65536", near_l3, 2) == Path::stream);
   CHECK(path_of("m=8,n=400,k=65536", far_l3, 2) == Path::stream);
   CHECK(path_of("m=8,n=256,k=8192,batch=64", far_l3, 2) == Path::stream);
+}
+
+TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L1") {
+  for (const auto& [shape, threads] :
+       {std::pair("m=320,n=320,k=320", 1), std::pair("m=512,n=512,k=512", 2),
+        std::pair("m=512,n=512,k=512,trans_b=1", 2), std::pair("m=200,n=300,k=400,trans_a=1", 2)}) {
+    CAPTURE(shape);
+    const Blocks b = blocks(shape, far_l3, threads);
+    CHECK(b.kc * 48 * float_bytes <= far_l3.l1 / 2);
+    CHECK(!b.sweep);
+    CHECK(path_of(shape, far_l3, threads) == Path::direct);
+    CHECK(blocks(shape, near_l3, threads).kc > b.kc);
+    CHECK(blocks(shape, far_l3, 4).kc > b.kc);
+  }
+  CHECK(blocks("m=321,n=320,k=320", far_l3).sweep);                // many rows
+  CHECK(blocks("m=320,n=96,k=320", far_l3).sweep);                 // two strips
+  CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);            // as good as one block
+  CHECK(path_of("m=512,n=528,k=512", far_l3, 2) == Path::packed);  // more than half of L2
 }
 
 TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {

@@ -117,6 +117,20 @@ inline bool row_by_row(const Gemm& g, const Caches& cache, int threads) {
          rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
 }
 
+// direct: where L3 is far and a thread has few rows, strips of b so short that they stay in half of
+// L1, and passes over c instead. (Sapphire Rapids, GF/s with all of k and with blocks of about 128:
+// one thread 200 × 208 × 200 95 and 106, 256³ 97 and 102, 320³ 92 and 96, but 384³ 94 and 93, 400 ×
+// 256 × 512 92 and 89; two threads 240³ 170 and 207, 320³ 167 and 205, 200 × 500 × 500 168 and 199,
+// along k 384³ 154 and 177, and against packing it 512³ 156 and 170, 640³ 167 and 168.)
+inline int64_t short_strip(const TileShape& tile, const Caches& cache) {
+  return cache.l1 / 2 / (float_bytes * tile.nr());
+}
+inline bool short_strips(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
+  return cache.far_l3 && threads < many_threads && !g.prepack && !deep(g) &&
+         g.m <= int64_t{320} * threads && g.n > 2 * tile.nr() &&
+         2 * g.k > 3 * short_strip(tile, cache) && g.k * g.n * float_bytes <= cache.l2 / 2;
+}
+
 // dot: the long side comes from afar, and FarDot reads it faster: from five rows on at any distance
 // beyond L2 (Zen 5, 4096 × 4096 with 8 columns: 1.3 to 1.6 times as fast, 1500 × 1500 1.25), with
 // two to four from memory where a row is so short that the hardware hardly gets to fetch ahead (2
@@ -181,8 +195,10 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // so the busier its other users are (Sapphire Rapids, GF/s in place and packed, beside busy ones:
   // 1 thread 448³ 89 and 86, 640³ 67 and 73, 768³ 65 and 77; 2 threads 448³ 156 and 165, 512³ 75
   // and 165, 2000 × 480 × 480 72 and 148; beside idle ones packing costs 0 to 2 %, on 2 threads 1
-  // to 10).
-  const bool b_waits = cache.far_l3 && threads < many_threads && b_bytes > cache.l2 * 3 / 8;
+  // to 10). In short strips two threads have what they need.
+  const bool shared_strips = threads > 1 && short_strips(g, tile, cache, threads);
+  const bool b_waits =
+      cache.far_l3 && threads < many_threads && b_bytes > cache.l2 * 3 / 8 && !shared_strips;
   const bool b_near =
       !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
   const bool streams_b = g.m <= stream_limit && stream_from_b(g) && !b_in_l2;
@@ -205,7 +221,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines))),
+      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
+                      (g.trans_b && shared_strips)),
        Path::direct},
       {true, Path::packed},
   };
@@ -290,14 +307,18 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       const bool afar = far(g, flip, tile, cache, threads);
       if (afar) {
         const int64_t group = Shares(few, pieces(few, dot_limit)).size(0);
-        const int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
+        int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
+        // Rows shorter than a page whole, in up to two thirds: so they are read apart (Sapphire
+        // Rapids, 8 × 50257 × 768: 33.5 → 45.8 GF/s).
+        const bool short_rows = cache.far_l3 && g.k < page_floats;
+        if (short_rows && group * g.k * float_bytes <= cache.l1 * 2 / 3) chunk = g.k;
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
       }
       // At least 32 rows a task, so that packing the few side stays cheap.
       blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
       // Rows shorter than a page, from an L3 that is far, or beyond, in one chunk of k.
-      blocks.sweep = cache.far_l3 && (few == 1 || afar) && g.k <= blocks.kc &&
-                     g.k * float_bytes < 4096 && g.batch * many * g.k * float_bytes > cache.l2;
+      blocks.sweep = cache.far_l3 && (few == 1 || afar) && g.k <= blocks.kc && g.k < page_floats &&
+                     g.batch * many * g.k * float_bytes > cache.l2;
       if (blocks.sweep) {
         const int64_t block = few == 1 ? near_block : far_block;
         if (2 * blocks.nc >= block) blocks.nc = round_up(blocks.nc, block);
@@ -357,7 +378,10 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Few columns: all of k while their strips take no more than half of L2. Then a, which is
       // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
-      const bool few = along_k && cols * g.k * float_bytes <= cache.l2 / 2;
+      const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads) &&
+                         !row_by_row(g, cache, threads);
+      const bool few = !in_l1 && along_k && cols * g.k * float_bytes <= cache.l2 / 2;
+      if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
       if (few) {
         blocks.kc = std::max<int64_t>(g.k, 1);
         blocks.sweep = true;
@@ -398,7 +422,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // 501 × 9000 46 → 40. Fetching the beginnings of the next tile's rows gained nothing.)
         const bool a_once =
             cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
-        blocks.sweep = short_k && rows >= 256 ? !down : blocks.sweep || b_stays || a_once;
+        blocks.sweep =
+            short_k && rows >= 256 ? !down : blocks.sweep || (b_stays && !in_l1) || a_once;
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
