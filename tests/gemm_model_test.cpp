@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "core/catalogue.hpp"
 #include "core/problem.hpp"
@@ -121,7 +120,7 @@ TEST_CASE("where L3 is far, short rows that are read at once are not neighbours"
   CHECK(!blocks("m=1,n=500,k=768,trans_b=1", far_l3).sweep);
   CHECK(blocks("m=8,n=50257,k=1000,trans_b=1", far_l3).sweep);
   CHECK(!blocks("m=8,n=50257,k=1023,trans_b=1", Caches{32 << 10, 2 << 20, 100 << 20, true})
-             .sweep);  // two chunks of k
+             .sweep);  // in chunks of k
 }
 
 TEST_CASE("where L3 is far, up to 16 rows are dot products, from four threads on up to 12") {
@@ -140,10 +139,17 @@ TEST_CASE("where L3 is far, threads share k rather than short rows of b") {
 }
 
 TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L1") {
-  for (const auto& [shape, threads] :
-       {std::pair("m=320,n=320,k=320", 1), std::pair("m=512,n=512,k=512", 2),
-        std::pair("m=512,n=512,k=512,trans_b=1", 2), std::pair("m=200,n=300,k=400,trans_a=1", 2)}) {
+  struct Case {
+    const char* shape;
+    int threads;
+  };
+  for (const Case& c :
+       {Case{"m=320,n=320,k=320", 1}, Case{"m=512,n=512,k=512", 2},
+        Case{"m=512,n=512,k=512,trans_b=1", 2}, Case{"m=200,n=300,k=400,trans_a=1", 2}}) {
+    const char* shape = c.shape;
+    const int threads = c.threads;
     CAPTURE(shape);
+    CAPTURE(threads);
     const Blocks b = blocks(shape, far_l3, threads);
     CHECK(b.kc * 48 * float_bytes <= far_l3.l1 / 2);
     CHECK(!b.sweep);
@@ -151,9 +157,12 @@ TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L
     CHECK(blocks(shape, near_l3, threads).kc > b.kc);
     CHECK(blocks(shape, far_l3, 4).kc > b.kc);
   }
-  CHECK(blocks("m=321,n=320,k=320", far_l3).sweep);                // many rows
-  CHECK(blocks("m=320,n=96,k=320", far_l3).sweep);                 // two strips
-  CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);            // as good as one block
+  CHECK(blocks("m=321,n=320,k=320", far_l3).sweep);              // many rows
+  CHECK(blocks("m=320,n=96,k=320", far_l3).sweep);               // two strips
+  CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);          // as good as one block
+  CHECK(blocks("m=600,n=320,k=320,batch=64", far_l3, 2).sweep);  // a product is one thread's
+  CHECK(blocks("m=200,n=1024,k=256", far_l3).kc == 256);         // rows collide in L1
+  CHECK(path_of("m=200,n=1000,k=256,trans_b=1", far_l3, 2) == Path::packed);
   CHECK(path_of("m=512,n=528,k=512", far_l3, 2) == Path::packed);  // more than half of L2
 }
 

@@ -222,14 +222,14 @@ TEST_CASE("alpha = 0: a and b are not read; beta = 0: neither c0 nor the old c; 
 }
 
 TEST_CASE("what c held before has no influence, on every path") {
-  for (const char* shape :
-       {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
-        "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1", "m=200,n=210,k=220",
-        "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1",
-        // Strips of four vectors, and others beside; long runs of c, b in place
-        // and packed; a packed before its first use, either way it lies.
-        "m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
-        "m=700,n=1000,k=4,trans_b=1", "m=300,n=1601,k=200", "m=300,n=1601,k=200,trans_a=1"}) {
+  for (const char* shape : {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
+                            "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1",
+                            "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1",
+                            // Strips of four vectors, and others beside; long runs of c, b in place
+                            // and packed; a packed before its first use, either way it lies.
+                            "m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
+                            "m=700,n=1000,k=4,trans_b=1", "m=800,n=900,k=17", "m=300,n=1601,k=200",
+                            "m=300,n=1601,k=200,trans_a=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for_each_way(problem, [&](const Way& way, const Environment& env) {

@@ -89,6 +89,12 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
       blocks.sweep = !guess.sweep;
       add(path, blocks);
     }
+    if (path == Path::direct && short_strips(g, tile, cache, threads)) {
+      Blocks blocks = guess;
+      blocks.kc = g.k;
+      blocks.sweep = true;
+      add(path, blocks);
+    }
     if (path == Path::direct && !guess.pack_b && g.m > 2 * tile.mr && g.k > 32) {
       for (const int64_t kc : {int64_t{48}, int64_t{96}, guess.kc}) {
         Blocks blocks = guess;
@@ -253,18 +259,24 @@ class HwyPlan final : public Plan {
     const int64_t batches = shared ? std::min(job_.batch_group, g.batch) : g.batch;
     if (job_.pack_b) {
       // Every share of rows packs its strips anew: columns are shared first. Not so where k is
-      // short and L3 far: two threads that write each row of c fetch beyond their ends what is the
-      // other's (Sapphire Rapids, 2 threads, k = 16, GF/s by columns and by rows: 1000² 79 and 129,
-      // 1400 × 1500 87 and 158, 4096² 95 and 151; 4096² of k = 64, 1 MB of b for each, 191 and
-      // 175).
-      const bool by_rows =
-          cache.far_l3 && g.k <= 64 && g.k * job_.cols * float_bytes <= cache.l2 / 4;
-      const int64_t finest = by_rows ? job_.rows / 128 : 1;
-      job_.row_parts =
-          std::clamp<int64_t>(div_up(wanted, batches), 1, std::max<int64_t>(1, finest));
-      job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1, strips);
-      job_.row_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.col_parts), 1,
-                                           std::max<int64_t>(tiles / 8, 1));
+      // short, L3 far and rows enough for all: what lies behind the end of a thread's run of c, the
+      // hardware fetches, and if that is another thread's, takes it away (Sapphire Rapids, k = 16,
+      // GF/s by columns and by rows: 2 threads, 1000² 79 and 129, 1400 × 1500 87 and 158, 4096² 95
+      // and 151; 16 threads, 2048² 1010 and 1330, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
+      // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks.
+      constexpr int64_t fewest_rows = 128;
+      const bool by_rows = cache.far_l3 && g.k <= 64 && job_.rows >= fewest_rows * job_.threads &&
+                           g.k * job_.cols * float_bytes <= cache.l2 / 4;
+      const int64_t tasks = div_up(wanted, batches);
+      if (by_rows) {
+        const int64_t parts = std::min(tasks, job_.rows / fewest_rows);
+        job_.row_parts = std::max<int64_t>(parts / job_.threads * job_.threads, 1);
+        job_.col_parts = std::clamp<int64_t>(div_up(tasks, job_.row_parts), 1, strips);
+      } else {
+        job_.col_parts = std::clamp<int64_t>(tasks, 1, strips);
+        job_.row_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.col_parts), 1,
+                                             std::max<int64_t>(tiles / 8, 1));
+      }
     } else {
       const int64_t blocks = div_up(job_.rows, job_.mc);
       // With all of b near by, two tiles are enough: threads that share rows of c share lines where

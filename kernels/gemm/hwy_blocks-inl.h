@@ -199,9 +199,9 @@ class BlockTimesStrips {
     }
   }
 
-  // A row of tiles for which nothing comes from afar. Where k is short, what surrounds a tile
-  // counts: only what differs from the last one is set (Sapphire Rapids, k = 16: 512 × 528 69.7
-  // → 80.6 GF/s, 512 × 48 70.0 → 78.2).
+  // A row of tiles for which nothing is fetched but the next rows of a. Where k is short, what
+  // surrounds a tile counts: only what differs from the last one is set (Sapphire Rapids, k = 16:
+  // 512 × 528 69.7 → 80.6 GF/s, 512 × 48 70.0 → 78.2).
   void SweepTiles(int64_t tile, int64_t s0, int64_t s1) {
     const Side& b = job_.b;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));

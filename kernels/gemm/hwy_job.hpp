@@ -98,9 +98,9 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
 inline constexpr std::int64_t dot_limit = 8;
 
 // dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
-// 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the chunk, 16 KB a
-// group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that FarDot takes, which,
-// where they are apart, are a third or a quarter of the block apart.
+// 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the chunk, 16 to 32
+// KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that FarDot takes,
+// which, where they are apart, are a third or a quarter of the block apart.
 inline constexpr std::int64_t far_block = 48;
 // The same for dot products nearby, of 8 rows that are 16 apart, for a single row of the few.
 inline constexpr std::int64_t near_block = 128;

@@ -117,18 +117,20 @@ inline bool row_by_row(const Gemm& g, const Caches& cache, int threads) {
          rows_in_l2(g.n, cache) * 3 / 2 >= fewest_rows_together;
 }
 
-// direct: where L3 is far and a thread has few rows, strips of b so short that they stay in half of
-// L1, and passes over c instead. (Sapphire Rapids, GF/s with all of k and with blocks of about 128:
+// direct: where L3 is far and a thread has few rows, strips of b so short that they take about half
+// of L1, and more passes over c. (Sapphire Rapids, GF/s with all of k and with blocks of about 128:
 // one thread 200 × 208 × 200 95 and 106, 256³ 97 and 102, 320³ 92 and 96, but 384³ 94 and 93, 400 ×
 // 256 × 512 92 and 89; two threads 240³ 170 and 207, 320³ 167 and 205, 200 × 500 × 500 168 and 199,
-// along k 384³ 154 and 177, and against packing it 512³ 156 and 170, 640³ 167 and 168.)
+// along k 384³ 154 and 177, and against packing it 512³ 156 and 170; 16 threads 512³ 1370 and
+// 1140.)
 inline int64_t short_strip(const TileShape& tile, const Caches& cache) {
   return cache.l1 / 2 / (float_bytes * tile.nr());
 }
 inline bool short_strips(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  return cache.far_l3 && threads < many_threads && !g.prepack && !deep(g) &&
-         g.m <= int64_t{320} * threads && g.n > 2 * tile.nr() &&
-         2 * g.k > 3 * short_strip(tile, cache) && g.k * g.n * float_bytes <= cache.l2 / 2;
+  const int64_t rows = g.batch < threads ? g.m / threads : g.m;  // of a thread
+  return cache.far_l3 && threads < many_threads && !g.prepack && !deep(g) && rows <= 320 &&
+         g.n > 2 * tile.nr() && 2 * g.k > 3 * short_strip(tile, cache) &&
+         (g.trans_b || !conflicts(g.n)) && g.k * g.n * float_bytes <= cache.l2 / 2;
 }
 
 // dot: the long side comes from afar, and FarDot reads it faster: from five rows on at any distance
@@ -222,7 +224,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
       {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
-                      (g.trans_b && shared_strips)),
+                      (g.trans_b && shared_strips && 2 * g.m > g.n)),
        Path::direct},
       {true, Path::packed},
   };
@@ -310,8 +312,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
         // Rows shorter than a page whole, in up to two thirds: so they are read apart (Sapphire
         // Rapids, 8 × 50257 × 768: 33.5 → 45.8 GF/s).
-        const bool short_rows = cache.far_l3 && g.k < page_floats;
-        if (short_rows && group * g.k * float_bytes <= cache.l1 * 2 / 3) chunk = g.k;
+        const bool within_pages = cache.far_l3 && g.k < page_floats;
+        if (within_pages && group * g.k * float_bytes <= cache.l1 * 2 / 3) chunk = g.k;
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
       }
       // At least 32 rows a task, so that packing the few side stays cheap.
@@ -378,8 +380,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Few columns: all of k while their strips take no more than half of L2. Then a, which is
       // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
-      const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads) &&
-                         !row_by_row(g, cache, threads);
+      const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads);
       const bool few = !in_l1 && along_k && cols * g.k * float_bytes <= cache.l2 / 2;
       if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
       if (few) {

@@ -296,17 +296,21 @@ class Tile {
     if constexpr (kRows > 8) at.a_high += at.a_inner;
     at.b += at.ldb;
   }
-  // acc + a·b, or, of a first product, a·b.
+  // acc + a·b, or, of a first product, a·b (which may be -0).
   template <bool kFirst>
-  static HWY_INLINE VF Product(VF a, VF b, VF acc) {
-    return kFirst ? hn::Mul(a, b) : hn::MulAdd(a, b, acc);
+  static HWY_INLINE void AddProduct(VF a, VF b, VF& acc) {
+    if constexpr (kFirst) {
+      acc = hn::Mul(a, b);
+    } else {
+      acc = hn::MulAdd(a, b, acc);
+    }
   }
   template <bool kFirst, int... I>
   static HWY_INLINE void Multiply(VF (&acc)[kCount], const Cursor& at, const VF (&bv)[kVecs],
                                   std::integer_sequence<int, I...>) {
     const DF d;
-    ((acc[I] = Product<kFirst>(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)),
-                               bv[I % kVecs], acc[I])),
+    (AddProduct<kFirst>(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)), bv[I % kVecs],
+                        acc[I]),
      ...);
   }
   // The same, b's vectors one after the other: they are more than a's values.
@@ -323,7 +327,7 @@ class Tile {
     const DF d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
     const VF bv = kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from);
-    ((acc[R * kVecs + kVec] = Product<kFirst>(av[R], bv, acc[R * kVecs + kVec])), ...);
+    (AddProduct<kFirst>(av[R], bv, acc[R * kVecs + kVec]), ...);
   }
   template <int... I>
   static HWY_INLINE void Scale(VF (&acc)[kCount], VF factor, std::integer_sequence<int, I...>) {
