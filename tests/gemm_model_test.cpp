@@ -166,6 +166,17 @@ TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L
   CHECK(path_of("m=512,n=528,k=512", far_l3, 2) == Path::packed);  // more than half of L2
 }
 
+TEST_CASE("many threads turn a b along k for themselves, while it is short and read often") {
+  CHECK(path_of("m=640,n=640,k=640,trans_b=1", far_l3, 16) == Path::direct);
+  CHECK(path_of("m=640,n=640,k=640,trans_b=1", far_l3, 4) == Path::packed);
+  CHECK(path_of("m=100,n=640,k=640,trans_b=1", far_l3, 16) == Path::packed);
+  CHECK(path_of("m=2000,n=700,k=300,trans_b=1", far_l3, 16) == Path::packed);
+  CHECK(path_of("m=1000,n=1000,k=1000,trans_b=1", far_l3, 16) == Path::direct);
+  CHECK(path_of("m=1000,n=1000,k=1000,trans_b=1", far_l3, 8) == Path::packed);
+  CHECK(path_of("m=1100,n=1100,k=1100,trans_b=1", far_l3, 16) == Path::packed);
+  CHECK(path_of("m=640,n=640,k=640,trans_b=1,prepack=1", far_l3, 16) == Path::packed);
+}
+
 TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {
   CHECK(path_of("m=432,n=432,k=432", far_l3) == Path::direct);
   CHECK(path_of("m=512,n=512,k=512", far_l3) == Path::packed);

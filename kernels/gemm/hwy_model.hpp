@@ -226,6 +226,13 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
                       (g.trans_b && shared_strips && 2 * g.m > g.n)),
        Path::direct},
+      // Many threads turn the strips they use sooner than they wait for each other's (Sapphire
+      // Rapids, µs packed and turned by each: 16 threads, 384³ 202 and 111, 640³ 503 and 423, 1000³
+      // 1631 and 1496, 128 × 2048 × 512 275 and 229, but 2000 × 700 × 300 655 and 720; 8 threads,
+      // 640³ 817 and 778, 1000³ 2551 and 2743; 4 threads, 640³ 1364 and 1435).
+      {g.trans_b && !g.prepack && g.batch == 1 && threads >= 2 * many_threads && g.m >= 128 &&
+           g.m <= 2 * g.n && b_bytes <= threads * (int64_t{256} << 10),
+       Path::direct},
       {true, Path::packed},
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
