@@ -262,7 +262,7 @@ class HwyPlan final : public Plan {
       // short, L3 far and rows enough for all: what lies behind the end of a thread's run of c, the
       // hardware fetches, and if that is another thread's, takes it away (Sapphire Rapids, k = 16,
       // GF/s by columns and by rows: 2 threads, 1000² 79 and 129, 1400 × 1500 87 and 158, 4096² 95
-      // and 151; 16 threads, 2048² 807 and 1330, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
+      // and 151; 16 threads, 2048² 807 and 1057, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
       // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks.
       constexpr int64_t fewest_rows = 128;
       const bool by_rows = cache.far_l3 && g.k <= 64 && job_.rows >= fewest_rows * job_.threads &&
