@@ -146,16 +146,14 @@ TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L
   for (const Case& c :
        {Case{"m=320,n=320,k=320", 1}, Case{"m=512,n=512,k=512", 2},
         Case{"m=512,n=512,k=512,trans_b=1", 2}, Case{"m=200,n=300,k=400,trans_a=1", 2}}) {
-    const char* shape = c.shape;
-    const int threads = c.threads;
-    CAPTURE(shape);
-    CAPTURE(threads);
-    const Blocks b = blocks(shape, far_l3, threads);
-    CHECK(b.kc * 48 * float_bytes <= far_l3.l1 / 2);
+    CAPTURE(c.shape);
+    CAPTURE(c.threads);
+    const Blocks b = blocks(c.shape, far_l3, c.threads);
+    CHECK(b.kc * wide.nr() * float_bytes <= far_l3.l1 / 2);
     CHECK(!b.sweep);
-    CHECK(path_of(shape, far_l3, threads) == Path::direct);
-    CHECK(blocks(shape, near_l3, threads).kc > b.kc);
-    CHECK(blocks(shape, far_l3, 4).kc > b.kc);
+    CHECK(path_of(c.shape, far_l3, c.threads) == Path::direct);
+    CHECK(blocks(c.shape, near_l3, c.threads).kc > b.kc);
+    CHECK(blocks(c.shape, far_l3, 4).kc > b.kc);
   }
   CHECK(blocks("m=321,n=320,k=320", far_l3).sweep);              // many rows
   CHECK(blocks("m=320,n=96,k=320", far_l3).sweep);               // two strips
