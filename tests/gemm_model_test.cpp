@@ -181,3 +181,70 @@ TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {
   CHECK(path_of("m=512,n=512,k=512", far_l3, 16) == Path::direct);
   CHECK(path_of("m=512,n=512,k=512", near_l3) == Path::direct);
 }
+
+TEST_CASE("a few columns of c are formed as rows, and turned at the end") {
+  CHECK(way("m=300,n=2,k=20,trans_a=1", near_l3) == std::tuple(Path::stream, true));
+  CHECK(way("m=300,n=10,k=40,trans_a=1", near_l3) == std::tuple(Path::stream, true));
+  CHECK(path_of("m=300,n=10,k=39,trans_a=1", near_l3) == Path::direct);
+  CHECK(path_of("m=300,n=2,k=15,trans_a=1", near_l3) == Path::direct);
+  CHECK(path_of("m=9,n=10,k=40,trans_a=1", near_l3) == Path::direct);
+}
+
+TEST_CASE(
+    "dot products are for a k that is long for the number of rows that share it, or from afar") {
+  CHECK(path_of("m=1,n=400,k=24,trans_b=1", near_l3) == Path::dot);
+  CHECK(path_of("m=1,n=400,k=23,trans_b=1", near_l3) == Path::direct);
+  CHECK(path_of("m=8,n=400,k=192,trans_b=1", near_l3) == Path::dot);
+  CHECK(path_of("m=8,n=400,k=191,trans_b=1", near_l3) == Path::direct);
+  CHECK(path_of("m=8,n=9000,k=64,trans_b=1", near_l3) == Path::dot);
+  CHECK(path_of("m=32,n=3000,k=48,trans_b=1", far_l3) == Path::direct);  // turned once
+  CHECK(path_of("m=32,n=3000,k=100,trans_b=1", far_l3) == Path::packed);
+}
+
+TEST_CASE("rows that do not fill a tile have wider strips, as near to equal as they go") {
+  constexpr TileShape tile = {16, 8, 3, 8};
+  const auto vectors = [&](const char* shape, Path path = Path::direct) {
+    return tile_of(path, gemm_of(shape), tile, far_l3).nv;
+  };
+  CHECK(vectors("m=1,n=1000,k=20") == 8);
+  CHECK(vectors("m=1,n=300,k=20") == 7);  // 19 in three
+  CHECK(vectors("m=4,n=1000,k=20") == 6);
+  CHECK(vectors("m=4,n=200,k=20") == 5);  // 13 in three
+  CHECK(vectors("m=6,n=1000,k=20") == 4);
+  CHECK(vectors("m=7,n=1000,k=20") == 3);
+  CHECK(vectors("m=1,n=30,k=20") == 3);
+  CHECK(vectors("m=1,n=1000,k=20", Path::packed) == 3);
+}
+
+TEST_CASE("columns that fill little of a vector are turned for many rows only") {
+  CHECK(tail_columns(gemm_of("m=8,n=97,k=97"), wide) == 1);
+  CHECK(tail_columns(gemm_of("m=7,n=97,k=200"), wide) == 0);
+  CHECK(tail_columns(gemm_of("m=16,n=52,k=40"), wide) == 0);
+  CHECK(tail_columns(gemm_of("m=24,n=52,k=40"), wide) == 4);
+  CHECK(tail_columns(gemm_of("m=24,n=53,k=40"), wide) == 0);
+}
+
+TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {
+  const TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
+                                   {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
+  for (const TileShape& tile : tiles) {
+    for (int64_t n = 0; n < 400; ++n) {
+      for (const bool wide : {false, true}) {
+        const Strips strips(n, tile, wide);
+        int64_t covered = 0;
+        bool right = true;
+        for (int64_t s = 0; s < strips.count(); ++s) {
+          const int64_t most = tile.nr() + (s >= strips.first_wide() ? tile.lanes : 0);
+          right =
+              right && strips.begin(s) == covered && strips.width(s) > 0 && strips.width(s) <= most;
+          covered += strips.width(s);
+        }
+        right = right && covered == n && (wide || strips.first_wide() == strips.count());
+        if (tile.nv == 3 && strips.count() > 1) {
+          right = right && strips.width(strips.count() - 1) > tile.lanes;
+        }
+        CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes, " wide=", wide);
+      }
+    }
+  }
+}

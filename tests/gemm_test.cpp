@@ -18,7 +18,6 @@
 #include "core/seeds.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "kernels/gemm/hwy_job.hpp"
 #include "measure/verify.hpp"
 
 using namespace rooflane;
@@ -433,10 +432,11 @@ TEST_CASE("hwy: few rows against a long side that is read once, from afar where 
                             "m=601,n=16,k=1031",
                             "m=901,n=13,k=700,batch=2",
                             "m=16,n=9001,k=65,trans_b=1,beta=2",
-                            "m=9001,n=5,k=64,alpha=2,beta=-1",
+                            "m=9001,n=5,k=121,alpha=2,beta=-1",
                             "m=1,n=700,k=100,trans_b=1,batch=2",
                             "m=603,n=1,k=65,beta=2",
-                            "m=4,n=150,k=70,trans_b=1,beta=3"}) {
+                            "m=4,n=150,k=100,trans_b=1,beta=3",
+                            "m=2,n=90,k=49,trans_b=1,beta=2"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     for (const int threads : {1, 3}) {
@@ -502,7 +502,8 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
 TEST_CASE("hwy: nothing beside c is touched, not even to write back what was there") {
   // Rows of c stand within longer ones, whose rest any product of a's NaN that strays would change.
   for (const char* shape :
-       {"m=1,n=5,k=9", "m=1,n=45,k=70", "m=3,n=45,k=70", "n=3,m=45,k=70,trans_a=1"}) {
+       {"m=1,n=5,k=9", "m=1,n=45,k=70", "m=3,n=45,k=70", "n=3,m=45,k=70,trans_a=1", "m=45,n=1,k=70",
+        "m=45,n=1,k=70,trans_a=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     fill(operands, "a", nan_value);
@@ -524,6 +525,34 @@ TEST_CASE("hwy: nothing beside c is touched, not even to write back what was the
           CHECK(std::all_of(rest, rest + 32, [](float x) { return x == 1.5f; }));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("hwy: a column of c, with and without gaps, on top of one of c0 with and without") {
+  for (const char* shape : {"m=45,n=1,k=70,beta=2", "m=9,n=1,k=70,trans_a=1,batch=3,beta=2"}) {
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    const View c0 = operands.all().at("c0"), c = operands.output();
+    const auto elements = static_cast<std::size_t>(c.shape[0] * c.shape[1]);
+    std::vector<float> apart0(3 * elements), apart(3 * elements);
+    for (std::size_t i = 0; i < elements; ++i) apart0[3 * i] = c0.f32()[i];
+    View wide0 = c0, wide = c;
+    wide0.data = apart0.data(), wide.data = apart.data();
+    for (View* view : {&wide0, &wide}) view->strides[0] = 3 * c.shape[1], view->strides[1] = 3;
+    const auto plan = gemm::hwy.plan(problem, {}, Environment(), operands.all());
+    for (const int gaps : {1, 2, 3, 0, 1}) {  // of c, of c0; bound anew
+      Operands all = operands.all();
+      operands.poison_output();
+      if ((gaps & 1) != 0) all.set("c", wide);
+      if ((gaps & 2) != 0) all.set("c0", wide0);
+      plan->bind(all);
+      plan->run();
+      for (std::size_t i = 0; (gaps & 1) != 0 && i < elements; ++i) {
+        c.f32()[i] = apart[3 * i];
+        CHECK((apart[3 * i + 1] == 0 && apart[3 * i + 2] == 0));
+      }
+      check_right(problem, operands.all(), c);
     }
   }
 }
@@ -566,31 +595,6 @@ TEST_CASE("hwy: a packed constant b takes at most 1.1 times b's own bytes") {
       INFO(problem.text(), " ", isa);
       const auto plan = gemm::hwy.plan(problem, {}, env, operands.all());
       CHECK(static_cast<double>(plan->facts().packed_bytes) <= 1.1 * b_bytes);
-    }
-  }
-}
-
-TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {
-  const gemm::TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
-                                   {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
-  for (const gemm::TileShape& tile : tiles) {
-    for (int64_t n = 0; n < 400; ++n) {
-      for (const bool wide : {false, true}) {
-        const gemm::Strips strips(n, tile, wide);
-        int64_t covered = 0;
-        bool right = true;
-        for (int64_t s = 0; s < strips.count(); ++s) {
-          const int64_t most = tile.nr() + (s >= strips.first_wide() ? tile.lanes : 0);
-          right =
-              right && strips.begin(s) == covered && strips.width(s) > 0 && strips.width(s) <= most;
-          covered += strips.width(s);
-        }
-        right = right && covered == n && (wide || strips.first_wide() == strips.count());
-        if (tile.nv == 3 && strips.count() > 1) {
-          right = right && strips.width(strips.count() - 1) > tile.lanes;
-        }
-        CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes, " wide=", wide);
-      }
     }
   }
 }

@@ -64,8 +64,21 @@ Tuning tuning_of(Path path, const Blocks& blocks) {
           {"fetch", int64_t{blocks.fetch}}};
 }
 
+// A single column of c whose elements lie side by side is a row, along which vectors run: cᵀ =
+// op(b)ᵀ · op(a)ᵀ.
+bool is_column(const Gemm& g) { return g.n == 1 && g.m > 1 && !g.prepack; }
+Gemm product_formed(const Problem& problem) {
+  Gemm g(problem);
+  if (!is_column(g)) return g;
+  std::swap(g.m, g.n);
+  std::swap(g.trans_a, g.trans_b);
+  g.trans_a = !g.trans_a;
+  g.trans_b = !g.trans_b;
+  return g;
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const Gemm g(problem);
+  const Gemm g = product_formed(problem);
   const TileShape tile = ROOFLANE_HWY_FUNCTION(Shape, resolve_isa(env.isa))();
   const Caches cache = caches();
   const int threads = threads_for(g, env);
@@ -133,7 +146,7 @@ std::string allowed_paths(const Gemm& g) {
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment&) {
-  const Gemm g(problem);
+  const Gemm g = product_formed(problem);
   const auto path = tuning.find("path");
   if (!path || allowed(static_cast<Path>(*path), g)) return std::nullopt;
   return fmt::format("path={} cannot serve this problem; allowed: {}", *path, allowed_paths(g));
@@ -142,8 +155,12 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
 class HwyPlan final : public Plan {
  public:
   HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-          const Operands& constants)
-      : Plan(problem), target_(resolve_isa(env.isa)), job_(Gemm(problem)) {
+          const Operands& constants, bool columns_as_rows = true)
+      : Plan(problem),
+        target_(resolve_isa(env.isa)),
+        job_(columns_as_rows ? product_formed(problem) : Gemm(problem)),
+        column_(columns_as_rows && is_column(Gemm(problem))),
+        env_(env) {
     const Gemm& g = job_.g;
     run_ = ROOFLANE_HWY_FUNCTION(Run, target_);
     tile_ = ROOFLANE_HWY_FUNCTION(Shape, target_)();
@@ -159,7 +176,11 @@ class HwyPlan final : public Plan {
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);
     const int64_t packing = tuning.get("pack", int64_t{guess.pack_a} + 2 * int64_t{guess.pack_b});
-    if ((packing & 1) == 0) tile_ = tile_of(job_.path, g, tile_, cache);
+    if ((packing & 1) == 0) {
+      const int64_t usual = tile_.nv;
+      tile_ = tile_of(job_.path, g, tile_, cache);
+      wider_tile_ = tile_.nv > usual;
+    }
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
@@ -196,7 +217,13 @@ class HwyPlan final : public Plan {
     if (g.prepack) pack(constants.at("b"));
   }
 
-  void run() override { run_(job_); }
+  void run() override {
+    if (gaps_ != nullptr) {
+      gaps_->run();
+    } else {
+      run_(job_);
+    }
+  }
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
@@ -212,6 +239,7 @@ class HwyPlan final : public Plan {
     facts.tuning = tuning_of(job_.path, {job_.mc, job_.kc, job_.nc, job_.pack_a, job_.pack_b,
                                          job_.sweep, job_.fetch_rows});
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
+    if (gaps_ != nullptr) facts.workspace_bytes += gaps_->facts().workspace_bytes;
     facts.packed_bytes = packed_bytes_;
     return facts;
   }
@@ -222,7 +250,7 @@ class HwyPlan final : public Plan {
   bool wide_strips(const Caches& cache) const {
     const Gemm& g = job_.g;
     if (job_.path != Path::direct || job_.pack_a || job_.pack_b) return false;
-    if (tile_.nv == tile_.run_nv) return false;
+    if (wider_tile_) return false;
     const int64_t width = tile_.nr() + tile_.lanes;
     if (std::min(g.k, job_.kc) * width * float_bytes > cache.l1 * 3 / 4) return false;
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
@@ -405,8 +433,15 @@ class HwyPlan final : public Plan {
 
   void on_bind(const Operands& operands) override {
     const Gemm& g = job_.g;
-    job_.a = side_a(g, operands.at("a"));
-    if (!g.prepack) job_.b = side_b(g, operands.at("b"));
+    gaps_.reset();
+    if (column_ &&
+        (operands.at("c").strides[1] != 1 || (g.reads_c0() && operands.at("c0").strides[1] != 1))) {
+      gaps_ = std::make_unique<HwyPlan>(problem(), Tuning(), env_, Operands(), false);
+      gaps_->bind(operands);
+      return;
+    }
+    job_.a = side_a(g, operands.at(column_ ? "b" : "a"));
+    if (!g.prepack) job_.b = side_b(g, operands.at(column_ ? "a" : "b"));
     if (job_.path == Path::packed && job_.flip) std::swap(job_.a, job_.b);
     // Zen 5, 4096×16×4096: 202 GF/s with 8 rows, 155 with 16.
     job_.tall = job_.a.outer == 1 || !conflicts(job_.a.outer);
@@ -421,12 +456,16 @@ class HwyPlan final : public Plan {
 
   const int64_t target_;
   TileShape tile_{};
+  bool wider_tile_ = false;  // than the ISA target's usual one
   RunFunction run_ = nullptr;
   Job job_;
   Buffer workspace_;
   Buffer packed_;
   std::size_t packed_bytes_ = 0;
   bool may_stream_c_ = false;
+  const bool column_;  // job_ computes a single column as a row
+  const Environment env_;
+  std::unique_ptr<HwyPlan> gaps_;  // where that column, or c0's, has gaps: does without
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,

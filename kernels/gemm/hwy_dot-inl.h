@@ -69,6 +69,14 @@ class Dot {
 
   static constexpr int kCount = kFew * kMany;
   static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kMany % 4 == 0) {
+      if (t.c_many == 1 && (t.beta == 0 || t.c0_many == 1)) {
+        WriteRuns(acc, t, std::make_integer_sequence<int, kCount / 4>());
+        return;
+      }
+    }
+#endif
     HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
     Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
         std::make_integer_sequence<int, kCount % 4>());
@@ -130,6 +138,27 @@ class Dot {
                                  std::integer_sequence<int, M...>) {
     ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
   }
+#if HWY_TARGET != HWY_SCALAR
+  // Rows of the long side that are neighbours in c: four sums at once.
+  template <int... I>
+  static HWY_INLINE void WriteRuns(const VF (&acc)[kCount], const DotArgs& t,
+                                   std::integer_sequence<int, I...>) {
+    (WriteRun<I % kFew, I / kFew * 4>(acc, t), ...);
+  }
+  template <int kF, int kM>
+  static HWY_INLINE void WriteRun(const VF (&acc)[kCount], const DotArgs& t) {
+    const hn::CappedTag<float, 4> d4;
+    HWY_ALIGN float sums[4];
+    constexpr int i = kM * kFew + kF;
+    hc::ReduceFour(DF(), acc[i], acc[i + kFew], acc[i + 2 * kFew], acc[i + 3 * kFew], hc::Plus(),
+                   sums);
+    auto v = hn::Mul(hn::Set(d4, t.alpha), hn::Load(d4, sums));
+    if (t.beta != 0) {
+      v = hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, t.c0 + kF * t.c0_few + kM), v);
+    }
+    hn::StoreU(v, d4, t.c + kF * t.c_few + kM);
+  }
+#endif
   template <int... Q, int... Rest>
   static HWY_INLINE void Sum(const VF (&acc)[kCount], float* sums, std::integer_sequence<int, Q...>,
                              std::integer_sequence<int, Rest...>) {

@@ -128,8 +128,8 @@ inline int64_t short_strip(const TileShape& tile, const Caches& cache) {
 }
 inline bool short_strips(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
   const int64_t rows = g.batch < threads ? g.m / threads : g.m;  // of a thread
-  return cache.far_l3 && threads < many_threads && !g.prepack && !deep(g) && rows <= 320 &&
-         g.n > 2 * tile.nr() && 2 * g.k > 3 * short_strip(tile, cache) &&
+  return cache.far_l3 && threads < many_threads && !g.prepack && !deep(g) && rows > tile.mr &&
+         rows <= 320 && g.n > 2 * tile.nr() && 2 * g.k > 3 * short_strip(tile, cache) &&
          (g.trans_b || !conflicts(g.n)) && g.k * g.n * float_bytes <= cache.l2 / 2;
 }
 
@@ -171,22 +171,30 @@ inline bool turn_c(const Gemm& g, const TileShape& tile, const Caches& cache) {
 
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  // A dot product ends in a sum across lanes: it pays from a few vectors of k on.
-  const bool long_k = g.k >= 4 * tile.lanes;
+  // A dot product ends in a sum across lanes: it pays from a few vectors of k on, more of them
+  // where each of the long side's serves many, near by (Sapphire Rapids, 2000 columns along k, GF/s
+  // as dot products and with b turned: 1 row, k = 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19
+  // and 30, 200 20 and 16; 8 rows, 100 25 and 35, 200 32 and 29).
+  const auto long_k = [&](int64_t few, int64_t bytes) {
+    const int64_t halves = bytes > cache.l2 ? 8 : 3 * std::min(few, dot_limit);
+    return 2 * g.k >= halves * tile.lanes;
+  };
   const int64_t b_bytes = g.k * g.n * float_bytes;
-  const bool a_from_memory = cache.far_l3 && g.m * g.k * float_bytes > 8 * cache.l2;
+  const int64_t a_bytes = g.m * g.k * float_bytes;
+  const bool a_from_memory = cache.far_l3 && a_bytes > 8 * cache.l2;
   const bool b_from_memory = cache.far_l3 && b_bytes > 8 * cache.l2;
   const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache, threads));
   const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache, threads)) ||
                      (threads == 1 && dot_near(g, tile, cache));
   const bool b_in_l2 = b_bytes <= cache.l2 / 2;
-  const bool a_in_l2 = g.k * g.m * float_bytes <= cache.l2 / 2;
+  const bool a_in_l2 = a_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
   // Where L3 is far, colliding lines make even a few reads of them slow, if not read row by row (32
   // × 16384 × 2048: 24 GF/s in place, 50 packed).
   const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
-  const bool seldom = (g.m <= 256 && !far_collision) || g.k <= 64;
+  const bool short_k = g.k <= 64;
+  const bool seldom = (g.m <= 256 && !far_collision) || short_k;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
@@ -204,14 +212,22 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool b_near =
       !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
   const bool streams_b = g.m <= stream_limit && stream_from_b(g) && !b_in_l2;
+  // Vectors along m, and a few columns turned at the end, instead of vectors that n fills in part
+  // (Sapphire Rapids, 300 rows, GF/s of these and those: 2 columns, k = 20 6 and 15; 8, k = 300 52
+  // and 103; 10, k = 20 33 and 30, 80 67 and 77; 15, k = 80 99 and 79, 300 85 and 95).
+  const bool turns_few = g.k >= std::max<int64_t>(16, 20 * (g.n - tile.lanes / 2));
+  // A b along k from L2, so short, or for so few rows, that reading it and turning it is the work.
+  // (Sapphire Rapids, 3000 columns along k, GF/s packed and turned by each: k = 48, 4 rows 18 and
+  // 32, 32 62 and 74, 128 64 and 93; 8 rows, k = 100 27 and 35.)
+  const bool turned_once = g.trans_b && (short_k || g.m <= dot_limit) && b_bytes <= cache.l2;
   struct Rule {
     bool applies;
     Path path;
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
-      {few_m && dot_from_b(g) && long_k, Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && long_k(g.n, a_bytes), Path::dot},
+      {few_m && dot_from_b(g) && long_k(g.m, b_bytes), Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
@@ -219,12 +235,13 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {streams_b && cache.far_l3 && threads > 1 && g.batch == 1 && deep(g) && g.n <= 384,
        Path::direct},
       {streams_b, Path::stream},
-      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && !a_in_l2, Path::stream},
+      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && (!a_in_l2 || turns_few),
+       Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
       {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
-                      (g.trans_b && shared_strips && 2 * g.m > g.n)),
+                      (g.trans_b && shared_strips && 2 * g.m > g.n) || turned_once),
        Path::direct},
       // Many threads turn the strips they use sooner than they wait for each other's (Sapphire
       // Rapids, µs packed and turned by each: 16 threads, 384³ 202 and 111, 640³ 503 and 423, 1000³
@@ -257,12 +274,15 @@ inline bool flipped(Path path, const Gemm& g, const Caches& cache, int threads) 
 
 // Columns of b that would fill only a little of a last vector, in products narrow enough to notice:
 // dot products along k instead (Zen 5: 97³ 217 → 250 GF/s). Not so wide that sums across lanes cost
-// more than the lanes saved, and k no longer than turned columns stay in L1.
+// more than the lanes saved, k no longer than turned columns stay in L1, and rows enough to pay for
+// the turning (Sapphire Rapids, without and with: 4 × 51 × 380 45 and 39 GF/s, 8 × 97 × 97 95 and
+// 108, 16 × 52 × 40 90 and 85).
 inline int64_t tail_columns(const Gemm& g, const TileShape& tile) {
   const int64_t tail = g.n % tile.lanes;
   const bool narrow = g.n > tile.lanes && g.n < 16 * tile.lanes;
   const bool pays = tail <= 4 && g.k >= 2 * tile.lanes && g.k <= 1024;
-  return narrow && pays && !g.trans_a && !g.trans_b ? tail : 0;
+  const bool turned_for_many = g.m >= 8 && g.m * g.k >= 768;
+  return narrow && pays && turned_for_many && !g.trans_a && !g.trans_b ? tail : 0;
 }
 
 // stream by whole rows: what a thread needs of scratch, its sums shifted by up to a page, and
@@ -280,11 +300,18 @@ inline int threads_for(const Gemm& g, const Environment& env) {
 }
 
 // The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
-// that writes it in long runs.
+// that writes it in long runs; for rows that do not fill a tile, as many more vectors, as near to
+// equal as they go round (Sapphire Rapids, b of 360 KB in L2, in % of MKL: 1 row 64 and 92, 2 70
+// and 107, 3 79 and 113).
 inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
-  const bool in_runs =
-      path == Path::direct && g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2;
-  if (in_runs) shape.nv = shape.run_nv;
+  if (path != Path::direct) return shape;
+  if (g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2) {
+    shape.nv = shape.run_nv;
+  } else if (g.m > 0 && g.m < shape.mr) {
+    const int64_t most = std::min(shape.run_nv, shape.mr * shape.nv / g.m);
+    const int64_t vectors = div_up(g.n, shape.lanes);
+    shape.nv = std::max(shape.nv, div_up(vectors, div_up(vectors, most)));
+  }
   return shape;
 }
 
@@ -388,7 +415,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
       const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads);
-      const bool few = !in_l1 && along_k && cols * g.k * float_bytes <= cache.l2 / 2;
+      const bool one_tile = path == Path::direct && rows <= tile.mr;
+      const bool few = !in_l1 && (along_k || one_tile) && cols * g.k * float_bytes <= cache.l2 / 2;
       if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
       if (few) {
         blocks.kc = std::max<int64_t>(g.k, 1);

@@ -261,38 +261,6 @@ inline void PackTask(const Job& job, const Phase& phase, int64_t task) {
              job.shared + batch * phase.depth * phase.width + p * phase.width);
 }
 
-// c's columns [j0,j0+cols) × rows: the transpose of the sums of one task, times alpha, on top of
-// what was there.
-inline void TurnSums(const Job& job, const Phase& phase, int64_t batch, const Sums& sums,
-                     int64_t rows, int64_t cols) {
-  const float alpha = job.g.alpha;
-  const Start start = StartOf(job, phase.p0 == 0, batch, sums.j0, sums.i0);
-  float* c = job.c.row(batch, sums.j0) + sums.i0;
-  const auto one = [&](int64_t i, int64_t j) {
-    const float v = alpha * sums.data[i * sums.ld + j];
-    float& to = c[j * job.c.ld + i];
-    to = start.beta == 0 ? v : v + start.beta * start.data[j * start.ld + i];
-  };
-  int64_t j = 0;
-#if HWY_TARGET != HWY_SCALAR
-  for (; j + 4 <= cols; j += 4) {
-    int64_t i = 0;
-    for (; i + 4 <= rows; i += 4) {
-      TurnedBlock turned(sums.data + i * sums.ld + j, sums.ld);
-      turned.Scale(alpha);
-      if (start.beta != 0) turned.Add(start.beta, start.data + j * start.ld + i, start.ld);
-      turned.Store(c + j * job.c.ld + i, job.c.ld);
-    }
-    for (; i < rows; ++i) {
-      for (int64_t q = j; q < j + 4; ++q) one(i, q);
-    }
-  }
-#endif
-  for (; j < cols; ++j) {
-    for (int64_t i = 0; i < rows; ++i) one(i, j);
-  }
-}
-
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -328,7 +296,12 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       if (job.pack_a && job.sweep) PackRowsOfA(job, block, scratch);
       BlockTimesStrips(job, range, block).Run();
     }
-    if (job.flip) TurnSums(job, phase, block.batch, block.sums, block.i1 - i0, cols);
+    if (!job.flip) continue;
+    const Sums& sums = block.sums;
+    const Start start = StartOf(job, phase.p0 == 0, block.batch, sums.j0, i0);
+    TurnSums({sums.data, sums.ld, block.i1 - i0, cols},
+             {job.c.row(block.batch, sums.j0) + i0, job.c.ld, start.data, start.ld, g.alpha,
+              start.beta});
   }
   if (job.stream_c) hwy::FlushStream();
 }

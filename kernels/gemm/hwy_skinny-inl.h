@@ -260,14 +260,9 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
     }
     return;
   }
-  for (int64_t w = 0; w < width; ++w) {
-    float* c = job.c.row(batch, w0 + w);
-    const float* c0 = g.reads_c0() ? job.c0.row(batch, w0 + w) : nullptr;
-    for (int64_t f = 0; f < few_count; ++f) {
-      const float v = g.alpha * sums[f * ld + w];
-      c[f] = c0 != nullptr ? v + g.beta * c0[f] : v;
-    }
-  }
+  const Start start = StartOf(job, true, batch, w0, 0);
+  TurnSums({sums, ld, few_count, width},
+           {job.c.row(batch, w0), job.c.ld, start.data, start.ld, g.alpha, start.beta});
 }
 
 inline void RunStream(const Job& job) {

@@ -16,15 +16,11 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/hwy_turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using DF = hn::ScalableTag<float>;
-using VF = hn::Vec<DF>;
-
 // The register tile: rows × vectors. Two FMA ports of 4 cycles need 8 independent accumulators; the
 // rest of the register file goes into reuse. 8 × 3 with 32 registers: 24 accumulators, 3 of b, and
 // a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16 registers and FMA: 12 + 2
@@ -391,132 +387,6 @@ TileFunction TileFor(std::int64_t rows, std::int64_t vectors) {
   static constexpr auto tiles =
       MakeTiles<kPacked, kAhead>(std::make_index_sequence<TallRows(1) * kMaxNv>());
   return tiles[static_cast<std::size_t>((rows - 1) * kMaxNv + vectors - 1)];
-}
-
-#if HWY_TARGET != HWY_SCALAR
-// A 4 × 4 block, turned in registers.
-class TurnedBlock {
- public:
-  HWY_INLINE TurnedBlock(const float* HWY_RESTRICT from, std::int64_t ld) {
-    const D4 d;
-    const auto r0 = hn::LoadU(d, from);
-    const auto r1 = hn::LoadU(d, from + ld);
-    const auto r2 = hn::LoadU(d, from + 2 * ld);
-    const auto r3 = hn::LoadU(d, from + 3 * ld);
-    const auto low01 = hn::InterleaveLower(d, r0, r1);
-    const auto low23 = hn::InterleaveLower(d, r2, r3);
-    const auto high01 = hn::InterleaveUpper(d, r0, r1);
-    const auto high23 = hn::InterleaveUpper(d, r2, r3);
-    v0_ = hn::ConcatLowerLower(d, low23, low01);
-    v1_ = hn::ConcatUpperUpper(d, low23, low01);
-    v2_ = hn::ConcatLowerLower(d, high23, high01);
-    v3_ = hn::ConcatUpperUpper(d, high23, high01);
-  }
-  HWY_INLINE void Scale(float factor) {
-    const auto f = hn::Set(D4(), factor);
-    v0_ = hn::Mul(f, v0_), v1_ = hn::Mul(f, v1_), v2_ = hn::Mul(f, v2_), v3_ = hn::Mul(f, v3_);
-  }
-  HWY_INLINE void Add(float factor, const float* from, std::int64_t ld) {
-    const D4 d;
-    const auto f = hn::Set(d, factor);
-    v0_ = hn::MulAdd(f, hn::LoadU(d, from), v0_);
-    v1_ = hn::MulAdd(f, hn::LoadU(d, from + ld), v1_);
-    v2_ = hn::MulAdd(f, hn::LoadU(d, from + 2 * ld), v2_);
-    v3_ = hn::MulAdd(f, hn::LoadU(d, from + 3 * ld), v3_);
-  }
-  HWY_INLINE void Store(float* to, std::int64_t ld) const {
-    const D4 d;
-    hn::StoreU(v0_, d, to);
-    hn::StoreU(v1_, d, to + ld);
-    hn::StoreU(v2_, d, to + 2 * ld);
-    hn::StoreU(v3_, d, to + 3 * ld);
-  }
-
- private:
-  using D4 = hn::CappedTag<float, 4>;
-  hn::Vec<D4> v0_, v1_, v2_, v3_;
-};
-#endif
-
-#if HWY_TARGET != HWY_SCALAR
-// A vector whose block b, four floats, comes from row 4b.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, std::int64_t ld) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    return hn::LoadU(d, from);
-  } else {
-    const hn::Half<D> half;
-    const auto rows = static_cast<std::int64_t>(hn::Lanes(half));
-    return hn::Combine(d, LoadBlocks(half, from + rows * ld, ld), LoadBlocks(half, from, ld));
-  }
-}
-
-// PackTransposed of as many rows as d has lanes × 4 columns: whole vectors are stored, and twice as
-// few instructions serve an element as with blocks of 4 × 4.
-template <class D>
-HWY_INLINE void TurnRows(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
-                         float* HWY_RESTRICT to, std::int64_t ldt) {
-  const hn::RepartitionToWide<D> pairs;
-  const auto r0 = LoadBlocks(d, from, ldf);
-  const auto r1 = LoadBlocks(d, from + ldf, ldf);
-  const auto r2 = LoadBlocks(d, from + 2 * ldf, ldf);
-  const auto r3 = LoadBlocks(d, from + 3 * ldf, ldf);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + ldt);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * ldt);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * ldt);
-}
-
-// Lines that are fetched ahead along each row of a group: a group's 16 take 50 ns, and what is not
-// there yet the other rows' lines hide (one to eight lines were as fast, from L2 and from memory).
-constexpr std::int64_t kLinesAhead = 2;
-
-// As many whole groups of rows, from row `r` on, as d has lanes; the last four columns may overlap
-// those before. Returns the first row left.
-template <class D>
-HWY_INLINE std::int64_t TurnGroups(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
-                                   std::int64_t r, std::int64_t rows, std::int64_t cols,
-                                   float* HWY_RESTRICT to, std::int64_t ldt) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (; r + lanes <= rows; r += lanes) {
-    const float* group = from + r * ldf;
-    for (std::int64_t c = 0; c < cols; c += 4) {
-      if (c % 16 == 0 && c + kLinesAhead * 16 < cols) {
-        for (std::int64_t row = 0; row < lanes; ++row) {
-          hwy::Prefetch(group + row * ldf + c + kLinesAhead * 16);
-        }
-      }
-      const std::int64_t col = std::min(c, cols - 4);
-      TurnRows(d, group + col, ldf, to + col * ldt + r, ldt);
-    }
-  }
-  return r;
-}
-#endif
-
-// to[c·ldt + r] = from[r·ldf + c] for rows × cols: groups of a vector's, of 8 and of 4 rows, 4
-// columns at a time; the last block of either axis overlaps its neighbour and writes the same
-// values again. (Sapphire Rapids, 48 rows of 512: 2.5 ns a vector; 3.6 with a line of all 48 rows
-// at a time and the one four lines on fetched, which L1 does not hold; from memory 4.2 and 5.2.)
-inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std::int64_t rows,
-                           std::int64_t cols, float* HWY_RESTRICT to, std::int64_t ldt) {
-#if HWY_TARGET != HWY_SCALAR
-  if (rows >= 4 && cols >= 4) {
-    std::int64_t r = TurnGroups(DF(), from, ldf, 0, rows, cols, to, ldt);
-    r = TurnGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, cols, to, ldt);
-    const hn::CappedTag<float, 4> four;
-    r = TurnGroups(four, from, ldf, r, rows, cols, to, ldt);
-    if (r < rows) TurnGroups(four, from, ldf, rows - 4, rows, cols, to, ldt);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < cols; ++c) to[c * ldt + r] = from[r * ldf + c];
-  }
 }
 
 // to[r·ldt + c] = from[r·ldf + c] for rows × cols.

@@ -262,16 +262,13 @@ class LocalWorker final : public Worker {
     warm_clock(open);
     const auto run = [&] { open.plan->run(); };
     Calibration calibration;
-    calibration.run_ns = warm_up(run, steady_clock_ns);
     if (open.c.cache == CacheMode::cold) {
+      warm_up(run, steady_clock_ns);
       make_cold(*open.plan);
       calibration.run_ns = time_runs(run, 1, steady_clock_ns);
       return calibration;
     }
-    if (calibration.run_ns >= least_sample_ns) return calibration;
-    // The clock's cost and grain disturb a single short run: time as many as a quarter sample.
-    const std::int64_t runs = (runs_for_sample(calibration.run_ns) + 3) / 4;
-    calibration.run_ns = time_runs(run, runs, steady_clock_ns);
+    calibration.run_ns = undisturbed_run_ns(run, steady_clock_ns);
     calibration.runs_per_sample = runs_for_sample(calibration.run_ns);
     return calibration;
   }

@@ -53,6 +53,19 @@ double time_runs(RunCall run, std::int64_t runs, Clock now) {
   return (now() - start) / static_cast<double>(runs);
 }
 
+double undisturbed_run_ns(RunCall run, Clock now) {
+  constexpr int timings = 5;
+  constexpr double most_ns = 50e6;
+  double least = warm_up(run, now);
+  const double begin = now();
+  for (int i = 0; i < timings && now() - begin + least <= most_ns; ++i) {
+    // The clock's cost and grain disturb a single short run.
+    const std::int64_t runs = (runs_for_sample(least) + 3) / 4;
+    least = std::min(least, time_runs(run, runs, now));
+  }
+  return least;
+}
+
 std::int64_t runs_for_sample(double run_ns) {
   // An empty problem returns at once; a million runs still make a sample of a few milliseconds.
   constexpr double most_runs = 1e6;

@@ -28,6 +28,11 @@ double warm_up(RunCall run, Clock now);
 // Mean time in ns of one of `runs` back-to-back runs.
 double time_runs(RunCall run, std::int64_t runs, Clock now);
 
+// Time in ns of one warm run that nothing disturbed: after warm_up the least of up to five timings,
+// each of a quarter sample or one run, none begun that would end beyond 50 ms. From a single timing
+// a preempted thread, milliseconds long, would make a sample of a 30 µs run one run for good.
+double undisturbed_run_ns(RunCall run, Clock now);
+
 // How many back-to-back runs make a warm sample of at least least_sample_ns. At least 1.
 std::int64_t runs_for_sample(double run_ns);
 
