@@ -160,7 +160,7 @@ TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L
   CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);          // as good as one block
   CHECK(blocks("m=600,n=320,k=320,batch=64", far_l3, 2).sweep);  // a product is one thread's
   CHECK(blocks("m=200,n=1024,k=256", far_l3).kc == 256);         // rows collide in L1
-  CHECK(path_of("m=200,n=1000,k=256,trans_b=1", far_l3, 2) == Path::packed);
+  CHECK(path_of("m=200,n=1000,k=512,trans_b=1", far_l3, 2) == Path::packed);
   CHECK(path_of("m=512,n=528,k=512", far_l3, 2) == Path::packed);  // more than half of L2
 }
 
@@ -197,8 +197,17 @@ TEST_CASE(
   CHECK(path_of("m=8,n=400,k=192,trans_b=1", near_l3) == Path::dot);
   CHECK(path_of("m=8,n=400,k=191,trans_b=1", near_l3) == Path::direct);
   CHECK(path_of("m=8,n=9000,k=64,trans_b=1", near_l3) == Path::dot);
-  CHECK(path_of("m=32,n=3000,k=48,trans_b=1", far_l3) == Path::direct);  // turned once
+  CHECK(path_of("m=400,n=8,k=64", near_l3) == Path::dot);
+}
+
+TEST_CASE("a b along k in L2 is turned rather than c where it is short, or rows are few or more") {
+  CHECK(path_of("m=32,n=3000,k=48,trans_b=1", far_l3) == Path::direct);
   CHECK(path_of("m=32,n=3000,k=100,trans_b=1", far_l3) == Path::packed);
+  CHECK(path_of("m=105,n=1200,k=300,trans_b=1", far_l3) == Path::direct);
+  CHECK(path_of("m=105,n=1200,k=400,trans_b=1", far_l3) == Path::packed);
+  CHECK(path_of("m=105,n=2400,k=300,trans_b=1", far_l3) == Path::packed);  // beyond L2
+  CHECK(path_of("m=105,n=1200,k=300,trans_b=1", far_l3, 16) == Path::packed);
+  CHECK(blocks("m=400,n=48,k=2048,trans_b=1", far_l3).mc == 400);
 }
 
 TEST_CASE("rows that do not fill a tile have wider strips, as near to equal as they go") {
@@ -226,7 +235,7 @@ TEST_CASE("columns that fill little of a vector are turned for many rows only") 
 
 TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {
   const TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
-                                   {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
+                             {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
   for (const TileShape& tile : tiles) {
     for (int64_t n = 0; n < 400; ++n) {
       for (const bool wide : {false, true}) {

@@ -169,16 +169,31 @@ inline bool turn_c(const Gemm& g, const TileShape& tile, const Caches& cache) {
   return turned_seldom(g, tile, cache) && products * n * k + 12 * m * (n + k) < (m + 12) * n * k;
 }
 
+// dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
+// along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
+// packing a b from beyond L2 would cost as much as 32 of a's rows, turning c as much as 32 of k.
+// Rows that a thread or two read from an L3 that is far outweigh that earlier (Sapphire Rapids, n =
+// 3072, k = 768: 320 rows 112 and packed 103 GF/s, 384 107 and 108, 448 101 and 111; but 512 on 16
+// threads 1260 and 1020).
+inline bool flipped(Path path, const Gemm& g, const Caches& cache, int threads) {
+  if (path == Path::packed) {
+    const int64_t most = cache.far_l3 && threads < many_threads ? 384 : 512;
+    return g.trans_b && !g.prepack && g.m <= most && 2 * g.m <= g.n;
+  }
+  if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
+  if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
+  return false;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  // A dot product ends in a sum across lanes: it pays from a few vectors of k on, more of them
-  // where each of the long side's serves many, near by (Sapphire Rapids, 2000 columns along k, GF/s
-  // as dot products and with b turned: 1 row, k = 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19
-  // and 30, 200 20 and 16; 8 rows, 100 25 and 35, 200 32 and 29).
-  const auto long_k = [&](int64_t few, int64_t bytes) {
-    const int64_t halves = bytes > cache.l2 ? 8 : 3 * std::min(few, dot_limit);
-    return 2 * g.k >= halves * tile.lanes;
-  };
+  // A dot product ends in a sum across lanes: it pays from a few vectors of k on, near by for many
+  // rows later, as turning b serves them all (Sapphire Rapids, 2000 columns along k, GF/s as dot
+  // products and with b turned: 1 row, k = 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19 and 30,
+  // 200 20 and 16; 8 rows, 100 25 and 35, 200 32 and 29), but not for few columns, which leave
+  // tiles' lanes empty.
+  const bool long_k = g.k >= 4 * tile.lanes;
+  const bool long_near = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const int64_t a_bytes = g.m * g.k * float_bytes;
   const bool a_from_memory = cache.far_l3 && a_bytes > 8 * cache.l2;
@@ -216,18 +231,24 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // (Sapphire Rapids, 300 rows, GF/s of these and those: 2 columns, k = 20 6 and 15; 8, k = 300 52
   // and 103; 10, k = 20 33 and 30, 80 67 and 77; 15, k = 80 99 and 79, 300 85 and 95).
   const bool turns_few = g.k >= std::max<int64_t>(16, 20 * (g.n - tile.lanes / 2));
-  // A b along k from L2, so short, or for so few rows, that reading it and turning it is the work.
-  // (Sapphire Rapids, 3000 columns along k, GF/s packed and turned by each: k = 48, 4 rows 18 and
-  // 32, 32 62 and 74, 128 64 and 93; 8 rows, k = 100 27 and 35.)
-  const bool turned_once = g.trans_b && (short_k || g.m <= dot_limit) && b_bytes <= cache.l2;
+  // A b along k from L2 that each thread turns for itself: where it is so short, or rows are so
+  // few, that reading and turning it is the work, and where turning c for more rows is more.
+  // (Sapphire Rapids, GF/s packed and turned by each: 3000 columns, k = 48, 4 rows 18 and 32, 32 62
+  // and 74, 128 64 and 93; 8 rows, k = 100 27 and 35; 105 × 1200 × 166 95 and 113, 105 × 600 × 300
+  // 70 and 78, 200 × 2400 × 100 73 and 92, but 105 × 700 × 700 68 and 62, 48 × 1200 × 166 118 and
+  // 107.)
+  const bool turns_c = flipped(Path::packed, g, cache, threads) && threads < many_threads;
+  const bool turned_by_each =
+      g.trans_b && b_bytes <= cache.l2 &&
+      (short_k || g.m <= dot_limit || (turns_c && g.m > 64 && g.k <= 2 * g.m + 100));
   struct Rule {
     bool applies;
     Path path;
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && long_k(g.n, a_bytes), Path::dot},
-      {few_m && dot_from_b(g) && long_k(g.m, b_bytes), Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
+      {few_m && dot_from_b(g) && (b_bytes > cache.l2 ? long_k : long_near), Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
@@ -241,7 +262,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
       {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
-                      (g.trans_b && shared_strips && 2 * g.m > g.n) || turned_once),
+                      (g.trans_b && shared_strips && 2 * g.m > g.n) || turned_by_each),
        Path::direct},
       // Many threads turn the strips they use sooner than they wait for each other's (Sapphire
       // Rapids, µs packed and turned by each: 16 threads, 384³ 202 and 111, 640³ 503 and 423, 1000³
@@ -254,22 +275,6 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
       ->path;
-}
-
-// dot, stream: where both sides would do, the shorter one is the few. packed: a long b that lies
-// along k is read in place, a row of c's transpose for each of its rows, and a is packed instead;
-// packing a b from beyond L2 would cost as much as 32 of a's rows, turning c as much as 32 of k.
-// Rows that a thread or two read from an L3 that is far outweigh that earlier (Sapphire Rapids, n =
-// 3072, k = 768: 320 rows 112 and packed 103 GF/s, 384 107 and 108, 448 101 and 111; but 512 on 16
-// threads 1260 and 1020).
-inline bool flipped(Path path, const Gemm& g, const Caches& cache, int threads) {
-  if (path == Path::packed) {
-    const int64_t most = cache.far_l3 && threads < many_threads ? 384 : 512;
-    return g.trans_b && !g.prepack && g.m <= most && 2 * g.m <= g.n;
-  }
-  if (path == Path::dot) return dot_from_a(g) && (g.n <= g.m || !dot_from_b(g));
-  if (path == Path::stream) return stream_from_a(g) && (g.n <= g.m || !stream_from_b(g));
-  return false;
 }
 
 // Columns of b that would fill only a little of a last vector, in products narrow enough to notice:
@@ -460,6 +465,9 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
             cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
         blocks.sweep =
             short_k && rows >= 256 ? !down : blocks.sweep || (b_stays && !in_l1) || a_once;
+        // Rows of tiles read a once: no need for blocks of it, each of which would turn b anew
+        // (Sapphire Rapids, 400 × 48 × 2048: 81 → 94 GF/s).
+        if (blocks.sweep && g.trans_b) blocks.mc = round_up(rows, tile.mr);
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
