@@ -17,8 +17,8 @@ namespace {
 
 constexpr Caches near_l3 = {48 << 10, 1 << 20, 32 << 20, false};
 constexpr Caches far_l3 = {48 << 10, 2 << 20, 100 << 20, true};
-constexpr TileShape wide = {16, 8, 3, 6};   // 32 registers of 16 floats
-constexpr TileShape narrow = {8, 4, 3, 3};  // 16 of 8
+constexpr TileShape wide = {16, 8, 3, 8};   // AVX-512's: 32 registers of 16 floats
+constexpr TileShape narrow = {8, 6, 2, 6};  // AVX2's: 16 of 8
 
 Gemm gemm_of(const std::string& shape) {
   return Gemm(parse_problem("gemm:" + shape, Catalogue::built_in().kernels()));
@@ -207,13 +207,25 @@ TEST_CASE("a b along k in L2 is turned rather than c where it is short, or rows 
   CHECK(path_of("m=105,n=1200,k=400,trans_b=1", far_l3) == Path::packed);
   CHECK(path_of("m=105,n=2400,k=300,trans_b=1", far_l3) == Path::packed);  // beyond L2
   CHECK(path_of("m=105,n=1200,k=300,trans_b=1", far_l3, 16) == Path::packed);
-  CHECK(blocks("m=400,n=48,k=2048,trans_b=1", far_l3).mc == 400);
+  CHECK(path_of("m=1,n=300000,k=23,trans_b=1", far_l3) == Path::direct);
+  CHECK(path_of("m=3,n=300000,k=23,trans_b=1", far_l3) == Path::packed);
 }
 
-TEST_CASE("rows that do not fill a tile have wider strips, as near to equal as they go") {
-  constexpr TileShape tile = {16, 8, 3, 8};
+TEST_CASE("a single column is a row of the transpose, whose operands lie as they did") {
+  const Gemm row = column_as_row(gemm_of("m=7,n=1,k=5,trans_a=1,batch=2,alpha=3"));
+  CHECK(std::tuple(row.m, row.n, row.k, row.batch, row.alpha) == std::tuple(1, 7, 5, 2, 3.0f));
+  CHECK((row.trans_a && !row.trans_b));
+  CHECK(column_as_row(gemm_of("m=7,n=1,k=5")).trans_b);
+  CHECK(!column_as_row(gemm_of("m=7,n=1,k=5,trans_b=1")).trans_a);
+  for (const char* other : {"m=7,n=2,k=5", "m=1,n=7,k=5", "m=7,n=1,k=5,prepack=1"}) {
+    const Gemm g = gemm_of(other);
+    CHECK(column_as_row(g).m == g.m);
+  }
+}
+
+TEST_CASE("rows that do not fill a tile have wider strips, nearly as wide as each other") {
   const auto vectors = [&](const char* shape, Path path = Path::direct) {
-    return tile_of(path, gemm_of(shape), tile, far_l3).nv;
+    return tile_of(path, gemm_of(shape), wide, far_l3).nv;
   };
   CHECK(vectors("m=1,n=1000,k=20") == 8);
   CHECK(vectors("m=1,n=300,k=20") == 7);  // 19 in three
@@ -234,7 +246,8 @@ TEST_CASE("columns that fill little of a vector are turned for many rows only") 
 }
 
 TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {
-  const TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
+  const TileShape tiles[] = {{16, 8, 3, 8}, {16, 8, 4, 8}, {16, 8, 5, 8},
+                             {16, 8, 7, 8}, {16, 8, 8, 8}, {8, 6, 2, 6},
                              {8, 6, 6, 6},  {4, 4, 2, 4},  {1, 4, 2, 4}};
   for (const TileShape& tile : tiles) {
     for (int64_t n = 0; n < 400; ++n) {
@@ -249,7 +262,7 @@ TEST_CASE("strips cover n without gaps, never wider than their tile, and never e
           covered += strips.width(s);
         }
         right = right && covered == n && (wide || strips.first_wide() == strips.count());
-        if (tile.nv == 3 && strips.count() > 1) {
+        if (tile.nv >= 3 && strips.count() > 1) {
           right = right && strips.width(strips.count() - 1) > tile.lanes;
         }
         CHECK_MESSAGE(right, "n=", n, " lanes=", tile.lanes, " wide=", wide);

@@ -37,7 +37,9 @@ namespace {
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
-    {"path", "0 scale, 1 dot, 2 stream, 3 direct, 4 packed", 0, 4},
+    {"path",
+     "0 scale, 1 dot, 2 stream, 3 direct, 4 packed; n = 1: of c's transpose, a and b exchanged", 0,
+     4},
     {"mc", "packed: rows of a packed block of a", 1, 1 << 20},
     {"kc", "depth of a block along k", 1, 1 << 20},
     {"nc", "packed: columns of b packed at a time; stream, dot: columns or rows a task", 1,
@@ -64,21 +66,8 @@ Tuning tuning_of(Path path, const Blocks& blocks) {
           {"fetch", int64_t{blocks.fetch}}};
 }
 
-// A single column of c whose elements lie side by side is a row, along which vectors run: cᵀ =
-// op(b)ᵀ · op(a)ᵀ.
-bool is_column(const Gemm& g) { return g.n == 1 && g.m > 1 && !g.prepack; }
-Gemm product_formed(const Problem& problem) {
-  Gemm g(problem);
-  if (!is_column(g)) return g;
-  std::swap(g.m, g.n);
-  std::swap(g.trans_a, g.trans_b);
-  g.trans_a = !g.trans_a;
-  g.trans_b = !g.trans_b;
-  return g;
-}
-
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const Gemm g = product_formed(problem);
+  const Gemm g = column_as_row(Gemm(problem));
   const TileShape tile = ROOFLANE_HWY_FUNCTION(Shape, resolve_isa(env.isa))();
   const Caches cache = caches();
   const int threads = threads_for(g, env);
@@ -146,7 +135,7 @@ std::string allowed_paths(const Gemm& g) {
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment&) {
-  const Gemm g = product_formed(problem);
+  const Gemm g = column_as_row(Gemm(problem));
   const auto path = tuning.find("path");
   if (!path || allowed(static_cast<Path>(*path), g)) return std::nullopt;
   return fmt::format("path={} cannot serve this problem; allowed: {}", *path, allowed_paths(g));
@@ -158,7 +147,7 @@ class HwyPlan final : public Plan {
           const Operands& constants, bool columns_as_rows = true)
       : Plan(problem),
         target_(resolve_isa(env.isa)),
-        job_(columns_as_rows ? product_formed(problem) : Gemm(problem)),
+        job_(columns_as_rows ? column_as_row(Gemm(problem)) : Gemm(problem)),
         column_(columns_as_rows && is_column(Gemm(problem))),
         env_(env) {
     const Gemm& g = job_.g;
@@ -170,17 +159,15 @@ class HwyPlan final : public Plan {
     job_.path = static_cast<Path>(
         tuning.get("path", static_cast<int64_t>(choose(g, tile_, cache, job_.threads))));
     if (const auto defect = tuning_defect(problem, tuning, env)) throw argument_error(*defect);
+    if (const auto path = tuning.find("path")) path_.set("path", *path);
     job_.flip = flipped(job_.path, g, cache, job_.threads);
     const Blocks guess = model(job_.path, g, tile_, cache, job_.threads);
     job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);
     const int64_t packing = tuning.get("pack", int64_t{guess.pack_a} + 2 * int64_t{guess.pack_b});
-    if ((packing & 1) == 0) {
-      const int64_t usual = tile_.nv;
-      tile_ = tile_of(job_.path, g, tile_, cache);
-      wider_tile_ = tile_.nv > usual;
-    }
+    const int64_t usual_nv = tile_.nv;
+    if ((packing & 1) == 0) tile_ = tile_of(job_.path, g, tile_, cache);
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
     job_.pack_b = job_.path == Path::direct && ((packing & 2) != 0 || g.trans_b);
@@ -211,15 +198,15 @@ class HwyPlan final : public Plan {
       job_.tail = tail_columns(g, tile_);
       job_.cols -= job_.tail;
     }
-    job_.strips = Strips(job_.cols, tile_, wide_strips(cache));
+    job_.strips = Strips(job_.cols, tile_, tile_.nv == usual_nv && wide_strips(cache));
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));
   }
 
   void run() override {
-    if (gaps_ != nullptr) {
-      gaps_->run();
+    if (has_gaps_) {
+      with_gaps_->run();
     } else {
       run_(job_);
     }
@@ -234,12 +221,12 @@ class HwyPlan final : public Plan {
   }
 
   PlanFacts facts() const override {
+    if (has_gaps_) return with_gaps_->facts();
     PlanFacts facts;
     facts.isa = isa_name(target_);
     facts.tuning = tuning_of(job_.path, {job_.mc, job_.kc, job_.nc, job_.pack_a, job_.pack_b,
                                          job_.sweep, job_.fetch_rows});
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
-    if (gaps_ != nullptr) facts.workspace_bytes += gaps_->facts().workspace_bytes;
     facts.packed_bytes = packed_bytes_;
     return facts;
   }
@@ -250,7 +237,6 @@ class HwyPlan final : public Plan {
   bool wide_strips(const Caches& cache) const {
     const Gemm& g = job_.g;
     if (job_.path != Path::direct || job_.pack_a || job_.pack_b) return false;
-    if (wider_tile_) return false;
     const int64_t width = tile_.nr() + tile_.lanes;
     if (std::min(g.k, job_.kc) * width * float_bytes > cache.l1 * 3 / 4) return false;
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
@@ -293,7 +279,8 @@ class HwyPlan final : public Plan {
       // and 151; 16 threads, 2048² 807 and 1057, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
       // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks.
       constexpr int64_t fewest_rows = 128;
-      const bool by_rows = cache.far_l3 && g.k <= 64 && job_.rows >= fewest_rows * job_.threads &&
+      const bool by_rows = cache.far_l3 && g.k <= short_k &&
+                           job_.rows >= fewest_rows * job_.threads &&
                            g.k * job_.cols * float_bytes <= cache.l2 / 4;
       const int64_t tasks = div_up(wanted, batches);
       if (by_rows) {
@@ -433,11 +420,13 @@ class HwyPlan final : public Plan {
 
   void on_bind(const Operands& operands) override {
     const Gemm& g = job_.g;
-    gaps_.reset();
-    if (column_ &&
-        (operands.at("c").strides[1] != 1 || (g.reads_c0() && operands.at("c0").strides[1] != 1))) {
-      gaps_ = std::make_unique<HwyPlan>(problem(), Tuning(), env_, Operands(), false);
-      gaps_->bind(operands);
+    has_gaps_ = column_ && (operands.at("c").strides[1] != 1 ||
+                            (g.reads_c0() && operands.at("c0").strides[1] != 1));
+    if (has_gaps_) {
+      if (with_gaps_ == nullptr) {
+        with_gaps_ = std::make_unique<HwyPlan>(problem(), path_, env_, Operands(), false);
+      }
+      with_gaps_->bind(operands);
       return;
     }
     job_.a = side_a(g, operands.at(column_ ? "b" : "a"));
@@ -456,7 +445,6 @@ class HwyPlan final : public Plan {
 
   const int64_t target_;
   TileShape tile_{};
-  bool wider_tile_ = false;  // than the ISA target's usual one
   RunFunction run_ = nullptr;
   Job job_;
   Buffer workspace_;
@@ -464,8 +452,11 @@ class HwyPlan final : public Plan {
   std::size_t packed_bytes_ = 0;
   bool may_stream_c_ = false;
   const bool column_;  // job_ computes a single column as a row
+  // Where that column, or c0's, has gaps: another plan, which computes it as it is.
+  bool has_gaps_ = false;
+  std::unique_ptr<HwyPlan> with_gaps_;
   const Environment env_;
-  std::unique_ptr<HwyPlan> gaps_;  // where that column, or c0's, has gaps: does without
+  Tuning path_;  // as given, for that plan
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,

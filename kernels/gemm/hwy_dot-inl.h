@@ -82,14 +82,7 @@ class Dot {
         std::make_integer_sequence<int, kCount % 4>());
 #if HWY_TARGET != HWY_SCALAR
     if (kFew % 4 == 0 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
-      const hn::CappedTag<float, 4> d4;
-      const auto alpha = hn::Set(d4, t.alpha), beta = hn::Set(d4, t.beta);
-      for (int i = 0; i < kCount; i += 4) {
-        const int m = i / kFew, f = i % kFew;
-        auto v = hn::Mul(alpha, hn::Load(d4, sums + i));
-        if (t.beta != 0) v = hn::MulAdd(beta, hn::LoadU(d4, t.c0 + m * t.c0_many + f), v);
-        hn::StoreU(v, d4, t.c + m * t.c_many + f);
-      }
+      for (int i = 0; i < kCount; i += 4) WriteFour(sums + i, t, i % kFew, i / kFew);
       return;
     }
 #endif
@@ -147,16 +140,21 @@ class Dot {
   }
   template <int kF, int kM>
   static HWY_INLINE void WriteRun(const VF (&acc)[kCount], const DotArgs& t) {
-    const hn::CappedTag<float, 4> d4;
     HWY_ALIGN float sums[4];
     constexpr int i = kM * kFew + kF;
     hc::ReduceFour(DF(), acc[i], acc[i + kFew], acc[i + 2 * kFew], acc[i + 3 * kFew], hc::Plus(),
                    sums);
+    WriteFour(sums, t, kF, kM);
+  }
+  // Neighbours in c from row `few` of the few side and row `many` of the long one on.
+  static HWY_INLINE void WriteFour(const float* sums, const DotArgs& t, int few, int many) {
+    const hn::CappedTag<float, 4> d4;
     auto v = hn::Mul(hn::Set(d4, t.alpha), hn::Load(d4, sums));
     if (t.beta != 0) {
-      v = hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, t.c0 + kF * t.c0_few + kM), v);
+      const float* c0 = t.c0 + few * t.c0_few + many * t.c0_many;
+      v = hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v);
     }
-    hn::StoreU(v, d4, t.c + kF * t.c_few + kM);
+    hn::StoreU(v, d4, t.c + few * t.c_few + many * t.c_many);
   }
 #endif
   template <int... Q, int... Rest>

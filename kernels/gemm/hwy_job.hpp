@@ -26,14 +26,14 @@ struct TileShape {
   std::int64_t lanes;   // floats in a vector
   std::int64_t mr;      // rows of a tile of nv vectors
   std::int64_t nv;      // vectors of a tile along n
-  std::int64_t run_nv;  // of a tile for which c is most of the traffic
+  std::int64_t run_nv;  // the most: where c is most of the traffic, or rows are few
   std::int64_t nr() const { return lanes * nv; }
 };
 
 // How n columns are cut into strips, each as wide as a register tile: nv vectors, and what is left
 // goes to strips of nv + 1 at the end, where `wide` tiles may take them (a is read in place), or
-// rather 2 + 2 vectors than 3 + 1: a single vector of accumulators leaves the FMA units waiting for
-// loads. The last vector of the last strip may be partial.
+// rather 2 + 2 vectors than 3 + 1, 7 + 2 than 8 + 1: a single vector of accumulators leaves the FMA
+// units waiting for loads. The last vector of the last strip may be partial.
 class Strips {
  public:
   Strips() = default;
@@ -46,7 +46,7 @@ class Strips {
       count_ = vectors / tile.nv;
       first_wide_ = count_ - left;
     }
-    const bool split = first_wide_ == count_ && tile.nv == 3 && count_ > 1 && left == 1;
+    const bool split = first_wide_ == count_ && tile.nv >= 3 && count_ > 1 && left == 1;
     split_ = split ? count_ - 1 : count_;
   }
   std::int64_t count() const { return count_; }
@@ -119,7 +119,7 @@ inline constexpr std::int64_t page_floats = 1024;
 struct Job {
   explicit Job(const Gemm& gemm) : g(gemm) {}
 
-  Gemm g;
+  Gemm g;  // of a single column column_as_row(), with a and b exchanged
   Path path = Path::scale;
   // dot, stream: b is the side with few rows (columns of op(b)), not a. packed: the product formed
   // is op(b)ᵀ·op(a)ᵀ, c's transpose, and a and b below have changed places.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "core/machine.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -22,6 +23,10 @@ inline constexpr int64_t workspace_limit = int64_t{64} << 20;
 // products, which need no operand turned, or row updates. Beyond, tiles with whole vectors win
 // (Zen 5, 4096 × 4096 with 8 columns: 99 against 101 GF/s, with 16: 123 against 211).
 inline constexpr int64_t stream_limit = 16;
+
+// Up to so deep, what surrounds the products counts as much as they do: reading or turning b, and
+// c, which is most of the traffic (64 products an element are 32 to 64 cycles a line of c).
+inline constexpr int64_t short_k = 64;
 
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
@@ -185,15 +190,28 @@ inline bool flipped(Path path, const Gemm& g, const Caches& cache, int threads) 
   return false;
 }
 
+// A single column of c, if it lies side by side, is a row, along which vectors run: cᵀ = op(b)ᵀ ·
+// op(a)ᵀ. Not with a b packed beforehand, as columns.
+inline bool is_column(const Gemm& g) { return g.n == 1 && g.m > 1 && !g.prepack; }
+inline Gemm column_as_row(Gemm g) {
+  if (!is_column(g)) return g;
+  std::swap(g.m, g.n);
+  std::swap(g.trans_a, g.trans_b);
+  g.trans_a = !g.trans_a;
+  g.trans_b = !g.trans_b;
+  return g;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  // A dot product ends in a sum across lanes: it pays from a few vectors of k on, near by for many
-  // rows later, as turning b serves them all (Sapphire Rapids, 2000 columns along k, GF/s as dot
-  // products and with b turned: 1 row, k = 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19 and 30,
-  // 200 20 and 16; 8 rows, 100 25 and 35, 200 32 and 29), but not for few columns, which leave
-  // tiles' lanes empty.
+  // A dot product ends in a sum across lanes: four vectors of k pay for that. Where b lies along k
+  // it is the other way to read it in L2 that counts: turned once for all rows, it costs the more
+  // the fewer they are (Sapphire Rapids, GF/s as dot products and with b turned: in L2 1 row, k =
+  // 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19 and 30, 200 20 and 16; 8 rows, 100 25 and 35,
+  // 200 32 and 29; from memory 1 row, k = 20 3.1 and 3.5, 60 5.5 and 3.2; 2 rows, k = 40 7.2
+  // and 5.1; 4 rows 9.1 and 9.8).
   const bool long_k = g.k >= 4 * tile.lanes;
-  const bool long_near = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
+  const bool long_for_rows = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const int64_t a_bytes = g.m * g.k * float_bytes;
   const bool a_from_memory = cache.far_l3 && a_bytes > 8 * cache.l2;
@@ -208,8 +226,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // Where L3 is far, colliding lines make even a few reads of them slow, if not read row by row (32
   // × 16384 × 2048: 24 GF/s in place, 50 packed).
   const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
-  const bool short_k = g.k <= 64;
-  const bool seldom = (g.m <= 256 && !far_collision) || short_k;
+  const bool seldom = (g.m <= 256 && !far_collision) || g.k <= short_k;
   // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
   // GF/s in place, 1372 packed; 2048³ 879 and 1625).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
@@ -227,20 +244,23 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool b_near =
       !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
   const bool streams_b = g.m <= stream_limit && stream_from_b(g) && !b_in_l2;
-  // Vectors along m, and a few columns turned at the end, instead of vectors that n fills in part
-  // (Sapphire Rapids, 300 rows, GF/s of these and those: 2 columns, k = 20 6 and 15; 8, k = 300 52
-  // and 103; 10, k = 20 33 and 30, 80 67 and 77; 15, k = 80 99 and 79, 300 85 and 95).
-  const bool turns_few = g.k >= std::max<int64_t>(16, 20 * (g.n - tile.lanes / 2));
+  // A few columns of c are formed as rows and turned at the end: tiles would leave lanes empty,
+  // half of them or more from k = 16 on, fewer only where the products outweigh the turning
+  // (Sapphire Rapids, 300 rows, GF/s of tiles and so: 2 columns, k = 20 6 and 15; 8, k = 300 52 and
+  // 103; 10, k = 20 33 and 30, 80 67 and 77; 15, k = 80 99 and 79, 300 85 and 95).
+  const bool columns_as_rows = g.k >= std::max<int64_t>(16, 20 * (g.n - tile.lanes / 2));
   // A b along k from L2 that each thread turns for itself: where it is so short, or rows are so
-  // few, that reading and turning it is the work, and where turning c for more rows is more.
-  // (Sapphire Rapids, GF/s packed and turned by each: 3000 columns, k = 48, 4 rows 18 and 32, 32 62
-  // and 74, 128 64 and 93; 8 rows, k = 100 27 and 35; 105 × 1200 × 166 95 and 113, 105 × 600 × 300
-  // 70 and 78, 200 × 2400 × 100 73 and 92, but 105 × 700 × 700 68 and 62, 48 × 1200 × 166 118 and
-  // 107.)
-  const bool turns_c = flipped(Path::packed, g, cache, threads) && threads < many_threads;
+  // few, that reading it is the work; and where the other way is to turn c for up to four threads
+  // (flipped), which costs as 32 of k do, and more rows share the turning of b. (Sapphire Rapids,
+  // GF/s packed and turned by each: 3000 columns, k = 48, 4 rows 18 and 32, 32 62 and 74, 128 64
+  // and 93; 8 rows, k = 100 27 and 35; 105 × 1200 × 166 95 and 113, 105 × 600 × 300 70 and 78, 200
+  // × 2400 × 100 73 and 92, but 105 × 700 × 700 68 and 62, 48 × 1200 × 166 118 and 107; from memory
+  // a single row, k = 20 3.3 and 3.5, 8 2.1 and 3.9.)
+  const bool rather_than_c = flipped(Path::packed, g, cache, threads) && threads < many_threads &&
+                             g.m > 64 && g.k <= 2 * g.m + 100;
   const bool turned_by_each =
-      g.trans_b && b_bytes <= cache.l2 &&
-      (short_k || g.m <= dot_limit || (turns_c && g.m > 64 && g.k <= 2 * g.m + 100));
+      g.trans_b &&
+      (b_bytes <= cache.l2 ? g.k <= short_k || g.m <= dot_limit || rather_than_c : g.m <= 2);
   struct Rule {
     bool applies;
     Path path;
@@ -248,7 +268,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
       {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
-      {few_m && dot_from_b(g) && (b_bytes > cache.l2 ? long_k : long_near), Path::dot},
+      {few_m && dot_from_b(g) && (long_for_rows || (long_k && b_bytes > cache.l2)), Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
@@ -256,7 +276,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {streams_b && cache.far_l3 && threads > 1 && g.batch == 1 && deep(g) && g.n <= 384,
        Path::direct},
       {streams_b, Path::stream},
-      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && (!a_in_l2 || turns_few),
+      {g.n <= stream_limit && g.n <= g.m && stream_from_a(g) && (!a_in_l2 || columns_as_rows),
        Path::stream},
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
@@ -421,7 +441,9 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
       const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads);
       const bool one_tile = path == Path::direct && rows <= tile.mr;
-      const bool few = !in_l1 && (along_k || one_tile) && cols * g.k * float_bytes <= cache.l2 / 2;
+      const bool few = !in_l1 && (along_k || one_tile) &&
+                       cols * g.k * float_bytes <= cache.l2 / 2 &&
+                       tile.nr() * g.k * float_bytes <= workspace_limit / 2 / threads;
       if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
       if (few) {
         blocks.kc = std::max<int64_t>(g.k, 1);
@@ -441,11 +463,10 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         blocks.mc = std::min(blocks.mc, round_up(cache.l2 / 4 / float_bytes / cols, tile.mr));
       blocks.nc = round_up(cols, tile.nr());
       if (path == Path::direct) {
-        const bool short_k = g.k <= 64;
         // Strips that many rows read are copied, so that theirs do not evict each other from L1
         // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170).
         blocks.pack_b =
-            g.trans_b || (short_k && rows >= 256 && cols * g.k * float_bytes > cache.l1);
+            g.trans_b || (g.k <= short_k && rows >= 256 && cols * g.k * float_bytes > cache.l1);
         // Along the rows of tiles: where c is most of the traffic, which likes long runs, and where
         // all strips' share of a block stays in L2, so that tiles of a, read from afar, are used up
         // at once. Several blocks of k: only where each is read often enough to be there. A c that
@@ -464,10 +485,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         const bool a_once =
             cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
         blocks.sweep =
-            short_k && rows >= 256 ? !down : blocks.sweep || (b_stays && !in_l1) || a_once;
-        // Rows of tiles read a once: no need for blocks of it, each of which would turn b anew
-        // (Sapphire Rapids, 400 × 48 × 2048: 81 → 94 GF/s).
-        if (blocks.sweep && g.trans_b) blocks.mc = round_up(rows, tile.mr);
+            g.k <= short_k && rows >= 256 ? !down : blocks.sweep || (b_stays && !in_l1) || a_once;
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));

@@ -78,6 +78,7 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
   const int64_t k_blocks = pieces(g.k, job.kc);
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
   const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, at.k_part + 1) * job.kc);
+  const bool all_of_b = p0 + job.kc >= p1 && s1 - s0 <= group;  // packed at a time
   Block block;
   block.batch = at.batch;
   block.b = nullptr;
@@ -116,8 +117,12 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
         const StripRange range = {strips, 0, s, std::min(s1, s + group)};
         if (job.pack_b) {
           float* to = scratch + job.scratch_a - strips.begin(s) * block.klen;
-          PackStrips(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, strips,
-                     range.s0, range.s1, to);
+          // What the first rows had packed still stands where it was all (Sapphire Rapids, 400 × 48
+          // × 2048, b along k: 81 → 94 GF/s).
+          if (i0 == first_row || !all_of_b) {
+            PackStrips(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, strips,
+                       range.s0, range.s1, to);
+          }
           block.b = to;
         }
         BlockTimesStrips(job, range, block).Run();
@@ -299,9 +304,13 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
     if (!job.flip) continue;
     const Sums& sums = block.sums;
     const Start start = StartOf(job, phase.p0 == 0, block.batch, sums.j0, i0);
-    TurnSums({sums.data, sums.ld, block.i1 - i0, cols},
-             {job.c.row(block.batch, sums.j0) + i0, job.c.ld, start.data, start.ld, g.alpha,
-              start.beta});
+    TurnSums({.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
+             {.c = job.c.row(block.batch, sums.j0) + i0,
+              .ldc = job.c.ld,
+              .c0 = start.data,
+              .ldc0 = start.ld,
+              .alpha = g.alpha,
+              .beta = start.beta});
   }
   if (job.stream_c) hwy::FlushStream();
 }

@@ -261,8 +261,12 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
     return;
   }
   const Start start = StartOf(job, true, batch, w0, 0);
-  TurnSums({sums, ld, few_count, width},
-           {job.c.row(batch, w0), job.c.ld, start.data, start.ld, g.alpha, start.beta});
+  TurnSums({.data = sums, .ld = ld, .rows = few_count, .cols = width}, {.c = job.c.row(batch, w0),
+                                                                        .ldc = job.c.ld,
+                                                                        .c0 = start.data,
+                                                                        .ldc0 = start.ld,
+                                                                        .alpha = g.alpha,
+                                                                        .beta = start.beta});
 }
 
 inline void RunStream(const Job& job) {

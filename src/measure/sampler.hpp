@@ -29,8 +29,9 @@ double warm_up(RunCall run, Clock now);
 double time_runs(RunCall run, std::int64_t runs, Clock now);
 
 // Time in ns of one warm run that nothing disturbed: after warm_up the least of up to five timings,
-// each of a quarter sample or one run, none begun that would end beyond 50 ms. From a single timing
-// a preempted thread, milliseconds long, would make a sample of a 30 µs run one run for good.
+// each of a quarter sample or one run. A thread preempted for a few milliseconds would otherwise
+// leave a 30 µs run with one run a sample for good; five timings in a row it seldom meets. None is
+// begun later than 50 ms less a run, as what lasts that long is disturbed little.
 double undisturbed_run_ns(RunCall run, Clock now);
 
 // How many back-to-back runs make a warm sample of at least least_sample_ns. At least 1.
