@@ -325,9 +325,9 @@ inline int threads_for(const Gemm& g, const Environment& env) {
 }
 
 // The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
-// that writes it in long runs; for rows that do not fill a tile, as many more vectors, as near to
-// equal as they go round (Sapphire Rapids, b of 360 KB in L2, in % of MKL: 1 row 64 and 92, 2 70
-// and 107, 3 79 and 113).
+// that writes it in long runs; for rows that do not fill a tile, as many more vectors as there are
+// registers, in strips nearly as wide as each other (Sapphire Rapids, b of 360 KB in L2, in % of
+// MKL: 1 row 64 → 92, 2 70 → 107, 3 79 → 113).
 inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
   if (path != Path::direct) return shape;
   if (g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2) {
