@@ -303,14 +303,8 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
     }
     if (!job.flip) continue;
     const Sums& sums = block.sums;
-    const Start start = StartOf(job, phase.p0 == 0, block.batch, sums.j0, i0);
-    TurnSums({.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
-             {.c = job.c.row(block.batch, sums.j0) + i0,
-              .ldc = job.c.ld,
-              .c0 = start.data,
-              .ldc0 = start.ld,
-              .alpha = g.alpha,
-              .beta = start.beta});
+    TurnIntoC(job, phase.p0 == 0, block.batch, sums.j0, i0,
+              {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols});
   }
   if (job.stream_c) hwy::FlushStream();
 }

@@ -260,13 +260,7 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
     }
     return;
   }
-  const Start start = StartOf(job, true, batch, w0, 0);
-  TurnSums({.data = sums, .ld = ld, .rows = few_count, .cols = width}, {.c = job.c.row(batch, w0),
-                                                                        .ldc = job.c.ld,
-                                                                        .c0 = start.data,
-                                                                        .ldc0 = start.ld,
-                                                                        .alpha = g.alpha,
-                                                                        .beta = start.beta});
+  TurnIntoC(job, true, batch, w0, 0, {.data = sums, .ld = ld, .rows = few_count, .cols = width});
 }
 
 inline void RunStream(const Job& job) {

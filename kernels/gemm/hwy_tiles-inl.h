@@ -462,6 +462,20 @@ inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::
   return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
 }
 
+// The transpose of `sums`, times alpha, on top of what c starts from: rows from `row` on, columns
+// from `col` on.
+inline void TurnIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                      std::int64_t col, const TurnedSums& sums) {
+  const Start start = StartOf(job, first_block, batch, row, col);
+  const TurnedTarget target = {.c = job.c.row(batch, row) + col,
+                               .ldc = job.c.ld,
+                               .c0 = start.data,
+                               .ldc0 = start.ld,
+                               .alpha = job.g.alpha,
+                               .beta = start.beta};
+  TurnSums(sums, target);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm
 HWY_AFTER_NAMESPACE();
