@@ -155,11 +155,11 @@ TEST_CASE("where L3 is far, the strips of b that few rows read stay in half of L
     CHECK(blocks(c.shape, near_l3, c.threads).kc > b.kc);
     CHECK(blocks(c.shape, far_l3, 4).kc > b.kc);
   }
-  CHECK(blocks("m=321,n=320,k=320", far_l3).sweep);              // many rows
-  CHECK(blocks("m=320,n=96,k=320", far_l3).sweep);               // two strips
-  CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);          // as good as one block
-  CHECK(blocks("m=600,n=320,k=320,batch=64", far_l3, 2).sweep);  // a product is one thread's
-  CHECK(blocks("m=200,n=1024,k=256", far_l3).kc == 256);         // rows collide in L1
+  CHECK(blocks("m=321,n=320,k=320", far_l3).kc == 320);              // many rows
+  CHECK(blocks("m=320,n=96,k=320", far_l3).kc == 320);               // two strips
+  CHECK(blocks("m=320,n=320,k=192", far_l3).kc == 192);              // as good as one block
+  CHECK(blocks("m=600,n=320,k=320,batch=64", far_l3, 2).kc == 320);  // a product is one thread's
+  CHECK(blocks("m=200,n=1024,k=256", far_l3).kc == 256);             // rows collide in L1
   CHECK(path_of("m=200,n=1000,k=512,trans_b=1", far_l3, 2) == Path::packed);
   CHECK(path_of("m=512,n=528,k=512", far_l3, 2) == Path::packed);  // more than half of L2
 }
@@ -180,6 +180,54 @@ TEST_CASE("where L3 is far, few threads read a b in place that stays in L2") {
   CHECK(path_of("m=512,n=512,k=512", far_l3) == Path::packed);
   CHECK(path_of("m=512,n=512,k=512", far_l3, 16) == Path::direct);
   CHECK(path_of("m=512,n=512,k=512", near_l3) == Path::direct);
+}
+
+TEST_CASE("where L3 is far, tiles of few rows read a b that the threads' L2 hold") {
+  CHECK(path_of("m=4,n=1000,k=300", far_l3) == Path::direct);
+  CHECK(path_of("m=3,n=1000,k=300", far_l3) == Path::stream);
+  CHECK(path_of("m=4,n=1000,k=300", near_l3) == Path::stream);
+  CHECK(path_of("m=4,n=1000,k=500", far_l3) == Path::stream);
+  CHECK(path_of("m=4,n=1000,k=500", far_l3, 2) == Path::direct);
+  CHECK(path_of("m=4,n=1024,k=500", far_l3, 2) == Path::stream);  // rows collide
+  CHECK(path_of("m=1,n=2000,k=2000", far_l3, 16) == Path::direct);
+  CHECK(path_of("m=1,n=2000,k=2000", far_l3, 4) == Path::stream);
+}
+
+TEST_CASE("where L3 is far, a strip of b in place is read once for all rows near by") {
+  CHECK(!blocks("m=64,n=1000,k=100", far_l3).sweep);
+  CHECK(blocks("m=64,n=1000,k=100", near_l3).sweep);
+  CHECK(blocks("m=33,n=2000,k=24", far_l3).sweep);  // c is the work
+  CHECK(blocks("m=2000,n=96,k=200", far_l3).sweep);
+  CHECK(!blocks("m=2000,n=96,k=200", far_l3, 2).sweep);
+  CHECK(blocks("m=2000,n=96,k=200", far_l3, 8).sweep);
+}
+
+TEST_CASE("with fewer parts of c than threads k has a block for each") {
+  CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3).kc == 2520);
+  CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3, 2).kc == 420);
+  CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3, 16).kc == 158);
+  CHECK(blocks("m=4,n=177,k=1847", far_l3, 16).kc == 231);
+  CHECK(blocks("m=400,n=48,k=2048,trans_b=1", far_l3, 2).kc == 2048);  // rows suffice
+}
+
+TEST_CASE("many threads turn their share of b where tiles of c's transpose would be half empty") {
+  CHECK(way("m=18,n=496,k=1686,trans_b=1", far_l3) == std::tuple(Path::packed, true));
+  CHECK(path_of("m=18,n=496,k=1686,trans_b=1", far_l3, 4) == Path::direct);
+  CHECK(path_of("m=32,n=1024,k=1000,trans_b=1", far_l3, 4) == Path::packed);
+  CHECK(path_of("m=18,n=4960,k=1686,trans_b=1", far_l3, 4) == Path::packed);  // beyond L2
+}
+
+TEST_CASE("as many threads as flops and elements are worth") {
+  const auto threads = [](const char* shape) {
+    Environment env;
+    env.threads = 16;
+    return threads_for(gemm_of(shape), env);
+  };
+  CHECK(threads("m=1,n=1,k=1") == 1);
+  CHECK(threads("m=64,n=64,k=64") == 1);
+  CHECK(threads("m=80,n=80,k=80") == 3);
+  CHECK(threads("m=629,n=318,k=3") == 8);
+  CHECK(threads("m=512,n=512,k=512") == 16);
 }
 
 TEST_CASE("a few columns of c are formed as rows, and turned at the end") {

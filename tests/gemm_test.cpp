@@ -19,30 +19,20 @@
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "measure/verify.hpp"
+#include "tests/gemm_ways.hpp"
 
 using namespace rooflane;
+using namespace rooflane::gemm_ways;
 using std::int64_t;
 
 namespace {
 
-constexpr std::uint64_t seed = 77;
 const float nan_value = std::numeric_limits<float>::quiet_NaN();
 
-Problem gemm_problem(const std::string& shape) {
-  const Kernel* const kernels[] = {&gemm::kernel};
-  return parse_problem("gemm:" + shape, kernels);
-}
 std::vector<Problem> gemm_problems(const std::string& shapes) {
   const Kernel* const kernels[] = {&gemm::kernel};
   return parse_shapes("gemm:" + shapes, kernels);
 }
-
-// One way to compute: a variant, or with `step=I` a rung of its ladder.
-struct Way {
-  Way(const Variant& chosen, Tuning step = {}) : variant(chosen), tuning(std::move(step)) {}
-  const Variant& variant;
-  Tuning tuning;
-};
 
 // Every variant and rung at every ISA target it has, with one and with several threads.
 template <class F>
@@ -68,21 +58,6 @@ void for_each_way(const Problem& problem, F&& body) {
       }
     }
   }
-}
-
-void run_plan(const Way& way, const Problem& problem, const Environment& env,
-              const Operands& operands) {
-  const auto plan = make_plan(way.variant, problem, way.tuning, env, operands);
-  plan->bind(operands);
-  plan->upload();
-  plan->run();
-  plan->download();
-}
-
-void check_right(const Problem& problem, const Operands& operands, const View& output) {
-  const Reference reference = compute_reference(problem, operands, seed);
-  const Verification result = verify_output(problem, operands, output, reference, seed);
-  CHECK_MESSAGE(result.passed, result.reason);
 }
 
 float* data(const OwnedOperands& operands, const char* name) {

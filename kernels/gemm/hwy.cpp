@@ -183,8 +183,12 @@ class HwyPlan final : public Plan {
     // Where c is most of the operands, threads find their share of it in their own L2 (Sapphire
     // Rapids, 16 threads, 2048² of k = 16: 490 GF/s handed out anew, 780; k = 1 66 and 105; 37 ×
     // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; 2 threads, 1000² of k = 16 47 and
-    // 63; but Zen 5, 2 threads, k = 1 36 and 24).
-    job_.near = (job_.threads >= many_threads || cache.far_l3) && g.n >= g.k;
+    // 63; but Zen 5, 2 threads, k = 1 36 and 24); and their share of b, where all of it stays there
+    // (16 threads, 4 × 1131 × 1390 285 and 498).
+    const bool keeps_b = g.n > g.m && fits_far_l2(g, cache, job_.threads);
+    job_.near = job_.path == Path::packed
+                    ? keeps_b && job_.flip
+                    : keeps_b || ((job_.threads >= many_threads || cache.far_l3) && g.n >= g.k);
     job_.fetch_rows =
         job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;
     if (job_.far) {
@@ -242,6 +246,37 @@ class HwyPlan final : public Plan {
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
   }
 
+  // direct, of a b that each part turns for itself: the parts that take the least time, the more of
+  // them the better. Turning costs as much as 6 rows, adding up parts of k a little.
+  void share_turned(int64_t tiles, int64_t strips) {
+    const Gemm& g = job_.g;
+    const int64_t k_blocks = div_up(g.k, job_.kc);
+    const int64_t most_k_parts =
+        std::min<int64_t>(k_blocks, workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
+    const auto largest = [](int64_t total, int64_t parts) {
+      return static_cast<double>(div_up(total, parts)) / static_cast<double>(total);
+    };
+    double least = 0;
+    for (int64_t ks = 1; ks <= std::clamp<int64_t>(most_k_parts, 1, job_.threads); ++ks) {
+      for (int64_t cols = 1; cols <= std::min<int64_t>(strips, 4 * job_.threads); ++cols) {
+        for (int64_t rows = 1; rows <= std::max<int64_t>(tiles / 4, 1); ++rows) {
+          const int64_t parts = g.batch * rows * cols * ks;
+          if (parts > 4 * std::max<int64_t>(job_.threads, g.batch)) break;
+          const double turns = 1 + 6.0 * static_cast<double>(rows) / static_cast<double>(g.m);
+          const double adds =
+              ks > 1 ? 1 + 4.0 * static_cast<double>(ks) / static_cast<double>(g.k) : 1;
+          const double time = static_cast<double>(div_up(parts, job_.threads)) * turns * adds *
+                              largest(tiles, rows) * largest(strips, cols) * largest(k_blocks, ks);
+          if (least != 0 && time > least) continue;
+          least = time;
+          job_.row_parts = rows;
+          job_.col_parts = cols;
+          job_.k_parts = ks;
+        }
+      }
+    }
+  }
+
   // How the output is cut into tasks, and how deep b is packed at a time.
   void set_shares(const Caches& cache) {
     const Gemm& g = job_.g;
@@ -278,26 +313,35 @@ class HwyPlan final : public Plan {
       // GF/s by columns and by rows: 2 threads, 1000² 79 and 129, 1400 × 1500 87 and 158, 4096² 95
       // and 151; 16 threads, 2048² 807 and 1057, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
       // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks.
-      constexpr int64_t fewest_rows = 128;
-      const bool by_rows = cache.far_l3 && g.k <= short_k &&
-                           job_.rows >= fewest_rows * job_.threads &&
-                           g.k * job_.cols * float_bytes <= cache.l2 / 4;
       const int64_t tasks = div_up(wanted, batches);
+      // Rows for whose sake copying b takes a tenth of the time; with too few of them for all
+      // threads, in so few parts of columns that they are enough (16 threads, 284 × 5580 × 6 along
+      // k: 237 → 380 GF/s).
+      const int64_t worth_copying = g.trans_b && g.k > 8 ? 64 : 32;
+      const int64_t enough = std::max<int64_t>(job_.rows / worth_copying, 1);
+      const int64_t across = job_.threads / parts_of(job_.threads, enough);
+      const bool by_rows = cache.far_l3 && g.k <= short_k &&
+                           g.k * job_.cols * float_bytes <= cache.l2 / 4 &&
+                           (across == 1 || (batches == 1 && strips >= 4 * across));
       if (by_rows) {
-        const int64_t parts = std::min(tasks, job_.rows / fewest_rows);
-        job_.row_parts = std::max<int64_t>(parts / job_.threads * job_.threads, 1);
-        job_.col_parts = std::clamp<int64_t>(div_up(tasks, job_.row_parts), 1, strips);
+        const int64_t parts = across == 1 ? std::min(tasks, enough) : job_.threads / across;
+        job_.row_parts = parts < job_.threads ? parts : parts / job_.threads * job_.threads;
+        job_.col_parts =
+            across == 1 ? std::clamp<int64_t>(div_up(tasks, parts), 1, strips) : across;
       } else {
         job_.col_parts = std::clamp<int64_t>(tasks, 1, strips);
         job_.row_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.col_parts), 1,
                                              std::max<int64_t>(tiles / 8, 1));
+        if (g.trans_b) share_turned(tiles, strips);
       }
     } else {
       const int64_t blocks = div_up(job_.rows, job_.mc);
       // With all of b near by, two tiles are enough: threads that share rows of c share lines where
       // their columns meet (Sapphire Rapids, 97³ on 3 threads: 204 GF/s by columns).
       const bool b_in_l2 = !shared && g.k * g.n * float_bytes <= cache.l2 / 4;
-      const int64_t finest = std::max(blocks, tiles / (b_in_l2 ? 2 : 8));
+      // Columns that make a strip or two leave nothing else to share.
+      const int64_t alone = std::min(tiles, div_up(job_.threads, batches * strips));
+      const int64_t finest = std::max({blocks, tiles / (b_in_l2 ? 2 : 8), alone});
       job_.row_parts = std::clamp(div_up(wanted, batches), blocks, finest);
       job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
                                            std::max(strips, int64_t{1}));
@@ -319,13 +363,15 @@ class HwyPlan final : public Plan {
     // Each part has sums of its own.
     const int64_t most_k_parts =
         std::min(k_blocks, workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
-    if (deep(g) && g.batch < wanted && job_.threads > 1 && job_.tail == 0 && most_k_parts > 1) {
+    const bool k_is_shared = g.trans_b && job_.pack_b;  // by share_turned, if at all
+    const bool may_share_k = !k_is_shared && job_.tail == 0;
+    if (may_share_k && deep(g) && g.batch < wanted && job_.threads > 1 && most_k_parts > 1) {
       // Eight blocks a task, so that adding up their sums costs little.
       job_.row_parts = job_.col_parts = 1;
       job_.k_parts =
           std::clamp<int64_t>(k_blocks / 8, std::min<int64_t>(job_.threads, most_k_parts),
                               std::min(wanted, most_k_parts));
-    } else if (parts < job_.threads && job_.tail == 0) {
+    } else if (may_share_k && parts < job_.threads) {
       // Too small a product to go round: k is shared as well.
       job_.k_parts =
           std::clamp<int64_t>(job_.threads / parts, 1, std::max<int64_t>(1, most_k_parts));

@@ -138,7 +138,7 @@ struct Job {
   // direct: b in place comes from afar, and its next strip is fetched row by row over the first
   // eight tiles of this one, not column by column over three.
   bool fetch_rows = false;
-  bool near = false;         // direct: a thread does the same tasks in every call
+  bool near = false;         // direct, packed: a thread does the same tasks in every call
   bool far = false;          // dot: from afar, kc of k at a time
   bool few_streams = false;  // dot: at most kFewStreams rows of the long side are read at once
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple

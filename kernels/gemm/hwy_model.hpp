@@ -72,6 +72,21 @@ inline bool deep(const Gemm& g) {
   return longer <= 512 && g.k >= 16 * longer;
 }
 
+// Where L3 is far: all threads' L2 hold b, not quite full.
+inline bool fits_far_l2(const Gemm& g, const Caches& cache, int threads) {
+  return cache.far_l3 && g.k * g.n * float_bytes <= threads * cache.l2 * 4 / 5;
+}
+
+// So many rows that turning b for them alone takes a tenth of the time.
+constexpr int64_t rows_worth_turning = 128;
+
+// The most parts, up to `most`, of which all threads get as many.
+inline int64_t parts_of(int64_t threads, int64_t most) {
+  int64_t parts = std::clamp<int64_t>(most, 1, threads);
+  while (threads % parts != 0) --parts;
+  return parts;
+}
+
 // Which paths can serve a problem at all, by how its operands lie.
 inline bool dot_from_a(const Gemm& g) { return !g.trans_a; }
 inline bool dot_from_b(const Gemm& g) { return g.trans_b && !g.prepack; }
@@ -219,7 +234,15 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache, threads));
   const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache, threads)) ||
                      (threads == 1 && dot_near(g, tile, cache));
-  const bool b_in_l2 = b_bytes <= cache.l2 / 2;
+  // Tiles of four rows and more read a b in place sooner than `stream` passes over it, while all
+  // threads' L2 hold it, not quite full, and its rows do not collide (Sapphire Rapids, GF/s of
+  // stream and tiles, one thread: 4 × 4608 × 62 57 and 62, 16 × 1100 × 400 66 and 71, but 12 × 800
+  // × 800 69 and 54, 8 × 1024 × 512 72 and 43; two threads: 8 × 500 × 1200 82 and 113, 8 × 1000 ×
+  // 800 68 and 106, 12 × 800 × 800 104 and 169, but 2 × 700 × 500 44 and 29; 16 threads: 1 × 2000
+  // × 2000 88 and 352, 2 × 4000 × 400 220 and 375).
+  const bool b_in_l2 =
+      b_bytes <= cache.l2 / 2 ||
+      ((g.m >= 4 || threads >= many_threads) && !conflicts(g.n) && fits_far_l2(g, cache, threads));
   const bool a_in_l2 = a_bytes <= cache.l2 / 2;
   // Packing b pays when it is read often, and from afar: in place the strip that comes next is
   // fetched ahead (Zen 5: 512³ 99 % of the FMA peak in place, 95 % packed; 2000³ the other way).
@@ -261,6 +284,13 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool turned_by_each =
       g.trans_b &&
       (b_bytes <= cache.l2 ? g.k <= short_k || g.m <= dot_limit || rather_than_c : g.m <= 2);
+  // Many threads each turn their share of b, which stays in their L2, sooner than they pack a
+  // together and turn c, unless its columns nearly fill vectors (Sapphire Rapids, 18 × 496 × 1686,
+  // 4 threads 186 and 267 GF/s, 16 threads 410 and 529, but 32 × 1024 × 1000 389 and 390, 742 and
+  // 715).
+  const bool turned_by_many = g.trans_b && g.batch == 1 && threads >= many_threads && g.m <= 128 &&
+                              2 * g.m <= g.n && 5 * round_up(g.m, tile.lanes) >= 6 * g.m &&
+                              fits_far_l2(g, cache, threads);
   struct Rule {
     bool applies;
     Path path;
@@ -281,8 +311,9 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       {!g.trans_b && !g.prepack && (seldom || b_near), Path::direct},
       {threads == 1 && turn_c(g, tile, cache), Path::packed},
       // Small enough for every thread to turn the strips of b that it uses.
-      {!g.prepack && (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
-                      (g.trans_b && shared_strips && 2 * g.m > g.n) || turned_by_each),
+      {!g.prepack &&
+           (deep(g) || (b_bytes <= cache.l2 / 4 && (g.trans_b || !rows_cross_lines)) ||
+            (g.trans_b && shared_strips && 2 * g.m > g.n) || turned_by_each || turned_by_many),
        Path::direct},
       // Many threads turn the strips they use sooner than they wait for each other's (Sapphire
       // Rapids, µs packed and turned by each: 16 threads, 384³ 202 and 111, 640³ 503 and 423, 1000³
@@ -319,9 +350,13 @@ inline bool can_update(int64_t few, int threads) {
 
 inline double flops_of(const Gemm& g) { return 2.0 * g.batch * g.m * g.n * g.k; }
 
+// An element of a, b or c that is read or written counts as 8 flops, which is 135 GB/s by the same
+// measure: of short sums they are most of the work.
 inline int threads_for(const Gemm& g, const Environment& env) {
-  return static_cast<int>(std::clamp(flops_of(g) / flops_per_thread, 1.0,
-                                     static_cast<double>(std::max(1, env.threads))));
+  const double elements = static_cast<double>(g.m) * g.n + static_cast<double>(g.k) * (g.m + g.n);
+  const double work = flops_of(g) + 8 * static_cast<double>(g.batch) * elements;
+  return static_cast<int>(
+      std::clamp(work / flops_per_thread, 1.0, static_cast<double>(std::max(1, env.threads))));
 }
 
 // The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
@@ -425,7 +460,19 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // longer kc means fewer passes over c. Equal blocks of k.
       // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
       const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
-      blocks.kc = div_up(g.k, div_up(g.k, most));
+      // Fewer parts of c than threads: they share k, which needs blocks for all (Sapphire Rapids,
+      // 84 × 18 × 2520 along k: 8 threads 50 GF/s in one block, 200; 2 threads 40, 67).
+      const int64_t row_parts =
+          g.trans_b ? parts_of(threads, rows / rows_worth_turning) : div_up(rows, tile.mr);
+      const int64_t parts = g.batch * row_parts * div_up(cols, tile.nr());
+      const bool shares_k =
+          path == Path::direct && g.batch < threads && parts < threads && g.k >= 512;
+      int64_t count = div_up(g.k, most);
+      if (shares_k) {
+        const int64_t wanted = round_up(count, div_up(threads, deep(g) ? 1 : parts));
+        count = std::min(wanted, std::max<int64_t>(g.k / 128, count));
+      }
+      blocks.kc = div_up(g.k, count);
       // Beyond what is one block anyway: short blocks, so that the rows of a strip and of the next
       // one stay in L2, where those of a virtual machine may lie in a page each; deeper ones for
       // more rows, whose sums cost more (16 rows of 4000: 85 GF/s 48 deep, 40 64 deep; 100 × 1000 ×
@@ -441,7 +488,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
       const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads);
       const bool one_tile = path == Path::direct && rows <= tile.mr;
-      const bool few = !in_l1 && (along_k || one_tile) &&
+      const bool few = !in_l1 && !shares_k && (along_k || one_tile) &&
                        cols * g.k * float_bytes <= cache.l2 / 2 &&
                        tile.nr() * g.k * float_bytes <= workspace_limit / 2 / threads;
       if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
@@ -484,8 +531,19 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // 501 × 9000 46 → 40. Fetching the beginnings of the next tile's rows gained nothing.)
         const bool a_once =
             cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
-        blocks.sweep =
-            g.k <= short_k && rows >= 256 ? !down : blocks.sweep || (b_stays && !in_l1) || a_once;
+        // Rows of b in place, where L3 is far: down the columns a strip is read from L2 once for
+        // all rows, along the rows once for each tile's (Sapphire Rapids, GF/s along and down, 1
+        // thread: 33 × 2000 × 100 77 and 85, 64 × 1000 × 100 83 and 90, 150 × 500 × 300 84 and 92,
+        // but 33 × 2000 × 24 76 and 75, 150 × 4000 × 55 81 and 76, 1000 × 200 × 200 78 and 76; 2
+        // threads: 16 × 2000 × 100 111 and 138, 150 × 1000 × 100 90 and 133, 2000 × 300 × 300 94
+        // and 119).
+        const bool all_near =
+            rows * blocks.kc * float_bytes <= cache.l2 / 4 && c_bytes <= cache.l2 / 2;
+        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && blocks.kc > 40 &&
+                                (threads == 1 ? all_near : threads < 2 * many_threads);
+        blocks.sweep = g.k <= short_k && rows >= 256
+                           ? !down
+                           : !strip_once && (blocks.sweep || (b_stays && !in_l1) || a_once);
         // What a thread packs of b at a time takes half of L2, or its share of the limit.
         const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
         blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));

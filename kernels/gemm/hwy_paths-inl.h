@@ -196,17 +196,17 @@ inline void DirectTask(const Job& job, int64_t task, float* scratch) {
   if (job.stream_c) hwy::FlushStream();
 }
 
-// c = alpha · (the sums of all parts of k) + beta · c0, for one row.
-inline void AddParts(const Job& job, int64_t task) {
+// c = alpha · (the sums of all parts of k) + beta · c0, for columns [j0,j1) of one row.
+inline void AddParts(const Job& job, int64_t row, int64_t j0, int64_t j1) {
   const Gemm& g = job.g;
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t batch = task / g.m, i = task % g.m;
+  const int64_t batch = row / g.m, i = row % g.m;
   const Start start = StartOf(job, true, batch, i, 0);
-  const float* sums = job.shared + task * g.n;
+  const float* sums = job.shared + row * g.n;
   float* c = job.c.row(batch, i);
-  for (int64_t j = 0; j < g.n; j += lanes) {
-    const Part part(d, static_cast<std::size_t>(std::min(lanes, g.n - j)));
+  for (int64_t j = j0; j < j1; j += lanes) {
+    const Part part(d, static_cast<std::size_t>(std::min(lanes, j1 - j)));
     VF sum = part.Load(d, sums + j);
     for (int64_t q = 1; q < job.k_parts; ++q) {
       sum = hn::Add(sum, part.Load(d, sums + q * g.batch * g.m * g.n + j));
@@ -219,28 +219,37 @@ inline void AddParts(const Job& job, int64_t task) {
   }
 }
 
-inline void RunDirect(const Job& job) {
+// A thread's share of adding up: 64 columns of a row at a time, four lines of c.
+inline void AddShare(const Job& job, const Team& team) {
+  constexpr int64_t width = 64;
   const Gemm& g = job.g;
-  const int64_t tasks = job.batch_parts * job.row_parts * job.col_parts * job.k_parts;
-  if (tasks == 1) return DirectTask(job, 0, job.scratch);
-  const auto hand_out = job.near ? parallel_for_near : parallel_for;
-  hand_out(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
-    DirectTask(job, task, job.scratch + thread * job.scratch_floats);
-  });
-  if (job.k_parts > 1) {
-    parallel_for(job.pool, job.threads, g.batch * g.m,
-                 [&](int64_t task, int) { AddParts(job, task); });
+  const int64_t pieces = (g.n + width - 1) / width;
+  const Shares shares(g.batch * g.m * pieces, team.threads);
+  for (int64_t at = shares.begin(team.thread); at < shares.begin(team.thread + 1); ++at) {
+    const int64_t j = at % pieces * width;
+    AddParts(job, at / pieces, j, std::min(g.n, j + width));
   }
 }
 
-// ---- packed: register tiles over packed blocks -------------------------------------------------
+inline void RunDirect(const Job& job) {
+  const int64_t tasks = job.batch_parts * job.row_parts * job.col_parts * job.k_parts;
+  if (tasks == 1) return DirectTask(job, 0, job.scratch);
+  const auto run = [&](int64_t task, int thread) {
+    DirectTask(job, task, job.scratch + thread * job.scratch_floats);
+  };
+  if (job.k_parts == 1) {
+    const auto hand_out = job.near ? parallel_for_near : parallel_for;
+    return hand_out(job.pool, job.threads, tasks, run);
+  }
+  Stretches stretches(job.near ? job.threads : 1, tasks);
+  parallel_region(job.pool, job.threads, [&](const Team& team) {
+    stretches.work(team.thread, [&](int64_t task) { run(task, team.thread); });
+    team.barrier();
+    AddShare(job, team);
+  });
+}
 
-// What all threads of a packed run share. Each counter is reset while nobody uses it: between the
-// two barriers of a phase the other one is in use.
-struct Counters {
-  alignas(64) std::atomic<int64_t> pack{0};
-  alignas(64) std::atomic<int64_t> compute{0};
-};
+// ---- packed: register tiles over packed blocks -------------------------------------------------
 
 // The part of b that is packed at a time.
 struct Phase {
@@ -249,21 +258,40 @@ struct Phase {
   int64_t p0, depth;
 };
 
-// Strips of b packed per task: enough to amortise the hand-out, few enough to share out evenly.
-constexpr int64_t kStripsPerTask = 8;
+// How the packing of a phase is shared: up to 8 strips a task, which amortise the hand-out, fewer
+// where threads would go without, and then in pieces of a block of k.
+struct PackShares {
+  PackShares(const Job& job, const Phase& phase)
+      : strips(phase.width, Shape()), blocks((phase.depth + job.kc - 1) / job.kc) {
+    const int64_t all = phase.batches * blocks * strips.count();
+    at_once = std::clamp<int64_t>(all / (2 * job.threads), 1, 8);
+    strip_tasks = (strips.count() + at_once - 1) / at_once;
+    pieces = std::clamp<int64_t>(job.threads / all, 1, (std::min(job.kc, phase.depth) + 63) / 64);
+    tasks = phase.batches * blocks * strip_tasks * pieces;
+  }
 
-inline void PackTask(const Job& job, const Phase& phase, int64_t task) {
-  const Strips strips(phase.width, Shape());
-  const int64_t strip_tasks = (strips.count() + kStripsPerTask - 1) / kStripsPerTask;
-  const int64_t blocks = (phase.depth + job.kc - 1) / job.kc;
-  const int64_t batch = task / (blocks * strip_tasks);
-  const int64_t p = task / strip_tasks % blocks * job.kc;
+  Strips strips;
+  int64_t blocks, at_once, strip_tasks, pieces, tasks;
+};
+
+inline void PackTask(const Job& job, const Phase& phase, const PackShares& shares, int64_t task) {
+  const Strips& strips = shares.strips;
+  const int64_t piece = take_digit(task, shares.pieces);
+  const int64_t first = take_digit(task, shares.strip_tasks) * shares.at_once;
+  const int64_t p = take_digit(task, shares.blocks) * job.kc;
+  const int64_t batch = task;
   const int64_t klen = std::min(job.kc, phase.depth - p);
-  const int64_t first = task % strip_tasks * kStripsPerTask;
+  // Of a strip's [klen][width] the rows from q on, where there are pieces: whole lines of a turned
+  // b.
+  const int64_t q = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece));
+  const int64_t q_end = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece + 1));
+  if (q == q_end) return;
+  const int64_t skipped = (klen - (q_end - q)) * strips.begin(first) + q * strips.width(first);
   const float* from = job.b.data + (phase.batch0 + batch) * job.b.batch_stride +
-                      (phase.p0 + p) * job.b.inner + phase.j0 * job.b.outer;
-  PackStrips(job.b, from, klen, strips, first, std::min(strips.count(), first + kStripsPerTask),
-             job.shared + batch * phase.depth * phase.width + p * phase.width);
+                      (phase.p0 + p + q) * job.b.inner + phase.j0 * job.b.outer;
+  PackStrips(job.b, from, q_end - q, strips, first,
+             std::min(strips.count(), first + shares.at_once),
+             job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
 }
 
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
@@ -309,7 +337,16 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
   if (job.stream_c) hwy::FlushStream();
 }
 
-inline void PackedWorker(const Job& job, Counters& counters, const Team& team) {
+// The tasks of a packed run that threads take: of the phase's packing, and of what follows. Each is
+// begun anew while nobody uses it: between the two barriers of a phase the other one is in use.
+struct PackedTasks {
+  explicit PackedTasks(const Job& job)
+      : compute(job.near ? job.threads : 1, job.batch_group * job.row_parts * job.col_parts) {}
+  alignas(64) std::atomic<int64_t> pack{0};
+  Stretches compute;
+};
+
+inline void PackedWorker(const Job& job, PackedTasks& tasks, const Team& team) {
   const Gemm& g = job.g;
   float* scratch = job.scratch + team.thread * job.scratch_floats;
   for (int64_t j0 = 0; j0 < job.cols; j0 += job.nc) {
@@ -319,22 +356,21 @@ inline void PackedWorker(const Job& job, Counters& counters, const Team& team) {
                              j0,     std::min(job.nc, job.cols - j0),
                              p0,     std::min(job.kb, g.k - p0)};
         if (job.prepacked == nullptr) {
-          const int64_t strips = Strips(phase.width, Shape()).count();
-          const int64_t tasks = phase.batches * ((phase.depth + job.kc - 1) / job.kc) *
-                                ((strips + kStripsPerTask - 1) / kStripsPerTask);
-          for (int64_t t; (t = counters.pack.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
-            PackTask(job, phase, t);
+          const PackShares shares(job, phase);
+          for (int64_t t;
+               (t = tasks.pack.fetch_add(1, std::memory_order_relaxed)) < shares.tasks;) {
+            PackTask(job, phase, shares, t);
           }
           team.barrier();
-          if (team.thread == 0) counters.pack.store(0, std::memory_order_relaxed);
+          if (team.thread == 0) tasks.pack.store(0, std::memory_order_relaxed);
         }
-        const int64_t tasks = phase.batches * job.row_parts * job.col_parts;
-        for (int64_t t; (t = counters.compute.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
-          ComputeTask(job, phase, t, scratch);
-        }
+        const int64_t last = phase.batches * job.row_parts * job.col_parts;
+        tasks.compute.work(team.thread, [&](int64_t task) {
+          if (task < last) ComputeTask(job, phase, task, scratch);
+        });
         team.barrier();
-        if (team.thread == 0) counters.compute.store(0, std::memory_order_relaxed);
-        // With b packed beforehand no other barrier keeps the next phase off the counter.
+        if (team.thread == 0) tasks.compute.begin();
+        // With b packed beforehand no other barrier keeps the next phase off the tasks.
         if (job.prepacked != nullptr) team.barrier();
       }
     }
@@ -342,9 +378,8 @@ inline void PackedWorker(const Job& job, Counters& counters, const Team& team) {
 }
 
 inline void RunPacked(const Job& job) {
-  Counters counters;
-  parallel_region(job.pool, job.threads,
-                  [&](const Team& team) { PackedWorker(job, counters, team); });
+  PackedTasks tasks(job);
+  parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
 }
 
 // ---- exported ----------------------------------------------------------------------------------

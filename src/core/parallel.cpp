@@ -108,8 +108,7 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
 
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t, int)> body) {
-  threads = static_cast<int>(std::min<std::int64_t>(threads, tasks));
-  if (threads <= 1) {
+  if (threads <= 1 || tasks <= 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
@@ -123,42 +122,45 @@ void parallel_for(Pool* pool, int threads, std::int64_t tasks,
   });
 }
 
+Stretches::Stretches(int stretches, std::int64_t tasks)
+    : count_(std::clamp(stretches, 1, most)), tasks_(tasks) {
+  begin();
+}
+
+void Stretches::begin() {
+  for (int i = 0; i < count_; ++i) {
+    stretches_[i].next.store(tasks_ * i / count_, std::memory_order_relaxed);
+    stretches_[i].begun.store(false, std::memory_order_relaxed);
+    stretches_[i].end = tasks_ * (i + 1) / count_;
+  }
+}
+
+void Stretches::work(int thread, FunctionRef<void(std::int64_t)> body) {
+  for (int i = 0; i < count_; ++i) {
+    Stretch& stretch = stretches_[(thread + i) % count_];
+    if (i == 0) stretch.begun.store(true, std::memory_order_relaxed);
+    for (;;) {
+      // Looking first leaves the line with the thread that works on it. Its last task is left to
+      // it: another thread would hardly be done sooner, and have to fetch the data first.
+      const std::int64_t left = stretch.end - stretch.next.load(std::memory_order_relaxed);
+      if (left <= 0) break;
+      if (i > 0 && left == 1 && stretch.begun.load(std::memory_order_relaxed)) break;
+      const std::int64_t task = stretch.next.fetch_add(1, std::memory_order_relaxed);
+      if (task < stretch.end) body(task);
+    }
+  }
+}
+
 void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
                        FunctionRef<void(std::int64_t, int)> body) {
-  threads = static_cast<int>(std::min<std::int64_t>(threads, tasks));
-  if (threads <= 1) {
+  if (threads <= 1 || tasks <= 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  // A stretch of tasks and the next of them that is free, on a cache line of its own. More threads
-  // than stretches share some.
-  struct alignas(64) Stretch {
-    std::atomic<std::int64_t> next;
-    std::atomic<bool> begun{false};  // by its own thread, which will do what others leave
-    std::int64_t end;
-  };
-  constexpr int most = 64;
-  Stretch stretches[most];
-  const int count = std::min(threads, most);
-  for (int i = 0; i < count; ++i) {
-    stretches[i].next.store(tasks * i / count, std::memory_order_relaxed);
-    stretches[i].end = tasks * (i + 1) / count;
-  }
+  Stretches stretches(static_cast<int>(std::min<std::int64_t>(threads, tasks)), tasks);
   Pool& chosen = pool != nullptr ? *pool : default_pool();
   chosen.run(threads, [&](int thread, int) {
-    for (int i = 0; i < count; ++i) {
-      Stretch& stretch = stretches[(thread + i) % count];
-      if (i == 0) stretch.begun.store(true, std::memory_order_relaxed);
-      for (;;) {
-        // Looking first leaves the line with the thread that works on it. Its last task is left to
-        // it: another thread would hardly be done sooner, and have to fetch the data first.
-        const std::int64_t left = stretch.end - stretch.next.load(std::memory_order_relaxed);
-        if (left <= 0) break;
-        if (i > 0 && left == 1 && stretch.begun.load(std::memory_order_relaxed)) break;
-        const std::int64_t task = stretch.next.fetch_add(1, std::memory_order_relaxed);
-        if (task < stretch.end) body(task, thread);
-      }
-    }
+    stretches.work(thread, [&](std::int64_t task) { body(task, thread); });
   });
 }
 

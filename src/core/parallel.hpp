@@ -63,13 +63,39 @@ void set_default_pool(Pool* pool);  // null: OpenMP again. Not while a plan runs
 void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> body);
 
 // body(task, thread) for every task in [0,tasks), handed out one by one to whoever is free: shared
-// machines jitter. Never uses more threads than tasks.
+// machines jitter. Fewer tasks than threads leave threads idle, but not out: GCC's OpenMP ends the
+// threads that a region lacks and starts them anew for the next one, which takes 0.4 ms for 16.
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t task, int thread)> body);
 
-// The same, but every thread begins with a stretch of tasks of its own, the same one in every call
-// of the same size, and helps others when that is done: what a task reads and writes is then found
-// in the caches of the core that had it last.
+// Tasks handed out one by one, in stretches: every thread begins with one of its own, the same one
+// each time, and helps others when that is done. What a task reads and writes is then found in the
+// caches of the core that had it last. More threads than stretches share some.
+class Stretches {
+ public:
+  // As many stretches as threads, up to `most`; with one all threads take tasks in order.
+  static constexpr int most = 64;
+  Stretches(int stretches, std::int64_t tasks);
+
+  // Before the first run, and again before another: while no thread works.
+  void begin();
+  // body(task) for the calling thread's share.
+  void work(int thread, FunctionRef<void(std::int64_t task)> body);
+
+ private:
+  // The next task that is free, on a cache line of its own.
+  struct alignas(64) Stretch {
+    std::atomic<std::int64_t> next;
+    std::atomic<bool> begun;  // by its own thread, which will do what others leave
+    std::int64_t end;
+  };
+
+  int count_;
+  std::int64_t tasks_;
+  Stretch stretches_[most];
+};
+
+// As parallel_for, in a stretch for each thread.
 void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
                        FunctionRef<void(std::int64_t task, int thread)> body);
 
