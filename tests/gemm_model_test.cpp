@@ -197,6 +197,8 @@ TEST_CASE("where L3 is far, a strip of b in place is read once for all rows near
   CHECK(!blocks("m=64,n=1000,k=100", far_l3).sweep);
   CHECK(blocks("m=64,n=1000,k=100", near_l3).sweep);
   CHECK(blocks("m=33,n=2000,k=24", far_l3).sweep);  // c is the work
+  CHECK(blocks("m=8,n=1000,k=100", far_l3).sweep);  // for one tile
+  CHECK(blocks("m=64,n=96,k=96", far_l3).sweep);    // all of b in L1
   CHECK(blocks("m=2000,n=96,k=200", far_l3).sweep);
   CHECK(!blocks("m=2000,n=96,k=200", far_l3, 2).sweep);
   CHECK(blocks("m=2000,n=96,k=200", far_l3, 8).sweep);

@@ -539,7 +539,8 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // and 119).
         const bool all_near =
             rows * blocks.kc * float_bytes <= cache.l2 / 4 && c_bytes <= cache.l2 / 2;
-        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && blocks.kc > 40 &&
+        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && rows > tile.mr &&
+                                blocks.kc > 40 && blocks.kc * cols * float_bytes > cache.l1 &&
                                 (threads == 1 ? all_near : threads < 2 * many_threads);
         blocks.sweep = g.k <= short_k && rows >= 256
                            ? !down
