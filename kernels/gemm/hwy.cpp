@@ -246,6 +246,12 @@ class HwyPlan final : public Plan {
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
   }
 
+  // A b along k that several threads turn, each for itself; not where k alone is shared.
+  bool shares_turned() const {
+    const Gemm& g = job_.g;
+    return g.trans_b && job_.threads > 1 && g.batch < job_.threads && !deep(g);
+  }
+
   // direct, of a b that each part turns for itself: the parts that take the least time, of equal
   // ones the most. Turning costs as much as 6 rows; sums of another part, from another core's
   // cache, as 50 of k (16 threads, 300 × 500 × 700: 167 µs in parts of rows, 203 of k as well).
@@ -268,7 +274,7 @@ class HwyPlan final : public Plan {
               ks > 1 ? 1 + 50.0 * static_cast<double>(ks) / static_cast<double>(g.k) : 1;
           const double time = static_cast<double>(div_up(parts, job_.threads)) * turns * adds *
                               largest(tiles, rows) * largest(strips, cols) * largest(k_blocks, ks);
-          if (least != 0 && time > least) continue;
+          if (least != 0 && time > least * (1 + 1e-9)) continue;
           least = time;
           job_.row_parts = rows;
           job_.col_parts = cols;
@@ -313,14 +319,15 @@ class HwyPlan final : public Plan {
       // hardware fetches, and if that is another thread's, takes it away (Sapphire Rapids, k = 16,
       // GF/s by columns and by rows: 2 threads, 1000² 79 and 129, 1400 × 1500 87 and 158, 4096² 95
       // and 151; 16 threads, 2048² 807 and 1057, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
-      // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks.
+      // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks, or few
+      // threads'.
       const int64_t tasks = div_up(wanted, batches);
       // Rows for whose sake copying b takes a tenth of the time; with too few of them for all
       // threads, in so few parts of columns that they are enough (16 threads, 284 × 5580 × 6 along
       // k: 237 → 380 GF/s).
       const int64_t worth_copying = g.trans_b && g.k > 8 ? 64 : 32;
       const int64_t enough = std::max<int64_t>(job_.rows / worth_copying, 1);
-      const int64_t across = job_.threads / parts_of(job_.threads, enough);
+      const int64_t across = job_.threads / divisor_up_to(job_.threads, enough);
       const bool by_rows = cache.far_l3 && g.k <= short_k &&
                            g.k * job_.cols * float_bytes <= cache.l2 / 4 &&
                            (across == 1 || (batches == 1 && strips >= 4 * across));
@@ -329,11 +336,12 @@ class HwyPlan final : public Plan {
         job_.row_parts = parts < job_.threads ? parts : parts / job_.threads * job_.threads;
         job_.col_parts =
             across == 1 ? std::clamp<int64_t>(div_up(tasks, parts), 1, strips) : across;
+      } else if (shares_turned()) {
+        share_turned(tiles, strips);
       } else {
         job_.col_parts = std::clamp<int64_t>(tasks, 1, strips);
         job_.row_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.col_parts), 1,
                                              std::max<int64_t>(tiles / 8, 1));
-        if (g.trans_b) share_turned(tiles, strips);
       }
     } else {
       const int64_t blocks = div_up(job_.rows, job_.mc);
@@ -364,8 +372,7 @@ class HwyPlan final : public Plan {
     // Each part has sums of its own.
     const int64_t most_k_parts =
         std::min(k_blocks, workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
-    const bool k_is_shared = g.trans_b && job_.pack_b;  // by share_turned, if at all
-    const bool may_share_k = !k_is_shared && job_.tail == 0;
+    const bool may_share_k = !(job_.pack_b && shares_turned()) && job_.tail == 0;
     if (may_share_k && deep(g) && g.batch < wanted && job_.threads > 1 && most_k_parts > 1) {
       // Eight blocks a task, so that adding up their sums costs little.
       job_.row_parts = job_.col_parts = 1;

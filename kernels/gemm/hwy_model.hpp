@@ -80,8 +80,9 @@ inline bool fits_far_l2(const Gemm& g, const Caches& cache, int threads) {
 // So many rows that turning b for them alone takes a tenth of the time.
 constexpr int64_t rows_worth_turning = 128;
 
-// The most parts, up to `most`, of which all threads get as many.
-inline int64_t parts_of(int64_t threads, int64_t most) {
+// The largest divisor of `threads` that is at most `most`, or 1: in so many parts all threads have
+// equal shares.
+inline int64_t divisor_up_to(int64_t threads, int64_t most) {
   int64_t parts = std::clamp<int64_t>(most, 1, threads);
   while (threads % parts != 0) --parts;
   return parts;
@@ -463,13 +464,14 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       // Fewer parts of c than threads: they share k, which needs blocks for all (Sapphire Rapids,
       // 84 × 18 × 2520 along k: 8 threads 50 GF/s in one block, 200; 2 threads 40, 67).
       const int64_t row_parts =
-          g.trans_b ? parts_of(threads, rows / rows_worth_turning) : div_up(rows, tile.mr);
+          g.trans_b ? divisor_up_to(threads, rows / rows_worth_turning) : div_up(rows, tile.mr);
       const int64_t parts = g.batch * row_parts * div_up(cols, tile.nr());
       const bool shares_k =
           path == Path::direct && g.batch < threads && parts < threads && g.k >= 512;
       int64_t count = div_up(g.k, most);
       if (shares_k) {
-        const int64_t wanted = round_up(count, div_up(threads, deep(g) ? 1 : parts));
+        const int64_t wanted =
+            round_up(count, deep(g) ? threads : std::max<int64_t>(threads / parts, 1));
         count = std::min(wanted, std::max<int64_t>(g.k / 128, count));
       }
       blocks.kc = div_up(g.k, count);

@@ -123,7 +123,9 @@ void parallel_for(Pool* pool, int threads, std::int64_t tasks,
 }
 
 Stretches::Stretches(int stretches, std::int64_t tasks)
-    : count_(std::clamp(stretches, 1, most)), tasks_(tasks) {
+    : count_(static_cast<int>(
+          std::clamp<std::int64_t>(std::min<std::int64_t>(stretches, tasks), 1, most))),
+      tasks_(tasks) {
   begin();
 }
 
@@ -157,7 +159,7 @@ void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  Stretches stretches(static_cast<int>(std::min<std::int64_t>(threads, tasks)), tasks);
+  Stretches stretches(threads, tasks);
   Pool& chosen = pool != nullptr ? *pool : default_pool();
   chosen.run(threads, [&](int thread, int) {
     stretches.work(thread, [&](std::int64_t task) { body(task, thread); });
