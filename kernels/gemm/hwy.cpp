@@ -246,6 +246,13 @@ class HwyPlan final : public Plan {
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
   }
 
+  // Blocks of k that parts may share: each part has sums of its own. May be 0.
+  int64_t most_k_parts() const {
+    const Gemm& g = job_.g;
+    return std::min(div_up(g.k, job_.kc),
+                    workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
+  }
+
   // A b along k that several threads turn, each for itself; not where k alone is shared.
   bool shares_turned() const {
     const Gemm& g = job_.g;
@@ -258,13 +265,11 @@ class HwyPlan final : public Plan {
   void share_turned(int64_t tiles, int64_t strips) {
     const Gemm& g = job_.g;
     const int64_t k_blocks = div_up(g.k, job_.kc);
-    const int64_t most_k_parts =
-        std::min<int64_t>(k_blocks, workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
     const auto largest = [](int64_t total, int64_t parts) {
       return static_cast<double>(div_up(total, parts)) / static_cast<double>(total);
     };
     double least = 0;
-    for (int64_t ks = 1; ks <= std::clamp<int64_t>(most_k_parts, 1, job_.threads); ++ks) {
+    for (int64_t ks = 1; ks <= std::clamp<int64_t>(most_k_parts(), 1, job_.threads); ++ks) {
       for (int64_t cols = 1; cols <= std::min<int64_t>(strips, 4 * job_.threads); ++cols) {
         for (int64_t rows = 1; rows <= std::max<int64_t>(tiles / 4, 1); ++rows) {
           const int64_t parts = g.batch * rows * cols * ks;
@@ -331,11 +336,13 @@ class HwyPlan final : public Plan {
       const bool by_rows = cache.far_l3 && g.k <= short_k &&
                            g.k * job_.cols * float_bytes <= cache.l2 / 4 &&
                            (across == 1 || (batches == 1 && strips >= 4 * across));
-      if (by_rows) {
-        const int64_t parts = across == 1 ? std::min(tasks, enough) : job_.threads / across;
+      if (by_rows && across == 1) {
+        const int64_t parts = std::min(tasks, enough);
         job_.row_parts = parts < job_.threads ? parts : parts / job_.threads * job_.threads;
-        job_.col_parts =
-            across == 1 ? std::clamp<int64_t>(div_up(tasks, parts), 1, strips) : across;
+        job_.col_parts = std::clamp<int64_t>(div_up(tasks, parts), 1, strips);
+      } else if (by_rows) {
+        job_.row_parts = job_.threads / across;
+        job_.col_parts = across;
       } else if (shares_turned()) {
         share_turned(tiles, strips);
       } else {
@@ -367,22 +374,18 @@ class HwyPlan final : public Plan {
     // Small products, several a task.
     const bool whole = job_.row_parts * job_.col_parts == 1;
     job_.batch_parts = whole ? std::min(g.batch, wanted) : g.batch;
-    const int64_t k_blocks = div_up(g.k, job_.kc);
     const int64_t parts = job_.row_parts * job_.col_parts * g.batch;
-    // Each part has sums of its own.
-    const int64_t most_k_parts =
-        std::min(k_blocks, workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
+    const int64_t most_k = most_k_parts();
     const bool may_share_k = !(job_.pack_b && shares_turned()) && job_.tail == 0;
-    if (may_share_k && deep(g) && g.batch < wanted && job_.threads > 1 && most_k_parts > 1) {
+    if (may_share_k && deep(g) && g.batch < wanted && job_.threads > 1 && most_k > 1) {
       // Eight blocks a task, so that adding up their sums costs little.
       job_.row_parts = job_.col_parts = 1;
       job_.k_parts =
-          std::clamp<int64_t>(k_blocks / 8, std::min<int64_t>(job_.threads, most_k_parts),
-                              std::min(wanted, most_k_parts));
+          std::clamp<int64_t>(div_up(g.k, job_.kc) / 8, std::min<int64_t>(job_.threads, most_k),
+                              std::min(wanted, most_k));
     } else if (may_share_k && parts < job_.threads) {
       // Too small a product to go round: k is shared as well.
-      job_.k_parts =
-          std::clamp<int64_t>(job_.threads / parts, 1, std::max<int64_t>(1, most_k_parts));
+      job_.k_parts = std::clamp<int64_t>(job_.threads / parts, 1, std::max<int64_t>(1, most_k));
     }
     // One block of k writes c once: past the caches when it is larger than they are, and where L3
     // is far from a quarter of it on, as long as tiles take less time than their lines (Sapphire
