@@ -119,24 +119,56 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
   }
 }
 
-// StreamRow for a part of a row of n elements at y, of which `done` are written: up to element
-// `end` or a little before, where y is aligned. value(i, fill) as for the whole row. Returns what
-// is done now.
+// y = value(i, fill) for all i < n, written past the caches in turns with other work: one or two
+// vectors at once, so that the seam is closed, the rest by UpTo and NextEight. No row where n is 0.
 template <class D, class Value>
-HWY_INLINE std::size_t StreamUpTo(D d, float* y, std::size_t n, std::size_t done, std::size_t end,
-                                  Seam<D>& seam, Value value) {
-  end = AlignedEnd(d, y, end, n);
-  if (end <= done) return done;
-  StreamRow(d, y + done, end - done, seam,
-            [=](std::size_t i, auto fill) ROOFLANE_LAMBDA { return value(done + i, fill); });
-  return end;
-}
+class StreamedInTurns {
+ public:
+  HWY_INLINE StreamedInTurns(D /*d*/, float* y, std::size_t n, Seam<D>& seam, Value value)
+      : y_(y), n_(n), seam_(seam), value_(value) {
+    UpTo(2 * hwy::HWY_NAMESPACE::Lanes(D()));
+  }
+
+  // Up to element `end` or a little before, where y is aligned.
+  HWY_INLINE void UpTo(std::size_t end) {
+    end = AlignedEnd(D(), y_, end, n_);
+    if (end <= done_) return;
+    StreamRow(D(), y_ + done_, end - done_, seam_,
+              [this](std::size_t i, auto fill) ROOFLANE_LAMBDA { return value_(done_ + i, fill); });
+    done_ = end;
+  }
+
+  // Eight more vectors, as long as there are so many: without the ends, which cost a third of the
+  // instructions of a step of softmax.
+  HWY_INLINE void NextEight() {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const D d;
+    const std::size_t lanes = hn::Lanes(d);
+    if (done_ + 8 * lanes > n_) return;
+    for (int half = 0; half < 2; ++half, done_ += 4 * lanes) {
+      const auto v0 = value_(done_, Whole());
+      const auto v1 = value_(done_ + lanes, Whole());
+      const auto v2 = value_(done_ + 2 * lanes, Whole());
+      const auto v3 = value_(done_ + 3 * lanes, Whole());
+      hn::Stream(v0, d, y_ + done_);
+      hn::Stream(v1, d, y_ + done_ + lanes);
+      hn::Stream(v2, d, y_ + done_ + 2 * lanes);
+      hn::Stream(v3, d, y_ + done_ + 3 * lanes);
+    }
+  }
+
+ private:
+  float* y_;
+  std::size_t n_, done_ = 0;
+  Seam<D>& seam_;
+  Value value_;
+};
 
 // Adds value(i, fill) for all i < n into `sum`, with i and fill as above; lanes beyond a part must
 // be 0. Eight vectors are added as a tree first, so that LongSum's four operations are shared by
-// eight.
-template <class D, class Value>
-HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
+// eight, and after_eight() called.
+template <class D, class Value, class AfterEight>
+HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEight after_eight) {
   namespace hn = hwy::HWY_NAMESPACE;
   const std::size_t lanes = hn::Lanes(d);
   const auto four = [&](std::size_t at) ROOFLANE_LAMBDA {
@@ -150,6 +182,7 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
   for (; i + 8 * lanes <= n; i += 8 * lanes) {
     const auto low = four(i);
     sum.Add(hn::Add(low, four(i + 4 * lanes)));
+    after_eight();
   }
   if (i + 4 * lanes <= n) {
     sum.Add(four(i));
@@ -157,6 +190,12 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
   }
   for (; i + lanes <= n; i += lanes) sum.Add(value(i, Whole()));
   if (i < n) sum.Add(value(i, Part{n - i}));
+}
+
+// The same, and nothing else.
+template <class D, class Value>
+HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
+  SumRow(d, sum, n, value, []() ROOFLANE_LAMBDA {});
 }
 
 // Sum and squared distances from a pivot of the elements of a row that stay in L1.
@@ -273,10 +312,11 @@ struct RowVisit {
   }
 };
 
-// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors, and what is left
-// of 64 or at the end, meanwhile(elements so far) is called.
-template <class Ahead, class Meanwhile>
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead, Meanwhile meanwhile) {
+// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors after_eight() is
+// called.
+template <class Ahead, class AfterEight>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
+                                 AfterEight after_eight) {
   const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
   RowVisit visit(x, n);
   std::size_t i = 0;
@@ -289,7 +329,7 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead, Mea
         ahead(x + i + lanes);
         visit.AddTwo(x + i, lanes);
       }
-      meanwhile(i);
+      after_eight();
     }
     visit.Settle();
   }
@@ -299,7 +339,7 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead, Mea
 // The same, and nothing else.
 template <class Ahead>
 HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
-  return SumAndSquares(x, n, ahead, [](std::size_t /*summed*/) ROOFLANE_LAMBDA {});
+  return SumAndSquares(x, n, ahead, []() ROOFLANE_LAMBDA {});
 }
 
 }  // namespace HWY_NAMESPACE

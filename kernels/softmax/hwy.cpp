@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -54,19 +53,25 @@ HWY_INLINE float MaxOf(const float* x, std::size_t n, Ahead ahead = {}) {
 }
 
 // Adds exp(x - max) of n elements to `sum`; kKeep: the terms themselves to `terms`. What else is
-// done with each vector says meanwhile(i, fill).
-template <bool kKeep, class Meanwhile>
+// done with each vector says meanwhile(i, fill), what after every eight after_eight().
+template <bool kKeep, class Meanwhile, class AfterEight>
 HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, float max,
-                       float* terms, Meanwhile meanwhile) {
+                       float* terms, Meanwhile meanwhile, AfterEight after_eight) {
   const Tag d;
   const Vector shift = hn::Set(d, max);
-  hc::SumRow(d, sum, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  const auto term_at = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     meanwhile(i, fill);
     const Vector part = hc::LoadRow(d, x + i, fill, hn::Set(d, -kInfinity));
     const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
     if constexpr (kKeep) hc::StoreRow(term, d, terms + i, fill);
     return term;
-  });
+  };
+  hc::SumRow(d, sum, n, term_at, after_eight);
+}
+template <bool kKeep, class Meanwhile>
+HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, float max,
+                       float* terms, Meanwhile meanwhile) {
+  AddExp<kKeep>(sum, x, n, max, terms, meanwhile, []() ROOFLANE_LAMBDA {});
 }
 
 // Maximum and sum over elements that stay in L2, and the terms exp(x - max) to `terms` unless it is
@@ -160,27 +165,6 @@ void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale
   }
 }
 
-// A row whose terms are known and not all scaled yet.
-struct Unscaled {
-  const float* terms = nullptr;
-  float* y = nullptr;
-  std::size_t n = 0;
-  std::size_t done = 0;
-  float scale = 0;
-};
-
-// y = terms · scale up to element `end` or a little before, where y is aligned.
-HWY_INLINE void StreamUpTo(Unscaled& row, std::size_t end, hc::Seam<Tag>& seam) {
-  if (row.y == nullptr) return;
-  const Tag d;
-  const float* terms = row.terms;
-  const Vector factor = hn::Set(d, row.scale);
-  row.done = hc::StreamUpTo(d, row.y, row.n, row.done, end, seam,
-                            [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-                              return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
-                            });
-}
-
 // Rows that stay in L2, from `begin` to `end`. While the exps of
 // a row are computed, which leaves loads and stores idle, the row before it is scaled and the
 // maximum of the row after it taken, vector by vector: nothing waits for a reduction across lanes,
@@ -225,47 +209,82 @@ void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t 
   Scale(before, n, scale);
 }
 
+// A row whose terms are known; none while y is null.
+struct Unscaled {
+  const float* terms = nullptr;
+  float* y = nullptr;
+  float scale = 0;
+};
+
+// y = terms · scale past the caches, in turns with other work.
+HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::Seam<Tag>& seam) {
+  const Tag d;
+  const float* terms = row.terms;
+  const Vector factor = hn::Set(d, row.scale);
+  return hc::StreamedInTurns(d, row.y, row.y == nullptr ? 0 : n, seam,
+                             [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+                               return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
+                             });
+}
+
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while the
 // exps of a row are computed the row before it is scaled and written and one to come is
 // fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
-// the terms of two rows, so that y is written once only. Where lines come from several pages, the
-// maximum of the next row is taken meanwhile, and the step is as short as a sum's group of vectors,
-// so that each line that is asked for meets one that is written and an exp (Sapphire Rapids, rows
-// of 1000: 11.8 -> 14.4 GB/s, of 512 14.9 -> 19.6).
-template <class Ahead>
-HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t begin,
-                                 std::int64_t end, std::size_t n, float* scratch, Ahead ahead) {
+// the terms of two rows, so that y is written once only.
+void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n, float* scratch, common::DistanceAhead ahead) {
   const Tag d;
-  constexpr bool kFused = std::is_same_v<Ahead, common::PagesAhead>;
-  const std::size_t step = kFused ? 8 * hn::Lanes(d) : common::row_step;
-  const Vector lowest = hn::Set(d, -kInfinity);
-  Unscaled before;
+  Unscaled unscaled;
   hc::Seam<Tag> seam(d);
-  float max = kFused ? MaxOf(io.x + begin * io.x_stride, n, ahead) : 0.0f;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = io.x + row * io.x_stride;
+    float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
+    const float max = MaxOf(x, n);
+    auto before = Scaled(unscaled, n, seam);
+    hc::LongSum<Tag> sum(d);
+    for (std::size_t i = 0; i < n; i += common::row_step) {
+      const std::size_t count = std::min(common::row_step, n - i);
+      AddExp<true>(sum, x + i, count, max, terms + i,
+                   [=](std::size_t at, auto) ROOFLANE_LAMBDA { ahead(x + i + at); });
+      before.UpTo(i + count);
+    }
+    unscaled = {terms, io.y + row * io.y_stride, static_cast<float>(1 / sum.Total(d))};
+  }
+  Scaled(unscaled, n, seam).UpTo(n);
+  seam.Close(d);
+  hwy::FlushStream();
+}
+
+// The same where lines come from several pages: the maximum of the next row is taken meanwhile, and
+// a step is as short as a sum's group of vectors, so that each line that is asked for meets one
+// that is written and an exp (Sapphire Rapids, rows of 1000: 11.8 -> 14.4 GB/s, of 512 14.9 ->
+// 19.6).
+void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+                  std::size_t n, float* scratch, common::PagesAhead ahead) {
+  const Tag d;
+  const Vector lowest = hn::Set(d, -kInfinity);
+  Unscaled unscaled;
+  hc::Seam<Tag> seam(d);
+  float max = MaxOf(io.x + begin * io.x_stride, n, ahead);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
     const float* after = row + 1 < end ? x + io.x_stride : x;
-    if (!kFused) max = MaxOf(x, n);
+    auto before = Scaled(unscaled, n, seam);
     Vector next = hn::Set(d, kLowest);
     hc::LongSum<Tag> sum(d);
-    for (std::size_t i = 0; i < n; i += step) {
-      const std::size_t count = std::min(step, n - i);
-      AddExp<true>(sum, x + i, count, max, terms + i,
-                   [&](std::size_t at, auto fill) ROOFLANE_LAMBDA {
-                     if constexpr (kFused) {
-                       ahead(after + i + at);
-                       next = hn::Max(next, hc::LoadRow(d, after + i + at, fill, lowest));
-                     } else {
-                       ahead(x + i + at);
-                     }
-                   });
-      StreamUpTo(before, i + count, seam);
-    }
-    if (kFused) max = NumberOf(next);
-    before = {terms, io.y + row * io.y_stride, n, 0, static_cast<float>(1 / sum.Total(d))};
+    AddExp<true>(
+        sum, x, n, max, terms,
+        [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+          ahead(after + i);
+          next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
+        },
+        [&]() ROOFLANE_LAMBDA { before.NextEight(); });
+    before.UpTo(n);
+    max = NumberOf(next);
+    unscaled = {terms, io.y + row * io.y_stride, static_cast<float>(1 / sum.Total(d))};
   }
-  StreamUpTo(before, n, seam);
+  Scaled(unscaled, n, seam).UpTo(n);
   seam.Close(d);
   hwy::FlushStream();
 }
@@ -273,12 +292,12 @@ HWY_INLINE void StreamedRowsWith(const common::RowOperands& io, std::int64_t beg
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, bool pages) {
   const float* last = common::last_of_rows(io, end, n);
-  if (pages) return StreamedRowsWith(io, begin, end, n, scratch, common::PagesAhead{last});
+  if (pages) return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
   // 16 KiB, a third of L1, is what memory delivers in its own latency of 300 to 450 ns (a Zen 5: 5
   // to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 % slower).
   constexpr std::size_t far_enough = 4096;
   const auto rows = static_cast<std::int64_t>(n < common::row_step ? 1 : (far_enough + n - 1) / n);
-  StreamedRowsWith(io, begin, end, n, scratch, common::DistanceAhead{rows * io.x_stride, last});
+  StreamedRows(io, begin, end, n, scratch, common::DistanceAhead{rows * io.x_stride, last});
 }
 
 // Rows that stay in L2, from `begin` to `end`, past the caches, summed as CachedRows does, so that
