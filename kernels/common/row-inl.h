@@ -120,7 +120,7 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
 }
 
 // y = value(i, fill) for all i < n, written past the caches in turns with other work: one or two
-// vectors at once, so that the seam is closed, the rest by UpTo and NextEight. No row where n is 0.
+// vectors at once, so that the seam is closed, the rest by UpTo and EightUpTo. No row where n is 0.
 template <class D, class Value>
 class StreamedInTurns {
  public:
@@ -138,13 +138,13 @@ class StreamedInTurns {
     done_ = end;
   }
 
-  // Eight more vectors, as long as there are so many: without the ends, which cost a third of the
-  // instructions of a step of softmax.
-  HWY_INLINE void NextEight() {
+  // Eight more vectors, unless they lie beyond element `end` <= n: without the ends of a row, which
+  // cost a third of the instructions of a step of softmax.
+  HWY_INLINE void EightUpTo(std::size_t end) {
     namespace hn = hwy::HWY_NAMESPACE;
     const D d;
     const std::size_t lanes = hn::Lanes(d);
-    if (done_ + 8 * lanes > n_) return;
+    if (done_ + 8 * lanes > std::min(end, n_)) return;
     for (int half = 0; half < 2; ++half, done_ += 4 * lanes) {
       const auto v0 = value_(done_, Whole());
       const auto v1 = value_(done_ + lanes, Whole());
@@ -166,7 +166,7 @@ class StreamedInTurns {
 
 // Adds value(i, fill) for all i < n into `sum`, with i and fill as above; lanes beyond a part must
 // be 0. Eight vectors are added as a tree first, so that LongSum's four operations are shared by
-// eight, and after_eight() called.
+// eight, and after_eight(elements so far) called.
 template <class D, class Value, class AfterEight>
 HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEight after_eight) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -182,7 +182,7 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEi
   for (; i + 8 * lanes <= n; i += 8 * lanes) {
     const auto low = four(i);
     sum.Add(hn::Add(low, four(i + 4 * lanes)));
-    after_eight();
+    after_eight(i + 8 * lanes);
   }
   if (i + 4 * lanes <= n) {
     sum.Add(four(i));
@@ -195,7 +195,7 @@ HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEi
 // The same, and nothing else.
 template <class D, class Value>
 HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value) {
-  SumRow(d, sum, n, value, []() ROOFLANE_LAMBDA {});
+  SumRow(d, sum, n, value, [](std::size_t) ROOFLANE_LAMBDA {});
 }
 
 // Sum and squared distances from a pivot of the elements of a row that stay in L1.
@@ -312,8 +312,8 @@ struct RowVisit {
   }
 };
 
-// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors after_eight() is
-// called.
+// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors, or fewer
+// at the end, after_eight(elements so far) is called.
 template <class Ahead, class AfterEight>
 HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
                                  AfterEight after_eight) {
@@ -329,7 +329,7 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
         ahead(x + i + lanes);
         visit.AddTwo(x + i, lanes);
       }
-      after_eight();
+      after_eight(i);
     }
     visit.Settle();
   }
@@ -339,7 +339,7 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
 // The same, and nothing else.
 template <class Ahead>
 HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
-  return SumAndSquares(x, n, ahead, []() ROOFLANE_LAMBDA {});
+  return SumAndSquares(x, n, ahead, [](std::size_t) ROOFLANE_LAMBDA {});
 }
 
 }  // namespace HWY_NAMESPACE

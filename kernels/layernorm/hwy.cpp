@@ -176,8 +176,9 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
     Moments whole;
     for (std::size_t block = 0; block < n; block += kBlock) {
       const std::size_t count = std::min(kBlock, n - block);
-      const hc::RowSums sums =
-          hc::SumAndSquares(x + block, count, ahead, [&]() ROOFLANE_LAMBDA { before.NextEight(); });
+      const hc::RowSums sums = hc::SumAndSquares(
+          x + block, count, ahead,
+          [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(block + summed); });
       whole = merge(whole, MomentsFrom(sums, x + block, count));
     }
     before.UpTo(n);

@@ -53,7 +53,8 @@ HWY_INLINE float MaxOf(const float* x, std::size_t n, Ahead ahead = {}) {
 }
 
 // Adds exp(x - max) of n elements to `sum`; kKeep: the terms themselves to `terms`. What else is
-// done with each vector says meanwhile(i, fill), what after every eight after_eight().
+// done with each vector says meanwhile(i, fill), what after every eight
+// after_eight(elements so far).
 template <bool kKeep, class Meanwhile, class AfterEight>
 HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, float max,
                        float* terms, Meanwhile meanwhile, AfterEight after_eight) {
@@ -71,7 +72,7 @@ HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, flo
 template <bool kKeep, class Meanwhile>
 HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, float max,
                        float* terms, Meanwhile meanwhile) {
-  AddExp<kKeep>(sum, x, n, max, terms, meanwhile, []() ROOFLANE_LAMBDA {});
+  AddExp<kKeep>(sum, x, n, max, terms, meanwhile, [](std::size_t) ROOFLANE_LAMBDA {});
 }
 
 // Maximum and sum over elements that stay in L2, and the terms exp(x - max) to `terms` unless it is
@@ -279,7 +280,7 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
           ahead(after + i);
           next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
         },
-        [&]() ROOFLANE_LAMBDA { before.NextEight(); });
+        [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
     before.UpTo(n);
     max = NumberOf(next);
     unscaled = {terms, io.y + row * io.y_stride, static_cast<float>(1 / sum.Total(d))};
