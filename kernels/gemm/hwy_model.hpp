@@ -227,6 +227,11 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // 200 32 and 29; from memory 1 row, k = 20 3.1 and 3.5, 60 5.5 and 3.2; 2 rows, k = 40 7.2
   // and 5.1; 4 rows 9.1 and 9.8).
   const bool long_k = g.k >= 4 * tile.lanes;
+  // Two or four columns pay for it earlier (Sapphire Rapids, 3000 rows, GF/s of dot products and of
+  // tiles: 2 columns, k = 20 10 and 10, 32 18 and 12, 56 23 and 13; 3, k = 32 18 and 17, 48 23 and
+  // 18; 4, k = 20 22 and 22, 32 35 and 22, 48 46 and 25; 10 rows as fast either way).
+  const bool few_columns =
+      (g.n == 2 || g.n == 4) && g.k >= 2 * tile.lanes && g.m >= 32 && tile.mr * tile.nv >= 24;
   const bool long_for_rows = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const int64_t a_bytes = g.m * g.k * float_bytes;
@@ -298,7 +303,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && long_k, Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && (long_k || few_columns), Path::dot},
       {few_m && dot_from_b(g) && (long_for_rows || (long_k && b_bytes > cache.l2)), Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
@@ -541,8 +546,11 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // and 119).
         const bool all_near =
             rows * blocks.kc * float_bytes <= cache.l2 / 4 && c_bytes <= cache.l2 / 2;
-        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && rows > tile.mr &&
-                                blocks.kc > 40 && blocks.kc * cols * float_bytes > cache.l1 &&
+        // Of a transposed a from afar, what the next rows of tiles read is fetched along them only.
+        const bool far_columns = g.trans_a && g.m * g.k * float_bytes > cache.l2 / 2;
+        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && !far_columns &&
+                                rows > tile.mr && blocks.kc > 40 &&
+                                blocks.kc * cols * float_bytes > cache.l1 &&
                                 (threads == 1 ? all_near : threads < 2 * many_threads);
         blocks.sweep = g.k <= short_k && rows >= 256
                            ? !down
