@@ -204,6 +204,32 @@ TEST_CASE("where L3 is far, a strip of b in place is read once for all rows near
   CHECK(blocks("m=2000,n=96,k=200", far_l3, 8).sweep);
 }
 
+TEST_CASE(
+    "where L3 is far, the columns of a transposed a from there are read along rows of tiles") {
+  CHECK(blocks("m=3000,n=160,k=400,trans_a=1", far_l3, 2).sweep);
+  CHECK_FALSE(blocks("m=3000,n=160,k=400", far_l3, 2).sweep);
+  CHECK_FALSE(blocks("m=600,n=160,k=400,trans_a=1", far_l3, 2).sweep);  // a stays in L2
+}
+
+TEST_CASE("many threads copy strips of b whose lines collide") {
+  const char* colliding = "m=1024,n=1024,k=1024";
+  CHECK(path_of(colliding, far_l3, 16) == Path::direct);
+  CHECK(blocks(colliding, far_l3, 16).pack_b);
+  CHECK_FALSE(blocks("m=1024,n=1040,k=1024", far_l3, 16).pack_b);
+  CHECK(path_of(colliding, far_l3, 2) == Path::packed);
+}
+
+TEST_CASE("two or four columns are dot products from two vectors of k on") {
+  for (const char* shape : {"m=3000,n=2,k=32", "m=3000,n=4,k=48"}) {
+    CAPTURE(shape);
+    CHECK(path_of(shape, far_l3) == Path::dot);
+  }
+  for (const char* shape : {"m=3000,n=3,k=48", "m=3000,n=4,k=31", "m=20,n=4,k=48"}) {
+    CAPTURE(shape);
+    CHECK(path_of(shape, far_l3) == Path::direct);
+  }
+}
+
 TEST_CASE("with fewer parts of c than threads k has a block for each") {
   CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3).kc == 2520);
   CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3, 2).kc == 420);

@@ -260,7 +260,7 @@ class HwyPlan final : public Plan {
   }
 
   // direct, of a b that each part turns for itself: the parts that take the least time, of equal
-  // ones the most. Turning costs as much as 6 rows; reading a as 12 columns (2 threads, 300 × 160 ×
+  // ones the most. Turning costs as much as 6 rows, reading a as 6 columns (2 threads, 300 × 160 ×
   // 400: 116 GF/s in two parts of columns, 151 of rows); sums of another part, from another core's
   // cache, as 50 of k (16 threads, 300 × 500 × 700: 167 µs in parts of rows, 203 of k as well).
   void share_turned(int64_t tiles, int64_t strips) {
@@ -276,7 +276,7 @@ class HwyPlan final : public Plan {
           const int64_t parts = g.batch * rows * cols * ks;
           if (parts > 4 * std::max<int64_t>(job_.threads, g.batch)) break;
           const double turns = 1 + 6.0 * static_cast<double>(rows) / static_cast<double>(g.m);
-          const double reads = 1 + 12.0 * static_cast<double>(cols) / static_cast<double>(g.n);
+          const double reads = 1 + 6.0 * static_cast<double>(cols) / static_cast<double>(g.n);
           const double adds =
               ks > 1 ? 1 + 50.0 * static_cast<double>(ks) / static_cast<double>(g.k) : 1;
           const double time = static_cast<double>(div_up(parts, job_.threads)) * turns * reads *

@@ -256,8 +256,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // × 16384 × 2048: 24 GF/s in place, 50 packed).
   const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
   const bool seldom = (g.m <= 256 && !far_collision) || g.k <= short_k;
-  // Colliding lines cost less than many threads that wait (Sapphire Rapids, 16 threads, 1024³: 1773
-  // GF/s in place, 1372 packed; 2048³ 879 and 1625).
+  // Many threads copy strips whose lines collide sooner than they wait for each other's (model).
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
   // packed; Zen 5 as fast either way, but 1000×97×97, whose b stays in L1, 214 in place and 192).
@@ -518,9 +517,12 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
       blocks.nc = round_up(cols, tile.nr());
       if (path == Path::direct) {
         // Strips that many rows read are copied, so that theirs do not evict each other from L1
-        // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170).
-        blocks.pack_b =
-            g.trans_b || (g.k <= short_k && rows >= 256 && cols * g.k * float_bytes > cache.l1);
+        // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170), and those whose
+        // lines collide (Sapphire Rapids, 1024³ on 4, 8, 16 threads: in place 317, 472, 892 GF/s,
+        // copied 481, 825, 1117, packed together 457, 788, 1108).
+        const bool copied = (g.k <= short_k && cols * g.k * float_bytes > cache.l1) ||
+                            (conflicts(g.n) && threads >= many_threads);
+        blocks.pack_b = g.trans_b || (rows >= 256 && copied);
         // Along the rows of tiles: where c is most of the traffic, which likes long runs, and where
         // all strips' share of a block stays in L2, so that tiles of a, read from afar, are used up
         // at once. Several blocks of k: only where each is read often enough to be there. A c that
