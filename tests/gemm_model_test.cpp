@@ -215,19 +215,23 @@ TEST_CASE("many threads copy strips of b whose lines collide") {
   const char* colliding = "m=1024,n=1024,k=1024";
   CHECK(path_of(colliding, far_l3, 16) == Path::direct);
   CHECK(blocks(colliding, far_l3, 16).pack_b);
+  CHECK(blocks("m=1024,n=1024,k=64", far_l3, 16).pack_b);
   CHECK_FALSE(blocks("m=1024,n=1040,k=1024", far_l3, 16).pack_b);
+  CHECK_FALSE(blocks("m=250,n=1024,k=200", far_l3, 16).pack_b);  // too few rows read them
+  CHECK_FALSE(blocks("m=2000,n=1024,k=4", far_l3, 16).pack_b);   // L1 holds them all
   CHECK(path_of(colliding, far_l3, 2) == Path::packed);
 }
 
 TEST_CASE("two or four columns are dot products from two vectors of k on") {
-  for (const char* shape : {"m=3000,n=2,k=32", "m=3000,n=4,k=48"}) {
+  for (const char* shape : {"m=3000,n=2,k=32", "m=3000,n=4,k=48", "m=32,n=4,k=48"}) {
     CAPTURE(shape);
     CHECK(path_of(shape, far_l3) == Path::dot);
   }
-  for (const char* shape : {"m=3000,n=3,k=48", "m=3000,n=4,k=31", "m=20,n=4,k=48"}) {
+  for (const char* shape : {"m=3000,n=3,k=48", "m=3000,n=4,k=31", "m=31,n=4,k=48"}) {
     CAPTURE(shape);
     CHECK(path_of(shape, far_l3) == Path::direct);
   }
+  CHECK(std::get<0>(way("m=3000,n=4,k=24", far_l3, 1, narrow)) == Path::direct);
 }
 
 TEST_CASE("with fewer parts of c than threads k has a block for each") {

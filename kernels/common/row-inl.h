@@ -119,8 +119,9 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
   }
 }
 
-// y = value(i, fill) for all i < n, written past the caches in turns with other work: one or two
-// vectors at once, so that the seam is closed, the rest by UpTo and EightUpTo. No row where n is 0.
+// y = value(i, fill) for all i < n, written past the caches in turns with other work. The
+// constructor writes one or two vectors, which closes the seam of the row before; UpTo and
+// EightUpTo write the rest. n = 0 stands for no row: nothing is written, and the seam stays.
 template <class D, class Value>
 class StreamedInTurns {
  public:
@@ -138,8 +139,10 @@ class StreamedInTurns {
     done_ = end;
   }
 
-  // Eight more vectors, unless they lie beyond element `end` <= n: without the ends of a row, which
-  // cost a third of the instructions of a step of softmax.
+  // Eight more vectors, unless they lie beyond element `end` or the row: without the ends of a row,
+  // which cost a third of the instructions of a step of softmax. With `end` what has been read of
+  // another row, its loads never wait for these stores, which they would behind the same place of a
+  // page (rows.hpp).
   HWY_INLINE void EightUpTo(std::size_t end) {
     namespace hn = hwy::HWY_NAMESPACE;
     const D d;

@@ -97,6 +97,11 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
       blocks.sweep = true;
       add(path, blocks);
     }
+    if (path == Path::direct && guess.pack_b && !g.trans_b) {
+      Blocks blocks = guess;
+      blocks.pack_b = false;
+      add(path, blocks);
+    }
     if (path == Path::direct && !guess.pack_b && g.m > 2 * tile.mr && g.k > 32) {
       for (const int64_t kc : {int64_t{48}, int64_t{96}, guess.kc}) {
         Blocks blocks = guess;

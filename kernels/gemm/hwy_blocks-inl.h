@@ -204,12 +204,11 @@ class BlockTimesStrips {
     }
   }
 
-  // The tiles of the only strip, one below the other, for which nothing is fetched but the next
-  // rows of a. Where k is short, what surrounds a tile counts (Sapphire Rapids, 2500 × 32: k =
-  // 2 22.3 → 29.1 GF/s, k = 9 54 → 72, k = 32 77 → 85).
+  // The tiles of a sweep of one strip, one below the other; nothing is fetched but what the next
+  // tile reads of a. Where k is short, what surrounds a tile counts (Sapphire Rapids, 2500 × 32: k
+  // = 2 22.3 → 29.1 GF/s, k = 9 54 → 72, k = 32 77 → 85).
   void StripOfTiles(int64_t s) {
     SetStrip(s);
-    const bool packed_a = block_.a != nullptr, packed_b = block_.b != nullptr;
     t_.a = t_.ahead = a_;
     t_.ahead_step = 0;
     t_.c = c_ + j_;
@@ -219,8 +218,8 @@ class BlockTimesStrips {
     for (int64_t tile = 0; tile < tiles_; ++tile) {
       const int64_t count = rows_.size(tile);
       if (count != rows) {
-        compute = (packed_a && packed_b ? TileFor<true, 0> : TileFor<false, 1>)(count, vectors_);
-        if (packed_a) t_.a_inner = count;
+        compute = BareTile(count, vectors_);
+        if (block_.a != nullptr) t_.a_inner = count;
         rows = count;
       }
       if (a_in_a_row_) FetchNextRows(count);
@@ -232,9 +231,15 @@ class BlockTimesStrips {
     }
   }
 
-  // A row of tiles for which nothing is fetched but the next rows of a. Where k is short, what
-  // surrounds a tile counts: only what differs from the last one is set (Sapphire Rapids, k = 16:
-  // 512 × 528 69.7 → 80.6 GF/s, 512 × 48 70.0 → 78.2).
+  // The tile for which nothing is fetched but of a.
+  TileFunction BareTile(int64_t count, int64_t vectors) const {
+    const bool packed = block_.a != nullptr && block_.b != nullptr;
+    return (packed ? TileFor<true, 0> : TileFor<false, 1>)(count, vectors);
+  }
+
+  // A row of tiles for which nothing is fetched but what the next row reads of a. Where k is short,
+  // what surrounds a tile counts: only what differs from the last one is set (Sapphire Rapids, k =
+  // 16: 512 × 528 69.7 → 80.6 GF/s, 512 × 48 70.0 → 78.2).
   void SweepTiles(int64_t tile, int64_t s0, int64_t s1) {
     const Side& b = job_.b;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
@@ -253,17 +258,18 @@ class BlockTimesStrips {
     t_.c0 = c0_ + row * t_.ldc0 + range_.j0 + begin;
     t_.cols = 0;
     TileFunction compute = nullptr;
+    if (a_along_m_) FetchNextColumns(count);
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t width = range_.strips.width(s);
       if (width != t_.cols) {
         const int64_t vectors = (width + lanes - 1) / lanes;
-        compute = (packed_a && packed_b ? TileFor<true, 0> : TileFor<false, 1>)(count, vectors);
+        compute = BareTile(count, vectors);
         t_.cols = width;
         if (packed_b) t_.ldb = width;
       }
       if (s + 1 == range_.s1 && a_in_a_row_) FetchNextRows(count);
-      if (a_along_m_) FetchNextColumns(s == s0 ? count : 0);
       compute(t_);
+      if (a_along_m_) t_.ahead = t_.a, t_.ahead_step = 0;  // the first strip has fetched them
       t_.b += width * b_outer;
       t_.c += width;
       t_.c0 += width;
@@ -279,10 +285,10 @@ class BlockTimesStrips {
   // The next tile's part of each column of a, whose rows lie side by side: its last line, as this
   // tile ends in its first. The hardware does not follow strides beyond a page (Sapphire Rapids, 2
   // threads, 3000 × 160 × 400 of a transposed a 122 → 239 GF/s, 4000 × 32 × 200 150 → 190; packing
-  // a instead 215 and 125). With 0 nothing.
+  // a instead 215 and 125).
   void FetchNextColumns(int64_t count) {
-    t_.ahead = count == 0 ? t_.a : t_.a + 2 * count - 1;
-    t_.ahead_step = count == 0 ? 0 : t_.a_inner;
+    t_.ahead = t_.a + 2 * count - 1;
+    t_.ahead_step = t_.a_inner;
   }
 
   void SetStrip(int64_t s) {

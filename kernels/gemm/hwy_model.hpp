@@ -229,8 +229,9 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool long_k = g.k >= 4 * tile.lanes;
   // Two or four columns pay for it earlier (Sapphire Rapids, 3000 rows, GF/s of dot products and of
   // tiles: 2 columns, k = 20 10 and 10, 32 18 and 12, 56 23 and 13; 3, k = 32 18 and 17, 48 23 and
-  // 18; 4, k = 20 22 and 22, 32 35 and 22, 48 46 and 25; 10 rows as fast either way).
-  const bool few_columns =
+  // 18; 4, k = 20 22 and 22, 32 35 and 22, 48 46 and 25; 10 rows as fast either way; on 2
+  // threads 3 columns, k = 48, 27 and 30).
+  const bool short_dots_pay =
       (g.n == 2 || g.n == 4) && g.k >= 2 * tile.lanes && g.m >= 32 && tile.mr * tile.nv >= 24;
   const bool long_for_rows = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
@@ -256,7 +257,8 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // × 16384 × 2048: 24 GF/s in place, 50 packed).
   const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
   const bool seldom = (g.m <= 256 && !far_collision) || g.k <= short_k;
-  // Many threads copy strips whose lines collide sooner than they wait for each other's (model).
+  // Many threads copy strips whose lines collide for themselves, from 256 rows on (`copied` in
+  // model), sooner than they wait for each other's.
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
   // packed; Zen 5 as fast either way, but 1000×97×97, whose b stays in L1, 214 in place and 192).
@@ -302,7 +304,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && (long_k || few_columns), Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && (long_k || short_dots_pay), Path::dot},
       {few_m && dot_from_b(g) && (long_for_rows || (long_k && b_bytes > cache.l2)), Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
@@ -520,9 +522,10 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170), and those whose
         // lines collide (Sapphire Rapids, 1024³ on 4, 8, 16 threads: in place 317, 472, 892 GF/s,
         // copied 481, 825, 1117, packed together 457, 788, 1108).
-        const bool copied = (g.k <= short_k && cols * g.k * float_bytes > cache.l1) ||
-                            (conflicts(g.n) && threads >= many_threads);
-        blocks.pack_b = g.trans_b || (rows >= 256 && copied);
+        const bool colliding = cache.far_l3 && conflicts(g.n) && threads >= many_threads;
+        const bool copied =
+            rows >= 256 && cols * g.k * float_bytes > cache.l1 && (g.k <= short_k || colliding);
+        blocks.pack_b = g.trans_b || copied;
         // Along the rows of tiles: where c is most of the traffic, which likes long runs, and where
         // all strips' share of a block stays in L2, so that tiles of a, read from afar, are used up
         // at once. Several blocks of k: only where each is read often enough to be there. A c that
@@ -548,7 +551,7 @@ inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Cach
         // and 119).
         const bool all_near =
             rows * blocks.kc * float_bytes <= cache.l2 / 4 && c_bytes <= cache.l2 / 2;
-        // Of a transposed a from afar, what the next rows of tiles read is fetched along them only.
+        // Only along rows of tiles are the columns of a transposed a fetched a tile ahead.
         const bool far_columns = g.trans_a && g.m * g.k * float_bytes > cache.l2 / 2;
         const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && !far_columns &&
                                 rows > tile.mr && blocks.kc > 40 &&

@@ -172,7 +172,7 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
   Row row;
   for (std::int64_t at = begin; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);
+    auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
     Moments whole;
     for (std::size_t block = 0; block < n; block += kBlock) {
       const std::size_t count = std::min(kBlock, n - block);
