@@ -40,13 +40,9 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
                                     const float* ahead) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  const Normalise normalise(row);
-  const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    const Vector value =
-        hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
-                   hc::LoadRow(d, beta + i, fill));
-    hc::StoreRow(value, d, y + i, fill);
-  };
+  const auto result = ResultOf(x, gamma, beta, row);
+  const auto write = [&](std::size_t i, auto fill)
+                         ROOFLANE_LAMBDA { hc::StoreRow(result(i, fill), d, y + i, fill); };
   hc::RowVisit visit(after, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {
@@ -159,15 +155,8 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
   const Tag d;
   hc::Seam<Tag> seam(d);
   const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
-    const float* x = io.x + at * io.x_stride;
-    const float* gamma = io.gamma;
-    const float* beta = io.beta;
-    const Normalise normalise(row);
-    const auto value = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
-                        hc::LoadRow(d, beta + i, fill));
-    };
-    return hc::StreamedInTurns(d, io.y + at * io.y_stride, count, seam, value);
+    return hc::StreamedInTurns(d, io.y + at * io.y_stride, count, seam,
+                               ResultOf(io.x + at * io.x_stride, io.gamma, io.beta, row));
   };
   Row row;
   for (std::int64_t at = begin; at < end; ++at) {

@@ -112,17 +112,24 @@ class Normalise {
   Vector high_, low_, scale_;
 };
 
+// The function of (i, fill) that gives (x - mean) · scale · gamma + beta of a row's elements from i
+// on.
+HWY_INLINE auto ResultOf(const float* x, const float* gamma, const float* beta, const Row& row) {
+  const Normalise normalise(row);
+  return [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const Tag d;
+    return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
+                      hc::LoadRow(d, beta + i, fill));
+  };
+}
+
 // y = (x - mean) · scale · gamma + beta. kStream: past the caches, and by way of `seam` if there is
 // one.
 template <bool kStream>
 void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
             const Row& row, hc::Seam<Tag>* seam = nullptr) {
   const Tag d;
-  const Normalise normalise(row);
-  const auto value = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::MulAdd(normalise(hc::LoadRow(d, x + i, fill)), hc::LoadRow(d, gamma + i, fill),
-                      hc::LoadRow(d, beta + i, fill));
-  };
+  const auto value = ResultOf(x, gamma, beta, row);
   if (kStream && seam != nullptr) {
     hc::StreamRow(d, y, n, *seam, value);
   } else {
