@@ -318,18 +318,6 @@ TEST_CASE("rows that do not fill a tile have wider strips, nearly as wide as eac
   CHECK(vectors("m=1,n=1000,k=20", Path::packed) == 3);
 }
 
-TEST_CASE("a c that is most of the traffic is written in long runs, while b stays near") {
-  const auto vectors = [&](const char* shape) {
-    return tile_of(Path::direct, gemm_of(shape), wide, far_l3).nv;
-  };
-  CHECK(vectors("m=200,n=500,k=8") == 8);
-  CHECK(vectors("m=200,n=500,k=9") == 3);
-  CHECK(vectors("m=40,n=2000,k=8") == 3);  // 64 KB of b
-  CHECK(vectors("m=200,n=255,k=8") == 3);
-  CHECK(vectors("m=2000,n=2000,k=4") == 8);  // b is beyond half of L1, c beyond L2
-  CHECK(vectors("m=2000,n=2000,k=5") == 3);
-}
-
 TEST_CASE("columns that fill little of a vector are turned for many rows only") {
   CHECK(tail_columns(gemm_of("m=8,n=97,k=97"), wide) == 1);
   CHECK(tail_columns(gemm_of("m=7,n=97,k=200"), wide) == 0);

@@ -201,7 +201,6 @@ class HwyPlan final : public Plan {
       job_.sweep &= g.k <= job_.kc;  // rows ahead are found within a chunk of k
     }
     const bool turned = job_.path == Path::packed && job_.flip;
-    job_.fetch_c = job_.path == Path::direct && g.batch * g.m * g.n * float_bytes > cache.l1;
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;
     if (job_.path == Path::direct && !job_.pack_a) {

@@ -97,7 +97,6 @@ class BlockTimesStrips {
     t_.k = block.klen;
     t_.fetch = fetch_;
     t_.stream = job.stream_c && block.sums.data == nullptr;
-    t_.fetch_c = job.fetch_c && !t_.stream;
     const Sums& sums = block.sums;
     if (sums.data != nullptr) {
       t_.alpha = 1;

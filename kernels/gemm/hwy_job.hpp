@@ -135,7 +135,6 @@ struct Job {
   bool sweep = false;
   bool tall = false;      // tiles may have more than kMr rows, a's lines keep apart in L1
   bool stream_c = false;  // c is written past the caches
-  bool fetch_c = false;   // direct: c comes from beyond L1, and tiles of a short k fetch theirs
   // direct: b in place comes from afar, and its next strip is fetched row by row over the first
   // eight tiles of this one, not column by column over three.
   bool fetch_rows = false;

@@ -366,17 +366,13 @@ inline int threads_for(const Gemm& g, const Environment& env) {
       std::clamp(work / flops_per_thread, 1.0, static_cast<double>(std::max(1, env.threads))));
 }
 
-// The tile of a path's strips. direct: where c is most of the traffic, one that writes it in long
-// runs, as long as reading b more often costs nothing (Sapphire Rapids, c in L2: 200 × 500 × 8 68 →
-// 82 GF/s, 117 × 1062 × 4 25 → 37, but 40 × 2000 × 8, b of 64 KB, 0.83 of the speed); for rows that do not fill a tile, as many more vectors as there are
+// The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
+// that writes it in long runs; for rows that do not fill a tile, as many more vectors as there are
 // registers, in strips nearly as wide as each other (Sapphire Rapids, b of 360 KB in L2, in % of
 // MKL: 1 row 64 → 92, 2 70 → 107, 3 79 → 113).
 inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
   if (path != Path::direct) return shape;
-  const bool far_c = g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2;
-  const bool near_b = g.k <= 8 && g.k * g.n * float_bytes <= cache.l1 / 2 && g.m >= shape.mr &&
-                      g.n >= 2 * shape.run_nv * shape.lanes;
-  if (far_c || near_b) {
+  if (g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2) {
     shape.nv = shape.run_nv;
   } else if (g.m > 0 && g.m < shape.mr) {
     const int64_t most = std::min(shape.run_nv, shape.mr * shape.nv / g.m);

@@ -131,11 +131,7 @@ struct TileArgs {
   const float* ahead = nullptr;
   std::int64_t ahead_step = 0, ahead_rows = 0;
   Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
-  // c comes from beyond L1: where k is too short for the even pace of a line every eight steps, a
-  // row of its lines is fetched in each of the first steps (Sapphire Rapids, c in L2: 104 × 2842 ×
-  // 34 1.03 to 1.06 times as fast, 500 × 500 × 12 1.04; within L1 64 × 64 × 16 0.96).
-  bool fetch_c = false;
-  bool stream = false;  // with beta = 0: past the caches where c's vectors are whole and aligned
+  bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
 };
 
 // kPacked: a is a packed panel, and b's rows may be read up to a whole vector beyond `cols`.
@@ -223,24 +219,15 @@ class Tile {
   static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
     std::int64_t p = 0;
-    const bool lines_of_c = t.k >= 8 * kCount && !t.stream;
-    if (kAhead > 0 && !lines_of_c) {
+    const bool fetch_c = t.k >= 8 * kCount && !t.stream;
+    if (kAhead > 0 && !fetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
       p = 1;
-      if (t.fetch_c && t.k > kRows) {
-        const float* c = t.c;
-#pragma GCC unroll 1
-        for (; p <= kRows; ++p) {
-          for (int v = 1; v <= kVecs; ++v) __builtin_prefetch(c + v * lanes - 1, 1);
-          c += t.ldc;
-          Step(acc, at, last);
-        }
-      }
     } else {
       Zero(acc, kAll);
-      const std::int64_t lines = lines_of_c ? kCount : 0, chunks = kAhead == 0 ? t.k / 8 : lines;
-      const std::int64_t rows = !kPacked && kAhead == 0 && !lines_of_c && !t.stream ? kRows : 0;
+      const std::int64_t lines = fetch_c ? kCount : 0, chunks = kAhead == 0 ? t.k / 8 : lines;
+      const std::int64_t rows = !kPacked && kAhead == 0 && !fetch_c && !t.stream ? kRows : 0;
       const float* ahead = t.ahead;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
