@@ -88,7 +88,7 @@ TEST_CASE("LayerNorm is right around vector widths and blocks, with every tuning
 }
 
 TEST_CASE("LayerNorm of many narrow rows is right, also when the last group of rows is not full") {
-  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 33}) {
+  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 33}) {
     for (const std::int64_t rows : {1, 5, 17, 100}) {
       for (const std::int64_t padding : {0, 2}) {
         Case c(rows, cols, padding, rows % 3);
@@ -227,8 +227,9 @@ TEST_CASE("LayerNorm in place gives the same bits as out of place") {
                                                          {5, 257}, {5, 1000}, {5, 9000}, {5, 70001},
                                                          {37, 9},  {37, 33},  {37, 65},  {37, 96}};
   for (const auto& [rows, cols] : sizes) {
-    Case c(rows, cols, 2, 1);
-    Matrix both(rows, cols, 2, 1);
+    const std::int64_t padding = cols <= 16 ? 0 : 2;  // several to a vector only without gaps
+    Case c(rows, cols, padding, 1);
+    Matrix both(rows, cols, padding, 1);
     Operands in_place = c.operands;
     in_place.set("x", both.view());
     in_place.set("y", both.view());

@@ -54,7 +54,7 @@ TEST_CASE("softmax is right around vector widths and blocks, with every tuning a
 }
 
 TEST_CASE("softmax of many narrow rows is right, also when the last group of rows is not full") {
-  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 33}) {
+  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 33}) {
     for (const std::int64_t rows : {1, 5, 17, 100}) {
       for (const std::int64_t padding : {0, 2}) {
         Case c(rows, cols, padding, rows % 3);
@@ -211,8 +211,9 @@ TEST_CASE("hwy: softmax of rows that fill L2 and more is right") {
 
 TEST_CASE("softmax in place gives the same bits as out of place") {
   for (const std::int64_t cols : {1, 3, 16, 33, 257, 1000, 9000, 70001}) {
-    Case c(5, cols, 2, 1);
-    Matrix both(5, cols, 2, 1);
+    const std::int64_t padding = cols <= 16 ? 0 : 2;  // several to a vector only without gaps
+    Case c(5, cols, padding, 1);
+    Matrix both(5, cols, padding, 1);
     Operands in_place;
     in_place.set("x", both.view());
     in_place.set("y", both.view());

@@ -1,7 +1,7 @@
-// Several short, contiguous rows side by side in a vector: each in a slot of 1, 2, 4 or 8 lanes, so
-// that loads, stores and arithmetic are shared and a reduction is a few shuffles that leave every
-// lane of a slot with its row's result. Rows wider than half a vector are not for this. And the way
-// of short rows, these or others, past the caches.
+// Short, contiguous rows side by side in a vector: each in a slot of 1, 2, 4, 8 or 16 lanes, so
+// that loads, stores and arithmetic are shared. As many vectors as a slot has lanes are reduced
+// together, to one vector with a lane for each row. Rows wider than a vector are not for this. And
+// the way of short rows, these or others, past the caches.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_SLOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -26,35 +26,42 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// op over the kSlot lanes of each slot, in all of them. V is of float or double.
-template <int kSlot, class V, class Op>
-HWY_INLINE V AcrossSlot(V v, Op op) {
+// Of units of kUnit lanes: a's even with a's odd ones in the even units, b's in the odd ones. V is
+// of float or double.
+template <int kUnit, class V, class Op>
+HWY_INLINE V MergedUnits(V a, V b, Op op) {
 #if HWY_TARGET != HWY_SCALAR
   namespace hn = hwy::HWY_NAMESPACE;
-  constexpr bool wide = sizeof(hn::TFromV<V>) == 8;
-  if constexpr (kSlot >= 2) {
-    if constexpr (wide) {
-      v = op(v, hn::Shuffle01(v));
-    } else {
-      v = op(v, hn::Shuffle2301(v));
-    }
+  using D = hn::DFromV<V>;
+  constexpr int bytes = kUnit * static_cast<int>(sizeof(hn::TFromV<V>));
+  if constexpr (bytes == 4) {
+    return op(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
+  } else if constexpr (bytes == 8) {
+    const hn::Repartition<double, D> pairs;
+    const auto of_a = hn::BitCast(pairs, a), of_b = hn::BitCast(pairs, b);
+    return op(hn::BitCast(D(), hn::OddEven(of_b, of_a)),
+              hn::BitCast(D(), hn::Shuffle01(hn::OddEven(of_a, of_b))));
+  } else if constexpr (bytes == 16) {
+    return op(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  } else {
+    static_assert(bytes == 32);  // half of the widest vector
+    return op(hn::ConcatUpperLower(D(), b, a), hn::ConcatLowerUpper(D(), b, a));
   }
-  if constexpr (kSlot >= 4) {
-    if constexpr (wide) {
-      v = op(v, hn::SwapAdjacentBlocks(v));
-    } else {
-      v = op(v, hn::Shuffle1032(v));
-    }
-  }
-  if constexpr (kSlot >= 8) {
-    if constexpr (wide) {
-      v = op(v, hn::ConcatLowerUpper(hn::DFromV<V>(), v, v));
-    } else {
-      v = op(v, hn::SwapAdjacentBlocks(v));
-    }
-  }
+#else
+  return op(a, b);
 #endif
-  return v;
+}
+
+// op over the lanes of each slot of kSlot vectors, each result once: lane u of a slot has that of
+// v[u]. What follows is done for all these rows at a time.
+template <int kSlot, class V, class Op>
+HWY_INLINE V Gathered(const V* v, Op op) {
+  if constexpr (kSlot == 1) {
+    return v[0];
+  } else {
+    return MergedUnits<kSlot / 2>(Gathered<kSlot / 2>(v, op),
+                                  Gathered<kSlot / 2>(v + kSlot / 2, op), op);
+  }
 }
 
 // How rows of `cols` elements lie in slots of kSlot lanes, kSlot / 2 < cols <= kSlot. kFull: the
@@ -64,8 +71,12 @@ class Slots {
   using D = hwy::HWY_NAMESPACE::ScalableTag<float>;
   using DI = hwy::HWY_NAMESPACE::RebindToSigned<D>;
   using V = hwy::HWY_NAMESPACE::Vec<D>;
+  // A row has a vector of its own.
+  static constexpr bool kWhole = kSlot == hwy::HWY_NAMESPACE::MaxLanes(D());
 
  public:
+  static constexpr int kLanes = kSlot;
+
   HWY_INLINE explicit Slots(std::size_t cols)
       : cols_(cols),
         spread_(hwy::HWY_NAMESPACE::Zero(DI())),
@@ -97,27 +108,18 @@ class Slots {
 
   // Rows() rows from x on, and `rest` in the lanes that no element fills.
   HWY_INLINE V Load(const float* x, V rest) const {
-    if constexpr (kFull) {
-      return hwy::HWY_NAMESPACE::LoadU(D(), x);
-    } else {
-      return Load(x, Rows(), rest);
-    }
+    namespace hn = hwy::HWY_NAMESPACE;
+    if constexpr (kFull) return hn::LoadU(D(), x);
+    const V packed = LoadRow(D(), x, Part{Rows() * cols_}, rest);
+    if constexpr (kWhole) return packed;
+    return hn::IfThenElse(used_, Shuffle(packed, spread_), rest);
   }
-  // The same of `rows` rows, at most Rows(); the other slots hold anything.
-  HWY_INLINE V Load(const float* x, std::size_t rows, V rest) const {
-    const V packed = LoadRow(D(), x, Part{rows * cols_}, rest);
-    return hwy::HWY_NAMESPACE::IfThenElse(used_, Shuffle(packed, spread_), rest);
-  }
-
   HWY_INLINE void Store(V v, float* y) const {
     if constexpr (kFull) {
       hwy::HWY_NAMESPACE::StoreU(v, D(), y);
     } else {
-      Store(v, y, Rows());
+      StoreRow(Shuffle(v, pack_), D(), y, Part{Rows() * cols_});
     }
-  }
-  HWY_INLINE void Store(V v, float* y, std::size_t rows) const {
-    StoreRow(Shuffle(v, pack_), D(), y, Part{rows * cols_});
   }
 
   // p[0] to p[cols-1] in every slot, 0 in lanes that no element fills.
@@ -131,42 +133,107 @@ class Slots {
     return hn::Load(D(), lanes);
   }
 
-  // op over the lanes of each slot, in all of them.
+  // op over the lanes of each slot of kSlot vectors, gathered in one.
   template <class Op>
-  static HWY_INLINE V Across(V v, Op op) {
-    return AcrossSlot<kSlot>(v, op);
+  static HWY_INLINE V Gather(const V (&v)[kSlot], Op op) {
+    return Gathered<kSlot>(v, op);
   }
+  // What each of those gave, in all lanes of its slots again.
+  class Spread {
+   public:
+    HWY_INLINE explicit Spread(V gathered) : gathered_(gathered) {
+      if constexpr (kWhole) hwy::HWY_NAMESPACE::Store(gathered, D(), lanes_);
+    }
+    template <int kVector>
+    HWY_INLINE V Of() const {
+      namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET != HWY_SCALAR
+      if constexpr (kWhole) return hn::Set(D(), lanes_[kVector]);
+      if constexpr (kSlot == 2)
+        return kVector == 1 ? hn::DupOdd(gathered_) : hn::DupEven(gathered_);
+      if constexpr (kSlot == 4) return hn::Broadcast<kVector>(gathered_);
+      if constexpr (kSlot == 8) {
+        const V swapped = hn::SwapAdjacentBlocks(gathered_);
+        return hn::Broadcast<kVector % 4>(kVector < 4 ? hn::OddEvenBlocks(swapped, gathered_)
+                                                      : hn::OddEvenBlocks(gathered_, swapped));
+      }
+#endif
+      return gathered_;
+    }
 
-  // x - mean, the mean of the `count` elements that its slot holds; 0 in lanes that no element
-  // fills, where x must be 0 too. In double, and the mean of equal elements is exact.
-  HWY_INLINE V FromMean(V x, double count) const {
+   private:
+    V gathered_;
+    HWY_ALIGN float lanes_[kWhole ? kSlot : 1];
+  };
+
+  // The means of the `count` elements of each row of kSlot vectors, gathered; 0 in the lanes that
+  // no element fills. Sums are in double, and the mean of equal elements is exact: high + low.
+  struct Means {
+    V high, low;
+  };
+  static HWY_INLINE Means MeansOf(const V (&x)[kSlot], double count) {
     namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_SCALAR
-    return hn::Sub(x, x);  // a slot is the row's only element
+    return {x[0], hn::Zero(D())};  // a slot is the row's only element
 #else
     const hn::ScalableTag<double> dd;
     const hn::Half<D> half;
-    const auto distance = [&](auto part) ROOFLANE_LAMBDA {
-      const auto wide = hn::PromoteTo(dd, part);
-      const auto sum = AcrossSlot<kSlot>(wide, Plus());
-      const auto share = hn::Set(dd, 1 / count);
-      auto mean = hn::Mul(sum, share);
+    using Wide = hn::Vec<decltype(dd)>;
+    const auto mean_of = [&](Wide sum) ROOFLANE_LAMBDA {
+      const Wide share = hn::Set(dd, 1 / count);
+      const Wide mean = hn::Mul(sum, share);
       // One step of Newton's division, which a power of two does not need.
-      if (!kFull) {
-        mean = hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean);
-      }
-      return hn::DemoteTo(half, hn::Sub(wide, mean));
+      return kFull ? mean : hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean);
     };
-    const V centred =
-        hn::Combine(D(), distance(hn::UpperHalf(half, x)), distance(hn::LowerHalf(half, x)));
-    return kFull ? centred : hn::IfThenElseZero(used_, centred);
+    Wide lower[kSlot], upper[kSlot];
+    for (int i = 0; i < kSlot; ++i) {
+      lower[i] = hn::PromoteTo(dd, hn::LowerHalf(half, x[i]));
+      upper[i] = hn::PromoteTo(dd, hn::UpperHalf(half, x[i]));
+      if constexpr (kWhole) lower[i] = hn::Add(lower[i], upper[i]);
+    }
+    // Either half of a gathered vector comes from that half of all vectors, or, where a row has a
+    // vector of its own, from that half of the rows.
+    constexpr int slot = kWhole ? kSlot / 2 : kSlot;
+    const Wide low_mean = mean_of(Gathered<slot>(lower, Plus()));
+    const Wide up_mean = mean_of(Gathered<slot>(kWhole ? lower + slot : upper, Plus()));
+    const auto low_high = hn::DemoteTo(half, low_mean), up_high = hn::DemoteTo(half, up_mean);
+    const auto rest = [&](Wide mean, auto high) ROOFLANE_LAMBDA {
+      return hn::DemoteTo(half, hn::Sub(mean, hn::PromoteTo(dd, high)));
+    };
+    return {hn::Combine(D(), up_high, low_high),
+            hn::Combine(D(), rest(up_mean, up_high), rest(low_mean, low_high))};
 #endif
+  }
+
+  // v, and 0 in the lanes that no element fills.
+  HWY_INLINE V Filled(V v) const {
+    return kFull ? v : hwy::HWY_NAMESPACE::IfThenElseZero(used_, v);
+  }
+
+  // body(x, y) for kSlot vectors of rows at a time, from `begin` to `end`; the last ones, with
+  // zeros behind them, by way of memory of our own.
+  template <class Body>
+  HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end,
+                          const Body& body) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const auto together = static_cast<std::int64_t>(kSlot * Rows());
+    std::int64_t row = begin;
+    for (; row + together <= end; row += together) {
+      body(io.x + row * io.x_stride, io.y + row * io.y_stride);
+    }
+    if (row == end) return;
+    HWY_ALIGN float x[kSlot * hn::MaxLanes(D())] = {};
+    HWY_ALIGN float y[kSlot * hn::MaxLanes(D())];
+    const std::size_t left = static_cast<std::size_t>(end - row) * cols_;
+    std::copy_n(io.x + row * io.x_stride, left, x);
+    body(x, y);
+    std::copy_n(y, left, io.y + row * io.y_stride);
   }
 
  private:
   static HWY_INLINE V Shuffle(V v, hwy::HWY_NAMESPACE::Vec<DI> from) {
     namespace hn = hwy::HWY_NAMESPACE;
-    if constexpr (kFull) return v;
+    if constexpr (kFull || kWhole) return v;
     return hn::TableLookupLanes(v, hn::IndicesFromVec(D(), from));
   }
 
@@ -176,50 +243,34 @@ class Slots {
 };
 
 // body(slots) with the Slots for rows of n elements, if x and y lie in a way that they serve: one
-// row after the other, no wider than half a vector. False: they do not.
+// row after the other, no wider than a vector. False: they do not.
 template <class Body>
 HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto cols = static_cast<std::int64_t>(n);
-  if (io.x_stride != cols || io.y_stride != cols || 2 * n > hn::Lanes(d)) return false;
-  constexpr std::size_t most = hn::MaxLanes(d) / 2;
-  if constexpr (most >= 1) {
-    if (n == 1) {
-      body(Slots<1, true>(n));
-      return true;
-    }
-  }
+  if (io.x_stride != cols || io.y_stride != cols || n > hn::Lanes(d)) return false;
+  constexpr std::size_t most = hn::MaxLanes(d);
   if constexpr (most >= 2) {
-    if (n == 2) {
-      body(Slots<2, true>(n));
-      return true;
-    }
+    if (n == 1) return body(Slots<1, true>(n)), true;
+    if (n == 2) return body(Slots<2, true>(n)), true;
   }
   if constexpr (most >= 4) {
-    if (n == 4) {
-      body(Slots<4, true>(n));
-      return true;
-    }
-    if (n == 3) {
-      body(Slots<4, false>(n));
-      return true;
-    }
+    if (n == 3) return body(Slots<4, false>(n)), true;
+    if (n == 4) return body(Slots<4, true>(n)), true;
   }
   if constexpr (most >= 8) {
-    if (n == 8) {
-      body(Slots<8, true>(n));
-      return true;
-    }
-    if (n > 4 && n < 8) {
-      body(Slots<8, false>(n));
-      return true;
-    }
+    if (n > 4 && n < 8) return body(Slots<8, false>(n)), true;
+    if (n == 8) return body(Slots<8, true>(n)), true;
+  }
+  if constexpr (most >= 16) {
+    if (n > 8 && n < 16) return body(Slots<16, false>(n)), true;
+    if (n == 16) return body(Slots<16, true>(n)), true;
   }
   return false;
 }
 
-// The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
+// The results of rows of n <= 128 elements past the caches: body(part, rows) writes a group of 16
 // rows or more to memory that stays in L1, whence whole lines are streamed while the x of the
 // next group is fetched. Groups of 16 rows end where a line ends if y begins with one.
 template <class Io, class Body>
@@ -227,7 +278,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
                                 bool pages, Body body) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
-  constexpr std::size_t room = 1024;  // 16 rows of 64
+  constexpr std::size_t room = 2048;  // 16 rows of 128
   HWY_ALIGN float results[room];
   const auto cols = static_cast<std::int64_t>(n);
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "hwy/cache_control.h"
@@ -31,34 +32,30 @@ namespace HWY_NAMESPACE {
 // (On a Zen 5 both ways were equal between 97 and 128 elements, with AVX-512 and with AVX2, when
 // each row was reduced on its own.)
 inline constexpr std::size_t kBatched = 96;
-// The same beyond the caches, where memory likes rows that are fetched and written one by one.
-inline constexpr std::size_t kBatchedFar = 48;
 
-// Rows from `begin` to `end`, several in each vector; means and distances from them in double.
-template <class Slots>
+// Rows side by side, as many vectors of them as I counts at a time.
+template <class Slots, int... I>
 HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                         std::size_t cols, float eps, const Slots& slots) {
+                         std::size_t cols, float eps, const Slots& slots,
+                         std::integer_sequence<int, I...>) {
   const Tag d;
-  const auto rows = static_cast<std::int64_t>(Slots::Rows());
-  const Vector zero = hn::Zero(d);
+  const std::size_t step = Slots::Rows() * cols;
+  const auto count = static_cast<double>(cols);
   const Vector gamma = slots.Repeat(io.gamma);
   const Vector beta = slots.Repeat(io.beta);
-  const Vector share = hn::Set(d, 1.0f / static_cast<float>(cols));
-  const auto result_of = [&](Vector x) ROOFLANE_LAMBDA {
-    const Vector centred = slots.FromMean(x, static_cast<double>(cols));
-    const Vector squares = slots.Across(hn::Mul(centred, centred), hc::Plus());
-    const Vector sigma = hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps)));
-    return hn::MulAdd(hn::Div(centred, sigma), gamma, beta);
-  };
-  std::int64_t row = begin;
-  for (; row + rows <= end; row += rows) {
-    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, zero)), io.y + row * io.y_stride);
-  }
-  if (row < end) {
-    const auto rest = static_cast<std::size_t>(end - row);
-    slots.Store(result_of(slots.Load(io.x + row * io.x_stride, rest, zero)),
-                io.y + row * io.y_stride, rest);
-  }
+  const Vector share = hn::Set(d, static_cast<float>(1 / count));
+  slots.ForRows(io, begin, end, [&](const float* x, float* y) ROOFLANE_LAMBDA {
+    Vector v[] = {slots.Load(x + I * step, hn::Zero(d))...};
+    const auto mean = Slots::MeansOf(v, count);
+    const typename Slots::Spread high(mean.high), low(mean.low);
+    ((v[I] = slots.Filled(hn::Sub(hn::Sub(v[I], high.template Of<I>()), low.template Of<I>()))),
+     ...);
+    const Vector squares[] = {hn::Mul(v[I], v[I])...};
+    const Vector variance = hn::MulAdd(Slots::Gather(squares, hc::Plus()), share, hn::Set(d, eps));
+    const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), hn::Sqrt(variance)));
+    (slots.Store(hn::MulAdd(hn::Mul(v[I], scale.template Of<I>()), gamma, beta), y + I * step),
+     ...);
+  });
 }
 
 // A few short rows at a time: a double of each fills the widest vector.
@@ -175,11 +172,9 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
 // Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch.
-template <bool kStream, class Ahead>
-void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps, Ahead ahead) {
+inline void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                        std::size_t n, double eps) {
   Batch ring[3];
-  hc::Seam<Tag> seam((Tag()));
   for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
     const std::int64_t turn = (first - begin) / kBatch;
     Batch& summed = ring[turn % 3];
@@ -190,13 +185,7 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
     for (std::int64_t i = 0; i < kBatch; i += kTogether) {
       const std::int64_t row = first + i;
       if (row < end) {
-        const Four rows(io, row, end);
-        if constexpr (kStream) {
-          for (const float* x : rows.x) {
-            for (std::size_t j = 0; j < n; j += 16) ahead(x + j);
-          }
-        }
-        SumsOf(rows, n, summed.sum + i, Together());
+        SumsOf(Four(io, row, end), n, summed.sum + i, Together());
       }
       const std::int64_t second = row - kBatch;
       if (second >= begin && second < end) {
@@ -206,42 +195,35 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
       const std::int64_t third = second - kBatch;
       if (third < begin || third >= end) continue;
       const Known known = {written.high + i, written.low + i, written.scale + i};
-      if (!kStream && third + kTogether <= end) {
+      if (third + kTogether <= end) {
         FinishTogether(io, third, n, known, Together());
         continue;
       }
       for (std::int64_t r = 0; r < std::min(kTogether, end - third); ++r) {
-        Finish<kStream>(io.x + (third + r) * io.x_stride, io.gamma, io.beta,
-                        io.y + (third + r) * io.y_stride, n, known[r], &seam);
+        Finish<false>(io.x + (third + r) * io.x_stride, io.gamma, io.beta,
+                      io.y + (third + r) * io.y_stride, n, known[r]);
       }
     }
   }
-  seam.Close(Tag());
 }
 
 // Rows of at most kBatched elements from `begin` to `end`.
 inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                       std::size_t n, double eps) {
   const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
-    SlotRows(io, begin, end, n, static_cast<float>(eps), slots);
+    constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
+    SlotRows(io, begin, end, n, static_cast<float>(eps), slots,
+             std::make_integer_sequence<int, vectors>());
   });
-  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps, common::NothingAhead());
+  if (!side_by_side) BatchedRows(io, begin, end, n, eps);
 }
 
 // The same past the caches.
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                               std::size_t n, double eps, bool pages) {
-  if (n >= hn::Lanes(Tag())) {
-    const float* last = common::last_of_rows(io, end, n);
-    pages ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
-          : BatchedRows<true>(io, begin, end, n, eps,
-                              common::DistanceAhead{kBatch * io.x_stride, last});
-    hwy::FlushStream();
-  } else {
-    hc::StreamShortRows(io, begin, end, n, pages,
-                        [=](const LayerNormOperands& part, std::int64_t rows)
-                            HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
-  }
+  hc::StreamShortRows(io, begin, end, n, pages,
+                      [=](const LayerNormOperands& part, std::int64_t rows)
+                          HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
 }
 
 }  // namespace HWY_NAMESPACE

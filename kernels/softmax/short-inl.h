@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -34,27 +35,19 @@ using Vector = hn::Vec<Tag>;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// Rows from `begin` to `end`, several in each vector.
-template <class Slots>
+// Rows side by side, as many vectors of them as I counts at a time.
+template <class Slots, int... I>
 HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                         const Slots& slots) {
+                         std::size_t cols, const Slots& slots, std::integer_sequence<int, I...>) {
   const Tag d;
-  const auto rows = static_cast<std::int64_t>(Slots::Rows());
-  const auto softmax_of = [&](Vector x) ROOFLANE_LAMBDA {
-    const Vector max = hn::Max(slots.Across(x, hc::Most()), hn::Set(d, kLowest));
-    const Vector term = hc::ExpNonPositive(d, hn::Sub(x, max));
-    return hn::Div(term, slots.Across(term, hc::Plus()));
-  };
-  const Vector lowest = hn::Set(d, -kInfinity);
-  std::int64_t row = begin;
-  for (; row + rows <= end; row += rows) {
-    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, lowest)), io.y + row * io.y_stride);
-  }
-  if (row < end) {
-    const auto rest = static_cast<std::size_t>(end - row);
-    slots.Store(softmax_of(slots.Load(io.x + row * io.x_stride, rest, lowest)),
-                io.y + row * io.y_stride, rest);
-  }
+  const std::size_t step = Slots::Rows() * cols;
+  slots.ForRows(io, begin, end, [&](const float* x, float* y) ROOFLANE_LAMBDA {
+    Vector v[] = {slots.Load(x + I * step, hn::Set(d, -kInfinity))...};
+    const typename Slots::Spread max(hn::Max(Slots::Gather(v, hc::Most()), hn::Set(d, kLowest)));
+    ((v[I] = hc::ExpNonPositive(d, hn::Sub(v[I], max.template Of<I>()))), ...);
+    const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), Slots::Gather(v, hc::Plus())));
+    (slots.Store(hn::Mul(v[I], scale.template Of<I>()), y + I * step), ...);
+  });
 }
 
 // Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
@@ -143,8 +136,10 @@ void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 // Rows of at most four vectors from `begin` to `end`.
 inline void ShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                       std::size_t n) {
-  const bool side_by_side = hc::WithSlots(
-      io, n, [&](const auto& slots) ROOFLANE_LAMBDA { SlotRows(io, begin, end, slots); });
+  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
+    constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
+    SlotRows(io, begin, end, n, slots, std::make_integer_sequence<int, vectors>());
+  });
   if (!side_by_side) RegisterRows<false>(io, begin, end, n, common::NothingAhead());
 }
 
@@ -156,7 +151,7 @@ inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin,
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
   const float* last = common::last_of_rows(io, end, n);
-  if (2 * n > lanes && aligned) {
+  if (n > lanes && aligned) {
     constexpr std::int64_t near = common::row_step;
     pages ? RegisterRows<true>(io, begin, end, n, common::PagesAhead{last})
           : RegisterRows<true>(io, begin, end, n, common::DistanceAhead{near, last});
