@@ -270,7 +270,7 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
   return false;
 }
 
-// The results of rows of n <= 128 elements past the caches: body(part, rows) writes a group of 16
+// The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
 // rows or more to memory that stays in L1, whence whole lines are streamed while the x of the
 // next group is fetched. Groups of 16 rows end where a line ends if y begins with one.
 template <class Io, class Body>
@@ -278,7 +278,7 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
                                 bool pages, Body body) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
-  constexpr std::size_t room = 2048;  // 16 rows of 128
+  constexpr std::size_t room = 1024;  // 16 rows of 64
   HWY_ALIGN float results[room];
   const auto cols = static_cast<std::int64_t>(n);
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);

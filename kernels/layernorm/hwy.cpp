@@ -189,13 +189,13 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
   hwy::FlushStream();
 }
 
-// `stream`: x and y lie beyond the caches, and y is written past them, which it is not in place;
-// that must not change its bits. `pages`: x is fetched from several pages at a time.
+// `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
+// place; that must not change its bits. `pages`: x is fetched from several pages at a time.
 void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool stream, bool pages) {
+          double eps, bool far, bool stream, bool pages) {
   const auto n = static_cast<std::size_t>(cols);
   // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
-  if (n <= kBatched && hn::MaxLanes(Tag()) > 1) {
+  if (n <= (far ? kBatchedFar : kBatched) && hn::MaxLanes(Tag()) > 1) {
     return stream ? StreamedShortRows(io, begin, end, n, eps, pages)
                   : ShortRows(io, begin, end, n, eps);
   }
@@ -255,7 +255,7 @@ class HwyPlan final : public Plan {
     }
     const std::int64_t group = cols_ >= static_cast<std::int64_t>(grouped_from) ? 4 : 1;
     common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, stream_, pages_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, pages_);
     });
   }
 
@@ -271,7 +271,8 @@ class HwyPlan final : public Plan {
   void on_bind(const Operands& operands) override {
     io_ = LayerNormOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
-    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
+    far_ = tuning_.get("stream", 0) != 0;
+    stream_ = far_ && io_.x != io_.y;
     pages_ = common::fetches_pages(tuning_, rows_, cols_, io_.x_stride);
   }
 
@@ -313,6 +314,7 @@ class HwyPlan final : public Plan {
   Pool* pool_;
   Tuning tuning_;
   bool split_;
+  bool far_ = false;
   bool stream_ = false;
   bool pages_ = false;
   std::int64_t target_;
