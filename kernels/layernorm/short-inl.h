@@ -33,11 +33,8 @@ namespace HWY_NAMESPACE {
 // each row was reduced on its own.)
 inline constexpr std::size_t kBatched = 96;
 
-// The same beyond the caches, where memory likes rows that are fetched and written one by one, but
-// not that short ones (Sapphire Rapids, by way of L1: 16 columns 2.2 times as fast, 24 1.0 to 1.5,
-// 48 0.7 to 1.1, 64 0.6 to 1.3, the less on a machine without busy neighbours).
+// The same beyond the caches, where memory likes rows that are fetched and written one by one.
 inline constexpr std::size_t kBatchedFar = 48;
-inline constexpr std::size_t kStaged = 32;
 
 // Rows side by side, as many vectors of them as I counts at a time.
 template <class Slots, int... I>
@@ -236,7 +233,9 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 // The same past the caches.
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                               std::size_t n, double eps, bool pages) {
-  if (n > kStaged) {
+  // (By way of L1 24 columns were 1.0 to 1.5 times as fast on a busy Sapphire Rapids, 0.65 to 1.07 on
+  // a quiet one.)
+  if (n > hn::Lanes(Tag())) {
     const float* last = common::last_of_rows(io, end, n);
     pages ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
           : BatchedRows<true>(io, begin, end, n, eps,
