@@ -233,8 +233,8 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 // The same past the caches.
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                               std::size_t n, double eps, bool pages) {
-  // (By way of L1 24 columns were 1.0 to 1.5 times as fast on a busy Sapphire Rapids, 0.65 to 1.07 on
-  // a quiet one.)
+  // (By way of L1 24 columns were 1.0 to 1.5 times as fast on a busy Sapphire Rapids, 0.65 to 1.07
+  // on a quiet one.)
   if (n > hn::Lanes(Tag())) {
     const float* last = common::last_of_rows(io, end, n);
     pages ? BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
