@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -166,16 +167,54 @@ class Slots {
     HWY_ALIGN float lanes_[kWhole ? kSlot : 1];
   };
 
-  // The means of the `count` elements of each row of kSlot vectors, gathered; 0 in the lanes that
-  // no element fills. Sums are in double, and the mean of equal elements is exact: high + low.
+  // Takes from kSlot vectors the means of their rows of `count` elements; 0 in the lanes that no
+  // element fills. The mean of equal elements is exact.
+  HWY_INLINE void Centre(V (&v)[kSlot], double count) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kSlot == 2) {
+      // Half the distance from the other one; of halves, as that of the two may overflow.
+      const V half = hn::Set(D(), 0.5f);
+      for (V& x : v) x = hn::NegMulAdd(half, hn::Shuffle2301(x), hn::Mul(half, x));
+      return;
+    }
+    if constexpr (kSlot > 2) {
+      Subtract(v, MeansOf(v, count), std::make_integer_sequence<int, kSlot>());
+      return;
+    }
+#endif
+    v[0] = hn::Sub(v[0], v[0]);  // a row's only element
+  }
+
+  // body(x, y) for kSlot vectors of rows at a time, from `begin` to `end`; the last ones, with
+  // zeros behind them, by way of memory of our own.
+  template <class Body>
+  HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end,
+                          const Body& body) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    const auto together = static_cast<std::int64_t>(kSlot * Rows());
+    std::int64_t row = begin;
+    for (; row + together <= end; row += together) {
+      body(io.x + row * io.x_stride, io.y + row * io.y_stride);
+    }
+    if (row == end) return;
+    HWY_ALIGN float x[kSlot * hn::MaxLanes(D())] = {};
+    HWY_ALIGN float y[kSlot * hn::MaxLanes(D())];
+    const std::size_t left = static_cast<std::size_t>(end - row) * cols_;
+    std::copy_n(io.x + row * io.x_stride, left, x);
+    body(x, y);
+    std::copy_n(y, left, io.y + row * io.y_stride);
+  }
+
+ private:
+#if HWY_TARGET != HWY_SCALAR
+  // The means of the `count` elements of each row of kSlot vectors, gathered: high + low, from sums
+  // in double.
   struct Means {
     V high, low;
   };
   static HWY_INLINE Means MeansOf(const V (&x)[kSlot], double count) {
     namespace hn = hwy::HWY_NAMESPACE;
-#if HWY_TARGET == HWY_SCALAR
-    return {x[0], hn::Zero(D())};  // a slot is the row's only element
-#else
     const hn::ScalableTag<double> dd;
     const hn::Half<D> half;
     using Wide = hn::Vec<decltype(dd)>;
@@ -202,35 +241,17 @@ class Slots {
     };
     return {hn::Combine(D(), up_high, low_high),
             hn::Combine(D(), rest(up_mean, up_high), rest(low_mean, low_high))};
-#endif
   }
-
-  // v, and 0 in the lanes that no element fills.
-  HWY_INLINE V Filled(V v) const {
-    return kFull ? v : hwy::HWY_NAMESPACE::IfThenElseZero(used_, v);
-  }
-
-  // body(x, y) for kSlot vectors of rows at a time, from `begin` to `end`; the last ones, with
-  // zeros behind them, by way of memory of our own.
-  template <class Body>
-  HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end,
-                          const Body& body) const {
+  template <int... I>
+  HWY_INLINE void Subtract(V (&v)[kSlot], const Means& mean,
+                           std::integer_sequence<int, I...>) const {
     namespace hn = hwy::HWY_NAMESPACE;
-    const auto together = static_cast<std::int64_t>(kSlot * Rows());
-    std::int64_t row = begin;
-    for (; row + together <= end; row += together) {
-      body(io.x + row * io.x_stride, io.y + row * io.y_stride);
-    }
-    if (row == end) return;
-    HWY_ALIGN float x[kSlot * hn::MaxLanes(D())] = {};
-    HWY_ALIGN float y[kSlot * hn::MaxLanes(D())];
-    const std::size_t left = static_cast<std::size_t>(end - row) * cols_;
-    std::copy_n(io.x + row * io.x_stride, left, x);
-    body(x, y);
-    std::copy_n(y, left, io.y + row * io.y_stride);
+    const Spread high(mean.high), low(mean.low);
+    ((v[I] = hn::Sub(hn::Sub(v[I], high.template Of<I>()), low.template Of<I>())), ...);
+    if constexpr (!kFull) ((v[I] = hn::IfThenElseZero(used_, v[I])), ...);
   }
+#endif
 
- private:
   static HWY_INLINE V Shuffle(V v, hwy::HWY_NAMESPACE::Vec<DI> from) {
     namespace hn = hwy::HWY_NAMESPACE;
     if constexpr (kFull || kWhole) return v;

@@ -49,10 +49,7 @@ HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::i
   const Vector share = hn::Set(d, static_cast<float>(1 / count));
   slots.ForRows(io, begin, end, [&](const float* x, float* y) ROOFLANE_LAMBDA {
     Vector v[] = {slots.Load(x + I * step, hn::Zero(d))...};
-    const auto mean = Slots::MeansOf(v, count);
-    const typename Slots::Spread high(mean.high), low(mean.low);
-    ((v[I] = slots.Filled(hn::Sub(hn::Sub(v[I], high.template Of<I>()), low.template Of<I>()))),
-     ...);
+    slots.Centre(v, count);
     const Vector squares[] = {hn::Mul(v[I], v[I])...};
     const Vector variance = hn::MulAdd(Slots::Gather(squares, hc::Plus()), share, hn::Set(d, eps));
     const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), hn::Sqrt(variance)));
