@@ -119,6 +119,65 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
   }
 }
 
+// Dense rows of y from `to` on past the caches, by way of L1: some rows are written to At(), at
+// most kMost elements, and Sent(their elements) streams what was written before them: loads of
+// vectors that several stores have just made wait for these. Call Close() after the last ones.
+template <class D, std::size_t kMost>
+class StreamedByL1 {
+ public:
+  HWY_INLINE explicit StreamedByL1(float* to)
+      : skip_(reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % Lanes()),
+        held_(skip_),
+        to_(to - skip_) {}
+  HWY_INLINE float* At() {
+    if (held_ + kMost > kRoom) {
+      Stream();
+      const D d;
+      hwy::HWY_NAMESPACE::Store(hwy::HWY_NAMESPACE::Load(d, room_ + sent_), d, room_);
+      to_ += sent_;
+      held_ -= sent_;
+      sent_ = 0;
+    }
+    return room_ + held_;
+  }
+  HWY_INLINE void Sent(std::size_t count) {
+    Stream();
+    held_ += count;
+  }
+  HWY_INLINE void Close() {
+    Stream();
+    Write(sent_, held_);
+  }
+
+ private:
+  static constexpr std::size_t kRoom = 1024 + kMost;  // 4 KiB: laps are few
+  static HWY_INLINE std::size_t Lanes() { return hwy::HWY_NAMESPACE::Lanes(D()); }
+  // The vectors that are whole and have not been sent.
+  HWY_INLINE void Stream() {
+    const D d;
+    if (skip_ != 0 && held_ >= Lanes()) {
+      Write(0, Lanes());
+      sent_ = Lanes();
+    }
+    for (; sent_ + Lanes() <= held_; sent_ += Lanes()) {
+      hwy::HWY_NAMESPACE::Stream(hwy::HWY_NAMESPACE::Load(d, room_ + sent_), d, to_ + sent_);
+    }
+  }
+  // Less than a vector, or the first, of which the rows have a part.
+  HWY_INLINE void Write(std::size_t begin, std::size_t end) {
+    const D d;
+    begin += skip_;
+    StoreRow(hwy::HWY_NAMESPACE::LoadU(d, room_ + begin), d, to_ + begin, Part{end - begin});
+    skip_ = 0;
+  }
+
+  HWY_ALIGN float room_[kRoom + 2 * hwy::HWY_NAMESPACE::MaxLanes(D())];
+  std::size_t skip_;      // elements of the first vector that come before the rows
+  std::size_t held_;      // elements in room_
+  std::size_t sent_ = 0;  // those of them that are in y
+  float* to_;             // where room_ begins
+};
+
 // y = value(i, fill) for all i < n, written past the caches in turns with other work. The
 // constructor writes one or two vectors, which closes the seam of the row before; UpTo and
 // EightUpTo write the rest. n = 0 stands for no row: nothing is written, and the seam stays.
@@ -336,6 +395,8 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
     }
     visit.Settle();
   }
+  // Each line that nobody asked for is waited for.
+  for (std::size_t at = i; at < n; at += lanes) ahead(x + at);
   return visit.End(x + i, n - i, lanes);
 }
 

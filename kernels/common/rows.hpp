@@ -21,6 +21,9 @@ inline constexpr std::int64_t row_block = 8192;
 // step (32 lines) fit the store buffer of today's cores (56 to 112 entries) and drain meanwhile.
 inline constexpr std::size_t row_step = 512;
 
+// Rows of fewer elements end so often that memory is not what they wait for first.
+inline constexpr std::int64_t short_row = 256;
+
 // Elements from one scratch row to the next: whole cache lines, and room to place it.
 inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 16 + 1024; }
 // Where in that room a row is half a page away from x, modulo pages: a load waits for an older
@@ -32,12 +35,14 @@ inline float* scratch_row(float* room, const float* x) {
 }
 
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
-// rows: beyond L3. Others: beyond L2 where L3 is far, else before L3 is full (a Zen 5, rows of
-// 1024: softmax from 20 MB of 32 on with one thread, from 27 with two; LayerNorm from 17 and 28).
+// rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four
+// threads, streamed 0.75 to 0.9 times as fast). Others: beyond L2 where L3 is far, else before L3
+// is full (a Zen 5, rows of 1024: softmax from 20 MB of 32 on with one thread, from 27 with two;
+// LayerNorm from 17 and 28).
 inline std::size_t streaming_bytes(int threads, std::int64_t cols) {
   const Machine& m = machine();
   const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);
-  if (cols < 256) return l3;
+  if (cols < short_row) return l3;
   if (l3_is_far(m)) return static_cast<std::size_t>(threads) * m.l2_bytes;
   return l3 / 8 * (threads == 1 ? 5 : 7);
 }
@@ -62,18 +67,48 @@ inline constexpr std::int64_t least_share = 16384;
 inline constexpr Tunable row_tunables[] = {
     {"stream", "1: write y with non-temporal stores, past the caches", 0, 1},
     {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
-    {"pages",
-     "with stream=1: x is fetched a line from each of four pages in turn, and long rows are read "
-     "and "
-     "written in short steps (1), or in order (0)",
-     0, 1},
+    {"fetch",
+     "with stream=1: x is fetched in order into L1 (0), a line from each of four pages in turn (1) "
+     "or in order into L2 (2); with 1 and 2 a row is read while another is written, 2 is 0 where "
+     "rows are short or fill L2",
+     0, 2},
 };
 
-// True when x is fetched from several pages at a time: it is asked for, and little lies between the
-// rows.
-inline bool fetches_pages(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
-                          std::int64_t x_stride) {
-  return tuning.get("pages", 0) != 0 && (rows == 1 || x_stride <= cols + cols / 8);
+enum class Fetch { into_l1 = 0, pages = 1, into_l2 = 2 };
+
+// The tunable's value, and in order where it says pages, but much lies between the rows.
+inline Fetch fetch_of(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
+                      std::int64_t x_stride) {
+  const auto asked = static_cast<Fetch>(tuning.get("fetch", 0));
+  const bool apart = rows != 1 && x_stride > cols + cols / 8;
+  return asked == Fetch::pages && apart ? Fetch::into_l1 : asked;
+}
+
+// True when three rows, of x, of y or of what is known of them, stay in L1.
+inline bool keeps_three_rows_near(std::int64_t cols) {
+  return 3.0 * sizeof(float) * static_cast<double>(cols) <=
+         static_cast<double>(machine().l1d_bytes);
+}
+
+// The model's guess for rows past the caches. Where L3 is far: one thread alone from pages, but
+// into L2 where rows are short or others fetch meanwhile (a Sapphire Rapids, 256 to 4096 elements:
+// one thread 0.98 to 1.13 times the time of pages, 2 to 16 threads 0.88 to 1.0; short rows 0.85 to
+// 1). Elsewhere into L2 where L1 is smaller than 48 KiB. With three rows that fill L1 instead
+// pages, or `long_rows`.
+inline Fetch likely_fetch(int threads, std::int64_t cols, Fetch long_rows) {
+  const Machine& m = machine();
+  if (l3_is_far(m)) {
+    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_near(cols);
+    return in_order ? Fetch::into_l2 : Fetch::pages;
+  }
+  if (m.l1d_bytes == 0 || m.l1d_bytes >= (48 << 10)) return Fetch::into_l1;
+  return keeps_three_rows_near(cols) ? Fetch::into_l2 : long_rows;
+}
+
+// From an element to that of the same column 16 KiB or a little more further on, which is what
+// memory delivers in its own latency of 300 to 450 ns.
+inline std::int64_t far_enough(std::size_t n, std::int64_t x_stride) {
+  return static_cast<std::int64_t>((4096 + n - 1) / n) * x_stride;
 }
 
 // Threads worth starting for so many elements.
@@ -83,8 +118,9 @@ inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
 }
 
 // The model's guess at the front, then the other three, then those past the caches with x fetched
-// in the other order.
-inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env) {
+// in another order. `long_rows` as in likely_fetch.
+inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env,
+                                       Fetch long_rows) {
   const std::int64_t rows = problem.size("rows");
   const std::int64_t cols = problem.size("cols");
   const int threads = useful_threads(env.threads, rows, cols);
@@ -99,16 +135,20 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
       !resident(cols) && resident(cols / threads) &&
       4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
   const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
-  const bool far = l3_is_far(machine());
+  const Fetch fetch = likely_fetch(threads, cols, long_rows);
   std::vector<Tuning> tunings;
-  const auto add = [&](bool streamed, bool shared, bool in_pages) {
-    tunings.push_back({{"stream", streamed}, {"split", shared}, {"pages", in_pages}});
+  const auto add = [&](bool streamed, bool shared, Fetch how) {
+    const auto value = static_cast<std::int64_t>(streamed ? how : Fetch::into_l1);
+    tunings.push_back({{"stream", streamed}, {"split", shared}, {"fetch", value}});
   };
   for (const bool shared : {split, !split}) {
-    add(stream, shared, stream && far);
-    add(!stream, shared, !stream && far);
+    add(stream, shared, fetch);
+    add(!stream, shared, fetch);
   }
-  for (const bool shared : {split, !split}) add(true, shared, !far);
+  for (const Fetch other : {Fetch::into_l1, Fetch::pages, Fetch::into_l2}) {
+    if (other == fetch) continue;
+    for (const bool shared : {split, !split}) add(true, shared, other);
+  }
   return tunings;
 }
 

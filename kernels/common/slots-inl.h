@@ -186,23 +186,32 @@ class Slots {
     v[0] = hn::Sub(v[0], v[0]);  // a row's only element
   }
 
-  // body(x, y) for kSlot vectors of rows at a time, from `begin` to `end`; the last ones, with
-  // zeros behind them, by way of memory of our own.
+  // body(first, x, next, y) for kSlot vectors of rows at a time, from `begin` to `end`; the last
+  // ones, with zeros behind them, by way of memory of our own. `first` is the first vector at x,
+  // lanes without an element `fill`; the body sets it to that of `next` before it writes to y: the
+  // last vector of y ends where the next rows begin, and behind its store their load waits for it
+  // where x and y lie at the same place of a page (Sapphire Rapids, 3 and 5 columns: 1.9 and 1.3
+  // times as fast).
   template <class Body>
-  HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end,
+  HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end, V fill,
                           const Body& body) const {
     namespace hn = hwy::HWY_NAMESPACE;
     const auto together = static_cast<std::int64_t>(kSlot * Rows());
     std::int64_t row = begin;
+    V first = fill;
+    if (row + together <= end) first = Load(io.x + row * io.x_stride, fill);
     for (; row + together <= end; row += together) {
-      body(io.x + row * io.x_stride, io.y + row * io.y_stride);
+      const float* at = io.x + row * io.x_stride;
+      const bool more = row + 2 * together <= end;
+      body(first, at, more ? at + together * io.x_stride : at, io.y + row * io.y_stride);
     }
     if (row == end) return;
     HWY_ALIGN float x[kSlot * hn::MaxLanes(D())] = {};
     HWY_ALIGN float y[kSlot * hn::MaxLanes(D())];
     const std::size_t left = static_cast<std::size_t>(end - row) * cols_;
     std::copy_n(io.x + row * io.x_stride, left, x);
-    body(x, y);
+    first = Load(x, fill);
+    body(first, x, x, y);
     std::copy_n(y, left, io.y + row * io.y_stride);
   }
 

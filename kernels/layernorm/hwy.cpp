@@ -142,16 +142,14 @@ void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t en
   if constexpr (kStream) hwy::FlushStream();
 }
 
-// From this length on, starting and ending the steps of a row costs less than they gain (Sapphire
-// Rapids, rows of 200 3 % slower, of 256 1.06 to 1.12 times as fast, of 4096 1.12, of 20000 1.29).
-constexpr std::size_t kInterleaved = 256;
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
-// summed and what comes is fetched from several pages at a time, the row before it is written: each
-// line that is asked for meets one that is written. (With lines fetched in order, as CachedRows
-// does, a Zen 5 lost 8 to 25 % so.)
+// summed and what comes is fetched into L2, the row before it is written: each line that is asked
+// for meets one that is written. (With lines fetched into L1, as CachedRows does, a Zen 5 lost 8 to
+// 25 % so.)
+template <class Ahead>
 void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                     std::size_t n, double eps, common::PagesAhead ahead) {
+                     std::size_t n, double eps, Ahead ahead) {
   const Tag d;
   hc::Seam<Tag> seam(d);
   const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
@@ -190,28 +188,41 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 }
 
 // `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
-// place; that must not change its bits. `pages`: x is fetched from several pages at a time.
+// place; that must not change its bits.
 void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool far, bool stream, bool pages) {
+          double eps, bool far, bool stream, common::Fetch fetch) {
   const auto n = static_cast<std::size_t>(cols);
+  const bool pages = fetch == common::Fetch::pages;
+  const bool dense = io.y_stride == cols;
+  const bool batched = far ? n <= hn::Lanes(Tag()) || (n <= kBatchedFar && dense) : n <= kBatched;
   // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
-  if (n <= (far ? kBatchedFar : kBatched) && hn::MaxLanes(Tag()) > 1) {
-    return stream ? StreamedShortRows(io, begin, end, n, eps, pages)
+  if (batched && hn::MaxLanes(Tag()) > 1) {
+    return stream ? StreamedShortRows(io, begin, end, n, eps, fetch)
                   : ShortRows(io, begin, end, n, eps);
   }
   const float* last = common::last_of_rows(io, end, n);
-  if (stream && pages && n >= kInterleaved && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
-  } else if (stream && n > kBlock) {
+  const common::PagesAhead from_pages = {last};
+  const common::LinesAhead into_l2 = {common::far_enough(n, io.x_stride), last};
+  if (!stream) {
+    if (n >= grouped_from) {
+      GroupedRows(io, begin, end, n, eps);
+    } else if (n <= kPipelined) {
+      PipelinedRows(io, begin, end, n, eps);
+    } else {
+      CachedRows<false>(io, begin, end, n, eps, common::NothingAhead());
+    }
+  } else if (pages && common::keeps_four_rows(cols)) {
+    InterleavedRows(io, begin, end, n, eps, from_pages);
+  } else if (n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
-  } else if (stream) {
-    pages ? CachedRows<true>(io, begin, end, n, eps, common::PagesAhead{last})
-          : CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
-  } else if (n >= grouped_from) {
-    GroupedRows(io, begin, end, n, eps);
+  } else if (pages) {
+    CachedRows<true>(io, begin, end, n, eps, from_pages);
+  } else if (fetch == common::Fetch::into_l1) {
+    CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
+  } else if (common::keeps_three_rows_near(cols)) {
+    InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
-    n <= kPipelined ? PipelinedRows(io, begin, end, n, eps)
-                    : CachedRows<false>(io, begin, end, n, eps, common::NothingAhead());
+    CachedRows<true>(io, begin, end, n, eps, into_l2);
   }
 }
 
@@ -255,7 +266,7 @@ class HwyPlan final : public Plan {
     }
     const std::int64_t group = cols_ >= static_cast<std::int64_t>(grouped_from) ? 4 : 1;
     common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, pages_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, fetch_);
     });
   }
 
@@ -273,7 +284,7 @@ class HwyPlan final : public Plan {
     // In place the line is in cache already, and an ordinary store costs no further read.
     far_ = tuning_.get("stream", 0) != 0;
     stream_ = far_ && io_.x != io_.y;
-    pages_ = common::fetches_pages(tuning_, rows_, cols_, io_.x_stride);
+    fetch_ = common::fetch_of(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:
@@ -281,6 +292,7 @@ class HwyPlan final : public Plan {
   // may be one row ahead of another, hence two sets of them.
   void run_split() {
     const int parts = threads_;
+    const bool pages = fetch_ == common::Fetch::pages;
     parallel_region(pool_, threads_, [&](const Team& team) {
       for (std::int64_t row = 0; row < rows_; ++row) {
         const float* x = io_.x + row * io_.x_stride;
@@ -288,7 +300,7 @@ class HwyPlan final : public Plan {
         Shared* shared = moments_.data() + (row % 2) * parts;
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].moments = moments_of_(x + slice.begin, slice.count(), pages_);
+          shared[part].moments = moments_of_(x + slice.begin, slice.count(), pages);
         }
         team.barrier();
         Moments whole;
@@ -316,7 +328,7 @@ class HwyPlan final : public Plan {
   bool split_;
   bool far_ = false;
   bool stream_ = false;
-  bool pages_ = false;
+  common::Fetch fetch_ = common::Fetch::into_l1;
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
@@ -324,6 +336,10 @@ class HwyPlan final : public Plan {
   std::vector<Shared> moments_;
   LayerNormOperands io_;
 };
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  return common::row_tunings(problem, env, common::Fetch::into_l2);
+}
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
@@ -339,7 +355,7 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = other_math,
-    .tunings = common::row_tunings,
+    .tunings = tunings,
     .plan = plan,
     .ladder = ladder,
 };

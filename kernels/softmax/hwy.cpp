@@ -256,12 +256,13 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
   hwy::FlushStream();
 }
 
-// The same where lines come from several pages: the maximum of the next row is taken meanwhile, and
-// a step is as short as a sum's group of vectors, so that each line that is asked for meets one
-// that is written and an exp (Sapphire Rapids, rows of 1000: 11.8 -> 14.4 GB/s, of 512 14.9 ->
-// 19.6).
+// The same where lines come into L2: the maximum of the next row is taken meanwhile, and a step is
+// as short as a sum's group of vectors, so that each line that is asked for meets one that is
+// written and an exp (from several pages, Sapphire Rapids, rows of 1000: 11.8 -> 14.4 GB/s, of 512
+// 14.9 -> 19.6).
+template <class Ahead>
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, float* scratch, common::PagesAhead ahead) {
+                  std::size_t n, float* scratch, Ahead ahead) {
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
   Unscaled unscaled;
@@ -291,14 +292,21 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 }
 
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, float* scratch, bool pages) {
+                  std::size_t n, float* scratch, common::Fetch fetch) {
   const float* last = common::last_of_rows(io, end, n);
-  if (pages) return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
-  // 16 KiB, a third of L1, is what memory delivers in its own latency of 300 to 450 ns (a Zen 5: 5
-  // to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 % slower).
-  constexpr std::size_t far_enough = 4096;
-  const auto rows = static_cast<std::int64_t>(n < common::row_step ? 1 : (far_enough + n - 1) / n);
-  StreamedRows(io, begin, end, n, scratch, common::DistanceAhead{rows * io.x_stride, last});
+  const std::int64_t distance = common::far_enough(n, io.x_stride);
+  switch (fetch) {
+    case common::Fetch::pages:
+      return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
+    case common::Fetch::into_l2:
+      return StreamedRows(io, begin, end, n, scratch, common::LinesAhead{distance, last});
+    case common::Fetch::into_l1:
+      // (A Zen 5: 5 to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 %
+      // slower.)
+      return StreamedRows(
+          io, begin, end, n, scratch,
+          common::DistanceAhead{n < common::row_step ? io.x_stride : distance, last});
+  }
 }
 
 // Rows that stay in L2, from `begin` to `end`, past the caches, summed as CachedRows does, so that
@@ -351,11 +359,12 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
   if constexpr (kStream) hwy::FlushStream();
 }
 
-// `stream`: past the caches, and by way of `scratch` where there is some. `pages`: x is fetched
-// from several pages at a time. `resident`: a row stays in L2.
+// `stream`: past the caches, and by way of `scratch` where there is some. `resident`: a row stays
+// in L2.
 void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          float* scratch, bool stream, bool pages, bool resident) {
+          float* scratch, bool stream, common::Fetch fetch, bool resident) {
   const auto n = static_cast<std::size_t>(cols);
+  const bool pages = fetch == common::Fetch::pages;
   if (n <= 4 * hn::Lanes(Tag())) {
     return stream ? StreamedShortRows(io, begin, end, n, pages) : ShortRows(io, begin, end, n);
   }
@@ -364,7 +373,7 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   } else if (!stream) {
     CachedRows(io, begin, end, n);
   } else if (scratch != nullptr) {
-    StreamedRows(io, begin, end, n, scratch, pages);
+    StreamedRows(io, begin, end, n, scratch, fetch);
   } else if (pages) {
     ResidentRows(io, begin, end, n, common::PagesAhead{common::last_of_rows(io, end, n)});
   } else {
@@ -417,12 +426,13 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    // Long rows go by way of scratch only where x is fetched from several pages; otherwise it was
-    // not measured.
-    float* scratch = cols_ <= common::row_block || pages_ ? scratch_.f32() : nullptr;
+    // Long rows go by way of scratch only where x is not fetched into L1; there it was not
+    // measured.
+    const bool by_way = cols_ <= common::row_block || fetch_ != common::Fetch::into_l1;
+    float* scratch = by_way ? scratch_.f32() : nullptr;
     common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
-                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_, pages_,
+                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_, fetch_,
                 common::resident(cols_));
     });
   }
@@ -440,20 +450,21 @@ class HwyPlan final : public Plan {
     io_ = common::RowOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
     stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    pages_ = common::fetches_pages(tuning_, rows_, cols_, io_.x_stride);
+    fetch_ = common::fetch_of(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:
   // True when the terms of two rows are kept, beside two of x, in cache.
   bool by_scratch(const Tuning& tuning) const {
     return cols_ <= common::row_block ||
-           (tuning.get("pages", 0) != 0 && common::keeps_four_rows(cols_));
+           (tuning.get("fetch", 0) != 0 && common::keeps_four_rows(cols_));
   }
 
   // Every row is cut into one part per thread planned; the parts' maxima and sums meet once a row.
   // A thread may be one row ahead of another, hence two sets of partial results.
   void run_split() {
     const int parts = threads_;
+    const bool pages = fetch_ == common::Fetch::pages;
     // A part that stays in L2 keeps its terms in y, which spares it half of the exps.
     const bool resident = common::resident((cols_ + parts - 1) / parts);
     parallel_region(pool_, threads_, [&](const Team& team) {
@@ -465,8 +476,8 @@ class HwyPlan final : public Plan {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
           const float* from = x + slice.begin;
           shared[part].partial =
-              resident ? terms_of_(from, slice.count(), stream_ ? nullptr : y + slice.begin, pages_)
-                       : partial_of_(from, slice.count(), pages_);
+              resident ? terms_of_(from, slice.count(), stream_ ? nullptr : y + slice.begin, pages)
+                       : partial_of_(from, slice.count(), pages);
         }
         team.barrier();
         Partial whole;
@@ -498,7 +509,7 @@ class HwyPlan final : public Plan {
   Tuning tuning_;
   bool split_;
   bool stream_ = false;
-  bool pages_ = false;
+  common::Fetch fetch_ = common::Fetch::into_l1;
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
@@ -510,6 +521,12 @@ class HwyPlan final : public Plan {
   std::vector<Shared> partials_;
   common::RowOperands io_;
 };
+
+// On a Zen 4 rows of 2048 and 4096 were 1.75 and 1.3 times as fast into L2 as into L1, from pages
+// 1.6 and 1.7 times.
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  return common::row_tunings(problem, env, common::Fetch::pages);
+}
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
@@ -525,7 +542,7 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = other_math,
-    .tunings = common::row_tunings,
+    .tunings = tunings,
     .plan = plan,
     .ladder = ladder,
 };

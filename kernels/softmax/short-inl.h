@@ -41,13 +41,17 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
                          std::size_t cols, const Slots& slots, std::integer_sequence<int, I...>) {
   const Tag d;
   const std::size_t step = Slots::Rows() * cols;
-  slots.ForRows(io, begin, end, [&](const float* x, float* y) ROOFLANE_LAMBDA {
-    Vector v[] = {slots.Load(x + I * step, hn::Set(d, -kInfinity))...};
+  const Vector lowest = hn::Set(d, -kInfinity);
+  const auto group = [&](Vector& first, const float* x, const float* next,
+                         float* y) ROOFLANE_LAMBDA {
+    Vector v[] = {I == 0 ? first : slots.Load(x + I * step, lowest)...};
+    first = slots.Load(next, lowest);
     const typename Slots::Spread max(hn::Max(Slots::Gather(v, hc::Most()), hn::Set(d, kLowest)));
     ((v[I] = hc::ExpNonPositive(d, hn::Sub(v[I], max.template Of<I>()))), ...);
     const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), Slots::Gather(v, hc::Plus())));
     (slots.Store(hn::Mul(v[I], scale.template Of<I>()), y + I * step), ...);
-  });
+  };
+  slots.ForRows(io, begin, end, lowest, group);
 }
 
 // Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
@@ -68,16 +72,18 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
       hn::StoreU(v, d, to);
     }
   };
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = io.x + row * io.x_stride;
-    float* y = io.y + row * io.y_stride;
+  // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
+  Vector v0, v1 = lowest, v2 = lowest, v3 = lowest;
+  const auto load = [&](const float* x) ROOFLANE_LAMBDA {
     for (int i = 0; i < kVectors; ++i) ahead(x + i * lanes);
-    // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
-    Vector v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
-    Vector v1 = lowest, v2 = lowest, v3 = lowest;
+    v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
     if constexpr (kVectors > 1) v1 = hn::LoadU(d, x);
     if constexpr (kVectors > 2) v2 = hn::LoadU(d, x + lanes);
     if constexpr (kVectors > 3) v3 = hn::LoadU(d, x + 2 * lanes);
+  };
+  load(io.x + begin * io.x_stride);
+  for (std::int64_t row = begin; row < end; ++row) {
+    float* y = io.y + row * io.y_stride;
     Vector most = v0;
     if constexpr (kVectors > 1) most = hn::Max(most, v1);
     if constexpr (kVectors > 2) most = hn::Max(most, v2);
@@ -95,13 +101,18 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
       sum = hn::Add(sum, hn::Add(v2, v3));
     }
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
-    if constexpr (kVectors > 1) write(hn::Mul(v1, scale), y);
-    if constexpr (kVectors > 2) write(hn::Mul(v2, scale), y + lanes);
-    if constexpr (kVectors > 3) write(hn::Mul(v3, scale), y + 2 * lanes);
+    const Vector y0 = hn::Mul(v0, scale), y1 = hn::Mul(v1, scale), y2 = hn::Mul(v2, scale),
+                 y3 = hn::Mul(v3, scale);
+    // The next row is loaded first: behind the stores its loads wait for them where x and y lie at
+    // the same place of a page.
+    if (row + 1 < end) load(io.x + (row + 1) * io.x_stride);
+    if constexpr (kVectors > 1) write(y1, y);
+    if constexpr (kVectors > 2) write(y2, y + lanes);
+    if constexpr (kVectors > 3) write(y3, y + 2 * lanes);
     if constexpr (std::is_same_v<Last, hc::Whole>) {
-      write(hn::Mul(v0, scale), y + kWhole * lanes);
+      write(y0, y + kWhole * lanes);
     } else {
-      hc::StoreRow(hn::Mul(v0, scale), d, y + kWhole * lanes, last);
+      hc::StoreRow(y0, d, y + kWhole * lanes, last);
     }
   }
 }
