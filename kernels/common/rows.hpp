@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/machine.hpp"
@@ -34,15 +35,25 @@ inline float* scratch_row(float* room, const float* x) {
   return room + (away + 2048) % 4096 / 64 * 16;
 }
 
+// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4.
+inline bool l1_is_small(const Machine& machine) {
+  return machine.l1d_bytes != 0 && machine.l1d_bytes < (48 << 10);
+}
+
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
 // rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four
-// threads, streamed 0.75 to 0.9 times as fast). Others: beyond L2 where L3 is far, else before L3
+// threads, streamed 0.75 to 0.9 times as fast); the shortest not at all where they take one or two
+// slower cores longer than memory (a Zen 4, 4 to 49 elements, 0.66 to 0.94 times the time; 64 take
+// 0.87 to 1.34 times). Others: beyond L2 where L3 is far, else before L3
 // is full (a Zen 5, rows of 1024: softmax from 20 MB of 32 on with one thread, from 27 with two;
 // LayerNorm from 17 and 28).
 inline std::size_t streaming_bytes(int threads, std::int64_t cols) {
   const Machine& m = machine();
   const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);
-  if (cols < short_row) return l3;
+  if (cols < short_row) {
+    const bool slow = l1_is_small(m) && threads <= 2 && cols < 64;
+    return slow ? std::numeric_limits<std::size_t>::max() : l3;
+  }
   if (l3_is_far(m)) return static_cast<std::size_t>(threads) * m.l2_bytes;
   return l3 / 8 * (threads == 1 ? 5 : 7);
 }
@@ -101,7 +112,7 @@ inline Fetch likely_fetch(int threads, std::int64_t cols, Fetch long_rows) {
     const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_near(cols);
     return in_order ? Fetch::into_l2 : Fetch::pages;
   }
-  if (m.l1d_bytes == 0 || m.l1d_bytes >= (48 << 10)) return Fetch::into_l1;
+  if (!l1_is_small(m)) return Fetch::into_l1;
   return keeps_three_rows_near(cols) ? Fetch::into_l2 : long_rows;
 }
 
