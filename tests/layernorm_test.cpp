@@ -99,6 +99,15 @@ TEST_CASE("LayerNorm of many narrow rows is right, also when the last group of r
   }
 }
 
+TEST_CASE(
+    "LayerNorm of narrow rows shared by threads is right where their shares meet in a vector") {
+  for (const std::int64_t cols : {3, 17, 33, 65, 100}) {
+    Case c(50000 / cols, cols, 0, 1);
+    c.x.fill(wave);
+    c.check_every_way();
+  }
+}
+
 TEST_CASE("LayerNorm keeps its digits at mean 1e4 and variance 1") {
   for (const std::int64_t cols : {3, 12, 100, 4096, 30011}) {
     Case c(4, cols);
@@ -222,10 +231,11 @@ TEST_CASE("LayerNorm refuses an eps that is negative or not finite, and rows wit
 }
 
 TEST_CASE("LayerNorm in place gives the same bits as out of place") {
-  // 37 short rows: batches of them are written while later ones are read.
+  // 37 and 67 short rows: batches of them are written while later ones are read.
   const std::pair<std::int64_t, std::int64_t> sizes[] = {
-      {5, 1},     {5, 3},  {5, 16},  {5, 33},  {5, 257}, {5, 1000}, {5, 9000},
-      {5, 70001}, {37, 9}, {37, 33}, {37, 65}, {37, 96}, {37, 128}};
+      {5, 1},    {5, 3},     {5, 16}, {5, 33},  {5, 257}, {5, 1000},
+      {5, 9000}, {5, 70001}, {37, 9}, {37, 33}, {37, 65}, {37, 96},
+      {37, 128}, {67, 1},    {67, 2}, {67, 3},  {67, 7},  {67, 17}};
   for (const auto& [rows, cols] : sizes) {
     for (const std::int64_t padding : {0, 2}) {
       Case c(rows, cols, padding, 1);
@@ -236,10 +246,12 @@ TEST_CASE("LayerNorm in place gives the same bits as out of place") {
       each_way(c.problem,
                [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
                  c.x.fill(wave);
+                 c.y.fill([](auto, auto) { return not_a_number; });
                  both.fill(wave);
                  run(variant, c.problem, tuning, env, c.operands);
                  run(variant, c.problem, tuning, env, in_place);
                  CHECK(c.y.dense() == both.dense());
+                 CHECK(both.guards_hold());
                });
     }
   }

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -20,14 +22,16 @@ namespace rooflane::test {
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-// [rows,cols] with `padding` elements between rows, `offset` elements off alignment.
+// [rows,cols] with `padding` elements between rows, `offset` elements off alignment, guards around.
 class Matrix {
  public:
   Matrix(std::int64_t rows, std::int64_t cols, std::int64_t padding = 0, std::int64_t offset = 0)
-      : storage_(static_cast<std::size_t>(rows * (cols + padding) + offset + 16), not_a_number) {
+      : storage_(static_cast<std::size_t>(rows * (cols + padding) + offset + 16 + 2 * kGuard),
+                 not_a_number) {
     const Shape shape = {rows, cols};
     const auto address = reinterpret_cast<std::uintptr_t>(storage_.data()) / sizeof(float);
-    view_ = contiguous_view(storage_.data() + (16 - address % 16) % 16 + offset, shape);
+    const auto to_alignment = static_cast<std::int64_t>((16 - address % 16) % 16);
+    view_ = contiguous_view(storage_.data() + kGuard + to_alignment + offset, shape);
     view_.strides[0] = cols + padding;
   }
   Matrix(const Matrix&) = delete;  // the view points into the storage
@@ -41,6 +45,17 @@ class Matrix {
       for (std::int64_t j = 0; j < cols(); ++j) row(r)[j] = value(r, j);
     }
   }
+  // True while everything outside the rows is NaN, as it was made.
+  bool guards_hold() const {
+    const float* next = storage_.data();
+    const auto untouched = [&](const float* end) {
+      return std::all_of(next, end, [](float value) { return std::isnan(value); });
+    };
+    for (std::int64_t r = 0; r < rows(); next = row(r) + cols(), ++r) {
+      if (!untouched(row(r))) return false;
+    }
+    return untouched(storage_.data() + storage_.size());
+  }
   std::vector<float> dense() const {
     std::vector<float> values;
     for (std::int64_t r = 0; r < rows(); ++r) values.insert(values.end(), row(r), row(r) + cols());
@@ -48,6 +63,7 @@ class Matrix {
   }
 
  private:
+  static constexpr std::int64_t kGuard = 32;  // two of the longest vectors
   std::vector<float> storage_;
   View view_;
 };
@@ -95,11 +111,13 @@ inline Problem make_problem(const std::string& text) {
   return parse_problem(text, catalogue.kernels());
 }
 
-// Compares with the double-precision reference within the kernel's bound.
+// Compares with the double-precision reference within the kernel's bound, and finds what was
+// written beside the output.
 inline void check_output(const Problem& problem, const Operands& operands, const Matrix& y) {
   const Reference reference = compute_reference(problem, operands, 1);
   const Verification result = verify_output(problem, operands, y.view(), reference, 1);
   CHECK_MESSAGE(result.passed, result.reason);
+  CHECK(y.guards_hold());
 }
 
 // Columns around the vector widths of all targets, around a block of a long row, and primes.

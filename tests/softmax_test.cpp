@@ -54,7 +54,7 @@ TEST_CASE("softmax is right around vector widths and blocks, with every tuning a
 }
 
 TEST_CASE("softmax of many narrow rows is right, also when the last group of rows is not full") {
-  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 33}) {
+  for (const std::int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 33, 49, 64, 65}) {
     for (const std::int64_t rows : {1, 5, 17, 100}) {
       for (const std::int64_t padding : {0, 2}) {
         Case c(rows, cols, padding, rows % 3);
@@ -62,6 +62,14 @@ TEST_CASE("softmax of many narrow rows is right, also when the last group of row
         c.check_every_way();
       }
     }
+  }
+}
+
+TEST_CASE("softmax of narrow rows shared by threads is right where their shares meet in a vector") {
+  for (const std::int64_t cols : {3, 17, 33, 65, 100}) {
+    Case c(50000 / cols, cols, 0, 1);
+    c.x.fill(wave);
+    c.check_every_way();
   }
 }
 
@@ -210,20 +218,28 @@ TEST_CASE("hwy: softmax of rows that fill L2 and more is right") {
 }
 
 TEST_CASE("softmax in place gives the same bits as out of place") {
-  for (const std::int64_t cols : {1, 3, 16, 33, 257, 1000, 9000, 70001}) {
-    const std::int64_t padding = cols <= 16 ? 0 : 2;  // several to a vector only without gaps
-    Case c(5, cols, padding, 1);
-    Matrix both(5, cols, padding, 1);
-    Operands in_place;
-    in_place.set("x", both.view());
-    in_place.set("y", both.view());
-    each_way(c.problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
-      c.x.fill(wave);
-      both.fill(wave);
-      run(variant, c.problem, tuning, env, c.operands);
-      run(variant, c.problem, tuning, env, in_place);
-      CHECK(c.y.dense() == both.dense());
-    });
+  // 67 short rows: groups of them are written while later ones are read.
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {
+      {5, 1},  {5, 3},  {5, 16}, {5, 33}, {5, 257}, {5, 1000}, {5, 9000}, {5, 70001},
+      {67, 1}, {67, 2}, {67, 3}, {67, 7}, {67, 9},  {67, 17},  {67, 33},  {67, 61}};
+  for (const auto& [rows, cols] : sizes) {
+    for (const std::int64_t padding : {0, 2}) {
+      Case c(rows, cols, padding, 1);
+      Matrix both(rows, cols, padding, 1);
+      Operands in_place;
+      in_place.set("x", both.view());
+      in_place.set("y", both.view());
+      each_way(c.problem,
+               [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+                 c.x.fill(wave);
+                 c.y.fill([](auto, auto) { return not_a_number; });
+                 both.fill(wave);
+                 run(variant, c.problem, tuning, env, c.operands);
+                 run(variant, c.problem, tuning, env, in_place);
+                 CHECK(c.y.dense() == both.dense());
+                 CHECK(both.guards_hold());
+               });
+    }
   }
 }
 

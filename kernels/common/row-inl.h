@@ -119,8 +119,8 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
   }
 }
 
-// Dense rows of y from `to` on past the caches, by way of L1: some rows are written to At(), at
-// most kMost elements, and Sent(their elements) streams what was written before them: loads of
+// Dense rows of y from `to` on past the caches, by way of L1: some rows are written to Room(), at
+// most kMost elements, and Written(their elements) streams what was written before them: loads of
 // vectors that several stores have just made wait for these. Call Close() after the last ones.
 template <class D, std::size_t kMost>
 class StreamedByL1 {
@@ -129,7 +129,7 @@ class StreamedByL1 {
       : skip_(reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % Lanes()),
         held_(skip_),
         to_(to - skip_) {}
-  HWY_INLINE float* At() {
+  HWY_INLINE float* Room() {
     if (held_ + kMost > kRoom) {
       Stream();
       const D d;
@@ -140,7 +140,7 @@ class StreamedByL1 {
     }
     return room_ + held_;
   }
-  HWY_INLINE void Sent(std::size_t count) {
+  HWY_INLINE void Written(std::size_t count) {
     Stream();
     held_ += count;
   }
@@ -150,7 +150,7 @@ class StreamedByL1 {
   }
 
  private:
-  static constexpr std::size_t kRoom = 1024 + kMost;  // 4 KiB: laps are few
+  static constexpr std::size_t kRoom = 1024 + kMost;  // floats; laps are few
   static HWY_INLINE std::size_t Lanes() { return hwy::HWY_NAMESPACE::Lanes(D()); }
   // The vectors that are whole and have not been sent.
   HWY_INLINE void Stream() {
@@ -171,7 +171,8 @@ class StreamedByL1 {
     skip_ = 0;
   }
 
-  HWY_ALIGN float room_[kRoom + 2 * hwy::HWY_NAMESPACE::MaxLanes(D())];
+  HWY_ALIGN float
+      room_[kRoom + hwy::HWY_NAMESPACE::MaxLanes(D())];  // the last load may read beyond
   std::size_t skip_;      // elements of the first vector that come before the rows
   std::size_t held_;      // elements in room_
   std::size_t sent_ = 0;  // those of them that are in y
@@ -395,7 +396,7 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
     }
     visit.Settle();
   }
-  // Each line that nobody asked for is waited for.
+  // The rest of the row too: each line that nobody asked for is waited for.
   for (std::size_t at = i; at < n; at += lanes) ahead(x + at);
   return visit.End(x + i, n - i, lanes);
 }

@@ -22,7 +22,8 @@ inline constexpr std::int64_t row_block = 8192;
 // step (32 lines) fit the store buffer of today's cores (56 to 112 entries) and drain meanwhile.
 inline constexpr std::size_t row_step = 512;
 
-// Rows of fewer elements end so often that memory is not what they wait for first.
+// Rows of fewer elements end so often that memory is not what they wait for first (a Sapphire
+// Rapids, LayerNorm row by row in steps: 200 elements 3 % slower, 256 6 to 12 % faster).
 inline constexpr std::int64_t short_row = 256;
 
 // Elements from one scratch row to the next: whole cache lines, and room to place it.
@@ -35,20 +36,18 @@ inline float* scratch_row(float* room, const float* x) {
   return room + (away + 2048) % 4096 / 64 * 16;
 }
 
-// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4.
-inline bool l1_is_small(const Machine& machine) {
-  return machine.l1d_bytes != 0 && machine.l1d_bytes < (48 << 10);
-}
+// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4, and
+// of one that is not known.
+inline bool l1_is_small(const Machine& machine) { return machine.l1d_bytes < (48 << 10); }
 
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
 // rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four
-// threads, streamed 0.75 to 0.9 times as fast); the shortest not at all where they take one or two
-// slower cores longer than memory (a Zen 4, 4 to 49 elements, 0.66 to 0.94 times the time; 64 take
-// 0.87 to 1.34 times). Others: beyond L2 where L3 is far, else before L3
-// is full (a Zen 5, rows of 1024: softmax from 20 MB of 32 on with one thread, from 27 with two;
-// LayerNorm from 17 and 28).
-inline std::size_t streaming_bytes(int threads, std::int64_t cols) {
-  const Machine& m = machine();
+// threads: streamed 1.1 to 1.35 times the time); the shortest not at all where they take one or two
+// slow cores longer than memory (a Zen 4 of two, 4 to 49 elements: not streamed 0.66 to 0.94 times
+// the time, 64 elements 0.87 to 1.34; of slow cores a small L1 is the sign). Others: beyond L2
+// where L3 is far, else before L3 is full (a Zen 5, rows of 1024: softmax from 20 MB of 32 on with
+// one thread, from 27 with two; LayerNorm from 17 and 28).
+inline std::size_t streaming_bytes(const Machine& m, int threads, std::int64_t cols) {
   const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);
   if (cols < short_row) {
     const bool slow = l1_is_small(m) && threads <= 2 && cols < 64;
@@ -80,25 +79,28 @@ inline constexpr Tunable row_tunables[] = {
     {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
     {"fetch",
      "with stream=1: x is fetched in order into L1 (0), a line from each of four pages in turn (1) "
-     "or in order into L2 (2); with 1 and 2 a row is read while another is written, 2 is 0 where "
-     "rows are short or fill L2",
+     "or in order into L2 (2), where rows of that length can be: else as with 0",
      0, 2},
 };
 
 enum class Fetch { into_l1 = 0, pages = 1, into_l2 = 2 };
 
-// The tunable's value, and in order where it says pages, but much lies between the rows.
+// The tunable's value.
+inline Fetch fetch_asked(const Tuning& tuning) {
+  return static_cast<Fetch>(tuning.get("fetch", 0));
+}
+
+// The same, but in order where that is pages and much lies between the rows.
 inline Fetch fetch_of(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
                       std::int64_t x_stride) {
-  const auto asked = static_cast<Fetch>(tuning.get("fetch", 0));
+  const Fetch asked = fetch_asked(tuning);
   const bool apart = rows != 1 && x_stride > cols + cols / 8;
   return asked == Fetch::pages && apart ? Fetch::into_l1 : asked;
 }
 
 // True when three rows, of x, of y or of what is known of them, stay in L1.
-inline bool keeps_three_rows_near(std::int64_t cols) {
-  return 3.0 * sizeof(float) * static_cast<double>(cols) <=
-         static_cast<double>(machine().l1d_bytes);
+inline bool keeps_three_rows_near(const Machine& machine, std::int64_t cols) {
+  return 3.0 * sizeof(float) * static_cast<double>(cols) <= static_cast<double>(machine.l1d_bytes);
 }
 
 // The model's guess for rows past the caches. Where L3 is far: one thread alone from pages, but
@@ -106,19 +108,18 @@ inline bool keeps_three_rows_near(std::int64_t cols) {
 // one thread 0.98 to 1.13 times the time of pages, 2 to 16 threads 0.88 to 1.0; short rows 0.85 to
 // 1). Elsewhere into L2 where L1 is smaller than 48 KiB. With three rows that fill L1 instead
 // pages, or `long_rows`.
-inline Fetch likely_fetch(int threads, std::int64_t cols, Fetch long_rows) {
-  const Machine& m = machine();
+inline Fetch likely_fetch(const Machine& m, int threads, std::int64_t cols, Fetch long_rows) {
   if (l3_is_far(m)) {
-    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_near(cols);
+    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_near(m, cols);
     return in_order ? Fetch::into_l2 : Fetch::pages;
   }
   if (!l1_is_small(m)) return Fetch::into_l1;
-  return keeps_three_rows_near(cols) ? Fetch::into_l2 : long_rows;
+  return keeps_three_rows_near(m, cols) ? Fetch::into_l2 : long_rows;
 }
 
-// From an element to that of the same column 16 KiB or a little more further on, which is what
-// memory delivers in its own latency of 300 to 450 ns.
-inline std::int64_t far_enough(std::size_t n, std::int64_t x_stride) {
+// From an element to that of the same column so many rows on that 16 KiB lie between: what memory
+// delivers in its own latency of 300 to 450 ns.
+inline std::int64_t distance_ahead(std::size_t n, std::int64_t x_stride) {
   return static_cast<std::int64_t>((4096 + n - 1) / n) * x_stride;
 }
 
@@ -136,7 +137,7 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
   const std::int64_t cols = problem.size("cols");
   const int threads = useful_threads(env.threads, rows, cols);
   const bool stream = 8.0 * static_cast<double>(rows) * static_cast<double>(cols) >
-                      static_cast<double>(streaming_bytes(threads, cols));
+                      static_cast<double>(streaming_bytes(machine(), threads, cols));
   // Whole rows leave threads idle when they do not divide evenly; sharing a row costs one meeting
   // of the threads (below 1 µs) per row, so each thread's part of it must be worth that.
   const bool uneven = rows % threads != 0 && rows < std::int64_t{4} * threads;
@@ -146,10 +147,12 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
       !resident(cols) && resident(cols / threads) &&
       4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
   const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
-  const Fetch fetch = likely_fetch(threads, cols, long_rows);
+  const Fetch fetch = likely_fetch(machine(), threads, cols, long_rows);
   std::vector<Tuning> tunings;
   const auto add = [&](bool streamed, bool shared, Fetch how) {
-    const auto value = static_cast<std::int64_t>(streamed ? how : Fetch::into_l1);
+    // Shares of a row know two ways: pages, and the other.
+    if (!streamed || (shared && how == Fetch::into_l2)) how = Fetch::into_l1;
+    const auto value = static_cast<std::int64_t>(how);
     tunings.push_back({{"stream", streamed}, {"split", shared}, {"fetch", value}});
   };
   for (const bool shared : {split, !split}) {
@@ -158,7 +161,11 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
   }
   for (const Fetch other : {Fetch::into_l1, Fetch::pages, Fetch::into_l2}) {
     if (other == fetch) continue;
-    for (const bool shared : {split, !split}) add(true, shared, other);
+    for (const bool shared : {split, !split}) {
+      const bool differs = !shared || (other != Fetch::into_l2 &&
+                                       (other == Fetch::pages) != (fetch == Fetch::pages));
+      if (differs) add(true, shared, other);
+    }
   }
   return tunings;
 }

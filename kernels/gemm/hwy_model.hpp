@@ -261,8 +261,11 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   // model), sooner than they wait for each other's.
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
-  // packed; Zen 5 as fast either way, but 1000×97×97, whose b stays in L1, 214 in place and 192).
-  const bool rows_cross_lines = g.n % 16 != 0 && b_bytes > cache.l1 && threads < many_threads;
+  // packed). Where L3 is near that costs little while b stays in L2 (Zen 4, times in place over
+  // packed, on 1 and 2 threads: 1000×97×97 0.89 and 0.87, 257³ 0.98 and 0.88, 500×503×500 1.00 and
+  // 0.98, 900×777×300 1.06 and 1.00).
+  const bool rows_cross_lines =
+      g.n % 16 != 0 && threads < many_threads && b_bytes > (cache.far_l3 ? cache.l1 : cache.l2 / 2);
   // An L3 that is far keeps few threads waiting for what L2 does not hold beside the rest, the more
   // so the busier its other users are (Sapphire Rapids, GF/s in place and packed, beside busy ones:
   // 1 thread 448³ 89 and 86, 640³ 67 and 73, 768³ 65 and 77; 2 threads 448³ 156 and 165, 512³ 75

@@ -142,7 +142,6 @@ void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t en
   if constexpr (kStream) hwy::FlushStream();
 }
 
-
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
 // summed and what comes is fetched into L2, the row before it is written: each line that is asked
 // for meets one that is written. (With lines fetched into L1, as CachedRows does, a Zen 5 lost 8 to
@@ -202,7 +201,7 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
   }
   const float* last = common::last_of_rows(io, end, n);
   const common::PagesAhead from_pages = {last};
-  const common::LinesAhead into_l2 = {common::far_enough(n, io.x_stride), last};
+  const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
   if (!stream) {
     if (n >= grouped_from) {
       GroupedRows(io, begin, end, n, eps);
@@ -215,11 +214,9 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     InterleavedRows(io, begin, end, n, eps, from_pages);
   } else if (n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
-  } else if (pages) {
-    CachedRows<true>(io, begin, end, n, eps, from_pages);
   } else if (fetch == common::Fetch::into_l1) {
     CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
-  } else if (common::keeps_three_rows_near(cols)) {
+  } else if (common::keeps_three_rows_near(machine(), cols)) {
     InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
     CachedRows<true>(io, begin, end, n, eps, into_l2);

@@ -33,8 +33,8 @@ namespace HWY_NAMESPACE {
 // each row was reduced on its own.)
 inline constexpr std::size_t kBatched = 96;
 
-// The same beyond the caches (a Zen 4: 100 elements 1.25 times as fast as one row after the other,
-// 128 1.15, 150 as fast).
+// The same beyond the caches where y is dense (a Zen 4: 100 elements 1.25 times as fast as one row
+// after the other, 128 1.15, 150 as fast).
 inline constexpr std::size_t kBatchedFar = 128;
 
 // Rows side by side, as many vectors of them as I counts at a time.
@@ -177,7 +177,7 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
 // Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch. kStream: y, which is dense, goes past the caches. (Each row streamed
-// on its own, with its ends, took twice the time with 24 elements.)
+// on its own, with its ends, took a Zen 4 twice the time with 24 elements.)
 template <bool kStream, class Ahead>
 void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                  double eps, Ahead ahead) {
@@ -212,7 +212,7 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
       const std::int64_t count = std::min(kTogether, end - third);
       LayerNormOperands four = io;
       four.x += third * io.x_stride;
-      four.y = kStream ? lines.At() : io.y + third * io.y_stride;
+      four.y = kStream ? lines.Room() : io.y + third * io.y_stride;
       if (count == kTogether) {
         FinishTogether(four, 0, n, known, Together());
       } else {
@@ -221,13 +221,14 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
                         known[r]);
         }
       }
-      if constexpr (kStream) lines.Sent(static_cast<std::size_t>(count) * n);
+      if constexpr (kStream) lines.Written(static_cast<std::size_t>(count) * n);
     }
   }
   if constexpr (kStream) lines.Close();
 }
 
-// Rows of at most kBatched elements from `begin` to `end`.
+// Rows of at most kBatched elements from `begin` to `end`, of kBatchedFar where those would be
+// streamed but for being in place.
 inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                       std::size_t n, double eps) {
   const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {

@@ -47,6 +47,7 @@ HWY_INLINE float MaxOf(const float* x, std::size_t n, Ahead ahead = {}) {
     m2 = hn::Max(m2, hn::LoadU(d, x + i + 2 * lanes));
     m3 = hn::Max(m3, hn::LoadU(d, x + i + 3 * lanes));
   }
+  for (std::size_t at = i; at < n; at += lanes) ahead(x + at);
   for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
   if (i < n) m0 = hn::Max(m0, hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Set(d, kLowest)));
   return NumberOf(hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
@@ -294,7 +295,7 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, common::Fetch fetch) {
   const float* last = common::last_of_rows(io, end, n);
-  const std::int64_t distance = common::far_enough(n, io.x_stride);
+  const std::int64_t distance = common::distance_ahead(n, io.x_stride);
   switch (fetch) {
     case common::Fetch::pages:
       return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
@@ -428,8 +429,8 @@ class HwyPlan final : public Plan {
     }
     // Long rows go by way of scratch only where x is not fetched into L1; there it was not
     // measured.
-    const bool by_way = cols_ <= common::row_block || fetch_ != common::Fetch::into_l1;
-    float* scratch = by_way ? scratch_.f32() : nullptr;
+    const bool uses_scratch = cols_ <= common::row_block || fetch_ != common::Fetch::into_l1;
+    float* scratch = uses_scratch ? scratch_.f32() : nullptr;
     common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
                 scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_, fetch_,
@@ -456,8 +457,8 @@ class HwyPlan final : public Plan {
  private:
   // True when the terms of two rows are kept, beside two of x, in cache.
   bool by_scratch(const Tuning& tuning) const {
-    return cols_ <= common::row_block ||
-           (tuning.get("fetch", 0) != 0 && common::keeps_four_rows(cols_));
+    return cols_ <= common::row_block || (common::fetch_asked(tuning) != common::Fetch::into_l1 &&
+                                          common::keeps_four_rows(cols_));
   }
 
   // Every row is cut into one part per thread planned; the parts' maxima and sums meet once a row.
