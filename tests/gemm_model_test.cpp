@@ -250,12 +250,21 @@ TEST_CASE("many threads turn their share of b where tiles of c's transpose would
   CHECK(path_of("m=18,n=4960,k=1686,trans_b=1", far_l3, 4) == Path::packed);  // beyond L2
 }
 
+TEST_CASE("c is near in a quarter of an L3 that is not far") {
+  CHECK(c_is_near(gemm_of("m=1024,n=2048,k=1"), near_l3));
+  CHECK(!c_is_near(gemm_of("m=1024,n=2049,k=1"), near_l3));
+  CHECK(!c_is_near(gemm_of("m=64,n=64,k=64"), far_l3));
+}
+
 TEST_CASE("as many threads as flops and elements are worth") {
-  const auto threads = [](const char* shape) {
+  const auto threads = [](const char* shape, const Caches& cache = near_l3) {
     Environment env;
     env.threads = 16;
-    return threads_for(gemm_of(shape), env);
+    return threads_for(gemm_of(shape), env, cache);
   };
+  constexpr Caches small_l1 = {32 << 10, 1 << 20, 32 << 20, false};  // cores of half the speed
+  CHECK(threads("m=56,n=56,k=56") == 1);
+  CHECK(threads("m=56,n=56,k=56", small_l1) == 2);
   CHECK(threads("m=1,n=1,k=1") == 1);
   CHECK(threads("m=64,n=64,k=64") == 1);
   CHECK(threads("m=80,n=80,k=80") == 3);

@@ -70,7 +70,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Gemm g = column_as_row(Gemm(problem));
   const TileShape tile = ROOFLANE_HWY_FUNCTION(Shape, resolve_isa(env.isa))();
   const Caches cache = caches();
-  const int threads = threads_for(g, env);
+  const int threads = threads_for(g, env, cache);
   const Path first = choose(g, tile, cache, threads);
   std::vector<Tuning> list;
   list.push_back(tuning_of(first, model(first, g, tile, cache, threads)));
@@ -160,7 +160,7 @@ class HwyPlan final : public Plan {
     tile_ = ROOFLANE_HWY_FUNCTION(Shape, target_)();
     const Caches cache = caches();
     job_.pool = env.pool;
-    job_.threads = threads_for(g, env);
+    job_.threads = threads_for(g, env, cache);
     job_.path = static_cast<Path>(
         tuning.get("path", static_cast<int64_t>(choose(g, tile_, cache, job_.threads))));
     if (const auto defect = tuning_defect(problem, tuning, env)) throw argument_error(*defect);
@@ -188,12 +188,13 @@ class HwyPlan final : public Plan {
     // Where c is most of the operands, threads find their share of it in their own L2 (Sapphire
     // Rapids, 16 threads, 2048² of k = 16: 490 GF/s handed out anew, 780; k = 1 66 and 105; 37 ×
     // 20011 × 89 800 and 1070; but 20011 × 29 × 67 1140 and 1000; 2 threads, 1000² of k = 16 47 and
-    // 63; but Zen 5, 2 threads, k = 1 36 and 24); and their share of b, where all of it stays there
-    // (16 threads, 4 × 1131 × 1390 285 and 498).
+    // 63; Zen 4, 2 threads, 500² of k = 4 48 and 64, 370 × 2517 × 42 162 and 176; but where L3 is
+    // near only while it holds c easily: Zen 5, 2 threads, k = 1 36 and 24); and their share of b,
+    // where all of it stays there (16 threads, 4 × 1131 × 1390 285 and 498).
     const bool keeps_b = g.n > g.m && fits_far_l2(g, cache, job_.threads);
-    job_.near = job_.path == Path::packed
-                    ? keeps_b && job_.flip
-                    : keeps_b || ((job_.threads >= many_threads || cache.far_l3) && g.n >= g.k);
+    const bool keeps_c =
+        g.n >= g.k && (job_.threads >= many_threads || cache.far_l3 || c_is_near(g, cache));
+    job_.near = job_.path == Path::packed ? keeps_b && job_.flip : keeps_b || keeps_c;
     job_.fetch_rows =
         job_.path == Path::direct && !job_.pack_b && tuning.get("fetch", guess.fetch) != 0;
     if (job_.far) {
@@ -322,7 +323,7 @@ class HwyPlan final : public Plan {
     const int64_t strips =
         shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr()) : job_.strips.count();
     // Smaller tasks than are worth a thread cost more in handing out than the quicker ones save.
-    const int64_t worthwhile = static_cast<int64_t>(flops_of(g) / flops_per_thread);
+    const int64_t worthwhile = static_cast<int64_t>(flops_of(g) / flops_per_thread(cache));
     const int64_t wanted =
         job_.threads == 1 ? 1 : std::clamp<int64_t>(worthwhile, job_.threads, 4 * job_.threads);
     const int64_t batches = shared ? std::min(job_.batch_group, g.batch) : g.batch;
@@ -332,8 +333,9 @@ class HwyPlan final : public Plan {
       // hardware fetches, and if that is another thread's, takes it away (Sapphire Rapids, k = 16,
       // GF/s by columns and by rows: 2 threads, 1000² 79 and 129, 1400 × 1500 87 and 158, 4096² 95
       // and 151; 16 threads, 2048² 807 and 1057, but 1000² 650 and 560; 4096² of k = 64, 1 MB of b
-      // for each of 2, 191 and 175). A row is then one thread's, in whatever tasks, or few
-      // threads'.
+      // for each of 2, 191 and 175). Nor where L3 is near and holds c easily (Zen 4, 2 threads:
+      // 1000² 41 and 154, 2000 × 300 × 30 88 and 171, 150 × 631 × 8 along k 53 and 108; but 1500²
+      // of k = 32 178 and 155). A row is then one thread's, in whatever tasks, or few threads'.
       const int64_t tasks = div_up(wanted, batches);
       // Rows for whose sake copying b takes a tenth of the time; with too few of them for all
       // threads, in so few parts of columns that they are enough (16 threads, 284 × 5580 × 6 along
@@ -341,7 +343,7 @@ class HwyPlan final : public Plan {
       const int64_t worth_copying = g.trans_b && g.k > 8 ? 64 : 32;
       const int64_t enough = std::max<int64_t>(job_.rows / worth_copying, 1);
       const int64_t across = job_.threads / divisor_up_to(job_.threads, enough);
-      const bool by_rows = cache.far_l3 && g.k <= short_k &&
+      const bool by_rows = (cache.far_l3 || c_is_near(g, cache)) && g.k <= short_k &&
                            g.k * job_.cols * float_bytes <= cache.l2 / 4 &&
                            (across == 1 || (batches == 1 && strips >= 4 * across));
       if (by_rows && across == 1) {

@@ -28,14 +28,18 @@ inline constexpr int64_t stream_limit = 16;
 // c, which is most of the traffic (64 products an element are 32 to 64 cycles a line of c).
 inline constexpr int64_t short_k = 64;
 
-// A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
-// as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
-inline constexpr double flops_per_thread = 3.5e5;
-
 struct Caches {
   int64_t l1, l2, l3;
   bool far_l3;
 };
+
+// A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
+// as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
+// Half of that where L1 has 32 KiB, as in cores of half as many flops a cycle (Zen 4, µs on one and
+// two threads: 56³ 3.9 and 3.3, 128 × 128 × 8 3.3 and 2.7, 323 × 5 × 85 8.3 and 6.2).
+inline double flops_per_thread(const Caches& cache) {
+  return cache.l1 < (48 << 10) ? 1.75e5 : 3.5e5;
+}
 
 // Sizes that the machine does not report are taken as the smallest of the last ten years.
 inline Caches caches() {
@@ -362,11 +366,11 @@ inline double flops_of(const Gemm& g) { return 2.0 * g.batch * g.m * g.n * g.k; 
 
 // An element of a, b or c that is read or written counts as 8 flops, which is 135 GB/s by the same
 // measure: of short sums they are most of the work.
-inline int threads_for(const Gemm& g, const Environment& env) {
+inline int threads_for(const Gemm& g, const Environment& env, const Caches& cache) {
   const double elements = static_cast<double>(g.m) * g.n + static_cast<double>(g.k) * (g.m + g.n);
   const double work = flops_of(g) + 8 * static_cast<double>(g.batch) * elements;
-  return static_cast<int>(
-      std::clamp(work / flops_per_thread, 1.0, static_cast<double>(std::max(1, env.threads))));
+  return static_cast<int>(std::clamp(work / flops_per_thread(cache), 1.0,
+                                     static_cast<double>(std::max(1, env.threads))));
 }
 
 // The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
@@ -389,6 +393,11 @@ struct Blocks {
   int64_t mc = 1, kc = 1, nc = 1;
   bool pack_a = false, pack_b = false, sweep = false, fetch = false;
 };
+
+// True where all of c stays in an L3 that is near.
+inline bool c_is_near(const Gemm& g, const Caches& cache) {
+  return !cache.far_l3 && g.batch * g.m * g.n * float_bytes <= cache.l3 / 4;
+}
 
 // Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
 // workspace leaves beside the threads' blocks of a caps it on machines that report a huge L3.

@@ -165,27 +165,15 @@ class Tile {
       Steps(acc, t, part);
     }
     if (t.alpha != 1) Scale(acc, hn::Set(d, t.alpha), kAll);
-    const Target c = {t.c, t.ldc, t.c0, t.ldc0, hn::Set(d, t.beta), part};
-    if (t.beta != 0) {
-      Write<How::add>(acc, c, kAll);
-    } else if (t.stream && t.cols == kVecs * lanes) {
-      Write<How::stream>(acc, c, kAll);
+    if (t.cols == kVecs * lanes) {
+      Write(acc, t, Whole());
     } else {
-      Write<How::store>(acc, c, kAll);
+      Write(acc, t, part);
     }
   }
 
  private:
   enum class How { store, stream, add };
-  // Where sums go: in registers, as stores of vectors might change what TileArgs holds.
-  struct Target {
-    float* c;
-    std::int64_t ldc;
-    const float* c0;
-    std::int64_t ldc0;
-    VF beta;
-    const Part& part;
-  };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
@@ -338,28 +326,50 @@ class Tile {
   static HWY_INLINE float Element(const float* a, const float* a_high, std::int64_t a_outer) {
     return (kRow < 8 ? a : a_high)[kRow % 8 * (kPacked ? 1 : a_outer)];
   }
-  template <How kHow, int... I>
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const Target& t,
-                               std::integer_sequence<int, I...>) {
-    (WriteOne<kHow, I / kVecs, I % kVecs>(acc[I], t), ...);
+  // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer.
+  template <class Last>
+  static HWY_INLINE void Write(const VF (&acc)[kCount], const TileArgs& t, const Last& last) {
+    constexpr std::make_integer_sequence<int, kRows> rows{};
+    if (t.beta != 0) {
+      WriteRows<How::add>(acc, t, last, rows);
+    } else if (std::is_same_v<Last, Whole> && t.stream) {
+      WriteRows<How::stream>(acc, t, last, rows);
+    } else {
+      WriteRows<How::store>(acc, t, last, rows);
+    }
   }
-  template <How kHow, int kRow, int kVec>
-  static HWY_INLINE void WriteOne(VF sum, const Target& t) {
+  template <How kHow, class Last, int... R>
+  static HWY_INLINE void WriteRows(const VF (&acc)[kCount], const TileArgs& t, const Last& last,
+                                   std::integer_sequence<int, R...>) {
+    // In registers, as stores of vectors might change what TileArgs holds.
+    const std::int64_t ldc = t.ldc, ldc0 = t.ldc0;
+    const VF beta = hn::Set(DF(), t.beta);
+    float* c = t.c;
+    const float* c0 = t.c0;
+    ((WriteRow<kHow, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()), c += ldc,
+      c0 += ldc0),
+     ...);
+  }
+  template <How kHow, int kRow, class Last, int... V>
+  static HWY_INLINE void WriteRow(const VF (&acc)[kCount], float* c, const float* c0, VF beta,
+                                  const Last& last, std::integer_sequence<int, V...>) {
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+    (WriteOne<kHow, V == kVecs - 1>(acc[kRow * kVecs + V], c + V * lanes, c0 + V * lanes, beta,
+                                    last),
+     ...);
+  }
+  template <How kHow, bool kLast, class Last>
+  static HWY_INLINE void WriteOne(VF sum, float* to, const float* from, VF beta, const Last& last) {
     const DF d;
-    constexpr bool kLast = kVec == kVecs - 1;
-    const std::int64_t at = kVec * static_cast<std::int64_t>(hn::Lanes(d));
-    float* to = t.c + kRow * t.ldc + at;
-    VF v = sum;
     if constexpr (kHow == How::add) {
-      const float* from = t.c0 + kRow * t.ldc0 + at;
-      v = hn::MulAdd(t.beta, kLast ? t.part.Load(d, from) : hn::LoadU(d, from), v);
+      sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : hn::LoadU(d, from), sum);
     }
     if constexpr (kHow == How::stream) {
-      hn::Stream(v, d, to);
+      hn::Stream(sum, d, to);
     } else if constexpr (kLast) {
-      t.part.Store(v, d, to);
+      last.Store(sum, d, to);
     } else {
-      hn::StoreU(v, d, to);
+      hn::StoreU(sum, d, to);
     }
   }
 };
