@@ -401,13 +401,12 @@ class HwyPlan final : public Plan {
     // far from a quarter of it on, as long as tiles take less time than their lines (Sapphire
     // Rapids, 4096² of k = 1 4.8 → 9.0 GF/s, k = 4 16 → 30, k = 8 46 → 50, k = 16 73 → 56). Where
     // it is near, shared with neighbours and to be written back, before it is full (a Zen 4, 1700 ×
-    // 1712 of k = 1 6.7 → 13.6 GF/s on one thread, 15.8 → 26.4 on two, 2048² of k = 64 71 → 96 and
-    // 150 → 208; on two threads 1904² of k = 1 0.9 times as fast while L3 was all ours).
+    // 1712 of k = 1 6.7 → 13.6 GF/s, 2048² of k = 64 71 → 96, on two threads 150 → 208); several
+    // threads later where c is all there is to do, as L3 feeds them better while it is all theirs
+    // (two, 2048² of k = 1 in four runs 0.3, 0.8, 1.7 and 1.8 times as fast, 2400² 1.9).
     const bool far_c = cache.far_l3 && g.k <= 8 && job_.threads < many_threads;
-    const double share_of_l3 = far_c               ? 1.0 / 4
-                               : cache.far_l3      ? 1.0
-                               : job_.threads == 1 ? 3.0 / 8
-                                                   : 7.0 / 16;
+    const double share_of_near = job_.threads == 1 ? 3.0 / 8 : g.k > 8 ? 7.0 / 16 : 5.0 / 8;
+    const double share_of_l3 = far_c ? 1.0 / 4 : cache.far_l3 ? 1.0 : share_of_near;
     may_stream_c_ = g.k <= job_.kc && job_.k_parts == 1 && !g.reads_c0() &&
                     static_cast<double>(g.batch * g.m * g.n * float_bytes) >
                         share_of_l3 * static_cast<double>(cache.l3);
