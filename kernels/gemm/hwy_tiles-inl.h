@@ -327,7 +327,8 @@ class Tile {
   static HWY_INLINE float Element(const float* a, const float* a_high, std::int64_t a_outer) {
     return (kRow < 8 ? a : a_high)[kRow % 8 * (kPacked ? 1 : a_outer)];
   }
-  // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer.
+  // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer
+  // (304² of k = 4 1.05 to 1.1 times, with AVX2 2.3, 32³ with AVX2 1.4).
   template <class Last>
   static HWY_INLINE void Write(const VF (&acc)[kCount], const TileArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
