@@ -6,12 +6,16 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
 
+SANITIZED = os.environ.get("ROOFLANE_SANITIZER", "none") != "none"
+FAILURES = "FAILED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR"
 CSV_HEADER_START = "schema_version,run_id,test_time,"
 
 
@@ -26,7 +30,11 @@ class Examples(CommandLine):
                         result = subprocess.run(
                             line.strip(), shell=True, cwd=empty, capture_output=True, text=True,
                             stdin=subprocess.DEVNULL, timeout=PATIENCE, env={**os.environ, **env})
-                        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                        said = result.stdout + result.stderr + "".join(
+                            text.read_text() for text in Path(empty).glob("*.txt"))
+                        # A sanitizer slows the measured ceilings, not the libraries beside them.
+                        above = SANITIZED and "SUSPECT" in said and not re.search(FAILURES, said)
+                        self.assertIn(result.returncode, (0, 1) if above else (0,), said)
 
 
 class Verify(CommandLine):
