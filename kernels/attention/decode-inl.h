@@ -20,10 +20,13 @@
 #include "kernels/attention/prefill-inl.h"
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
+#include "kernels/common/register-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::attention {
 namespace HWY_NAMESPACE {
+
+namespace hc = common::HWY_NAMESPACE;
 
 // What stands in registers together: kScoreRows rows × kScoreKeys keys; kValueSums vectors of sums,
 // as rows × vectors of columns.
@@ -170,7 +173,6 @@ HWY_INLINE auto LinesFrom(const F& fetch, std::int64_t j, std::int64_t done) {
 // to[u] = the sum of v[u]'s lanes.
 template <int kKeys>
 HWY_INLINE void StoreSums(const V (&v)[kKeys], float* to) {
-  namespace hc = common::HWY_NAMESPACE;
   const D d;
   if constexpr (kKeys == 4) {
     hc::ReduceFour(d, v[0], v[1], v[2], v[3], hc::Plus(), to);
@@ -201,10 +203,12 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
     if constexpr (F::kByLines) ahead.template Next<kKeys>();
     V key[kKeys];
 #pragma GCC unroll 4
-    for (int u = 0; u < kKeys; ++u) key[u] = hn::LoadU(d, k + u * k_stride + i * lanes);
+    for (int u = 0; u < kKeys; ++u) {
+      key[u] = hc::InRegister<kRows>(hn::LoadU(d, k + u * k_stride + i * lanes));
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const V query = hn::Load(d, q + r * columns.padded + i * lanes);
+      const V query = hc::InRegister<kKeys>(hn::Load(d, q + r * columns.padded + i * lanes));
 #pragma GCC unroll 4
       for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::MulAdd(query, key[u], acc[r][u]);
     }
@@ -262,7 +266,7 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
     for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, s[r * s_stride + j]);
 #pragma GCC unroll 8
     for (int n = 0; n < kVectors; ++n) {
-      const V value = hn::LoadU(d, row + n * lanes);
+      const V value = hc::InRegister<kRows>(hn::LoadU(d, row + n * lanes));
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) acc[r][n] = hn::MulAdd(weight[r], value, acc[r][n]);
     }

@@ -61,8 +61,24 @@ HWY_INLINE auto ReduceBlocks(D /*d*/, V v, Op op) {
 }
 #endif
 
-// to[i] = op over the lanes of v_i, for four vectors of float or double at once: with 16 floats 13
+#if HWY_TARGET != HWY_SCALAR
+// Lane i: op over the lanes of v_i, for four vectors of float at once: with 16 floats 12
 // instructions, a third of what four reductions on their own take.
+template <class D, class Op, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE auto FourReduced(D d, V v0, V v1, V v2, V v3, Op op) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const V v01 = op(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+  const V v23 = op(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
+  const hn::RepartitionToWide<D> pairs;
+  const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
+  // Four results in each block.
+  const V blocks = op(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
+                      hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
+  return ReduceBlocks(d, blocks, op);
+}
+#endif
+
+// to[i] = op over the lanes of v_i, for four vectors of float or double at once.
 template <class D, class Op, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void ReduceFour([[maybe_unused]] D d, V v0, V v1, V v2, V v3, [[maybe_unused]] Op op,
                            hwy::HWY_NAMESPACE::TFromD<D>* to) {
@@ -73,18 +89,13 @@ HWY_INLINE void ReduceFour([[maybe_unused]] D d, V v0, V v1, V v2, V v3, [[maybe
 #else
   using T = hn::TFromD<D>;
   const hn::CappedTag<T, 16 / sizeof(T)> block;
-  const V v01 = op(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
-  const V v23 = op(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
   if constexpr (sizeof(T) == 8) {
+    const V v01 = op(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+    const V v23 = op(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
     hn::StoreU(ReduceBlocks(d, v01, op), block, to);
     hn::StoreU(ReduceBlocks(d, v23, op), block, to + 2);
   } else {
-    const hn::RepartitionToWide<D> pairs;
-    const auto p01 = hn::BitCast(pairs, v01), p23 = hn::BitCast(pairs, v23);
-    // Four results in each block.
-    const V blocks = op(hn::BitCast(d, hn::InterleaveLower(pairs, p01, p23)),
-                        hn::BitCast(d, hn::InterleaveUpper(pairs, p01, p23)));
-    hn::StoreU(ReduceBlocks(d, blocks, op), block, to);
+    hn::StoreU(FourReduced(d, v0, v1, v2, v3, op), block, to);
   }
 #endif
 }

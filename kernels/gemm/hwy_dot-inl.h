@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/common/reduce-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_tiles-inl.h"
 
@@ -21,7 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-namespace hc = common::HWY_NAMESPACE;
 using std::int64_t;
 
 // c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
@@ -68,24 +66,21 @@ class Dot {
   }
 
   static constexpr int kCount = kFew * kMany;
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& t) {
+  static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& args) {
+    const DotArgs t = args;  // stores to c could be to args
 #if HWY_TARGET != HWY_SCALAR
-    if constexpr (kMany % 4 == 0) {
-      if (t.c_many == 1 && (t.beta == 0 || t.c0_many == 1)) {
-        WriteRuns(acc, t, std::make_integer_sequence<int, kCount / 4>());
-        return;
-      }
+    if (t.c_many == 1 && (t.beta == 0 || t.c0_many == 1)) {
+      WriteRuns<true>(acc, t, std::make_integer_sequence<int, Runs<true>::groups>());
+      return;
+    }
+    if (kFew == 1 || (t.c_few == 1 && (t.beta == 0 || t.c0_few == 1))) {
+      WriteRuns<false>(acc, t, std::make_integer_sequence<int, Runs<false>::groups>());
+      return;
     }
 #endif
     HWY_ALIGN float sums[(kCount + 3) / 4 * 4];
     Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
         std::make_integer_sequence<int, kCount % 4>());
-#if HWY_TARGET != HWY_SCALAR
-    if (kFew % 4 == 0 && t.c_few == 1 && (t.beta == 0 || t.c0_few == 1)) {
-      for (int i = 0; i < kCount; i += 4) WriteFour(sums + i, t, i % kFew, i / kFew);
-      return;
-    }
-#endif
     for (int i = 0; i < kCount; ++i) {
       const int m = i / kFew, f = i % kFew;
       const float v = t.alpha * sums[i];
@@ -116,13 +111,13 @@ class Dot {
   template <class Loader, int... M>
   static HWY_INLINE void LoadMany(VF (&many)[kMany], const DotArgs& t, std::int64_t p,
                                   const Loader& loader, std::integer_sequence<int, M...>) {
-    ((many[M] = loader.Load(DF(), t.many + M * t.many_ld + p)), ...);
+    ((many[M] = hc::InRegister<kFew>(loader.Load(DF(), t.many + M * t.many_ld + p))), ...);
   }
   template <class Loader, int... F>
   static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kMany], const DotArgs& t,
                                  std::int64_t p, const Loader& loader,
                                  std::integer_sequence<int, F...>) {
-    (StepOne<F>(acc, many, loader.Load(DF(), t.few + F * t.few_ld + p),
+    (StepOne<F>(acc, many, hc::InRegister<kMany>(loader.Load(DF(), t.few + F * t.few_ld + p)),
                 std::make_integer_sequence<int, kMany>()),
      ...);
   }
@@ -132,29 +127,62 @@ class Dot {
     ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
   }
 #if HWY_TARGET != HWY_SCALAR
-  // Rows of the long side that are neighbours in c: four sums at once.
-  template <int... I>
+  // Sums that are neighbours in c, of a row of the few side or of one of the long side, four at
+  // once: of one run or, where they are shorter, of several.
+  template <bool kAlongMany>
+  struct Runs {
+    static constexpr int length = kAlongMany ? kMany : kFew, count = kCount / length;
+    static constexpr int at_once = length <= 2 ? 4 / length : 1, pieces = (length + 3) / 4;
+    static constexpr int groups = (count + at_once - 1) / at_once * pieces;
+  };
+  template <bool kAlongMany, int... I>
   static HWY_INLINE void WriteRuns(const VF (&acc)[kCount], const DotArgs& t,
                                    std::integer_sequence<int, I...>) {
-    (WriteRun<I % kFew, I / kFew * 4>(acc, t), ...);
+    (WriteGroup<kAlongMany, I>(acc, t), ...);
   }
-  template <int kF, int kM>
-  static HWY_INLINE void WriteRun(const VF (&acc)[kCount], const DotArgs& t) {
-    HWY_ALIGN float sums[4];
-    constexpr int i = kM * kFew + kF;
-    hc::ReduceFour(DF(), acc[i], acc[i + kFew], acc[i + 2 * kFew], acc[i + 3 * kFew], hc::Plus(),
-                   sums);
-    WriteFour(sums, t, kF, kM);
+  template <bool kAlongMany, int kGroup>
+  static HWY_INLINE void WriteGroup(const VF (&acc)[kCount], const DotArgs& t) {
+    using R = Runs<kAlongMany>;
+    constexpr int run = kGroup / R::pieces * R::at_once, from = kGroup % R::pieces * 4;
+    constexpr int runs = std::min(R::at_once, R::count - run), sums = std::min(4, R::length - from);
+    // Of the i-th sum, the last again where they are fewer than four.
+    constexpr auto index = [](int i) {
+      const int j = std::min(i, runs * sums - 1), r = run + j / sums, e = from + j % sums;
+      return kAlongMany ? e * kFew + r : r * kFew + e;
+    };
+    const auto v = hc::FourReduced(DF(), acc[index(0)], acc[index(1)], acc[index(2)], acc[index(3)],
+                                   hc::Plus());
+    WriteRun<kAlongMany, sums, 0>(v, t, run, from);
+    if constexpr (runs > 1) WriteRun<kAlongMany, sums, 1>(v, t, run + 1, from);
+    if constexpr (runs > 2) WriteRun<kAlongMany, sums, 2>(v, t, run + 2, from);
+    if constexpr (runs > 3) WriteRun<kAlongMany, sums, 3>(v, t, run + 3, from);
   }
-  // Neighbours in c from row `few` of the few side and row `many` of the long one on.
-  static HWY_INLINE void WriteFour(const float* sums, const DotArgs& t, int few, int many) {
+  template <bool kAlongMany, int kSums, int kPlace, class V>
+  static HWY_INLINE void WriteRun(V v, const DotArgs& t, int run, int from) {
+    Write<kSums, kPlace * kSums>(v, t, kAlongMany ? run : from, kAlongMany ? from : run);
+  }
+  // kSums sums, from lane kLane on: neighbours in c from row `few` of the few side and row `many`
+  // of the long one on.
+  template <int kSums, int kLane, class V>
+  static HWY_INLINE void Write(V sums, const DotArgs& t, int few, int many) {
     const hn::CappedTag<float, 4> d4;
-    auto v = hn::Mul(hn::Set(d4, t.alpha), hn::Load(d4, sums));
-    if (t.beta != 0) {
-      const float* c0 = t.c0 + few * t.c0_few + many * t.c0_many;
-      v = hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v);
+    const hn::Half<decltype(d4)> d2;
+    float* c = t.c + few * t.c_few + many * t.c_many;
+    const float* c0 = t.c0 + few * t.c0_few + many * t.c0_many;
+    const V v = hn::Mul(hn::Set(d4, t.alpha), sums);
+    if constexpr (kSums == 4) {
+      hn::StoreU(t.beta == 0 ? v : hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v), d4, c);
+      return;
     }
-    hn::StoreU(v, d4, t.c + few * t.c_few + many * t.c_many);
+    if constexpr (kSums >= 2) {
+      auto two = kLane == 0 ? hn::LowerHalf(d2, v) : hn::UpperHalf(d2, v);
+      if (t.beta != 0) two = hn::MulAdd(hn::Set(d2, t.beta), hn::LoadU(d2, c0), two);
+      hn::StoreU(two, d2, c);
+    }
+    if constexpr (kSums % 2 == 1) {
+      const float one = hn::ExtractLane(v, kLane + kSums - 1);
+      c[kSums - 1] = t.beta == 0 ? one : one + t.beta * c0[kSums - 1];
+    }
   }
 #endif
   template <int... Q, int... Rest>
@@ -300,14 +328,6 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
 constexpr int64_t kFarAhead = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
 constexpr int FarRows(int few) { return std::min(4, kMr * kNv / few); }
 
-// In a register of its own, which the compiler would not spend on what it can have as an operand.
-HWY_INLINE VF InRegister(VF v) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG)
-  __asm__("" : "+v"(v.raw));
-#endif
-  return v;
-}
-
 struct FarArgs {
   DotArgs dot;              // few: a chunk of PackFew's; k: its depth
   const float* ahead;       // rows to fetch, as far apart as those of the long side, from here on
@@ -373,14 +393,16 @@ class FarDot {
   static HWY_INLINE void Step(VF (&acc)[kCount], const Cursor& at, std::int64_t ld,
                               const Loader& loader, std::integer_sequence<int, R...>) {
     VF many[kRows];
-    ((many[R] = loader.Load(DF(), at.many + R * ld)), ...);
+    ((many[R] = hc::InRegister<kFew>(loader.Load(DF(), at.many + R * ld))), ...);
     (__builtin_prefetch(at.ahead + R * ld, 0, 2), ...);
     StepAll(acc, many, at.few, std::make_integer_sequence<int, kFew>());
   }
   template <int... F>
   static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kRows], const float* few,
                                  std::integer_sequence<int, F...>) {
-    (StepOne<F>(acc, many, InRegister(hn::LoadU(DF(), few + F * hn::Lanes(DF()))), kEachRow), ...);
+    (StepOne<F>(acc, many, hc::InRegister<kRows>(hn::LoadU(DF(), few + F * hn::Lanes(DF()))),
+                kEachRow),
+     ...);
   }
   template <int kF, int... R>
   static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kRows], VF few,

@@ -98,7 +98,9 @@ class Update {
   static HWY_INLINE void All(VF (&y)[kFew], const Rows& rows, const float* w, const Weights& held,
                              int64_t j, int64_t fetched, const Loader& loader,
                              std::integer_sequence<int, R...>) {
-    (One<R>(y, w, held, loader.Load(DF(), rows[R] + j), rows[R] + fetched, kRowsOfY), ...);
+    (One<R>(y, w, held, hc::InRegister<kFew>(loader.Load(DF(), rows[R] + j)), rows[R] + fetched,
+            kRowsOfY),
+     ...);
   }
   template <int kRow, int... F>
   static HWY_INLINE void One(VF (&y)[kFew], const float* w, const Weights& held, VF b,

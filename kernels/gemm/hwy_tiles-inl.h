@@ -16,12 +16,16 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/register-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
+namespace hc = common::HWY_NAMESPACE;
+
 // The register tile: rows × vectors. Two FMA ports of 4 cycles need 8 independent accumulators; the
 // rest of the register file goes into reuse. 8 × 3 with 32 registers: 24 accumulators, 3 of b, and
 // a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16 registers and FMA: 12 + 2
@@ -37,6 +41,13 @@ constexpr int kMr = 4;
 constexpr int kNv = 2;
 #endif
 
+// Below AVX2 Highway's masked loads touch the whole vector.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#define ROOFLANE_MASKED_LOADS 1
+#else
+#define ROOFLANE_MASKED_LOADS 0
+#endif
+
 // Few rows and many vectors: where k is so short that c is most of the traffic, it is written in
 // long runs (Zen 5, 16 MB in L3: 90 GB/s in runs of 512 bytes, 64 of 192).
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
@@ -49,39 +60,43 @@ constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * k
 class Part {
  public:
   Part(DF d, std::size_t count)
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-      : mask_(hn::FirstN(d, count)) {
-  }
-  HWY_INLINE VF Load(DF d, const float* from) const { return hn::MaskedLoad(mask_, d, from); }
-  HWY_INLINE void Store(VF v, DF d, float* to) const { hn::BlendedStore(v, mask_, d, to); }
-
- private:
-  hn::Mask<DF> mask_;
-#else
-      // No masked memory access below AVX2: Highway's would touch the whole vector.
-      : count_(count), whole_(count == hn::Lanes(d)) {
+      : part_{count},
+        whole_(count == hn::Lanes(d))
+#if ROOFLANE_MASKED_LOADS
+        ,
+        mask_(hn::FirstN(d, count))
+#endif
+  {
   }
   HWY_INLINE VF Load(DF d, const float* from) const {
-    if (whole_) return hn::LoadU(d, from);
-    HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
-    for (std::size_t i = 0; i < count_; ++i) lanes[i] = from[i];
-    return hn::Load(d, lanes);
+#if ROOFLANE_MASKED_LOADS
+    return hn::MaskedLoad(mask_, d, from);
+#else
+    return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
+#endif
   }
+  // Masked only with AVX-512: AVX2's masked stores take a Zen 4 12 cycles each, the halves 2.5.
   HWY_INLINE void Store(VF v, DF d, float* to) const {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    hn::BlendedStore(v, mask_, d, to);
+#else
     if (whole_) {
       hn::StoreU(v, d, to);
-      return;
+    } else {
+      hc::StoreRow(v, d, to, part_);
     }
-    HWY_ALIGN float lanes[hn::MaxLanes(d)];
-    hn::Store(v, d, lanes);
-    for (std::size_t i = 0; i < count_; ++i) to[i] = lanes[i];
+#endif
   }
 
  private:
-  std::size_t count_;
+  hc::Part part_;
   bool whole_;
+#if ROOFLANE_MASKED_LOADS
+  hn::Mask<DF> mask_;
 #endif
 };
+
+#undef ROOFLANE_MASKED_LOADS
 
 // The same interface for a vector that is all there.
 struct Whole {
@@ -262,8 +277,8 @@ class Tile {
                                std::integer_sequence<int, V...>) {
     const DF d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    ((bv[V] = hn::LoadU(d, b + V * lanes)), ...);
-    bv[kVecs - 1] = last_vector.Load(d, b + (kVecs - 1) * lanes);
+    ((bv[V] = hc::InRegister<kRows>(hn::LoadU(d, b + V * lanes))), ...);
+    bv[kVecs - 1] = hc::InRegister<kRows>(last_vector.Load(d, b + (kVecs - 1) * lanes));
   }
   template <bool kFirst = false, class Last>
   static HWY_INLINE void Step(VF (&acc)[kCount], Cursor& at, const Last& last) {
@@ -311,7 +326,8 @@ class Tile {
                                         const Last& last, std::integer_sequence<int, R...>) {
     const DF d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
-    const VF bv = kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from);
+    const VF bv =
+        hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from));
     (AddProduct<kFirst>(av[R], bv, acc[R * kVecs + kVec]), ...);
   }
   template <int... I>
