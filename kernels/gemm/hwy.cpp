@@ -179,8 +179,9 @@ class HwyPlan final : public Plan {
     job_.sweep = tuning.get("sweep", guess.sweep) != 0;
     job_.far = job_.path == Path::dot && far(g, job_.flip, tile_, cache, job_.threads);
     const int64_t few = job_.flip ? g.n : g.m, many = job_.flip ? g.m : g.n;
-    job_.few_streams =
-        few == 1 && !cache.far_l3 && g.batch * many * g.k * float_bytes > cache.l3 / 2;
+    if (few == 1 && !cache.far_l3 && g.batch * many * g.k * float_bytes > cache.l3 / 2) {
+      job_.streams = streams_from_memory(cache);
+    }
     if (job_.path == Path::stream) {
       job_.sweep &= can_update(few, job_.threads);
       if (job_.sweep) job_.nc = std::min(job_.nc, most_update_columns);

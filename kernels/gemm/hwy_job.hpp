@@ -140,7 +140,7 @@ struct Job {
   bool fetch_rows = false;
   bool near = false;         // direct, packed: a thread does the same tasks in every call
   bool far = false;          // dot: from afar, kc of k at a time
-  bool few_streams = false;  // dot: at most kFewStreams rows of the long side are read at once
+  std::int64_t streams = 0;  // dot: most rows of the long side to be read at once; 0: any
   // direct, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time (kb a multiple
   // of kc, or k), for batch_group batches together. stream: nc columns of the wide side at a time,
   // strips of them kc deep. dot: kc deep, nc rows of the long side a task.

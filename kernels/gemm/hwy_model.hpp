@@ -33,13 +33,13 @@ struct Caches {
   bool far_l3;
 };
 
+inline bool small_l1(const Caches& cache) { return cache.l1 < (48 << 10); }
+
 // A thread must have this many flops to be worth waking: 1.3 µs of work at 270 GF/s, about as long
 // as a parallel region takes whose threads spin (Zen 5, 80³ on 2 threads: 358 GF/s, 267 on one).
 // Half of that where L1 has 32 KiB, as in cores of half as many flops a cycle (Zen 4, µs on one and
 // two threads: 56³ 3.9 and 3.3, 128 × 128 × 8 3.3 and 2.7, 323 × 5 × 85 8.3 and 6.2).
-inline double flops_per_thread(const Caches& cache) {
-  return cache.l1 < (48 << 10) ? 1.75e5 : 3.5e5;
-}
+inline double flops_per_thread(const Caches& cache) { return small_l1(cache) ? 1.75e5 : 3.5e5; }
 
 // Sizes that the machine does not report are taken as the smallest of the last ten years.
 inline Caches caches() {
@@ -170,6 +170,13 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
   const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
   return tile.mr * tile.nv >= 24 && few <= far_limit(threads) && pays && laid_out;
 }
+
+// dot: a single row from memory, where L3 is near: no more streams than the hardware follows well
+// (Zen 5, 4096 × 4096: four rows as fast as a loop that only reads, eight 4 to 16 % slower, and any
+// prefetch instruction costs a tenth or more; but from L3 eight are 9 % faster, and where that is
+// far 6 to 12 % from memory too). A Zen 4 follows eight (one thread, k = 4096 1.1, 1500 and 300 1.2
+// to 1.3 times as fast as four; two threads 1.0 and 1.2; twelve 1.0 to 1.4 and 0.9 to 1.1).
+inline int64_t streams_from_memory(const Caches& cache) { return small_l1(cache) ? 8 : 4; }
 
 // A b along k that stays in L2, and few rows that read it: what turning it costs is worth avoiding.
 // (Measured with AVX-512 and one thread. In 200 batches of 32 × 256 × 256 turning is 10 % faster.)
