@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "core/catalogue.hpp"
 #include "core/problem.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_block_sizes.hpp"
 #include "kernels/gemm/hwy_model.hpp"
 
 using namespace rooflane;
@@ -17,6 +19,7 @@ namespace {
 
 constexpr Caches near_l3 = {48 << 10, 1 << 20, 32 << 20, false};
 constexpr Caches far_l3 = {48 << 10, 2 << 20, 100 << 20, true};
+constexpr Caches near_small_l1 = {32 << 10, 1 << 20, 32 << 20, false};
 constexpr TileShape wide = {16, 8, 3, 8};   // AVX-512's: 32 registers of 16 floats
 constexpr TileShape narrow = {8, 6, 2, 6};  // AVX2's: 16 of 8
 
@@ -38,7 +41,7 @@ Path path_of(const char* shape, const Caches& cache, int threads = 1) {
 
 Blocks blocks(const char* shape, const Caches& cache, int threads = 1) {
   const Gemm g = gemm_of(shape);
-  return model(choose(g, wide, cache, threads), g, wide, cache, threads);
+  return block_sizes(choose(g, wide, cache, threads), g, wide, cache, threads);
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ TEST_CASE("the chosen path can serve the problem, and its blocks hold something"
   int problems = 0;
   const auto check = [&](const Gemm& g, const Caches& cache, const TileShape& tile, int threads) {
     const Path path = choose(g, tile, cache, threads);
-    const Blocks b = model(path, g, tile, cache, threads);
+    const Blocks b = block_sizes(path, g, tile, cache, threads);
     if (!allowed(path, g) || b.mc < 1 || b.kc < 1 || b.nc < 1) {
       FAIL_CHECK(g.m, " ", g.n, " ", g.k, " ", g.trans_a, " ", g.trans_b, " ", g.prepack, " ",
                  g.batch, " ", threads);
@@ -89,8 +92,8 @@ TEST_CASE("a b along k that stays in L2 is not turned for few rows") {
     CHECK(way("m=128,n=256,k=256,trans_b=1", cache) == std::tuple(Path::direct, false));
     // Several threads, batches and tiles of 16 registers were not faster so.
     CHECK(way("m=32,n=256,k=256,trans_b=1", cache, 2) == std::tuple(Path::direct, false));
-    CHECK(way("m=12,n=128,k=512,trans_b=1,batch=9", cache) == std::tuple(Path::direct, false));
-    CHECK(way("m=12,n=128,k=512,trans_b=1", cache, 1, narrow) == std::tuple(Path::direct, false));
+    CHECK(way("m=16,n=128,k=512,trans_b=1,batch=9", cache) == std::tuple(Path::direct, false));
+    CHECK(way("m=16,n=128,k=512,trans_b=1", cache, 1, narrow) == std::tuple(Path::direct, false));
   }
 }
 
@@ -222,16 +225,22 @@ TEST_CASE("many threads copy strips of b whose lines collide") {
   CHECK(path_of(colliding, far_l3, 2) == Path::packed);
 }
 
-TEST_CASE("two or four columns are dot products from two vectors of k on") {
-  for (const char* shape : {"m=3000,n=2,k=32", "m=3000,n=4,k=48", "m=32,n=4,k=48"}) {
-    CAPTURE(shape);
-    CHECK(path_of(shape, far_l3) == Path::dot);
-  }
-  for (const char* shape : {"m=3000,n=3,k=48", "m=3000,n=4,k=31", "m=31,n=4,k=48"}) {
-    CAPTURE(shape);
-    CHECK(path_of(shape, far_l3) == Path::direct);
-  }
-  CHECK(std::get<0>(way("m=3000,n=4,k=24", far_l3, 1, narrow)) == Path::direct);
+TEST_CASE("columns are dot products from the depth on that pays for so many sums across lanes") {
+  // The depth from which on n columns are dot products: of 300 rows, none of them from afar.
+  const auto depth = [](int n, const Caches& cache, const TileShape& tile) {
+    int k = 1;
+    const auto shape = [&] { return "m=300,n=" + std::to_string(n) + ",k=" + std::to_string(k); };
+    while (k < 300 && std::get<0>(way(shape().c_str(), cache, 1, tile)) != Path::dot) ++k;
+    return k;
+  };
+  const auto depths = [&](const Caches& cache, const TileShape& tile) {
+    std::vector<int> all;
+    for (const int n : {2, 3, 4, 5, 8, 9, 12, 13}) all.push_back(depth(n, cache, tile));
+    return all;
+  };
+  CHECK(depths(far_l3, wide) == std::vector{12, 20, 28, 40, 64, 108, 144, 300});
+  CHECK(depths(near_small_l1, wide) == std::vector{12, 20, 28, 60, 96, 108, 144, 300});
+  CHECK(depths(near_l3, narrow) == std::vector{12, 20, 28, 80, 128, 300, 300, 300});
 }
 
 TEST_CASE("with fewer parts of c than threads k has a block for each") {
@@ -262,9 +271,8 @@ TEST_CASE("as many threads as flops and elements are worth") {
     env.threads = 16;
     return threads_for(gemm_of(shape), env, cache);
   };
-  constexpr Caches small_l1 = {32 << 10, 1 << 20, 32 << 20, false};  // cores of half the speed
   CHECK(threads("m=56,n=56,k=56") == 1);
-  CHECK(threads("m=56,n=56,k=56", small_l1) == 2);
+  CHECK(threads("m=56,n=56,k=56", near_small_l1) == 2);
   CHECK(threads("m=1,n=1,k=1") == 1);
   CHECK(threads("m=64,n=64,k=64") == 1);
   CHECK(threads("m=80,n=80,k=80") == 3);
@@ -276,16 +284,17 @@ TEST_CASE("a few columns of c are formed as rows, and turned at the end") {
   CHECK(way("m=300,n=2,k=20,trans_a=1", near_l3) == std::tuple(Path::stream, true));
   CHECK(way("m=300,n=10,k=40,trans_a=1", near_l3) == std::tuple(Path::stream, true));
   CHECK(path_of("m=300,n=10,k=39,trans_a=1", near_l3) == Path::direct);
-  CHECK(path_of("m=300,n=2,k=15,trans_a=1", near_l3) == Path::direct);
+  CHECK(path_of("m=300,n=2,k=8,trans_a=1", near_l3) == Path::stream);
+  CHECK(path_of("m=300,n=2,k=7,trans_a=1", near_l3) == Path::direct);
   CHECK(path_of("m=9,n=10,k=40,trans_a=1", near_l3) == Path::direct);
 }
 
 TEST_CASE(
     "dot products are for a k that is long for the number of rows that share it, or from afar") {
-  CHECK(path_of("m=1,n=400,k=24,trans_b=1", near_l3) == Path::dot);
-  CHECK(path_of("m=1,n=400,k=23,trans_b=1", near_l3) == Path::direct);
-  CHECK(path_of("m=8,n=400,k=192,trans_b=1", near_l3) == Path::dot);
-  CHECK(path_of("m=8,n=400,k=191,trans_b=1", near_l3) == Path::direct);
+  CHECK(path_of("m=1,n=400,k=12,trans_b=1", near_l3) == Path::dot);
+  CHECK(path_of("m=1,n=400,k=11,trans_b=1", near_l3) == Path::direct);
+  CHECK(path_of("m=8,n=400,k=96,trans_b=1", near_l3) == Path::dot);
+  CHECK(path_of("m=8,n=400,k=95,trans_b=1", near_l3) == Path::direct);
   CHECK(path_of("m=8,n=9000,k=64,trans_b=1", near_l3) == Path::dot);
   CHECK(path_of("m=400,n=8,k=64", near_l3) == Path::dot);
 }
@@ -297,7 +306,7 @@ TEST_CASE("a b along k in L2 is turned rather than c where it is short, or rows 
   CHECK(path_of("m=105,n=1200,k=400,trans_b=1", far_l3) == Path::packed);
   CHECK(path_of("m=105,n=2400,k=300,trans_b=1", far_l3) == Path::packed);  // beyond L2
   CHECK(path_of("m=105,n=1200,k=300,trans_b=1", far_l3, 16) == Path::packed);
-  CHECK(path_of("m=1,n=300000,k=23,trans_b=1", far_l3) == Path::direct);
+  CHECK(path_of("m=1,n=300000,k=11,trans_b=1", far_l3) == Path::direct);
   CHECK(path_of("m=3,n=300000,k=23,trans_b=1", far_l3) == Path::packed);
 }
 

@@ -1,10 +1,10 @@
 // GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
-// memory and the plan; the choice of path and blocks is hwy_model.hpp. The loops stand in
-// hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side short), the
-// register tiles in hwy_tiles-inl.h. The
-// scheme is Goto & van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), turned
-// for row-major c: vectors lie along n. Unlike there, operands that lie well are multiplied in
-// place, and what the next tiles need is fetched ahead meanwhile.
+// memory and the plan; the choice of path is hwy_model.hpp, of blocks hwy_block_sizes.hpp. The loops
+// stand in hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side short),
+// the register tiles in hwy_tiles-inl.h. The scheme is Goto & van de Geijn, "Anatomy of
+// high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n.
+// Unlike there, operands that lie well are multiplied in place, and what the next tiles need is
+// fetched ahead meanwhile.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -24,6 +24,7 @@
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_block_sizes.hpp"
 #include "kernels/gemm/hwy_model.hpp"
 
 namespace rooflane::gemm {
@@ -73,14 +74,14 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const int threads = threads_for(g, env, cache);
   const Path first = choose(g, tile, cache, threads);
   std::vector<Tuning> list;
-  list.push_back(tuning_of(first, model(first, g, tile, cache, threads)));
+  list.push_back(tuning_of(first, block_sizes(first, g, tile, cache, threads)));
   const auto add = [&](Path path, const Blocks& blocks) {
     Tuning tuning = tuning_of(path, blocks);
     if (std::find(list.begin(), list.end(), tuning) == list.end()) list.push_back(tuning);
   };
   for (const Path path : {Path::dot, Path::stream, Path::direct, Path::packed}) {
     if (!allowed(path, g)) continue;
-    const Blocks guess = model(path, g, tile, cache, threads);
+    const Blocks guess = block_sizes(path, g, tile, cache, threads);
     add(path, guess);
     const bool either_order =
         path == Path::dot ? g.k <= guess.kc
@@ -166,7 +167,7 @@ class HwyPlan final : public Plan {
     if (const auto defect = tuning_defect(problem, tuning, env)) throw argument_error(*defect);
     if (const auto path = tuning.find("path")) path_.set("path", *path);
     job_.flip = flipped(job_.path, g, cache, job_.threads);
-    const Blocks guess = model(job_.path, g, tile_, cache, job_.threads);
+    const Blocks guess = block_sizes(job_.path, g, tile_, cache, job_.threads);
     job_.mc = round_up(tuning.get("mc", guess.mc), tile_.mr);
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);

@@ -1,5 +1,5 @@
-// The hwy GEMM's model: which path a problem takes, and how its blocks follow from the caches. No
-// vector code, no memory of its own. Used by hwy.cpp only; what a path does stands in hwy_*-inl.h.
+// The hwy GEMM's model: which path a problem takes, and how many threads. No vector code, no memory
+// of its own. Block sizes: hwy_block_sizes.hpp; what a path does: hwy_*-inl.h.
 #pragma once
 
 #include <algorithm>
@@ -164,7 +164,7 @@ inline bool short_strips(const Gemm& g, const TileShape& tile, const Caches& cac
 // columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85). 16 registers hold too few sums.
 inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache, int threads) {
   const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-  const int64_t bytes = many * g.k * float_bytes;
+  const int64_t bytes = g.batch * many * g.k * float_bytes;
   const bool short_rows = few >= 2 && few * g.k * float_bytes <= cache.l1 / 4;
   const bool pays = few >= 5 ? bytes > cache.l2 : short_rows && bytes > cache.l3 / 2;
   const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
@@ -229,28 +229,31 @@ inline Gemm column_as_row(Gemm g) {
   return g;
 }
 
+// Most rows or columns of c that dot products serve from any cache, and how deep k must be for so
+// many columns, whose dot products end in sums across lanes. (Times by dot products over those of
+// tiles, 300 rows. Sapphire Rapids: 2 columns, k = 20 0.40, 3 0.65, 4 0.93, 5, k = 32 0.88, 6, k =
+// 48 0.88, 8 0.69, 10, k = 96 0.95, 128 0.70, 12 0.97 and 0.71. Zen 4, where tiles of half a vector
+// are twice as fast: 2, k = 20 0.71, 3, k = 24 0.95, 4, k = 32 0.77, 5, k = 48 0.85, 6, k = 64
+// 0.98, 8, k = 96 1.01, 10 0.82, 12 0.91. AVX2 there: 2, k = 20 0.83, 4, k = 28 1.01, 5, k = 80
+// 1.18, 8, k = 96 0.98.) Of so many rows, whose b along k tiles turn first, 12 times as deep on
+// both (4, k = 48 0.84 and 0.86, 8, k = 96 0.88 and 0.94, 12, k = 128 0.93 and 0.91).
+inline int64_t most_dots(const TileShape& tile) { return tile.mr * tile.nv >= 24 ? 12 : dot_limit; }
+inline int64_t dot_depth_of_columns(int64_t n, const TileShape& tile, const Caches& cache) {
+  if (n <= 4) return std::max(8 * n - 4, tile.lanes * 3 / 4);
+  if (tile.mr * tile.nv < 24) return 16 * n;
+  return (n <= 8 && !small_l1(cache) ? 8 : 12) * n;
+}
+
 // THE table of paths, first match wins.
 inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, int threads) {
-  // A dot product ends in a sum across lanes: four vectors of k pay for that. Where b lies along k
-  // it is the other way to read it in L2 that counts: turned once for all rows, it costs the more
-  // the fewer they are (Sapphire Rapids, GF/s as dot products and with b turned: in L2 1 row, k =
-  // 24 7.4 and 7.6, 48 15 and 7; 5 rows, k = 64 19 and 30, 200 20 and 16; 8 rows, 100 25 and 35,
-  // 200 32 and 29; from memory 1 row, k = 20 3.1 and 3.5, 60 5.5 and 3.2; 2 rows, k = 40 7.2
-  // and 5.1; 4 rows 9.1 and 9.8).
-  const bool long_k = g.k >= 4 * tile.lanes;
-  // Two or four columns pay for it earlier (Sapphire Rapids, 3000 rows, GF/s of dot products and of
-  // tiles: 2 columns, k = 20 10 and 10, 32 18 and 12, 56 23 and 13; 3, k = 32 18 and 17, 48 23 and
-  // 18; 4, k = 20 22 and 22, 32 35 and 22, 48 46 and 25; 10 rows as fast either way; on 2
-  // threads 3 columns, k = 48, 27 and 30).
-  const bool short_dots_pay =
-      (g.n == 2 || g.n == 4) && g.k >= 2 * tile.lanes && g.m >= 32 && tile.mr * tile.nv >= 24;
-  const bool long_for_rows = 2 * g.k >= 3 * std::min(g.m, dot_limit) * tile.lanes;
   const int64_t b_bytes = g.k * g.n * float_bytes;
   const int64_t a_bytes = g.m * g.k * float_bytes;
   const bool a_from_memory = cache.far_l3 && a_bytes > 8 * cache.l2;
   const bool b_from_memory = cache.far_l3 && b_bytes > 8 * cache.l2;
-  const bool few_n = g.n <= dot_limit || (a_from_memory && far(g, true, tile, cache, threads));
-  const bool few_m = g.m <= dot_limit || (b_from_memory && far(g, false, tile, cache, threads)) ||
+  const bool few_n =
+      g.n <= most_dots(tile) || (a_from_memory && far(g, true, tile, cache, threads));
+  const bool few_m = g.m <= most_dots(tile) ||
+                     (b_from_memory && far(g, false, tile, cache, threads)) ||
                      (threads == 1 && dot_near(g, tile, cache));
   // Tiles of four rows and more read a b in place sooner than `stream` passes over it, while all
   // threads' L2 hold it, not quite full, and its rows do not collide (Sapphire Rapids, GF/s of
@@ -269,7 +272,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   const bool far_collision = cache.far_l3 && conflicts(g.n) && b_bytes > cache.l2;
   const bool seldom = (g.m <= 256 && !far_collision) || g.k <= short_k;
   // Many threads copy strips whose lines collide for themselves, from 256 rows on (`copied` in
-  // model), sooner than they wait for each other's.
+  // block_sizes), sooner than they wait for each other's.
   const bool collides = conflicts(g.n) && (threads < many_threads || b_bytes > 4 << 20);
   // Vectors that cross lines are loaded twice (Sapphire Rapids, 613×587×641: 139 GF/s in place, 158
   // packed). Where L3 is near that costs little while b stays in L2 (Zen 4, times in place over
@@ -289,10 +292,10 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
       !collides && !rows_cross_lines && !b_waits && b_bytes <= near_bytes(cache, threads);
   const bool streams_b = g.m <= stream_limit && stream_from_b(g) && !b_in_l2;
   // A few columns of c are formed as rows and turned at the end: tiles would leave lanes empty,
-  // half of them or more from k = 16 on, fewer only where the products outweigh the turning
+  // half of them or more from k = 4 n on, fewer only where the products outweigh the turning
   // (Sapphire Rapids, 300 rows, GF/s of tiles and so: 2 columns, k = 20 6 and 15; 8, k = 300 52 and
   // 103; 10, k = 20 33 and 30, 80 67 and 77; 15, k = 80 99 and 79, 300 85 and 95).
-  const bool columns_as_rows = g.k >= std::max<int64_t>(16, 20 * (g.n - tile.lanes / 2));
+  const bool columns_as_rows = g.k >= std::max<int64_t>(4 * g.n, 20 * (g.n - tile.lanes / 2));
   // A b along k from L2 that each thread turns for itself: where it is so short, or rows are so
   // few, that reading it is the work; and where the other way is to turn c for up to four threads
   // (flipped), which costs as 32 of k do, and more rows share the turning of b. (Sapphire Rapids,
@@ -318,8 +321,11 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && (long_k || short_dots_pay), Path::dot},
-      {few_m && dot_from_b(g) && (long_for_rows || (long_k && b_bytes > cache.l2)), Path::dot},
+      {few_n && g.n <= g.m && dot_from_a(g) && g.k >= dot_depth_of_columns(g.n, tile, cache),
+       Path::dot},
+      {few_m && dot_from_b(g) &&
+           (g.k >= 12 * g.m || (g.m <= dot_limit && g.k >= 4 * tile.lanes && b_bytes > cache.l2)),
+       Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
@@ -378,223 +384,6 @@ inline int threads_for(const Gemm& g, const Environment& env, const Caches& cach
   const double work = flops_of(g) + 8 * static_cast<double>(g.batch) * elements;
   return static_cast<int>(std::clamp(work / flops_per_thread(cache), 1.0,
                                      static_cast<double>(std::max(1, env.threads))));
-}
-
-// The tile of a path's strips. direct: where c is most of the traffic and comes from beyond L2, one
-// that writes it in long runs; for rows that do not fill a tile, as many more vectors as there are
-// registers, in strips nearly as wide as each other (Sapphire Rapids, b of 360 KB in L2, in % of
-// MKL: 1 row 64 → 92, 2 70 → 107, 3 79 → 113).
-inline TileShape tile_of(Path path, const Gemm& g, TileShape shape, const Caches& cache) {
-  if (path != Path::direct) return shape;
-  if (g.k <= 4 && g.batch * g.m * g.n * float_bytes > cache.l2) {
-    shape.nv = shape.run_nv;
-  } else if (g.m > 0 && g.m < shape.mr) {
-    const int64_t most = std::min(shape.run_nv, shape.mr * shape.nv / g.m);
-    const int64_t vectors = div_up(g.n, shape.lanes);
-    shape.nv = std::max(shape.nv, div_up(vectors, div_up(vectors, most)));
-  }
-  return shape;
-}
-
-struct Blocks {
-  int64_t mc = 1, kc = 1, nc = 1;
-  bool pack_a = false, pack_b = false, sweep = false, fetch = false;
-};
-
-// True where all of c stays in an L3 that is near.
-inline bool c_is_near(const Gemm& g, const Caches& cache) {
-  return !cache.far_l3 && g.batch * g.m * g.n * float_bytes <= cache.l3 / 4;
-}
-
-// Bytes of b packed at a time: half of L3 leaves room for c and the streams, and what the limit on
-// workspace leaves beside the threads' blocks of a caps it on machines that report a huge L3.
-inline int64_t packed_b_limit(const Caches& cache) {
-  return std::clamp<int64_t>(cache.l3 / 2, 2 << 20, 24 << 20);
-}
-
-// The model's block sizes for one path.
-inline Blocks model(Path path, const Gemm& g, const TileShape& shape, const Caches& cache,
-                    int threads) {
-  const TileShape tile = tile_of(path, g, shape, cache);
-  Blocks blocks;
-  const bool flip = flipped(path, g, cache, threads);
-  switch (path) {
-    case Path::scale:
-      break;
-    case Path::dot: {
-      // The few side's block takes a quarter of L2; beyond 4096 floats longer runs buy nothing.
-      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-      blocks.kc = std::clamp<int64_t>(cache.l2 / 4 / (float_bytes * few), 256, 4096);
-      // From memory: a chunk of a group of the few takes a third of L1. Equal ones.
-      const bool afar = far(g, flip, tile, cache, threads);
-      if (afar) {
-        const int64_t group = Shares(few, pieces(few, dot_limit)).size(0);
-        int64_t chunk = std::max<int64_t>(cache.l1 / 3 / (float_bytes * group), 64);
-        // Rows shorter than a page whole, in up to two thirds: so they are read apart (Sapphire
-        // Rapids, 8 × 50257 × 768: 33.5 → 45.8 GF/s).
-        const bool within_pages = cache.far_l3 && g.k < page_floats;
-        if (within_pages && group * g.k * float_bytes <= cache.l1 * 2 / 3) chunk = g.k;
-        blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
-      }
-      // At least 32 rows a task, so that packing the few side stays cheap.
-      blocks.nc = threads == 1 ? many : std::max<int64_t>(32, div_up(many, int64_t{8} * threads));
-      // Rows shorter than a page, from an L3 that is far, or beyond, in one chunk of k.
-      blocks.sweep = cache.far_l3 && (few == 1 || afar) && g.k <= blocks.kc && g.k < page_floats &&
-                     g.batch * many * g.k * float_bytes > cache.l2;
-      if (blocks.sweep) {
-        const int64_t block = few == 1 ? near_block : far_block;
-        if (2 * blocks.nc >= block) blocks.nc = round_up(blocks.nc, block);
-      }
-      break;
-    }
-    case Path::stream: {
-      const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
-      // Whole rows from memory, and for very few rows of sums always; strips else, which need fewer
-      // loads for a product (Zen 5, k × n = 4096² from memory: 2 rows 24 GF/s in strips, 34 by
-      // rows, 4 41 and 59, 8 94 and 125, 12 94 and 115, 16 136 and 140; 1024² from L3: 2 65 and 72,
-      // 4 121 and 110, 8 189 and 139; Sapphire Rapids, whose L3 is far: 4096², 8 rows 60 and 70, on
-      // 16 threads 563 and 785; 2048² as fast either way).
-      const int64_t bytes = g.batch * many * g.k * float_bytes;
-      const int64_t afar = cache.far_l3 ? 8 * cache.l2 : cache.l3 / 2;
-      blocks.sweep = can_update(few, threads) && (few <= 3 || bytes > afar);
-      // Strips: as fast 64 deep as 32 to 128, 16 deep a quarter slower for passing over the sums
-      // more often; few × nc sums are as large as L1. Whole rows: a quarter of L2, as long ones are
-      // read faster.
-      blocks.kc = 64;
-      const int64_t sums = blocks.sweep ? cache.l2 / 4 : cache.l1;
-      blocks.nc = std::max(sums / (float_bytes * few), tile.nr());
-      const int64_t tasks = blocks.sweep ? 2 : 4;  // per thread: two are longer rows than four
-      if (threads > 1) blocks.nc = std::min(blocks.nc, div_up(many, tasks * threads));
-      blocks.nc = round_up(blocks.nc, blocks.sweep ? int64_t{16} : tile.nr());
-      if (blocks.sweep) blocks.nc = std::min(blocks.nc, most_update_columns);
-      break;
-    }
-    case Path::direct:
-    case Path::packed: {
-      const int64_t rows = flip ? g.n : g.m, cols = flip ? g.m : g.n;
-      // Tiles read a as fast where it lies, while its blocks stay in L2 and all of it in L3:
-      // beyond, rows a power of two apart would evict each other (Zen 5: 512³ 4 % faster in place,
-      // 2048³ 10 % slower).
-      const bool along_k = flip ? g.trans_b : !g.trans_a;
-      // Over many strips packing costs nothing (1000×3000×700: Sapphire Rapids 152 → 163 GF/s, Zen
-      // 5 217 → 223).
-      const bool few_strips = cols <= 32 * tile.nr();
-      const bool a_near = rows * g.k * float_bytes <= near_bytes(cache, threads);
-      const bool in_place =
-          path == Path::direct || flip || (along_k && !conflicts(g.k) && a_near && few_strips);
-      // Strips of b, kc × nr, come from L2 with every tile: at 16 bytes a cycle that is free, and a
-      // longer kc means fewer passes over c. Equal blocks of k.
-      // Packed beforehand nothing but c is read anew, while a panel of a, mr × kc, stays in L1.
-      const int64_t most = in_place ? 512 : g.prepack && g.m <= 256 ? 1024 : 384;
-      // Fewer parts of c than threads: they share k, which needs blocks for all (Sapphire Rapids,
-      // 84 × 18 × 2520 along k: 8 threads 50 GF/s in one block, 200; 2 threads 40, 67).
-      const int64_t row_parts =
-          g.trans_b ? divisor_up_to(threads, rows / rows_worth_turning) : div_up(rows, tile.mr);
-      const int64_t parts = g.batch * row_parts * div_up(cols, tile.nr());
-      const bool shares_k =
-          path == Path::direct && g.batch < threads && parts < threads && g.k >= 512;
-      int64_t count = div_up(g.k, most);
-      if (shares_k) {
-        const int64_t wanted =
-            round_up(count, deep(g) ? threads : std::max<int64_t>(threads / parts, 1));
-        count = std::min(wanted, std::max<int64_t>(g.k / 128, count));
-      }
-      blocks.kc = div_up(g.k, count);
-      // Beyond what is one block anyway: short blocks, so that the rows of a strip and of the next
-      // one stay in L2, where those of a virtual machine may lie in a page each; deeper ones for
-      // more rows, whose sums cost more (16 rows of 4000: 85 GF/s 48 deep, 40 64 deep; 100 × 1000 ×
-      // 1000 116 and, 96 deep, 124).
-      if (path == Path::direct && row_by_row(g, cache, threads) &&
-          g.k > std::min<int64_t>(128, rows_in_l2(g.n, cache))) {
-        const int64_t most_rows = std::max(fewest_rows_together, rows_in_l2(g.n, cache));
-        const int64_t wanted = std::clamp<int64_t>(2 * g.m, fewest_rows_together, 96);
-        blocks.kc = round_up(div_up(g.k, div_up(g.k, std::min(wanted, most_rows))), 8);
-      }
-      // Few columns: all of k while their strips take no more than half of L2. Then a, which is
-      // most of the traffic, is read in place from end to end and fetched ahead (Zen 5,
-      // 4096×32×4096: 94 % of the FMA peak, 71 % in blocks of 512).
-      const bool in_l1 = path == Path::direct && short_strips(g, tile, cache, threads);
-      const bool one_tile = path == Path::direct && rows <= tile.mr;
-      const bool few = !in_l1 && !shares_k && (along_k || one_tile) &&
-                       cols * g.k * float_bytes <= cache.l2 / 2 &&
-                       tile.nr() * g.k * float_bytes <= workspace_limit / 2 / threads;
-      if (in_l1) blocks.kc = div_up(g.k, div_up(g.k, short_strip(tile, cache)));
-      if (few) {
-        blocks.kc = std::max<int64_t>(g.k, 1);
-        blocks.sweep = true;
-      }
-      // A block of a, mc × kc, takes a third of L2, less where very many threads share the limit,
-      // and no more than it needs for strips of b to be read seldom (Sapphire Rapids, 1024³: 160
-      // GF/s with 350 KB, 153 with 1 MB; Zen 5: as fast with 260 to 510 KB); a quarter where it is
-      // read in place.
-      const int64_t most_bytes =
-          in_place ? cache.l2 / 4 : std::min(cache.l2 / 3, int64_t{384} << 10);
-      const int64_t a_bytes = std::min(most_bytes, workspace_limit / 2 / threads);
-      blocks.mc = std::max(a_bytes / (float_bytes * blocks.kc) / tile.mr, int64_t{1}) * tile.mr;
-      blocks.mc = std::min(blocks.mc, round_up(rows, tile.mr));
-      // Sums of c's transpose stay in a quarter of L2 until they are turned.
-      if (flip)
-        blocks.mc = std::min(blocks.mc, round_up(cache.l2 / 4 / float_bytes / cols, tile.mr));
-      blocks.nc = round_up(cols, tile.nr());
-      if (path == Path::direct) {
-        // Strips that many rows read are copied, so that theirs do not evict each other from L1
-        // (Zen 5, 2048² of k = 64: 255 against 203 GF/s, of k = 16: 200 and 170), and those whose
-        // lines collide (Sapphire Rapids, 1024³ on 4, 8, 16 threads: in place 317, 472, 892 GF/s,
-        // copied 481, 825, 1117, packed together 457, 788, 1108).
-        const bool colliding = cache.far_l3 && conflicts(g.n) && threads >= many_threads;
-        const bool copied =
-            rows >= 256 && cols * g.k * float_bytes > cache.l1 && (g.k <= short_k || colliding);
-        blocks.pack_b = g.trans_b || copied;
-        // Along the rows of tiles: where c is most of the traffic, which likes long runs, and where
-        // all strips' share of a block stays in L2, so that tiles of a, read from afar, are used up
-        // at once. Several blocks of k: only where each is read often enough to be there. A c that
-        // comes and goes between L2 and most of L3 is fetched ahead better down the columns (Zen 5,
-        // 2048² on 2 threads: k = 16 294 against 250 GF/s, k = 24 365 and 287; 4 MB of c 323 and
-        // 360), but not where L3 is far (Sapphire Rapids, 4096²: k = 16 28 and 65, k = 64 69 and
-        // 119).
-        const int64_t c_bytes = g.batch * g.m * g.n * float_bytes;
-        const bool c_in_l3 = g.k > 8 && c_bytes > cache.l3 / 4 && c_bytes <= cache.l3;
-        const bool down = c_in_l3 && !cache.far_l3;
-        const bool b_stays = blocks.kc * cols * float_bytes <= cache.l2 / 4 &&
-                             (blocks.kc >= g.k || rows > 32 * tile.mr);
-        // Inner products, where L3 is far: a's rows, from memory, are so used up at once. (Sapphire
-        // Rapids, 64 × 64 × 65536 53 → 56 GF/s, 128 × 128 × 16384 75 → 80, turned 78 → 93, but 17 ×
-        // 501 × 9000 46 → 40. Fetching the beginnings of the next tile's rows gained nothing.)
-        const bool a_once =
-            cache.far_l3 && deep(g) && along_k && cols > tile.nr() && 2 * rows >= cols;
-        // Rows of b in place, where L3 is far: down the columns a strip is read from L2 once for
-        // all rows, along the rows once for each tile's (Sapphire Rapids, GF/s along and down, 1
-        // thread: 33 × 2000 × 100 77 and 85, 64 × 1000 × 100 83 and 90, 150 × 500 × 300 84 and 92,
-        // but 33 × 2000 × 24 76 and 75, 150 × 4000 × 55 81 and 76, 1000 × 200 × 200 78 and 76; 2
-        // threads: 16 × 2000 × 100 111 and 138, 150 × 1000 × 100 90 and 133, 2000 × 300 × 300 94
-        // and 119).
-        const bool all_near =
-            rows * blocks.kc * float_bytes <= cache.l2 / 4 && c_bytes <= cache.l2 / 2;
-        // Only along rows of tiles are the columns of a transposed a fetched a tile ahead.
-        const bool far_columns = g.trans_a && g.m * g.k * float_bytes > cache.l2 / 2;
-        const bool strip_once = cache.far_l3 && !blocks.pack_b && !a_once && !far_columns &&
-                                rows > tile.mr && blocks.kc > 40 &&
-                                blocks.kc * cols * float_bytes > cache.l1 &&
-                                (threads == 1 ? all_near : threads < 2 * many_threads);
-        blocks.sweep = g.k <= short_k && rows >= 256
-                           ? !down
-                           : !strip_once && (blocks.sweep || (b_stays && !in_l1) || a_once);
-        // What a thread packs of b at a time takes half of L2, or its share of the limit.
-        const int64_t b_bytes = std::min(cache.l2 / 2, workspace_limit / 2 / threads);
-        blocks.nc = std::min(blocks.nc, round_up(b_bytes / float_bytes / blocks.kc, tile.nr()));
-        blocks.fetch = !blocks.pack_b && row_by_row(g, cache, threads);
-        break;
-      }
-      // All of k of nc columns where that leaves 2048 of them; a is packed n / nc times.
-      blocks.nc = std::min(
-          blocks.nc,
-          round_up(std::max<int64_t>(2048, packed_b_limit(cache) / float_bytes / g.k), tile.nr()));
-      blocks.pack_a = !in_place && !few;
-      blocks.sweep |= flip;
-      break;
-    }
-  }
-  return blocks;
 }
 
 }  // namespace rooflane::gemm

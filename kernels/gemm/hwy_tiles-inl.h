@@ -16,15 +16,14 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/common/reduce-inl.h"
 #include "kernels/common/register-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/hwy_part-inl.h"
 #include "kernels/gemm/hwy_turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
-namespace hc = common::HWY_NAMESPACE;
 
 // The register tile: rows × vectors. Two FMA ports of 4 cycles need 8 independent accumulators; the
 // rest of the register file goes into reuse. 8 × 3 with 32 registers: 24 accumulators, 3 of b, and
@@ -41,13 +40,6 @@ constexpr int kMr = 4;
 constexpr int kNv = 2;
 #endif
 
-// Below AVX2 Highway's masked loads touch the whole vector.
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
-#define ROOFLANE_MASKED_LOADS 1
-#else
-#define ROOFLANE_MASKED_LOADS 0
-#endif
-
 // Few rows and many vectors: where k is so short that c is most of the traffic, it is written in
 // long runs (Zen 5, 16 MB in L3: 90 GB/s in runs of 512 bytes, 64 of 192).
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
@@ -55,54 +47,6 @@ constexpr int kMaxNv = std::max(kNv + 1, kRunNv);
 // Most rows of a tile of other widths: as many accumulators, or 16 rows, beyond which nothing is
 // gained. Only where a is read in place: its packed panels have kMr rows.
 constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
-
-// The first `count` lanes of a vector that is only partly there. Memory beyond them is not touched.
-class Part {
- public:
-  Part(DF d, std::size_t count)
-      : part_{count},
-        whole_(count == hn::Lanes(d))
-#if ROOFLANE_MASKED_LOADS
-        ,
-        mask_(hn::FirstN(d, count))
-#endif
-  {
-  }
-  HWY_INLINE VF Load(DF d, const float* from) const {
-#if ROOFLANE_MASKED_LOADS
-    return hn::MaskedLoad(mask_, d, from);
-#else
-    return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
-#endif
-  }
-  // Masked only with AVX-512: AVX2's masked stores take a Zen 4 12 cycles each, the halves 2.5.
-  HWY_INLINE void Store(VF v, DF d, float* to) const {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-    hn::BlendedStore(v, mask_, d, to);
-#else
-    if (whole_) {
-      hn::StoreU(v, d, to);
-    } else {
-      hc::StoreRow(v, d, to, part_);
-    }
-#endif
-  }
-
- private:
-  hc::Part part_;
-  bool whole_;
-#if ROOFLANE_MASKED_LOADS
-  hn::Mask<DF> mask_;
-#endif
-};
-
-#undef ROOFLANE_MASKED_LOADS
-
-// The same interface for a vector that is all there.
-struct Whole {
-  HWY_INLINE VF Load(DF d, const float* from) const { return hn::LoadU(d, from); }
-  HWY_INLINE void Store(VF v, DF d, float* to) const { hn::StoreU(v, d, to); }
-};
 
 // Lines to be fetched into L2, `rate` at a time: `lines` of each of so many rows, ld floats apart.
 struct Fetch {
@@ -154,48 +98,65 @@ struct TileArgs {
 // Otherwise a has any strides and nothing beyond `cols` is touched.
 // All loops over accumulators are folds, so that the array never exists in memory: GCC 12 keeps it
 // on the stack, at half the speed, when a single such loop stays rolled.
-template <int kRows, int kVecs, bool kPacked, int kAhead>
+template <class D, int kRows, int kVecs, bool kPacked, int kAhead>
 class Tile {
  public:
+  using V = hn::Vec<D>;
   static void Compute(const TileArgs& t) {
-    const DF d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    const Part part(d, static_cast<std::size_t>(t.cols - (kVecs - 1) * lanes));
-    VF acc[kCount];
-    if constexpr (kCount <= 8) {
-      Zero(acc, kAll);
-      // Too few sums to hide the latency of an FMA: even and odd k apart.
-      Cursor at(t, 0);
-      VF odd[kCount];
-      Zero(odd, kAll);
-      std::int64_t p = t.k;
-      for (; p >= 2; p -= 2) {
-        Step(acc, at, part);
-        Step(odd, at, part);
+#if ROOFLANE_LOWER_PART
+    // No vector of 512 bits among them: beside those Sapphire Rapids has one FMA for halves.
+    if constexpr (std::is_same_v<D, DF> && !kPacked && kVecs == 1) {
+      if (2 * t.cols <= static_cast<std::int64_t>(hn::Lanes(D()))) {
+        Tile<DH, kRows, 1, false, kAhead>::ComputeThis(t);
+      } else {
+        ComputeThis(t);
       }
-      if (p > 0) Step(acc, at, part);
-      Add(acc, odd, kAll);
-    } else if (kPacked || t.cols == kVecs * lanes) {
-      Steps(acc, t, Whole());
-    } else {
-      Steps(acc, t, part);
+      return;
     }
-    if (t.alpha != 1) Scale(acc, hn::Set(d, t.alpha), kAll);
-    if (t.cols == kVecs * lanes) {
+#endif
+    ComputeInline(t);
+  }
+  // On its own, so that Compute is no more than a jump to it.
+  static HWY_NOINLINE void ComputeThis(const TileArgs& t) { ComputeInline(t); }
+
+ private:
+  static HWY_INLINE void ComputeInline(const TileArgs& t) {
+    const D d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    const std::int64_t last = t.cols - (kVecs - 1) * lanes;
+    V acc[kCount];
+#if ROOFLANE_LOWER_PART
+    if constexpr (!kPacked && kVecs >= 2 && kVecs <= kNv) {
+      if (2 * last <= lanes) {
+        const LowerPart lower(static_cast<std::size_t>(last));
+        Sum(acc, t, lower);
+        Write(acc, t, lower);
+        return;
+      }
+    }
+#endif
+    const Part part(d, static_cast<std::size_t>(last));
+    if constexpr (kCount <= 8) {
+      Sum(acc, t, part);
+    } else if (kPacked || last == lanes) {
+      Sum(acc, t, Whole());
+    } else {
+      Sum(acc, t, part);
+    }
+    if (last == lanes) {
       Write(acc, t, Whole());
     } else {
       Write(acc, t, part);
     }
   }
 
- private:
   enum class How { store, stream, add };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
   template <int... I>
-  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Zero(DF())), ...);
+  static HWY_INLINE void Zero(V (&acc)[kCount], std::integer_sequence<int, I...>) {
+    ((acc[I] = hn::Zero(D())), ...);
   }
   // x86 addresses 8 rows from one register and the odd multiples of their distance up to 7.
   struct Cursor {
@@ -214,14 +175,38 @@ class Tile {
     const float* HWY_RESTRICT b;
     const float* ahead;
   };
+  template <class Last>
+  static HWY_INLINE void Sum(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+    if constexpr (kCount <= 8) {
+      EvenAndOddSteps(acc, t, last);
+    } else {
+      Steps(acc, t, last);
+    }
+    if (t.alpha != 1) Scale(acc, hn::Set(D(), t.alpha), kAll);
+  }
+  // Too few sums to hide the latency of an FMA: even and odd k apart.
+  template <class Last>
+  static HWY_INLINE void EvenAndOddSteps(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+    Zero(acc, kAll);
+    Cursor at(t, 0);
+    V odd[kCount];
+    Zero(odd, kAll);
+    std::int64_t p = t.k;
+    for (; p >= 2; p -= 2) {
+      Step(acc, at, last);
+      Step(odd, at, last);
+    }
+    if (p > 0) Step(acc, at, last);
+    Add(acc, odd, kAll);
+  }
   // All k. Where it is long enough, c's lines are fetched meanwhile, one every eight steps: asked
   // for at once, from afar, they take all of L1's fill buffers, and b's stream from L2 waits
   // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233). Where b
   // comes from afar and k is shorter, a row of them (Sapphire Rapids, 37 × 20011 × 89: 99 → 118
   // GF/s).
   template <class Last>
-  static HWY_INLINE void Steps(VF (&acc)[kCount], const TileArgs& t, const Last& last) {
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+  static HWY_INLINE void Steps(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
     const bool fetch_c = t.k >= 8 * kCount && !t.stream;
     if (kAhead > 0 && !fetch_c) {
@@ -266,29 +251,29 @@ class Tile {
     return ahead + t.ahead_step;
   }
   template <class Last>
-  static HWY_INLINE void FourSteps(VF (&acc)[kCount], Cursor& at, const Last& last) {
+  static HWY_INLINE void FourSteps(V (&acc)[kCount], Cursor& at, const Last& last) {
     Step(acc, at, last);
     Step(acc, at, last);
     Step(acc, at, last);
     Step(acc, at, last);
   }
-  template <class Last, int... V>
-  static HWY_INLINE void LoadB(VF (&bv)[kVecs], const float* b, const Last& last_vector,
-                               std::integer_sequence<int, V...>) {
-    const DF d;
+  template <class Last, int... J>
+  static HWY_INLINE void LoadB(V (&bv)[kVecs], const float* b, const Last& last_vector,
+                               std::integer_sequence<int, J...>) {
+    const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    ((bv[V] = hc::InRegister<kRows>(hn::LoadU(d, b + V * lanes))), ...);
+    ((bv[J] = hc::InRegister<kRows>(hn::LoadU(d, b + J * lanes))), ...);
     bv[kVecs - 1] = hc::InRegister<kRows>(last_vector.Load(d, b + (kVecs - 1) * lanes));
   }
   template <bool kFirst = false, class Last>
-  static HWY_INLINE void Step(VF (&acc)[kCount], Cursor& at, const Last& last) {
+  static HWY_INLINE void Step(V (&acc)[kCount], Cursor& at, const Last& last) {
     if constexpr (kVecs > kNv + 1) {
       MultiplyRow<kFirst>(acc, at, last, std::make_integer_sequence<int, kRows>(),
                           std::make_integer_sequence<int, kVecs>());
     } else {
-      VF bv[kVecs];
+      V bv[kVecs];
       LoadB(bv, at.b, last, std::make_integer_sequence<int, kVecs - 1>());
-      Multiply<kFirst>(acc, at, bv, kAll);
+      Multiply<kFirst, Last>(acc, at, bv, kAll);
     }
     for (int line = 0; line < kAhead; ++line) __builtin_prefetch(at.ahead + 16 * line, 0, 2);
     at.ahead += at.ahead_step;
@@ -297,45 +282,56 @@ class Tile {
     at.b += at.ldb;
   }
   // acc + a·b, or, of a first product, a·b (which may be -0).
-  template <bool kFirst>
-  static HWY_INLINE void AddProduct(VF a, VF b, VF& acc) {
+  template <bool kFirst, bool kLower = false>
+  static HWY_INLINE void AddProduct(V a, V b, V& acc) {
+#if ROOFLANE_LOWER_PART
+    if constexpr (kLower) {
+      if constexpr (kFirst) {
+        acc = Widened(hn::Mul(Lower(a), Lower(b)));
+      } else {
+        acc = Widened(hn::MulAdd(Lower(a), Lower(b), Lower(acc)));
+      }
+      return;
+    }
+#endif
     if constexpr (kFirst) {
       acc = hn::Mul(a, b);
     } else {
       acc = hn::MulAdd(a, b, acc);
     }
   }
-  template <bool kFirst, int... I>
-  static HWY_INLINE void Multiply(VF (&acc)[kCount], const Cursor& at, const VF (&bv)[kVecs],
+  template <bool kFirst, class Last, int... I>
+  static HWY_INLINE void Multiply(V (&acc)[kCount], const Cursor& at, const V (&bv)[kVecs],
                                   std::integer_sequence<int, I...>) {
-    const DF d;
-    (AddProduct<kFirst>(hn::Set(d, Element<I / kVecs>(at.a, at.a_high, at.a_outer)), bv[I % kVecs],
-                        acc[I]),
-     ...);
+    (MultiplyOne<kFirst, Last, I / kVecs, I % kVecs>(at, bv, acc[I]), ...);
+  }
+  template <bool kFirst, class Last, int kRow, int kVec>
+  static HWY_INLINE void MultiplyOne(const Cursor& at, const V (&bv)[kVecs], V& acc) {
+    const V a = hn::Set(D(), Element<kRow>(at.a, at.a_high, at.a_outer));
+    AddProduct<kFirst, Last::kLower && kVec == kVecs - 1>(a, bv[kVec], acc);
   }
   // The same, b's vectors one after the other: they are more than a's values.
-  template <bool kFirst, class Last, int... R, int... V>
-  static HWY_INLINE void MultiplyRow(VF (&acc)[kCount], const Cursor& at, const Last& last,
+  template <bool kFirst, class Last, int... R, int... J>
+  static HWY_INLINE void MultiplyRow(V (&acc)[kCount], const Cursor& at, const Last& last,
                                      std::integer_sequence<int, R...> rows,
-                                     std::integer_sequence<int, V...>) {
-    const VF av[kRows] = {hn::Set(DF(), Element<R>(at.a, at.a_high, at.a_outer))...};
-    (MultiplyVector<kFirst, V>(acc, av, at.b, last, rows), ...);
+                                     std::integer_sequence<int, J...>) {
+    const V av[kRows] = {hn::Set(D(), Element<R>(at.a, at.a_high, at.a_outer))...};
+    (MultiplyVector<kFirst, J>(acc, av, at.b, last, rows), ...);
   }
   template <bool kFirst, int kVec, class Last, int... R>
-  static HWY_INLINE void MultiplyVector(VF (&acc)[kCount], const VF (&av)[kRows], const float* b,
+  static HWY_INLINE void MultiplyVector(V (&acc)[kCount], const V (&av)[kRows], const float* b,
                                         const Last& last, std::integer_sequence<int, R...>) {
-    const DF d;
+    const D d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
-    const VF bv =
-        hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from));
+    const V bv = hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from));
     (AddProduct<kFirst>(av[R], bv, acc[R * kVecs + kVec]), ...);
   }
   template <int... I>
-  static HWY_INLINE void Scale(VF (&acc)[kCount], VF factor, std::integer_sequence<int, I...>) {
+  static HWY_INLINE void Scale(V (&acc)[kCount], V factor, std::integer_sequence<int, I...>) {
     ((acc[I] = hn::Mul(acc[I], factor)), ...);
   }
   template <int... I>
-  static HWY_INLINE void Add(VF (&acc)[kCount], const VF (&more)[kCount],
+  static HWY_INLINE void Add(V (&acc)[kCount], const V (&more)[kCount],
                              std::integer_sequence<int, I...>) {
     ((acc[I] = hn::Add(acc[I], more[I])), ...);
   }
@@ -346,7 +342,7 @@ class Tile {
   // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer
   // (304² of k = 4 1.05 to 1.1 times, with AVX2 2.3, 32³ with AVX2 1.4).
   template <class Last>
-  static HWY_INLINE void Write(const VF (&acc)[kCount], const TileArgs& t, const Last& last) {
+  static HWY_INLINE void Write(const V (&acc)[kCount], const TileArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
     if (t.beta != 0) {
       WriteRows<How::add>(acc, t, last, rows);
@@ -357,28 +353,28 @@ class Tile {
     }
   }
   template <How kHow, class Last, int... R>
-  static HWY_INLINE void WriteRows(const VF (&acc)[kCount], const TileArgs& t, const Last& last,
+  static HWY_INLINE void WriteRows(const V (&acc)[kCount], const TileArgs& t, const Last& last,
                                    std::integer_sequence<int, R...>) {
     // In registers, as stores of vectors might change what TileArgs holds.
     const std::int64_t ldc = t.ldc, ldc0 = t.ldc0;
-    const VF beta = hn::Set(DF(), t.beta);
+    const V beta = hn::Set(D(), t.beta);
     float* c = t.c;
     const float* c0 = t.c0;
     ((WriteRow<kHow, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()), c += ldc,
       c0 += ldc0),
      ...);
   }
-  template <How kHow, int kRow, class Last, int... V>
-  static HWY_INLINE void WriteRow(const VF (&acc)[kCount], float* c, const float* c0, VF beta,
-                                  const Last& last, std::integer_sequence<int, V...>) {
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
-    (WriteOne<kHow, V == kVecs - 1>(acc[kRow * kVecs + V], c + V * lanes, c0 + V * lanes, beta,
+  template <How kHow, int kRow, class Last, int... J>
+  static HWY_INLINE void WriteRow(const V (&acc)[kCount], float* c, const float* c0, V beta,
+                                  const Last& last, std::integer_sequence<int, J...>) {
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
+    (WriteOne<kHow, J == kVecs - 1>(acc[kRow * kVecs + J], c + J * lanes, c0 + J * lanes, beta,
                                     last),
      ...);
   }
   template <How kHow, bool kLast, class Last>
-  static HWY_INLINE void WriteOne(VF sum, float* to, const float* from, VF beta, const Last& last) {
-    const DF d;
+  static HWY_INLINE void WriteOne(V sum, float* to, const float* from, V beta, const Last& last) {
+    const D d;
     if constexpr (kHow == How::add) {
       sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : hn::LoadU(d, from), sum);
     }
@@ -397,7 +393,7 @@ using TileFunction = void (*)(const TileArgs&);
 template <bool kPacked, int kAhead, int kRows, int kVecs>
 constexpr TileFunction TileOrNone() {
   if constexpr (kPacked ? kRows <= kMr && kVecs <= kNv : kRows <= TallRows(kVecs)) {
-    return &Tile<kRows, kVecs, kPacked, kAhead>::Compute;
+    return &Tile<DF, kRows, kVecs, kPacked, kAhead>::Compute;
   } else {
     return nullptr;
   }
@@ -503,6 +499,8 @@ inline void TurnIntoC(const Job& job, bool first_block, std::int64_t batch, std:
                                .beta = start.beta};
   TurnSums(sums, target);
 }
+
+#undef ROOFLANE_LOWER_PART
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm

@@ -12,14 +12,12 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/gemm/hwy_part-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using DF = hn::ScalableTag<float>;
-using VF = hn::Vec<DF>;
 
 #if HWY_TARGET != HWY_SCALAR
 // A 4 × 4 block, turned in registers.

@@ -1,0 +1,117 @@
+// Vectors of float of the hwy GEMM that are whole or only partly there, with one interface, for the
+// ISA target being compiled. Next: hwy_turn-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_PART_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_PART_INL_H_
+#undef ROOFLANE_GEMM_HWY_PART_INL_H_
+#else
+#define ROOFLANE_GEMM_HWY_PART_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
+// Below AVX2 Highway's masked loads touch the whole vector.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#define ROOFLANE_MASKED_LOADS 1
+#else
+#define ROOFLANE_MASKED_LOADS 0
+#endif
+
+// The first `count` lanes of a vector that is only partly there. Memory beyond them is not touched.
+template <class D>
+class Part {
+ public:
+  using V = hn::Vec<D>;
+  static constexpr bool kLower = false;
+  Part(D d, std::size_t count)
+      : part_{count},
+        whole_(count == hn::Lanes(d))
+#if ROOFLANE_MASKED_LOADS
+        ,
+        mask_(hn::FirstN(d, count))
+#endif
+  {
+  }
+  HWY_INLINE V Load(D d, const float* from) const {
+#if ROOFLANE_MASKED_LOADS
+    return hn::MaskedLoad(mask_, d, from);
+#else
+    return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
+#endif
+  }
+  // Masked only with AVX-512: AVX2's masked stores take a Zen 4 12 cycles each, the halves 2.5.
+  HWY_INLINE void Store(V v, D d, float* to) const {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+    hn::BlendedStore(v, mask_, d, to);
+#else
+    if (whole_) {
+      hn::StoreU(v, d, to);
+    } else {
+      hc::StoreRow(v, d, to, part_);
+    }
+#endif
+  }
+
+ private:
+  hc::Part part_;
+  bool whole_;
+#if ROOFLANE_MASKED_LOADS
+  hn::Mask<D> mask_;
+#endif
+};
+
+#undef ROOFLANE_MASKED_LOADS
+
+// The same interface for a vector that is all there.
+struct Whole {
+  static constexpr bool kLower = false;
+  template <class D>
+  HWY_INLINE hn::Vec<D> Load(D d, const float* from) const {
+    return hn::LoadU(d, from);
+  }
+  template <class D>
+  HWY_INLINE void Store(hn::Vec<D> v, D d, float* to) const {
+    hn::StoreU(v, d, to);
+  }
+};
+
+// Products of half a vector take half the time where 512 bits are two halves (Zen 4; Sapphire
+// Rapids 1.0 to 1.2 times as fast: its masked loads of whole vectors cross lines more often).
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+#define ROOFLANE_LOWER_PART 1
+using DH = hn::Half<DF>;
+using VH = hn::Vec<DH>;
+HWY_INLINE VH Lower(VF v) { return hn::LowerHalf(DH(), v); }
+HWY_INLINE VF Widened(VH v) { return VF{_mm512_castps256_ps512(v.raw)}; }
+
+// The same interface for a vector of which at most the lower half is there.
+class LowerPart {
+ public:
+  static constexpr bool kLower = true;
+  explicit LowerPart(std::size_t count) : part_(DH(), count) {}
+  HWY_INLINE VF Load(DF /*d*/, const float* from) const { return Widened(part_.Load(DH(), from)); }
+  HWY_INLINE void Store(VF v, DF /*d*/, float* to) const { part_.Store(Lower(v), DH(), to); }
+
+ private:
+  Part<DH> part_;
+};
+#else
+#define ROOFLANE_LOWER_PART 0
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
