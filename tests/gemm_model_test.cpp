@@ -243,6 +243,24 @@ TEST_CASE("columns are dot products from the depth on that pays for so many sums
   CHECK(depths(near_l3, narrow) == std::vector{12, 20, 28, 80, 128, 300, 300, 300});
 }
 
+TEST_CASE("where L1 is small, six to eight rows that it does not hold read memory as half tiles") {
+  CHECK(path_of("m=15000,n=8,k=682", near_small_l1) == Path::dot);
+  CHECK(path_of("m=15000,n=8,k=683", near_small_l1) == Path::direct);
+  CHECK(path_of("m=15000,n=5,k=2000", near_small_l1) == Path::dot);
+  CHECK(path_of("m=4000,n=8,k=1000", near_small_l1) == Path::dot);  // from L3
+  CHECK(path_of("m=400,n=8,k=1000,batch=20", near_small_l1) == Path::direct);
+  CHECK(path_of("m=15000,n=8,k=1000", near_l3) == Path::dot);
+  CHECK(path_of("m=8,n=15000,k=1000,trans_b=1", near_small_l1) == Path::packed);
+  CHECK(path_of("m=8,n=15000,k=600,trans_b=1", near_small_l1) == Path::dot);
+}
+
+TEST_CASE(
+    "where L1 is small and holds the few, dot products read rows from afar in one chunk of k") {
+  CHECK(blocks("m=15000,n=8,k=682", near_small_l1).kc == 688);
+  CHECK(blocks("m=15000,n=4,k=1365", near_small_l1).kc == 1376);
+  CHECK(blocks("m=15000,n=8,k=682", near_l3).kc == 352);
+}
+
 TEST_CASE("with fewer parts of c than threads k has a block for each") {
   CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3).kc == 2520);
   CHECK(blocks("m=84,n=18,k=2520,trans_b=1", far_l3, 2).kc == 420);

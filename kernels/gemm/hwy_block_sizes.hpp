@@ -64,7 +64,7 @@ inline Blocks block_sizes(Path path, const Gemm& g, const TileShape& shape, cons
         // Rows shorter than a page whole, in up to two thirds: so they are read apart (Sapphire
         // Rapids, 8 × 50257 × 768: 33.5 → 45.8 GF/s).
         const bool within_pages = cache.far_l3 && g.k < page_floats;
-        if (within_pages && group * g.k * float_bytes <= cache.l1 * 2 / 3) chunk = g.k;
+        if ((within_pages || small_l1(cache)) && few_in_l1(group, g.k, cache)) chunk = g.k;
         blocks.kc = round_up(div_up(g.k, div_up(g.k, chunk)), 16);
       }
       // At least 32 rows a task, so that packing the few side stays cheap.

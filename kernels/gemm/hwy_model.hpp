@@ -158,14 +158,21 @@ inline bool short_strips(const Gemm& g, const TileShape& tile, const Caches& cac
          (g.trans_b || !conflicts(g.n)) && g.k * g.n * float_bytes <= cache.l2 / 2;
 }
 
+// FarDot: the few side stays in L1 as a whole, beside rows of the long side that pass through.
+inline bool few_in_l1(int64_t few, int64_t k, const Caches& cache) {
+  return few * k * float_bytes <= cache.l1 * 2 / 3;
+}
+
 // dot: the long side comes from afar, and FarDot reads it faster: from five rows on at any distance
 // beyond L2 (Zen 5, 4096 × 4096 with 8 columns: 1.3 to 1.6 times as fast, 1500 × 1500 1.25), with
 // two to four from memory where a row is so short that the hardware hardly gets to fetch ahead (2
-// columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85). 16 registers hold too few sums.
+// columns, k = 300: 1.4; but k = 4096 0.9 to 1, and from L3 0.85; where L1 is small, while it holds
+// them: Zen 4, 4 columns, k = 1000 1.4). 16 registers hold too few sums.
 inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache, int threads) {
   const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
   const int64_t bytes = g.batch * many * g.k * float_bytes;
-  const bool short_rows = few >= 2 && few * g.k * float_bytes <= cache.l1 / 4;
+  const bool short_rows = few >= 2 && (small_l1(cache) ? few_in_l1(few, g.k, cache)
+                                                       : few * g.k * float_bytes <= cache.l1 / 4);
   const bool pays = few >= 5 ? bytes > cache.l2 : short_rows && bytes > cache.l3 / 2;
   const bool laid_out = g.batch * few * (g.k + tile.lanes) * float_bytes <= workspace_limit / 4;
   return tile.mr * tile.nv >= 24 && few <= far_limit(threads) && pays && laid_out;
@@ -242,6 +249,16 @@ inline int64_t dot_depth_of_columns(int64_t n, const TileShape& tile, const Cach
   if (n <= 4) return std::max(8 * n - 4, tile.lanes * 3 / 4);
   if (tile.mr * tile.nv < 24) return 16 * n;
   return (n <= 8 && !small_l1(cache) ? 8 : 12) * n;
+}
+
+// Where L1 is small and L3 near, dot products whose few side L1 does not hold read rows from memory
+// in chunks, which a Zen 4 does badly; tiles of half a vector read them from end to end (times by
+// dot products over those of tiles, one and two threads: 8 × 15000 × 1000 1.7 and 1.4, 6 × 15000 ×
+// 1000 1.4 and 1.3, 5 × 7500 × 2000 1.2 and 0.9; from L3 8 × 2000 × 1000 1.02 and 1.08, 6 0.77).
+inline bool half_tiles_pay(const Gemm& g, bool flip, const TileShape& tile, const Caches& cache) {
+  const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
+  return small_l1(cache) && !cache.far_l3 && few >= 6 && 2 * few <= tile.lanes &&
+         !few_in_l1(few, g.k, cache) && g.batch * many * g.k * float_bytes > cache.l3 / 2;
 }
 
 // THE table of paths, first match wins.
@@ -321,9 +338,10 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   const Rule rules[] = {
       {!g.reads_ab() || g.empty(), Path::scale},
-      {few_n && g.n <= g.m && dot_from_a(g) && g.k >= dot_depth_of_columns(g.n, tile, cache),
+      {few_n && g.n <= g.m && dot_from_a(g) && !half_tiles_pay(g, true, tile, cache) &&
+           g.k >= dot_depth_of_columns(g.n, tile, cache),
        Path::dot},
-      {few_m && dot_from_b(g) &&
+      {few_m && dot_from_b(g) && !half_tiles_pay(g, false, tile, cache) &&
            (g.k >= 12 * g.m || (g.m <= dot_limit && g.k >= 4 * tile.lanes && b_bytes > cache.l2)),
        Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
