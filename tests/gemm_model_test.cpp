@@ -92,7 +92,7 @@ TEST_CASE("a b along k that stays in L2 is not turned for few rows") {
     CHECK(way("m=128,n=256,k=256,trans_b=1", cache) == std::tuple(Path::direct, false));
     // Several threads, batches and tiles of 16 registers were not faster so.
     CHECK(way("m=32,n=256,k=256,trans_b=1", cache, 2) == std::tuple(Path::direct, false));
-    CHECK(way("m=16,n=128,k=512,trans_b=1,batch=9", cache) == std::tuple(Path::direct, false));
+    CHECK(way("m=12,n=128,k=512,trans_b=1,batch=9", cache) == std::tuple(Path::direct, false));
     CHECK(way("m=16,n=128,k=512,trans_b=1", cache, 1, narrow) == std::tuple(Path::direct, false));
   }
 }
