@@ -13,6 +13,7 @@
 #include "kernels/gemm/hwy_model.hpp"
 
 using namespace rooflane;
+using namespace std::string_literals;
 using namespace rooflane::gemm;
 
 namespace {
@@ -299,12 +300,44 @@ TEST_CASE("as many threads as flops and elements are worth") {
 }
 
 TEST_CASE("a few columns of c are formed as rows, and turned at the end") {
-  CHECK(way("m=300,n=2,k=20,trans_a=1", near_l3) == std::tuple(Path::stream, true));
   CHECK(way("m=300,n=10,k=40,trans_a=1", near_l3) == std::tuple(Path::stream, true));
   CHECK(path_of("m=300,n=10,k=39,trans_a=1", near_l3) == Path::direct);
-  CHECK(path_of("m=300,n=2,k=8,trans_a=1", near_l3) == Path::stream);
-  CHECK(path_of("m=300,n=2,k=7,trans_a=1", near_l3) == Path::direct);
   CHECK(path_of("m=9,n=10,k=40,trans_a=1", near_l3) == Path::direct);
+  CHECK(path_of("m=15,n=2,k=8,trans_a=1", near_l3) == Path::stream);
+  CHECK(path_of("m=15,n=2,k=7,trans_a=1", near_l3) == Path::direct);
+}
+
+TEST_CASE("of a transposed a, few columns are vectors down them") {
+  // All columns: of any depth near by, from afar as many rows of a as the hardware follows.
+  for (const char* shape : {"m=16,n=1,k=1", "m=300,n=2,k=20", "m=300,n=4,k=400", "m=64,n=3,k=2000",
+                            "m=300,n=5,k=4", "m=9000,n=3,k=200", "m=400000,n=2,k=16"}) {
+    CHECK(path_of((shape + ",trans_a=1"s).c_str(), near_small_l1) == Path::direct);
+  }
+  CHECK(path_of("m=400000,n=2,k=17,trans_a=1", near_small_l1) == Path::stream);
+  CHECK(path_of("m=400000,n=2,k=32,trans_a=1", far_l3) == Path::direct);
+  CHECK(path_of("m=400000,n=2,k=33,trans_a=1", far_l3) == Path::stream);
+  const auto tail = [](const std::string& shape, const Caches& cache,
+                       const TileShape& tile = wide) {
+    return tail_columns(gemm_of(shape + ",trans_a=1"), tile, cache);
+  };
+  // Not those that half a vector serves as fast, nor the last ones of so small a k, or of so few
+  // rows where vectors are whole.
+  CHECK(tail("m=300,n=8,k=60", near_small_l1) == 0);
+  CHECK(tail("m=300,n=8,k=60", far_l3) == 8);
+  CHECK(tail("m=300,n=9,k=60", far_l3) == 0);
+  CHECK(tail("m=300,n=17,k=4", near_small_l1) == 1);
+  CHECK(tail("m=300,n=17,k=3", near_small_l1) == 0);
+  CHECK(tail("m=16,n=17,k=4", far_l3) == 0);
+  CHECK(tail("m=64,n=17,k=4", far_l3) == 1);
+  CHECK(tail("m=300,n=21,k=20", near_small_l1) == 5);
+  CHECK(tail("m=300,n=21,k=17", far_l3) == 0);
+  CHECK(tail("m=300,n=21,k=18", far_l3) == 5);
+  CHECK(tail("m=300,n=257,k=60", near_small_l1) == 0);
+  CHECK(tail("m=300,n=9,k=3", near_small_l1, narrow) == 1);
+  CHECK(tail("m=300,n=15,k=300", near_small_l1, narrow) == 0);
+  // Left to be shared among threads.
+  CHECK(tail("m=300,n=17,k=512", near_small_l1) == 0);
+  CHECK(tail("m=600,n=17,k=512", near_small_l1) == 1);
 }
 
 TEST_CASE(
@@ -355,11 +388,11 @@ TEST_CASE("rows that do not fill a tile have wider strips, nearly as wide as eac
 }
 
 TEST_CASE("columns that fill little of a vector are turned for many rows only") {
-  CHECK(tail_columns(gemm_of("m=8,n=97,k=97"), wide) == 1);
-  CHECK(tail_columns(gemm_of("m=7,n=97,k=200"), wide) == 0);
-  CHECK(tail_columns(gemm_of("m=16,n=52,k=40"), wide) == 0);
-  CHECK(tail_columns(gemm_of("m=24,n=52,k=40"), wide) == 4);
-  CHECK(tail_columns(gemm_of("m=24,n=53,k=40"), wide) == 0);
+  CHECK(tail_columns(gemm_of("m=8,n=97,k=97"), wide, near_l3) == 1);
+  CHECK(tail_columns(gemm_of("m=7,n=97,k=200"), wide, near_l3) == 0);
+  CHECK(tail_columns(gemm_of("m=16,n=52,k=40"), wide, near_l3) == 0);
+  CHECK(tail_columns(gemm_of("m=24,n=52,k=40"), wide, near_l3) == 4);
+  CHECK(tail_columns(gemm_of("m=24,n=53,k=40"), wide, near_l3) == 0);
 }
 
 TEST_CASE("strips cover n without gaps, never wider than their tile, and never end in one vector") {

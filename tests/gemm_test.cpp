@@ -474,11 +474,34 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
   }
 }
 
+TEST_CASE("hwy: a transposed a against few columns, or so many beyond whole vectors") {
+  // Vectors down the columns: a block of them whole, in part, and both.
+  for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21, 22, 99}) {
+    for (const char* shape :
+         {"m=16,k=1,n={}", "m=79,k=15,n={},trans_b=1", "m=131,k=61,n={},alpha=2,beta=-1",
+          "m=70,k=12,n={},batch=3", "m=128,k=19,n={},trans_b=1,beta=0.5,batch=2"}) {
+      const Problem problem = gemm_problem(fmt::format(fmt::runtime(shape), n) + ",trans_a=1");
+      OwnedOperands operands(problem, seed, 1);
+      for (const std::string& isa : isa_targets()) {
+        for (const int threads : {1, 3}) {
+          Environment env;
+          env.isa = isa;
+          env.threads = threads;
+          INFO(problem.text(), " ", isa, " threads=", threads);
+          operands.poison_output();
+          run_plan({gemm::hwy, {{"path", 3}}}, problem, env, operands.all());
+          check_right(problem, operands.all(), operands.output());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("hwy: nothing beside c is touched, not even to write back what was there") {
   // Rows of c stand within longer ones, whose rest any product of a's NaN that strays would change.
   for (const char* shape :
        {"m=1,n=5,k=9", "m=1,n=45,k=70", "m=3,n=45,k=70", "n=3,m=45,k=70,trans_a=1", "m=45,n=1,k=70",
-        "m=45,n=1,k=70,trans_a=1"}) {
+        "m=45,n=1,k=70,trans_a=1", "m=77,n=21,k=60,trans_a=1"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     fill(operands, "a", nan_value);

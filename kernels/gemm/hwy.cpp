@@ -207,7 +207,7 @@ class HwyPlan final : public Plan {
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;
     if (job_.path == Path::direct && !job_.pack_a) {
-      job_.tail = tail_columns(g, tile_);
+      job_.tail = tail_columns(g, tile_, cache);
       job_.cols -= job_.tail;
     }
     job_.strips = Strips(job_.cols, tile_, tile_.nv == usual_nv && wide_strips(cache));
@@ -323,7 +323,7 @@ class HwyPlan final : public Plan {
     // task: at 64 rows a strip of b is read from L2 or L3 once per 64 × 3 FMAs a row.
     const int64_t tiles = div_up(job_.rows, tile_.mr);
     const int64_t strips =
-        shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr()) : job_.strips.count();
+        shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr()) : std::max<int64_t>(job_.strips.count(), 1);
     // Smaller tasks than are worth a thread cost more in handing out than the quicker ones save.
     const int64_t worthwhile = static_cast<int64_t>(flops_of(g) / flops_per_thread(cache));
     const int64_t wanted =
@@ -427,7 +427,7 @@ class HwyPlan final : public Plan {
         if (job_.pack_a) {
           job_.scratch_a = round_up(std::min(job_.mc, round_up(job_.rows, tile_.mr)) * kc, 16);
         }
-        job_.scratch_floats = job_.scratch_a + job_.tail * g.k;
+        job_.scratch_floats = job_.scratch_a + (g.trans_a ? 0 : job_.tail * g.k);
         // A tile loads whole vectors of b, also in the last strip.
         if (job_.pack_b) {
           job_.scratch_floats +=

@@ -94,6 +94,9 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
   return Shares(total, parts).begin(index);
 }
 
+// direct: most columns that vectors down them serve (see hwy_tail-inl.h).
+inline constexpr int most_down = 8;
+
 // dot: most of the few side that registers serve together.
 inline constexpr std::int64_t dot_limit = 8;
 
@@ -126,7 +129,8 @@ struct Job {
   bool flip = false;
   std::int64_t rows = 0, cols = 0;  // direct, packed: of the product formed
   Strips strips;                    // direct: of its columns
-  std::int64_t tail = 0;            // direct: columns after `cols`, too few to fill a vector
+  std::int64_t tail = 0;            // direct: columns after `cols`, too few to fill a vector along
+                                    // them; with trans_a they may be all
   bool pack_a = false;              // direct, packed: copy blocks of a; else it is read in place
   bool pack_b = false;              // direct: copy strips of b
   // direct, packed: a row of tiles at a time, not a column (see SweepRows). stream: whole rows of

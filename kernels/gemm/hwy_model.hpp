@@ -244,8 +244,8 @@ inline Gemm column_as_row(Gemm g) {
 // 0.98, 8, k = 96 1.01, 10 0.82, 12 0.91. AVX2 there: 2, k = 20 0.83, 4, k = 28 1.01, 5, k = 80
 // 1.18, 8, k = 96 0.98.) Of so many rows, whose b along k tiles turn first, 12 times as deep on
 // both (4, k = 48 0.84 and 0.86, 8, k = 96 0.88 and 0.94, 12, k = 128 0.93 and 0.91). In batches
-// more rows than dot_limit are left to tiles (1000 of 12 × 64 × 256: 1.23 on Zen 4, on one thread of
-// a Sapphire Rapids 1.4).
+// more rows than dot_limit are left to tiles (1000 of 12 × 64 × 256: 1.23 on Zen 4, on one thread
+// of a Sapphire Rapids 1.4).
 inline int64_t most_dots(const TileShape& tile) { return tile.mr * tile.nv >= 24 ? 12 : dot_limit; }
 inline int64_t dot_depth_of_columns(int64_t n, const TileShape& tile, const Caches& cache) {
   if (n <= 4) return std::max(8 * n - 4, tile.lanes * 3 / 4);
@@ -261,6 +261,58 @@ inline bool half_tiles_pay(const Gemm& g, bool flip, const TileShape& tile, cons
   const int64_t few = flip ? g.n : g.m, many = flip ? g.m : g.n;
   return small_l1(cache) && !cache.far_l3 && few >= 6 && 2 * few <= tile.lanes &&
          !few_in_l1(few, g.k, cache) && g.batch * many * g.k * float_bytes > cache.l3 / 2;
+}
+
+// All columns as vectors down them take of every k a line of each of a's rows: those have to be
+// near, or so few that the hardware follows them all. (Times of `stream` over theirs, 1 and 2
+// threads. Zen 4, from L3: 20000 × 2 × 64 1.44 and 1.57, 3000 × 4 × 300 1.08 and 1.12, 3000 × 2 ×
+// 500 0.97 and 1.00, × 3 × 1000 0.89 and 0.93; from memory 1000000 × 3 × 16 1.55 and 1.42, 400000 ×
+// 2 × 20 0.93 and 1.03, 400000 × 4 × 24 0.61 and 0.56. Sapphire Rapids, 1 and 4 threads: 400000 × 2
+// × 20 1.6 and 2.0, × 32 1.9 and 1.7, 65536 × 3 × 60 0.94 and 1.1.)
+inline int64_t deepest_down(const Gemm& g, const Caches& cache) {
+  if (g.m * g.k * float_bytes <= cache.l2 / 2) return 4096;
+  if (cache.far_l3) return 32;
+  return g.batch * g.m * g.k * float_bytes <= cache.l3 * 3 / 8 ? 512 : 16;
+}
+
+// The last columns, or all, as vectors down them, where a lies across k: few enough, and rows
+// enough to fill a vector. Down them a vector of rows costs an FMA for each
+// column and k, in tiles as many as there are lanes, half of them where half vectors take half the
+// time; but the sums are turned, and stored in up to three pieces a row. (Times of tiles over those
+// down the columns, m × n × k. Zen 4: 1000 × 2 × 4 4.5, 300 × 4 × 4 2.1, 1000 × 5 × 4 1.13, 300 × 6
+// × 6 1.01, 200 × 7 × 7 0.83, × 50 1.15, 300 × 17 × 3 1.13, × 18 × 8 1.11, × 19 × 4 0.91, × 21 × 10
+// 0.99, × 22 × 30 1.10, × 24 × 30 1.00. Sapphire Rapids: 1000 × 2 × 4 6.4, 400 × 8 × 8 1.36, × 30
+// 1.75, 300 × 17 × 3 0.98, × 18 × 8 1.10, × 19 × 4 0.76, × 21 × 10 0.91, × 22 × 30 1.08, 500 × 23 ×
+// 16 0.71, × 24 × 60 1.21 and, two threads, 0.94. AVX2 on the Zen 4: 1000 × 5 × 4 1.74, 300 × 9 × 3
+// 1.22, × 19 × 4 1.00, × 22 × 4 1.01.)
+inline bool goes_down(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  const int64_t tail = g.n % tile.lanes;
+  if (!g.trans_a || g.prepack || tail == 0 || tail > most_down) return false;
+  if (g.n >= 16 * tile.lanes) return false;
+  const bool all = g.n == tail, halved = small_l1(cache);
+  const bool worthwhile = g.m >= (all || halved ? 1 : 4) * tile.lanes;
+  // Threads that are more than rows share a k so deep.
+  const bool shallow = all ? g.k <= deepest_down(g, cache) : g.k < 512 || g.m >= 512;
+  if (!worthwhile || !shallow) return false;
+  if (tile.mr * tile.nv < 24) return tail < tile.lanes - 1;
+  const int64_t saved = ((halved ? tile.lanes / 2 : tile.lanes) - tail) * g.k;
+  const int64_t stores = tail / 4 + (tail % 4 + 1) / 2;  // of 1, 2 or 4 floats, for each row
+  if (all) return tail <= 4 || saved >= (halved ? 16 * stores - 20 : 0);
+  return tail <= 6 && saved >= (halved ? 16 * stores + 8 : 48 * stores * stores);
+}
+
+// Columns of b that would fill only a little of a last vector, in products narrow enough to notice:
+// dot products along k instead (Zen 5: 97³ 217 → 250 GF/s). Not so wide that sums across lanes cost
+// more than the lanes saved, k no longer than turned columns stay in L1, and rows enough to pay for
+// the turning (Sapphire Rapids, without and with: 4 × 51 × 380 45 and 39 GF/s, 8 × 97 × 97 95 and
+// 108, 16 × 52 × 40 90 and 85).
+inline int64_t tail_columns(const Gemm& g, const TileShape& tile, const Caches& cache) {
+  const int64_t tail = g.n % tile.lanes;
+  if (g.trans_a) return goes_down(g, tile, cache) ? tail : 0;
+  const bool narrow = g.n > tile.lanes && g.n < 16 * tile.lanes;
+  const bool pays = tail <= 4 && g.k >= 2 * tile.lanes && g.k <= 1024;
+  const bool turned_for_many = g.m >= 8 && g.m * g.k >= 768;
+  return narrow && pays && turned_for_many && !g.trans_b ? tail : 0;
 }
 
 // THE table of paths, first match wins.
@@ -347,6 +399,7 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
            (g.k >= 12 * g.m || (g.m <= dot_limit && g.k >= 4 * tile.lanes && b_bytes > cache.l2)),
        Path::dot},
       {row_by_row(g, cache, threads), Path::direct},
+      {g.n < tile.lanes && goes_down(g, tile, cache), Path::direct},
       // Threads share k: pieces of rows so short are not read faster by two than by one (Sapphire
       // Rapids, 2 threads, GF/s, sharing rows and k: 1 × 256 × 65536 4.1 and 8.4, 12 × 200 × 20000
       // 54 and 107, 8 × 384 × 20000 49 and 53, 2 × 512 × 32768 12.7 and 12.3).
@@ -373,19 +426,6 @@ inline Path choose(const Gemm& g, const TileShape& tile, const Caches& cache, in
   };
   return std::find_if(std::begin(rules), std::end(rules), [](const Rule& r) { return r.applies; })
       ->path;
-}
-
-// Columns of b that would fill only a little of a last vector, in products narrow enough to notice:
-// dot products along k instead (Zen 5: 97³ 217 → 250 GF/s). Not so wide that sums across lanes cost
-// more than the lanes saved, k no longer than turned columns stay in L1, and rows enough to pay for
-// the turning (Sapphire Rapids, without and with: 4 × 51 × 380 45 and 39 GF/s, 8 × 97 × 97 95 and
-// 108, 16 × 52 × 40 90 and 85).
-inline int64_t tail_columns(const Gemm& g, const TileShape& tile) {
-  const int64_t tail = g.n % tile.lanes;
-  const bool narrow = g.n > tile.lanes && g.n < 16 * tile.lanes;
-  const bool pays = tail <= 4 && g.k >= 2 * tile.lanes && g.k <= 1024;
-  const bool turned_for_many = g.m >= 8 && g.m * g.k >= 768;
-  return narrow && pays && turned_for_many && !g.trans_a && !g.trans_b ? tail : 0;
 }
 
 // stream by whole rows: what a thread needs of scratch, its sums shifted by up to a page, and

@@ -16,6 +16,7 @@
 #include "kernels/gemm/hwy_dot-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_skinny-inl.h"
+#include "kernels/gemm/hwy_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -37,37 +38,6 @@ struct DirectShare {
   bool more;  // the next batch comes next
 };
 
-// The last columns of rows [first_row,last_row), as dot products with b's columns, turned.
-inline void TailColumns(const Job& job, int64_t batch, int64_t first_row, int64_t last_row,
-                        float* scratch) {
-  const Gemm& g = job.g;
-  const Side &a = job.a, &b = job.b;
-  PackAlongK(b.data + batch * b.batch_stride + job.cols * b.outer, b, job.tail, g.k, scratch, g.k);
-  const Start start = StartOf(job, true, batch, first_row, job.cols);
-  DotArgs t;
-  t.few = scratch;
-  t.few_ld = g.k;
-  t.many = a.data + batch * a.batch_stride + first_row * a.outer;
-  t.many_ld = a.outer;
-  t.k = g.k;
-  t.c0 = start.data;
-  t.c0_few = 1;
-  t.c0_many = start.ld;
-  t.c = job.c.row(batch, first_row) + job.cols;
-  t.c_few = 1;
-  t.c_many = job.c.ld;
-  t.alpha = g.alpha;
-  t.beta = start.beta;
-  const int64_t most = DotMany(static_cast<int>(job.tail));
-  for (int64_t row = first_row; row < last_row; row += most) {
-    const int64_t rows = std::min(most, last_row - row);
-    DotFor(job.tail, rows)(t);
-    t.many += rows * t.many_ld;
-    t.c += rows * t.c_many;
-    if (t.beta != 0) t.c0 += rows * t.c0_many;
-  }
-}
-
 inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
   const Gemm& g = job.g;
   const Strips& strips = job.strips;
@@ -86,10 +56,11 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
     block.sums.data = job.shared + (at.k_part * g.batch + at.batch) * g.m * g.n;
     block.sums.ld = g.n;
   }
+  const bool has_tail = job.tail > 0 && s1 == strips.count();
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     block.i0 = i0;
     block.i1 = std::min(last_row, i0 + job.mc);
-    for (int64_t p = p0; p < p1; p += job.kc) {
+    for (int64_t p = p0; p < p1 && s0 < s1; p += job.kc) {
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
@@ -128,10 +99,9 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
         BlockTimesStrips(job, range, block).Run();
       }
     }
+    if (has_tail && g.trans_a) TailDown(job, {at.batch, block.i0, block.i1});
   }
-  if (job.tail > 0 && s1 == strips.count()) {
-    TailColumns(job, at.batch, first_row, last_row, scratch);
-  }
+  if (has_tail && !g.trans_a) TailByDots(job, {at.batch, first_row, last_row}, scratch);
 }
 
 // Products of one strip and few tiles: as small as that, all that surrounds the tiles counts.
