@@ -547,7 +547,7 @@ inline void RunDot(const Job& job) {
   const Side& many = job.flip ? job.a : job.b;
   const int64_t parts = (many_count + job.nc - 1) / job.nc;
   if (!job.far) {
-    parallel_for(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
+    run_tasks(job, job.g.batch * parts, [&](int64_t task, int thread) {
       DotTask(job, few, many, few_count, many_count, task,
               job.scratch + thread * job.scratch_floats);
     });

@@ -173,6 +173,18 @@ struct Job {
   std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 };
 
+// task(number, thread) for each of `tasks`, in runs of neighbours where they are so many that
+// handing out each would count: small products of a batch.
+template <class Task>
+void run_tasks(const Job& job, std::int64_t tasks, const Task& task) {
+  const std::int64_t count = std::min(tasks, std::int64_t{8} * job.threads);
+  const Shares runs(tasks, count);
+  const auto hand_out = count < tasks ? parallel_for_near : parallel_for;
+  hand_out(job.pool, job.threads, count, [&](std::int64_t run, int thread) {
+    for (std::int64_t t = runs.begin(run); t < runs.begin(run + 1); ++t) task(t, thread);
+  });
+}
+
 // The functions that each ISA target exports.
 using RunFunction = void (*)(const Job&);
 using PackFunction = void (*)(const Job&, const Side& b, float* to);

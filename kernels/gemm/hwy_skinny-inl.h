@@ -271,7 +271,7 @@ inline void RunStream(const Job& job) {
   const Side& few = job.flip ? job.b : job.a;
   const Side& wide = job.flip ? job.a : job.b;
   const int64_t tasks = job.g.batch * ((wide_count + job.nc - 1) / job.nc);
-  parallel_for(job.pool, job.threads, tasks, [&](int64_t task, int thread) {
+  run_tasks(job, tasks, [&](int64_t task, int thread) {
     StreamTask(job, few, wide, few_count, wide_count, task,
                job.scratch + thread * job.scratch_floats);
   });
