@@ -13,14 +13,15 @@
 #include "kernels/gemm/hwy_model.hpp"
 
 using namespace rooflane;
-using namespace std::string_literals;
 using namespace rooflane::gemm;
+using namespace std::string_literals;
 
 namespace {
 
 constexpr Caches near_l3 = {48 << 10, 1 << 20, 32 << 20, false};
 constexpr Caches far_l3 = {48 << 10, 2 << 20, 100 << 20, true};
 constexpr Caches near_small_l1 = {32 << 10, 1 << 20, 32 << 20, false};
+constexpr Caches far_small_l1 = {32 << 10, 1 << 20, 100 << 20, true};
 constexpr TileShape wide = {16, 8, 3, 8};   // AVX-512's: 32 registers of 16 floats
 constexpr TileShape narrow = {8, 6, 2, 6};  // AVX2's: 16 of 8
 
@@ -61,8 +62,9 @@ TEST_CASE("the chosen path can serve the problem, and its blocks hold something"
   const auto on_every_machine = [&](const Gemm& g) {
     for (const int threads : {1, 2, 16}) {
       for (const TileShape& tile : {wide, narrow}) {
-        check(g, near_l3, tile, threads);
-        check(g, far_l3, tile, threads);
+        for (const Caches& cache : {near_l3, far_l3, near_small_l1, far_small_l1}) {
+          check(g, cache, tile, threads);
+        }
       }
     }
   };
@@ -79,7 +81,7 @@ TEST_CASE("the chosen path can serve the problem, and its blocks hold something"
       }
     }
   }
-  CHECK(problems == 14 * 9 * 8 * 16 * 2 * 2 * 3);
+  CHECK(problems == 14 * 9 * 8 * 16 * 2 * 4 * 3);
 }
 
 TEST_CASE("a b along k that stays in L2 is not turned for few rows") {

@@ -344,6 +344,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
                             // k is shared; few rows of either side; c turned, with and without c0
                             "m=20,n=20,k=3000,beta=2", "m=3,n=70,k=90", "m=90,n=2,k=70,trans_a=1",
                             "m=40,n=90,k=65,trans_b=1,beta=3", "m=9,n=35,k=40,trans_b=1,batch=2",
+                            "m=77,n=2,k=70,beta=2", "m=77,n=3,k=70,alpha=2,beta=-1",
                             "m=90,n=1,k=70,beta=2,batch=2", "m=90,n=1,k=17,trans_a=1,trans_b=1",
                             "m=3,n=700,k=90,trans_b=1", "m=61,n=97,k=65,trans_b=1"}) {
     const Problem problem = gemm_problem(shape);
@@ -407,7 +408,7 @@ TEST_CASE("hwy: few rows against a long side that is read once, from afar where 
                             "m=601,n=16,k=1031",
                             "m=901,n=13,k=700,batch=2",
                             "m=16,n=9001,k=65,trans_b=1,beta=2",
-                            "m=9001,n=5,k=64,alpha=2,beta=-1",
+                            "m=9001,n=5,k=80,alpha=2,beta=-1",
                             "m=1,n=700,k=100,trans_b=1,batch=2",
                             "m=603,n=1,k=65,beta=2",
                             "m=4,n=150,k=100,trans_b=1,beta=3",
@@ -425,9 +426,9 @@ TEST_CASE("hwy: few rows against a long side that is read once, from afar where 
       const auto few = std::min(g.m, g.n), many = std::max(g.m, g.n);
       if (few <= 8) REQUIRE(model == space.begin());
       if (few >= 5 && 4 * many * g.k > static_cast<std::int64_t>(machine().l2_bytes)) {
-        // From afar, for which the few side is laid out anew.
+        // From afar, for which the few side is laid out anew where there are 32 registers.
         const auto plan = gemm::hwy.plan(problem, *model, env, operands.all());
-        CHECK(plan->facts().workspace_bytes > 0);
+        if (plan->facts().isa.starts_with("AVX3")) CHECK(plan->facts().workspace_bytes > 0);
       }
       Tuning odd = *model;  // chunks that no size is a multiple of, tasks of a few rows
       odd.set("kc", 100), odd.set("nc", 37);
@@ -475,8 +476,9 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
 }
 
 TEST_CASE("hwy: a transposed a against few columns, or so many beyond whole vectors") {
-  // Vectors down the columns: a block of them whole, in part, and both.
-  for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21, 22, 99}) {
+  // Vectors down the columns: a block of them whole, in part, and both. Eight of them only where a
+  // vector is not two halves.
+  for (const int n : {2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21, 22, 99}) {
     for (const char* shape :
          {"m=16,k=1,n={}", "m=79,k=15,n={},trans_b=1", "m=131,k=61,n={},alpha=2,beta=-1",
           "m=70,k=12,n={},batch=3", "m=128,k=19,n={},trans_b=1,beta=0.5,batch=2"}) {
@@ -528,7 +530,8 @@ TEST_CASE("hwy: nothing beside c is touched, not even to write back what was the
 }
 
 TEST_CASE("hwy: a column of c, with and without gaps, on top of one of c0 with and without") {
-  for (const char* shape : {"m=45,n=1,k=70,beta=2", "m=9,n=1,k=70,trans_a=1,batch=3,beta=2"}) {
+  for (const char* shape : {"m=45,n=1,k=70,beta=2", "m=9,n=1,k=70,trans_a=1,batch=3,beta=2",
+                            "m=45,n=1,k=70,trans_a=1,beta=2"}) {
     const Problem problem = gemm_problem(shape);
     OwnedOperands operands(problem, seed, 1);
     View c0 = operands.all().at("c0"), c = operands.output();

@@ -31,7 +31,8 @@
 //   4 packed      Operands are copied into the order in which tiles read them: 1.1 times, 3.3 where
 //                 b is transposed; on two threads another 1.8.
 //   hwy           Wider tiles, blocks from the machine's own caches, packing of a only where it
-//                 pays, edges by masks, and other paths for small, skinny and deep problems.
+//                 pays, edges by masks or halves, and other paths for small, skinny and deep
+//                 problems.
 // Dead ends. Packing where everything is in cache anyway: 0.7 times at 64³, hence paths that pack
 // nothing. Caches before registers: blocking alone buys as good as nothing (step 2). An accumulator
 // array that GCC 12 does not unroll completely, down to the loop that stores it, is on the stack.

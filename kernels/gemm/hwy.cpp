@@ -1,8 +1,9 @@
 // GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
-// memory and the plan; the choice of path is hwy_model.hpp, of blocks hwy_block_sizes.hpp. The loops
-// stand in hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side short),
-// the register tiles in hwy_tiles-inl.h. The scheme is Goto & van de Geijn, "Anatomy of
-// high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n.
+// memory and the plan; the choice of path is hwy_model.hpp, of blocks hwy_block_sizes.hpp. The
+// loops stand in hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side
+// short), hwy_tail-inl.h (last columns) and, over the register tiles of hwy_tiles-inl.h,
+// hwy_blocks-inl.h. The scheme is Goto & van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (2008), turned for row-major c: vectors lie along n (but for last columns).
 // Unlike there, operands that lie well are multiplied in place, and what the next tiles need is
 // fetched ahead meanwhile.
 #undef HWY_TARGET_INCLUDE
@@ -172,7 +173,7 @@ class HwyPlan final : public Plan {
     job_.kc = tuning.get("kc", guess.kc);
     job_.nc = tuning.get("nc", guess.nc);
     const int64_t packing = tuning.get("pack", int64_t{guess.pack_a} + 2 * int64_t{guess.pack_b});
-    const int64_t usual_nv = tile_.nv;
+    const TileShape usual = tile_;
     if ((packing & 1) == 0) tile_ = tile_of(job_.path, g, tile_, cache);
     const bool tiled = job_.path == Path::direct || job_.path == Path::packed;
     job_.pack_a = tiled && (packing & 1) != 0;
@@ -207,10 +208,10 @@ class HwyPlan final : public Plan {
     job_.rows = turned ? g.n : g.m;
     job_.cols = turned ? g.m : g.n;
     if (job_.path == Path::direct && !job_.pack_a) {
-      job_.tail = tail_columns(g, tile_, cache);
+      job_.tail = tail_columns(g, usual, cache);
       job_.cols -= job_.tail;
     }
-    job_.strips = Strips(job_.cols, tile_, tile_.nv == usual_nv && wide_strips(cache));
+    job_.strips = Strips(job_.cols, tile_, tile_.nv == usual.nv && wide_strips(cache));
     set_shares(cache);
     allocate();
     if (g.prepack) pack(constants.at("b"));
@@ -254,9 +255,10 @@ class HwyPlan final : public Plan {
     return !job_.sweep || job_.cols % width == 0 || g.m * g.k * float_bytes <= cache.l2 / 2;
   }
 
-  // Blocks of k that parts may share: each part has sums of its own. May be 0.
+  // Blocks of k that parts may share: each part has sums of its own, but of the tail. May be 0.
   int64_t most_k_parts() const {
     const Gemm& g = job_.g;
+    if (job_.tail > 0) return 1;
     return std::min(div_up(g.k, job_.kc),
                     workspace_limit / 2 / (float_bytes * g.batch * g.m * g.n));
   }
@@ -322,8 +324,8 @@ class HwyPlan final : public Plan {
     // Four tasks a thread let the quicker ones take more. Rows are shared first, down to 8 tiles a
     // task: at 64 rows a strip of b is read from L2 or L3 once per 64 × 3 FMAs a row.
     const int64_t tiles = div_up(job_.rows, tile_.mr);
-    const int64_t strips =
-        shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr()) : std::max<int64_t>(job_.strips.count(), 1);
+    const int64_t strips = shared ? div_up(std::min(job_.nc, job_.cols), tile_.nr())
+                                  : std::max<int64_t>(job_.strips.count(), 1);
     // Smaller tasks than are worth a thread cost more in handing out than the quicker ones save.
     const int64_t worthwhile = static_cast<int64_t>(flops_of(g) / flops_per_thread(cache));
     const int64_t wanted =
@@ -371,8 +373,7 @@ class HwyPlan final : public Plan {
       const int64_t alone = std::min(tiles, div_up(job_.threads, batches * strips));
       const int64_t finest = std::max({blocks, tiles / (b_in_l2 ? 2 : 8), alone});
       job_.row_parts = std::clamp(div_up(wanted, batches), blocks, finest);
-      job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1,
-                                           std::max(strips, int64_t{1}));
+      job_.col_parts = std::clamp<int64_t>(div_up(wanted, batches * job_.row_parts), 1, strips);
       job_.row_parts = std::min(job_.row_parts, tiles);
       // The sums of a block of rows go from block to block of k: in parts that stay in L2 (Zen 5,
       // 32 × 4001 times 4001 × 4000 on one thread: 225 GF/s, 131 in one part; 256 rows 8 % faster).
@@ -388,7 +389,7 @@ class HwyPlan final : public Plan {
     job_.batch_parts = whole ? std::min(g.batch, wanted) : g.batch;
     const int64_t parts = job_.row_parts * job_.col_parts * g.batch;
     const int64_t most_k = most_k_parts();
-    const bool may_share_k = !(job_.pack_b && shares_turned()) && job_.tail == 0;
+    const bool may_share_k = !(job_.pack_b && shares_turned());
     if (may_share_k && deep(g) && g.batch < wanted && job_.threads > 1 && most_k > 1) {
       // Eight blocks a task, so that adding up their sums costs little.
       job_.row_parts = job_.col_parts = 1;

@@ -180,7 +180,7 @@ inline bool far(const Gemm& g, bool flip, const TileShape& tile, const Caches& c
 
 // dot: a single row from memory, where L3 is near: no more streams than the hardware follows well
 // (Zen 5, 4096 × 4096: four rows as fast as a loop that only reads, eight 4 to 16 % slower, and any
-// prefetch instruction costs a tenth or more; but from L3 eight are 9 % faster, and where that is
+// prefetch instruction costs a tenth or more; but from L3 eight were 9 % faster, and where that is
 // far 6 to 12 % from memory too). A Zen 4 follows eight (one thread, k = 4096 1.1, 1500 and 300 1.2
 // to 1.3 times as fast as four; two threads 1.0 and 1.2; twelve 1.0 to 1.4 and 0.9 to 1.1).
 inline int64_t streams_from_memory(const Caches& cache) { return small_l1(cache) ? 8 : 4; }
@@ -291,7 +291,7 @@ inline bool goes_down(const Gemm& g, const TileShape& tile, const Caches& cache)
   if (g.n >= 16 * tile.lanes) return false;
   const bool all = g.n == tail, halved = small_l1(cache);
   const bool worthwhile = g.m >= (all || halved ? 1 : 4) * tile.lanes;
-  // Threads that are more than rows share a k so deep.
+  // Of few rows and a deep k, threads share k, which they cannot where there is a tail.
   const bool shallow = all ? g.k <= deepest_down(g, cache) : g.k < 512 || g.m >= 512;
   if (!worthwhile || !shallow) return false;
   if (tile.mr * tile.nv < 24) return tail < tile.lanes - 1;

@@ -86,8 +86,9 @@ struct Whole {
   }
 };
 
-// Products of half a vector take half the time where 512 bits are two halves (Zen 4; Sapphire
-// Rapids 1.0 to 1.2 times as fast: its masked loads of whole vectors cross lines more often).
+// Until hwy_tiles-inl.h ends: products of half a vector take half the time where 512 bits are two
+// halves (Zen 4; Sapphire Rapids 1.0 to 1.2 times as fast: its masked loads of whole vectors cross
+// lines more often).
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 #define ROOFLANE_LOWER_PART 1
 using DH = hn::Half<DF>;

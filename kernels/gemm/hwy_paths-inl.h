@@ -24,10 +24,12 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// One share of the product's rows: in multiples of kMr, so that most tiles are full.
+// One share of the product's rows: in multiples of kMr, so that most tiles are full, or of a vector
+// where vectors go down all columns.
 inline int64_t RowOfPart(const Job& job, int64_t part) {
-  const int64_t tiles = (job.rows + kMr - 1) / kMr;
-  return std::min(job.rows, share(tiles, job.row_parts, part) * kMr);
+  const int64_t unit = job.cols > 0 ? kMr : static_cast<int64_t>(hn::Lanes(DF()));
+  const int64_t units = (job.rows + unit - 1) / unit;
+  return std::min(job.rows, share(units, job.row_parts, part) * unit);
 }
 
 // ---- direct: nothing is shared between threads -------------------------------------------------

@@ -96,8 +96,9 @@ struct TileArgs {
 
 // kPacked: a is a packed panel, and b's rows may be read up to a whole vector beyond `cols`.
 // Otherwise a has any strides and nothing beyond `cols` is touched.
-// All loops over accumulators are folds, so that the array never exists in memory: GCC 12 keeps it
-// on the stack, at half the speed, when a single such loop stays rolled.
+// D: DF, or DH for half a vector. All loops over accumulators are folds, so that the array never
+// exists in memory: GCC 12 keeps it on the stack, at half the speed, when a single such loop stays
+// rolled.
 template <class D, int kRows, int kVecs, bool kPacked, int kAhead>
 class Tile {
  public:

@@ -163,7 +163,8 @@ std::vector<Tuning> step_tunings(const Variant& variant);
 Threads threads_of(const Variant& variant, const Tuning& tuning);
 // The plan of the variant, or of the rung that the tuning selects. An empty tuning stands for the
 // first of `tunings` that the device can run; which one it was, the plan's facts tell. Throws as
-// Variant::plan does; UnfitTuning when a tuning with values, or every one of the list, does not fit.
+// Variant::plan does; UnfitTuning when a tuning with values, or every one of the list, does not
+// fit.
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants);
