@@ -403,8 +403,8 @@ TEST_CASE("attention: large scores and every tile size keep the bound") {
       if (way.variant->name != std::string("hwy") || !way.tuning.values().empty()) continue;
       for (std::int64_t q_block : {1, 3, 16, 47, 96, 1000}) {
         for (std::int64_t kv_block : {1, 5, 8, 64, 1000}) {
-          for (const std::int64_t pages : {0, 1}) {
-            const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"pages", pages}};
+          for (const std::int64_t fetch : {0, 1, 2}) {
+            const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"fetch", fetch}};
             INFO(way.isa, " ", tuning.text());
             trial.run({way.variant, way.isa, tuning}, 2);
             const Verification result =

@@ -56,10 +56,11 @@ namespace {
 constexpr Tunable tunables[] = {
     {"q_block", "rows (queries × heads that share a kv head) per task", 1, 4096},
     {"kv_block", "keys per score tile", 1, 4096},
-    {"pages",
-     "decode: K and V whose rows are whole vectors without gaps are fetched a line from each of "
-     "four pages in turn (1), or in order, for a single long row not at all (0)",
-     0, 1},
+    {"fetch",
+     "decode: rows of K and V are fetched some KiB ahead, for a single long row not at all (0), a "
+     "line from each of four pages in turn if they are whole vectors without gaps, else as with 0 "
+     "(1), or in order just before their use (2)",
+     0, 2},
 };
 // A task's keys are split among threads only into chunks of this many tiles or more, so that
 // joining them stays below a few per cent of the work.
@@ -92,7 +93,7 @@ class HwyPlan final : public Plan {
     const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
     job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
     job_.kv_block = tuning.get("kv_block", 1);
-    job_.pages = tuning.get("pages", 0) != 0;
+    job_.decode_fetch = static_cast<DecodeFetch>(tuning.get("fetch", 0));
     const std::int64_t float_bytes = sizeof(float);
     const std::int64_t kv_bytes = 2 * s.kv_len * s.head_dim * float_bytes;  // of one head
     const std::int64_t qo_bytes = 2 * s.group() * s.q_len * s.head_dim * float_bytes;
@@ -156,10 +157,27 @@ class HwyPlan final : public Plan {
   Buffer partial_;  // [tasks][partial_floats] when keys are split
 };
 
+// Pages for keys and values that one core's L2 does not hold, where L3 is far. (16 threads whose
+// caches hold them lose nothing by it.) Rows as they are used for those that come from memory to a
+// Zen 4, beyond three quarters of L3 (head_dim 128, 16 MB of 32: 0.75 to 0.96 times the speed, 25
+// MB 0.82 to 1.7 as neighbours leave it L3, 32 MB and more 0.95 to 1.6).
+DecodeFetch guess_decode_fetch(double kv_bytes, bool can_page) {
+  const Machine& m = machine();
+  if (l3_is_far(m)) {
+    const bool far = kv_bytes > 2.0 * static_cast<double>(l2_bytes());
+    return far && can_page ? DecodeFetch::pages : DecodeFetch::ahead;
+  }
+  const bool far = kv_bytes > static_cast<double>(m.l3_bytes) * 3 / 4;
+  return far && l1_is_small(m) ? DecodeFetch::touch : DecodeFetch::ahead;
+}
+
 // Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
-// the streams of K and V. Decode: tiles of K and V, and the next of K, fill a quarter of L2.
-std::int64_t guess_kv_block(const Sizes& s, bool decode, std::int64_t lanes) {
-  const std::int64_t bytes = decode ? l2_bytes() / 4 / 3 : l1d_bytes() / 2;
+// the streams of K and V. Decode: tiles of K and V, and the next of K, fill a quarter of L2; where
+// rows come from memory as they are used, tiles of K and V half of it, as each change from one to
+// the other waits (a Zen 4, 512 keys for 160: 0.96 to 1.15 times the speed).
+std::int64_t guess_kv_block(const Sizes& s, bool decode, DecodeFetch fetch, std::int64_t lanes) {
+  const std::int64_t share = fetch == DecodeFetch::touch ? 4 : 12;
+  const std::int64_t bytes = decode ? l2_bytes() / share : l1d_bytes() / 2;
   const std::int64_t key_bytes = (decode ? s.head_dim : 3 * lanes) * sizeof(float);
   return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
 }
@@ -170,27 +188,25 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const std::int64_t lanes = ROOFLANE_HWY_FUNCTION(Lanes, target)();
   const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target)(s);
   const std::int64_t panel = 3 * lanes;
-  const std::int64_t kv_guess = guess_kv_block(s, decode, lanes);
   std::vector<Tuning> space;
-  // Keys and values that one core's L2 does not hold, where L3 is far. (16 threads whose caches
-  // hold them lose nothing by it.)
   const double kv_bytes = 2.0 * sizeof(float) * static_cast<double>(s.batch * s.kv_heads) *
                           static_cast<double>(s.kv_len * s.head_dim);
   const bool can_page = decode && s.head_dim % lanes == 0;
-  const bool pages =
-      can_page && l3_is_far(machine()) && kv_bytes > 2.0 * static_cast<double>(l2_bytes());
+  const DecodeFetch fetch = guess_decode_fetch(kv_bytes, can_page);
+  const std::int64_t kv_guess = guess_kv_block(s, decode, fetch, lanes);
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
-    const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"pages", pages ? 1 : 0}};
+    const Tuning tuning = {
+        {"q_block", q_block}, {"kv_block", kv_block}, {"fetch", static_cast<int>(fetch)}};
     if (std::find(space.begin(), space.end(), tuning) == space.end()) space.push_back(tuning);
   };
   if (decode) {
     const std::int64_t rows = std::max<std::int64_t>(s.group() * s.q_len, 1);
     add(rows, kv_guess);
     for (std::int64_t kv_block : {16, 32, 64, 128, 256}) add(rows, kv_block);
-    if (can_page) {
-      Tuning other = space.front();
-      other.set("pages", pages ? 0 : 1);
-      space.push_back(other);
+    for (const DecodeFetch other : {DecodeFetch::ahead, DecodeFetch::pages, DecodeFetch::touch}) {
+      if (other == fetch || (other == DecodeFetch::pages && !can_page)) continue;
+      space.push_back(space.front());
+      space.back().set("fetch", static_cast<int>(other));
     }
     return space;
   }

@@ -9,6 +9,10 @@
 
 namespace rooflane::attention {
 
+// How decode gets rows of K and V, the tunable `fetch`: as decode-inl.h says of Fetch and
+// LinearFetch (a single long row not at all), PagesFetch, or TouchFetch.
+enum class DecodeFetch { ahead = 0, pages = 1, touch = 2 };
+
 // Queries of all heads of a group read the same keys, so they are worked on together, as the rows
 // of one kv head: row r is query r / group of head r % group in the group. Neighbouring rows see
 // nearly the same keys, which keeps causal blocks dense.
@@ -29,7 +33,7 @@ struct Job {
   // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch:
   // keys and values of one head do not stay there from task to task, every task fetches them.
   bool fetch = false, refetch = false;
-  bool pages = false;  // decode: keys and values are fetched from several pages at a time
+  DecodeFetch decode_fetch = DecodeFetch::ahead;
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;

@@ -36,9 +36,9 @@ inline float* scratch_row(float* room, const float* x) {
   return room + (away + 2048) % 4096 / 64 * 16;
 }
 
-// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4, and
-// of one that is not known.
-inline bool l1_is_small(const Machine& machine) { return machine.l1d_bytes < (48 << 10); }
+// True when a core takes a vector of 512 bits as two halves: Zen 4. Of cores with such vectors
+// those with a small L1 that are no Xeons.
+inline bool halves_vectors(const Machine& m) { return l1_is_small(m) && !l3_is_far(m); }
 
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
 // rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four

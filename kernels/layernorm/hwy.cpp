@@ -26,9 +26,15 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::layernorm {
 namespace HWY_NAMESPACE {
 
-// x of three rows, y of one, gamma and beta of this length are 36 KiB and stay in a 48 KiB L1.
-// (With 2048 elements, which fill it, this way was 6 to 19 % slower on a Zen 5, with 3000 24 %.)
-constexpr std::size_t kPipelined = 1536;
+// Rows that stay in L1 while PipelinedRows works on them: x of three, y of one, gamma and beta take
+// no more than three quarters of it. (With 2048 elements, which fill 48 KiB, that was 6 to 19 %
+// slower on a Zen 5 than one row after the other, with 3000 24 %; on a Zen 4 of 32 KiB 16 % with
+// 1536.) By halves one after the other is faster sooner: 0.93 to 0.95 with 300 to 512 elements,
+// 1.00 with 640, 1.05 or more with 1024.
+template <bool kHalves>
+bool pipelined(std::size_t n) {
+  return (kHalves ? 40 : 32) * n <= machine().l1d_bytes;
+}
 
 // What Finish gives, and the sums of the n elements at `after`, vector by vector: conversions and
 // additions of one row and loads, products and stores of the other share the units well. Fetches
@@ -43,7 +49,7 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
   const auto result = ResultOf(x, gamma, beta, row);
   const auto write = [&](std::size_t i, auto fill)
                          ROOFLANE_LAMBDA { hc::StoreRow(result(i, fill), d, y + i, fill); };
-  hc::RowVisit visit(after, n);
+  hc::RowVisit<hc::WholeSummer> visit(after, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {
     for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
@@ -75,15 +81,15 @@ void FinishSlice(const float* x, const float* gamma, const float* beta, float* y
   }
 }
 
-// Rows of at most kPipelined elements that stay in the caches, from `begin` to `end`. While a row
+// Rows that stay in L1 (see pipelined), from `begin` to `end`. While a row
 // is written, the row two after it is summed: what the sums of the row in between end in (adding up
 // lanes, square root, divisions, some 100 cycles one after the other) is done meanwhile.
 void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                    double eps) {
   const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
   const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
-    return Row(MomentsFrom(hc::SumAndSquares(x_of(at), n, common::NothingAhead()), x_of(at), n),
-               eps);
+    const float* x = x_of(at);
+    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NothingAhead()), x, n), eps);
   };
   Row now = row_at(begin);
   Row next = begin + 1 < end ? row_at(begin + 1) : now;
@@ -104,42 +110,56 @@ void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t
   }
 }
 
-template <std::size_t kRows>
+template <std::size_t kRows, bool kHalves>
 HWY_INLINE void RowGroup(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
   Row rows[kRows];
   for (std::size_t i = 0; i < kRows; ++i) {
     const float* x = io.x + (at + static_cast<std::int64_t>(i)) * io.x_stride;
-    rows[i] = Row(MomentsOf(x, n, false), eps);
+    rows[i] = Row(MomentsOfBlocks<kHalves>(x, n, false), eps);
   }
   FinishTogether(io, at, n, rows, std::make_index_sequence<kRows>());
 }
 
 // Rows of any length from `begin` to `end`, four together, or two where there are 16 registers.
 // Each is visited twice.
+template <bool kHalves>
 void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                  double eps) {
   std::int64_t at = begin;
   if constexpr (HWY_TARGET <= HWY_AVX3) {
-    for (; at + 4 <= end; at += 4) RowGroup<4>(io, at, n, eps);
+    for (; at + 4 <= end; at += 4) RowGroup<4, kHalves>(io, at, n, eps);
   }
-  for (; at + 2 <= end; at += 2) RowGroup<2>(io, at, n, eps);
-  if (at < end) RowGroup<1>(io, at, n, eps);
+  for (; at + 2 <= end; at += 2) RowGroup<2, kHalves>(io, at, n, eps);
+  if (at < end) RowGroup<1, kHalves>(io, at, n, eps);
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
 // what `ahead` says is fetched while a row is summed. (Fetching it while it is written lost 24 to
 // 34 % on a Zen 5.)
-template <bool kStream, class Ahead>
+template <bool kStream, bool kHalves, class Ahead>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps, Ahead ahead) {
   hc::Seam<Tag> seam((Tag()));
   for (std::int64_t at = begin; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const Row row(MomentsFrom(hc::SumAndSquares(x, n, ahead), x, n), eps);
+    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, ahead), x, n), eps);
     Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &seam);
   }
   seam.Close(Tag());
   if constexpr (kStream) hwy::FlushStream();
+}
+
+// Rows in the caches, from `begin` to `end`.
+template <bool kHalves>
+void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+              double eps) {
+  if (grouped(n)) {
+    GroupedRows<kHalves>(io, begin, end, n, eps);
+  } else if (pipelined<kHalves>(n)) {
+    PipelinedRows(io, begin, end, n, eps);
+  } else {
+    CachedRows<false, kHalves>(io, begin, end, n, eps, common::NothingAhead());
+  }
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
@@ -162,7 +182,7 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
     Moments whole;
     for (std::size_t block = 0; block < n; block += kBlock) {
       const std::size_t count = std::min(kBlock, n - block);
-      const hc::RowSums sums = hc::SumAndSquares(
+      const hc::RowSums sums = hc::SumAndSquares<false>(
           x + block, count, ahead,
           [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(block + summed); });
       whole = merge(whole, MomentsFrom(sums, x + block, count));
@@ -180,7 +200,7 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
               double eps, bool pages) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
-    const Row moments(MomentsOf(x, n, pages), eps);
+    const Row moments(MomentsOfBlocks<false>(x, n, pages), eps);
     Finish<true>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, moments);
   }
   hwy::FlushStream();
@@ -189,7 +209,7 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 // `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
 // place; that must not change its bits.
 void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool far, bool stream, common::Fetch fetch) {
+          double eps, bool far, bool stream, bool halves, common::Fetch fetch) {
   const auto n = static_cast<std::size_t>(cols);
   const bool pages = fetch == common::Fetch::pages;
   const bool dense = io.y_stride == cols;
@@ -203,23 +223,17 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
   const common::PagesAhead from_pages = {last};
   const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
   if (!stream) {
-    if (n >= grouped_from) {
-      GroupedRows(io, begin, end, n, eps);
-    } else if (n <= kPipelined) {
-      PipelinedRows(io, begin, end, n, eps);
-    } else {
-      CachedRows<false>(io, begin, end, n, eps, common::NothingAhead());
-    }
+    halves ? NearRows<true>(io, begin, end, n, eps) : NearRows<false>(io, begin, end, n, eps);
   } else if (pages && common::keeps_four_rows(cols)) {
     InterleavedRows(io, begin, end, n, eps, from_pages);
   } else if (n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
   } else if (fetch == common::Fetch::into_l1) {
-    CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
+    CachedRows<true, false>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
   } else if (common::keeps_three_rows_near(machine(), cols)) {
     InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
-    CachedRows<true>(io, begin, end, n, eps, into_l2);
+    CachedRows<true, false>(io, begin, end, n, eps, into_l2);
   }
 }
 
@@ -246,6 +260,7 @@ class HwyPlan final : public Plan {
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
+        halves_(common::halves_vectors(machine())),
         target_(resolve_isa(env.isa)),
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
@@ -261,9 +276,9 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    const std::int64_t group = cols_ >= static_cast<std::int64_t>(grouped_from) ? 4 : 1;
+    const std::int64_t group = grouped(static_cast<std::size_t>(cols_)) ? 4 : 1;
     common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, fetch_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, halves_, fetch_);
     });
   }
 
@@ -323,6 +338,7 @@ class HwyPlan final : public Plan {
   Pool* pool_;
   Tuning tuning_;
   bool split_;
+  bool halves_;
   bool far_ = false;
   bool stream_ = false;
   common::Fetch fetch_ = common::Fetch::into_l1;

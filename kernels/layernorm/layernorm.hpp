@@ -48,10 +48,11 @@ namespace rooflane::layernorm {
 extern const Rung ladder[4];
 extern const Rung opencl_ladder[3];
 
-// From this length on x, y, gamma and beta of a row fill a 48 KiB L1, and hwy writes rows a few
-// together, gamma and beta fetched once for all of them. (On a Zen 5 neither gain nor loss at this
-// length, 1.2 times as fast from 4096 on, 0.83 times with 2048.)
-inline constexpr std::size_t grouped_from = 3072;
+// True when x, y, gamma and beta of a row are more than L1 holds: hwy writes such rows a few
+// together, gamma and beta fetched once for all of them. (A Zen 5 of 48 KiB: 0.83 times the speed
+// with 2048 elements, neither gain nor loss with 3072, 1.2 times with 4096. A Zen 4 of 32 KiB: 0.87
+// with 2048, 1.0 to 1.15 with 2200 to 2560, 1.45 with 3000.)
+inline bool grouped(std::size_t n) { return 16 * n > machine().l1d_bytes; }
 
 // Count, mean and sum of squared distances from the mean of some elements. In double, so that a row
 // of many blocks loses nothing.

@@ -67,16 +67,22 @@ HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::siz
 
 // Moments of any number of elements: each block is read once. `pages`: and fetched from several
 // pages at a time.
-inline Moments MomentsOf(const float* x, std::size_t n, bool pages) {
+template <bool kHalves>
+Moments MomentsOfBlocks(const float* x, std::size_t n, bool pages) {
   Moments whole;
   const common::PagesAhead ahead{common::last_of(x, n)};
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(kBlock, n - i);
-    const hc::RowSums sums = pages ? hc::SumAndSquares(x + i, count, ahead)
-                                   : hc::SumAndSquares(x + i, count, common::NothingAhead());
+    const hc::RowSums sums = pages
+                                 ? hc::SumAndSquares<kHalves>(x + i, count, ahead)
+                                 : hc::SumAndSquares<kHalves>(x + i, count, common::NothingAhead());
     whole = merge(whole, MomentsFrom(sums, x + i, count));
   }
   return whole;
+}
+
+inline Moments MomentsOf(const float* x, std::size_t n, bool pages) {
+  return MomentsOfBlocks<false>(x, n, pages);
 }
 
 // What a row's elements are mapped with. The mean is a sum of two floats: x - high is exact where

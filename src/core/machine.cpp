@@ -155,4 +155,6 @@ bool l3_is_far(const Machine& machine) {
   return machine.cpu.find("Xeon") != std::string::npos && machine.l2_bytes >= std::size_t{1} << 20;
 }
 
+bool l1_is_small(const Machine& machine) { return machine.l1d_bytes < (48 << 10); }
+
 }  // namespace rooflane

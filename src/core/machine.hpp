@@ -28,5 +28,8 @@ std::size_t available_memory_bytes();  // now, before swapping
 // mesh, and what L2 evicts goes there first, so that going past it is faster (a Xeon of 300 MB,
 // softmax and LayerNorm of rows of 8 and 16 KB on 1, 4 and 16 threads: 1.5 to 2.4 times).
 bool l3_is_far(const Machine& machine);
+// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4, and
+// of one that is not known.
+bool l1_is_small(const Machine& machine);
 
 }  // namespace rooflane
