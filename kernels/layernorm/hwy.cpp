@@ -223,7 +223,10 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
   const common::PagesAhead from_pages = {last};
   const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
   if (!stream) {
-    halves ? NearRows<true>(io, begin, end, n, eps) : NearRows<false>(io, begin, end, n, eps);
+    if constexpr (HWY_TARGET <= HWY_AVX3) {
+      if (halves) return NearRows<true>(io, begin, end, n, eps);
+    }
+    NearRows<false>(io, begin, end, n, eps);
   } else if (pages && common::keeps_four_rows(cols)) {
     InterleavedRows(io, begin, end, n, eps, from_pages);
   } else if (n > kBlock) {
