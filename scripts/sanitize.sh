@@ -5,13 +5,11 @@
 #   scripts/sanitize.sh thread [TEST…]  data races, in build-tsan/
 # The thread sanitizer does not understand OpenMP's runtime, so that build takes its threads from
 # the std::thread pool, and leaves OpenCL out: a driver's own threads are not ours to prove.
-# What is suppressed, and why, stands in scripts/sanitizers/. One instruction set is left out, as
-# its code is that of AVX3: each takes a minute to instrument.
+# What is suppressed, and why, stands in scripts/sanitizers/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/scripts/sanitizers
 
-fewer_targets=-DHWY_DISABLED_TARGETS=HWY_AVX3_DL
 # The address sanitizer's checks as calls, and none of the pointers' own, which are as many: written
 # out for every access of every tile, GCC is not done with the GEMM in half an hour.
 quick_asan="--param asan-instrumentation-with-call-threshold=0"
@@ -50,13 +48,13 @@ address() {
   ASAN_OPTIONS=$asan \
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=99 \
     LSAN_OPTIONS=suppressions=$here/leaks.txt:print_suppressions=0 \
-    run build-asan address,undefined "-Dcpp_args=$fewer_targets $quick_asan" -- "$@"
+    run build-asan address,undefined "-Dcpp_args=$quick_asan" -- "$@"
 }
 
 thread() {
   local tsan=suppressions=$here/threads.txt:halt_on_error=1:exitcode=99:print_suppressions=0
   TSAN_OPTIONS=$tsan:handle_sigbus=0 \
-    run build-tsan thread "-Dcpp_args=$fewer_targets" -Dopenmp=disabled -Dopencl=disabled -- "$@"
+    run build-tsan thread -Dopenmp=disabled -Dopencl=disabled -- "$@"
 }
 
 which=${1:-both}

@@ -61,7 +61,7 @@ inline constexpr float kFlush = -88.0296918f;
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AtLeast(D d, V x, float least) {
   const V bound = hn::Set(d, least);
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Max(bound, x);  // maxps: the second operand where one is NaN
 #else
   return hn::IfThenElse(hn::Lt(x, bound), bound, x);
