@@ -13,7 +13,7 @@
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/table.hpp"
-#include "temporary_folder.hpp"
+#include "core/temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/error.hpp"
 #include "io/files.hpp"
-#include "temporary_folder.hpp"
+#include "core/temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

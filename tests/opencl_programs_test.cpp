@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/opencl.hpp"
-#include "temporary_folder.hpp"
+#include "core/temporary_folder.hpp"
 
 using namespace rooflane;
 using opencl::ProgramCache;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "io/summary_text.hpp"
-#include "temporary_folder.hpp"
+#include "core/temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

@@ -1,20 +1,25 @@
-// A folder that lives as long as the object.
+// A folder of its own below the system's temporary one, which lives as long as the object.
 #pragma once
 
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace rooflane {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "rooflane-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
+  TemporaryFolder() {  // throws std::system_error
+    std::string name = (std::filesystem::temp_directory_path() / "rooflane-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw std::system_error(errno, std::generic_category(), name);
+    }
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;
