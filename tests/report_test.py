@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The report's pages and picture: report_test.py REPORT.PY RESULTS_FOLDER.
+"""The report's pages and picture, and what results/ holds: report_test.py REPORT.PY RESULTS_FOLDER.
 
 Standard library only; report.py makes its own environment. Exits with 77 (skipped) where PyPI
 cannot be reached, after the tests that need nothing from there.
@@ -340,6 +340,68 @@ class ReadmeTest(Scratch):
             self.assertEqual(len(made.stderr.splitlines()), 1, made.stderr)
 
 
+class ResultsTest(Scratch):
+    """What the tree keeps of runs: results/MACHINE/{RUN_ID.csv, RUN_ID.json, roofline.svg,
+    README.md}. Runs of one's own lie there as well, unknown to git."""
+
+    RUN = r"\d{8}T\d{6}Z-[0-9a-f]{4}"
+    MOST_BYTES = 2_000_000
+
+    def kept(self):
+        """Machine -> the names of its files, as git knows them; in a tree without git those that a
+        page speaks of."""
+        try:
+            listed = subprocess.run(["git", "ls-files", "-z", "."], cwd=RESULTS, text=True,
+                                    capture_output=True)
+            names = [name for name in listed.stdout.split("\0") if name]
+        except OSError:
+            names = []
+        if not names:
+            for page in glob.glob(os.path.join(RESULTS, "*", "README.md")):
+                machine = os.path.basename(os.path.dirname(page))
+                with open(page, encoding="utf-8") as file:
+                    (run,) = set(re.findall(rf"({self.RUN})\.csv", file.read()))
+                names += [os.path.join(machine, name) for name in
+                          (f"{run}.csv", f"{run}.json", "roofline.svg", "README.md")]
+        machines = {}
+        for name in names:
+            if os.path.exists(os.path.join(RESULTS, name)):
+                machine, _, file = name.partition(os.sep)
+                machines.setdefault(machine, set()).add(file)
+        self.assertTrue(machines)
+        return machines
+
+    def test_a_machine_has_one_run_its_picture_and_its_page(self):
+        total = 0
+        for machine, names in self.kept().items():
+            rows = [name for name in names if name.endswith(".csv")]
+            self.assertEqual(len(rows), 1, f"{machine}: {names}")
+            run = re.fullmatch(rf"({self.RUN})\.csv", rows[0])
+            self.assertTrue(run, f"{machine}: {rows[0]}")
+            self.assertLessEqual(names, {rows[0], f"{run[1]}.json", "roofline.svg", "README.md"})
+            self.assertLessEqual({rows[0], "README.md"}, names)
+            total += sum(os.path.getsize(os.path.join(RESULTS, machine, name)) for name in names)
+        self.assertLessEqual(total, self.MOST_BYTES)
+
+    def test_all_rows_of_a_machine_are_of_one_clean_commit(self):
+        for machine, names in self.kept().items():
+            (name,) = [name for name in names if name.endswith(".csv")]
+            rows = read(os.path.join(RESULTS, machine, name))
+            self.assertEqual({row["git_dirty"] for row in rows}, {"0"}, machine)
+            self.assertEqual(len({row["build_commit"] for row in rows}), 1, machine)
+            self.assertIn(name.removesuffix(".csv"), {row["run_id"] for row in rows})
+
+    def test_a_page_is_what_the_script_makes_of_the_files_beside_it(self):
+        for machine, names in self.kept().items():
+            (name,) = [name for name in names if name.endswith(".csv")]
+            made = report(os.path.join(RESULTS, machine, name), "--readme", self.path("made.md"))
+            self.assertEqual(made.returncode, 0, made.stderr)
+            with open(os.path.join(RESULTS, machine, "README.md"), "rb") as kept:
+                with open(self.path("made.md"), "rb") as new:
+                    self.assertEqual(kept.read().decode(), new.read().decode(), f"{machine}: "
+                                     "remade by the command at its end")
+
+
 if __name__ == "__main__":
     REPORT, RESULTS = sys.argv[1:3]
     sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
@@ -351,7 +413,7 @@ if __name__ == "__main__":
         done = report(probe, "--html", os.path.join(scratch, "page.html"))
         if done.returncode == 3 and "PyPI cannot be reached" in done.stderr:
             print(done.stderr)
-            offline = unittest.main(argv=[*sys.argv[:1], "ReadmeTest"],
+            offline = unittest.main(argv=[*sys.argv[:1], "ReadmeTest", "ResultsTest"],
                                     verbosity=2, exit=False)
             sys.exit(SKIPPED if offline.result.wasSuccessful() else 1)
     unittest.main(argv=sys.argv[:1], verbosity=2)
