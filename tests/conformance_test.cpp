@@ -165,8 +165,8 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   return kernel == "softmax" && backend == "onednn" && problem.size("cols") > 1024;
 }
 
-// Layouts that a peer would get wrong and so refuses when memory is bound. Which versions do, and that
-// each refusal is needed: onednn_test.cpp.
+// Layouts that a peer would get wrong and so refuses when memory is bound. Which versions do, and
+// that each refusal is needed: onednn_test.cpp.
 bool may_refuse(const Variant& variant, const Problem& problem, const Layout& layout) {
   return variant.backend == std::string("onednn") && problem.kernel().name == std::string("gemm") &&
          layout.padding > 0 && (problem.size("m") == 1 || problem.size("n") == 1);

@@ -1,5 +1,5 @@
-// oneDNN's own faults, tried on this version and CPU: those that the variant refuses are still there,
-// and there are no others among layouts like theirs.
+// oneDNN's own faults, tried on this version and CPU: those that the variant refuses are still
+// there, and there are no others among layouts like theirs.
 #include <doctest/doctest.h>
 
 #include <cmath>

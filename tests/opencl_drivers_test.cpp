@@ -23,9 +23,7 @@ class Vendors {
     if (const char* old = std::getenv("OCL_ICD_VENDORS")) old_ = old;
     setenv("OCL_ICD_VENDORS", value.c_str(), 1);
   }
-  ~Vendors() {
-    old_ ? setenv("OCL_ICD_VENDORS", old_->c_str(), 1) : unsetenv("OCL_ICD_VENDORS");
-  }
+  ~Vendors() { old_ ? setenv("OCL_ICD_VENDORS", old_->c_str(), 1) : unsetenv("OCL_ICD_VENDORS"); }
 
  private:
   std::optional<std::string> old_;
@@ -68,8 +66,9 @@ std::string only_reason(const std::function<void()>& open, std::chrono::millisec
 }  // namespace
 
 TEST_CASE("a driver that ends its process is told by its signal or status and its last words") {
-  CHECK(only_reason([] { std::fputs("out of luck\n\n", stdout), std::fflush(stdout), std::abort(); },
-                    60s) == "SIGABRT: out of luck");
+  CHECK(
+      only_reason([] { std::fputs("out of luck\n\n", stdout), std::fflush(stdout), std::abort(); },
+                  60s) == "SIGABRT: out of luck");
   CHECK(only_reason([] { raise(SIGSEGV); }, 60s) == "SIGSEGV");
   CHECK(only_reason([] { _exit(3); }, 60s) == "it exited with status 3");
   CHECK(only_reason([] { pause(); }, 100ms) == "no answer within 0.1 s");

@@ -190,8 +190,9 @@ std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
                        description());
   }
   if (src_dims[row] == 1 && src_dims[col] > 1 && src_strides[col] > 1) {
-    return fmt::format("{} takes a transposed column with gaps between its elements for a dense one",
-                       description());
+    return fmt::format(
+        "{} takes a transposed column with gaps between its elements for a dense one",
+        description());
   }
   return std::nullopt;
 }

@@ -84,12 +84,14 @@ std::string last_line(const std::string& text) {
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
   constexpr std::size_t most = 200;
   std::string line = text.substr(begin, std::min(end + 1 - begin, most));
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
   return line;
 }
 
 // How a child ended that calls `open`; nothing where it returned.
-std::optional<std::string> failure_of(const std::function<void()>& open, std::chrono::milliseconds patience) {
+std::optional<std::string> failure_of(const std::function<void()>& open,
+                                      std::chrono::milliseconds patience) {
   int output[2];
   if (pipe2(output, O_CLOEXEC | O_NONBLOCK) != 0) return std::nullopt;
   const pid_t child = fork();
@@ -109,7 +111,8 @@ std::optional<std::string> failure_of(const std::function<void()>& open, std::ch
   while (ended == 0) {
     pollfd waited{output[0], POLLIN, 0};
     // Its end closes the pipe; a pause where something that the driver started holds it open.
-    if (poll(&waited, 1, 10) > 0 && (waited.revents & POLLIN) == 0) std::this_thread::sleep_for(1ms);
+    if (poll(&waited, 1, 10) > 0 && (waited.revents & POLLIN) == 0)
+      std::this_thread::sleep_for(1ms);
     read_words();
     if (!hangs && Clock::now() > deadline) {
       hangs = true;
@@ -124,8 +127,8 @@ std::optional<std::string> failure_of(const std::function<void()>& open, std::ch
   const std::string said = last_line(words);
   const std::string quoted = said.empty() ? "" : ": " + said;
   if (hangs) {
-    return fmt::format("no answer within {:g} s{}",
-                       std::chrono::duration<double>(patience).count(), quoted);
+    return fmt::format("no answer within {:g} s{}", std::chrono::duration<double>(patience).count(),
+                       quoted);
   }
   if (WIFSIGNALED(status)) return signal_name(WTERMSIG(status)) + quoted;
   if (WEXITSTATUS(status) != 0) {

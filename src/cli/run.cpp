@@ -206,8 +206,8 @@ void compute(const Problem& problem, const Target& target, const Tuning& tuning,
 // Reads inputs, computes, writes. Returns the exit status: 1, and no file, where the variant wrote
 // outside its output.
 int run_on_files(const Problem& problem, const Target& target, const Tuning& tuning,
-                  const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
-                  std::optional<double> timeout) {
+                 const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
+                 std::optional<double> timeout) {
   Arrays arrays;
   Operands operands, constants;
   View result;

@@ -318,10 +318,11 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
     add(find_missing_drivers("", vendors));
   }
   for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    found.push_back({fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
-                                 driver.file, driver.reason),
-                     "clinfo   # shows it; install the driver anew, or remove its file from "
-                     "/etc/OpenCL/vendors"});
+    found.push_back(
+        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
+                     driver.file, driver.reason),
+         "clinfo   # shows it; install the driver anew, or remove its file from "
+         "/etc/OpenCL/vendors"});
   }
 #endif
   add(find_slowdowns(""));
