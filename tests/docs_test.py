@@ -406,10 +406,11 @@ class Commands(unittest.TestCase):
                 self.check(ran)
 
     def check(self, ran: Ran) -> None:
-        if self.no_numpy and "$NUMPY" in ran.run:
-            self.skipTest(self.no_numpy)
-        if ran.status == 3 and "PyPI cannot be reached" in ran.output:
-            self.skipTest("PyPI cannot be reached")
+        if self.no_numpy and "$NUMPY" in "".join(
+                other.run for other in self.ran if other.block.page == ran.block.page):
+            self.skipTest(f"{ran.block.page}: {self.no_numpy}")
+        if ran.status == 3 and ran.command.startswith("scripts/report.py"):
+            self.skipTest(ran.output.strip().splitlines()[-1])  # its environment cannot be had
         if not self.has_device and re.search(r"-v opencl|--cl-device", ran.command):
             self.assertEqual(ran.status, 3, ran.output)
             return
