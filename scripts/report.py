@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Results as one page that opens offline: report.py CSV... --html FILE [--svg FILE].
+"""Results as pages: report.py CSV... [--html FILE] [--svg FILE] [--readme FILE].
 
 Reads what `rooflane bench --csv` wrote, with X.json and X.csv.samples.csv beside X.csv where they
-exist. This file needs the standard library only; the charts (report_page/) are drawn in an
+exist. --html is one page that opens offline, --svg its roofline, --readme a page of Markdown about
+one machine. This file needs the standard library only; the charts (report_page/) are drawn in an
 environment with Altair and vl-convert that it makes from PyPI at the first call.
 
 Exit status: 0 good, 2 wrong arguments or input, 3 the environment cannot be had here.
@@ -18,34 +19,48 @@ SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
 
 from python_environment import Unavailable, ensure  # noqa: E402
-from report_page import results  # noqa: E402
+from report_page import readme, results  # noqa: E402
 
 PACKAGES = ["altair==6.3.0", "vl-convert-python==1.9.0.post1"]
 
 
 def main() -> int:
-    """Checks the input, then draws in the environment."""
+    """Checks the input, then writes what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("csv", nargs="+", metavar="CSV", help="file of `rooflane bench --csv`")
     parser.add_argument("--html", metavar="FILE", help="page to write")
     parser.add_argument("--svg", metavar="FILE", help="static roofline picture to write")
+    parser.add_argument("--readme", metavar="FILE",
+                        help="page of Markdown to write, about one machine")
     arguments = parser.parse_args()
-    if not arguments.html and not arguments.svg:
-        print("report.py: --html FILE or --svg FILE is needed", file=sys.stderr)
+    targets = [arguments.html, arguments.svg, arguments.readme]
+    if not any(targets):
+        print("report.py: --html FILE, --svg FILE or --readme FILE is needed", file=sys.stderr)
         return 2
     try:
-        results.read_all(arguments.csv)
-        for target in filter(None, (arguments.html, arguments.svg)):
+        machines = results.read_all(arguments.csv)
+        for target in filter(None, targets):
             if not Path(target).resolve().parent.is_dir():
                 raise results.InputError(f"{target}: no such folder")
-        python = ensure("report", " ".join(PACKAGES),
-                        lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
-    except results.InputError as error:
+        if arguments.html or arguments.svg:
+            if status := draw(arguments):
+                return status
+        if arguments.readme:  # after the picture, which the page shows
+            text = readme.document(machines, [Path(name) for name in arguments.csv])
+            Path(arguments.readme).write_text(text, encoding="utf-8")
+    except (results.InputError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 2
     except Unavailable as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 3
+    return 0
+
+
+def draw(arguments: argparse.Namespace) -> int:
+    """Writes page and picture in the environment that can draw. Raises Unavailable."""
+    python = ensure("report", " ".join(PACKAGES),
+                    lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
     command = [str(python), "-m", "report_page", *(str(Path(p).resolve()) for p in arguments.csv)]
     for option in ("html", "svg"):
         if path := getattr(arguments, option):

@@ -91,6 +91,13 @@ class Verify(CommandLine):
                     program=self.fakes)
         self.assertFalse(os.path.exists(self.path("c.npy")))
 
+    def test_a_run_that_writes_outside_its_output_keeps_no_file(self):
+        self.gemm_arrays()
+        self.refuse(1, ["FAILED", "fake-overrun", "wrote outside the output"], "run", "gemm", "-v",
+                    "fake-overrun", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c.npy",
+                    program=self.fakes)
+        self.assertFalse(os.path.exists(self.path("c.npy")))
+
     def test_a_named_variant_that_refuses_everything_is_status_3(self):
         got, out, _ = self.call("verify", "-v", "fake-unsupported,scalar", "--shape", SMALL,
                                 "--threads", "1", program=self.fakes)

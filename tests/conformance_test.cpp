@@ -166,6 +166,13 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   return kernel == "softmax" && backend == "onednn" && problem.size("cols") > 1024;
 }
 
+// Layouts that a peer would get wrong and so refuses when memory is bound. Which versions do, and
+// that each refusal is needed: onednn_test.cpp.
+bool may_refuse(const Variant& variant, const Problem& problem, const Layout& layout) {
+  return variant.backend == std::string("onednn") && problem.kernel().name == std::string("gemm") &&
+         layout.padding > 0 && (problem.size("m") == 1 || problem.size("n") == 1);
+}
+
 void run_whole(Plan& plan) {
   plan.upload();
   plan.run();
@@ -197,7 +204,14 @@ void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem
     CHECK_MESSAGE(operands.inputs_untouched(), "an input was changed");
     CHECK_MESSAGE(operands.output().guards_hold(), "written outside the output");
   };
-  plan->bind(first.views());
+  try {
+    plan->bind(first.views());
+  } catch (const Error& refusal) {
+    INFO(refusal.what());
+    CHECK(refusal.kind() == ErrorKind::unavailable);
+    CHECK(may_refuse(variant, problem, layout));
+    return;
+  }
   run_whole(*plan);
   check(first, "first run");
   const std::vector<float> bits = first.output().dense();

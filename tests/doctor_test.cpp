@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "cli/slowdowns.hpp"
-#include "temporary_folder.hpp"
+#include "core/temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

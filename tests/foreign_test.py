@@ -155,13 +155,6 @@ class Plugins(Foreign):
             file.write(half)
         self.refuse(2, ["--plugin mine", "half.so"], "list", "--plugin", "mine=half.so")
 
-    def test_the_readme_shows_the_example_as_it_is(self):
-        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-        with open(os.path.join(root, "examples/plugin/softmax.c"), encoding="utf-8") as file:
-            code = file.read().split("\n", 2)[2]
-        with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
-            self.assertIn("```c\n" + code + "```", file.read())
-
     def test_names_and_paths_of_plugins_are_checked(self):
         good = os.path.join(PLUGINS, "softmax.so")
         self.refuse(2, ["'hwy'", "exists"], "list", "--plugin", "hwy=" + good)

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/temporary_folder.hpp"
 #include "io/files.hpp"
-#include "temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """OpenCL devices that fail, are small, or are several: each gives a clear status in its row, and
-the rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL loader.
-opencl_faults_test.py ROOFLANE CL_FAULTS_SO
+the rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL loader, and by
+broken_icd.so, a driver that aborts.
+opencl_faults_test.py ROOFLANE CL_FAULTS_SO BROKEN_ICD_SO
 """
 import csv
 import json
@@ -14,7 +15,7 @@ from command_line import CommandLine
 
 SOFTMAX = "softmax:rows=4,cols=40"
 OTHER = "softmax:rows=4,cols=50"
-faults_library = ""
+faults_library = broken_driver = ""
 
 
 class Faults(CommandLine):
@@ -78,6 +79,41 @@ class Lost(Faults):
         self.assertRegex(out, "(?m)^PASSED .*variant=scalar")
         doctor = self.succeed("doctor", env=env)
         self.assertRegex(doctor, r"(?m)^ +unusable: a plain kernel: clCreateContext: CL_OUT_OF_RES")
+
+
+class Drivers(Faults):
+    ABORTS = "SIGABRT: broken_icd: no such luck"
+
+    def vendors(self, *sound: str) -> dict[str, str]:
+        """A loader's folder with the driver that aborts and links to sound ones."""
+        folder = self.path("vendors")
+        os.mkdir(folder)
+        self.write("vendors/broken.icd", broken_driver.encode() + b"\n")
+        for path in sound:
+            os.symlink(path, os.path.join(folder, os.path.basename(path)))
+        return {"OCL_ICD_VENDORS": folder}
+
+    def test_one_that_aborts_makes_opencl_absent_and_all_else_works(self):
+        env = self.vendors()
+        absent = f"absent: its driver crashed at start: broken.icd: {self.ABORTS}"
+        self.assertIn(absent, self.succeed("list", env=env))
+        self.assertIn(f"broken.icd is left out: it crashed at start: {self.ABORTS}",
+                      self.succeed("doctor", env=env))
+        out = self.succeed("verify", "-v", "scalar,hwy", "--shape", SOFTMAX, "--threads", "1",
+                           env=env)
+        self.assertEqual(len(re.findall("(?m)^PASSED ", out)), 2)
+        self.refuse(3, ["broken.icd", "SIGABRT"], "verify", "-v", "opencl", "--shape", SOFTMAX,
+                    env=env)
+
+    def test_one_that_aborts_takes_no_other_driver_along(self):
+        folder = os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")
+        if not os.path.isdir(folder):
+            self.skipTest("the loader's folder is unknown")
+        env = self.vendors(*(os.path.join(folder, name) for name in os.listdir(folder)
+                             if name.endswith(".icd")))
+        self.assertIn("broken.icd is left out", self.succeed("doctor", env=env))
+        self.assertRegex(self.succeed("verify", "-v", "opencl", "--shape", SOFTMAX, "--threads",
+                                      "1", env=env), "^PASSED ")
 
 
 class Memory(Faults):
@@ -164,5 +200,6 @@ class Cache(Faults):
 
 
 if __name__ == "__main__":
-    CommandLine.rooflane, faults_library = (os.path.abspath(path) for path in sys.argv[1:3])
-    skip.main(sys.argv[:1] + sys.argv[3:])
+    CommandLine.rooflane, faults_library, broken_driver = (
+        os.path.abspath(path) for path in sys.argv[1:4])
+    skip.main(sys.argv[:1] + sys.argv[4:])

@@ -46,9 +46,33 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void greedy(__global
   opencl::KernelCall call_;
 };
 
+// Twice what the device has: PoCL claims a share of the last cache, which may be hundreds of MiB.
+std::int64_t too_many_kib() {
+  return static_cast<std::int64_t>(opencl::features(0).static_local_bytes / 1024 * 2);
+}
+
+// PoCL 5 and 6 answer 0 bytes for a kernel's own local arrays: nothing shows that they do not fit,
+// and PoCL takes them from the heap.
+bool driver_tells_local_arrays() {
+  const auto context = opencl::Context::open(0, 0);
+  const opencl::KernelCall call(
+      *context,
+      context->program("__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void told("
+                       "__global float* y) {"
+                       "  __local float tile[64]; tile[(int)y[0] & 63] = y[1];"
+                       "  barrier(CLK_LOCAL_MEM_FENCE); y[0] = tile[(int)y[2] & 63]; }",
+                       ""),
+      "told");
+  cl_ulong bytes = 0;
+  context->check(clGetKernelWorkGroupInfo(call.get(), context->device(), CL_KERNEL_LOCAL_MEM_SIZE,
+                                          sizeof bytes, &bytes, nullptr),
+                 "clGetKernelWorkGroupInfo");
+  return bytes >= 64 * sizeof(float);
+}
+
 std::vector<Tuning> greedy_tunings(const Problem&, const Environment&) {
-  return {{{"kib", 1 << 18}, {"items", 4}},
-          {{"kib", 1 << 17}, {"items", 4}},
+  return {{{"kib", too_many_kib()}, {"items", 4}},
+          {{"kib", too_many_kib() / 2 + 1}, {"items", 4}},
           {{"kib", 4}, {"items", 4}},
           {{"kib", 1}, {"items", 4}}};
 }
@@ -56,7 +80,7 @@ std::vector<Tuning> greedy_tunings(const Problem&, const Environment&) {
 std::unique_ptr<Plan> greedy_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands&);
 
-constexpr Tunable greedy_tunables[] = {{"kib", "KiB of local memory", 1, 1 << 20},
+constexpr Tunable greedy_tunables[] = {{"kib", "KiB of local memory", 1, 1 << 22},
                                        {"items", "work-items of a group", 1, 1024}};
 
 Variant greedy() {
@@ -84,7 +108,7 @@ TEST_CASE("of the default list the first tuning whose local memory the device ha
   Environment env;
   env.threads = 0;
   const auto plan = make_plan(greedy(), problem, {}, env, {});
-  CHECK(plan->facts().tuning.get("kib", 0) == 4);
+  CHECK(plan->facts().tuning.get("kib", 0) == (driver_tells_local_arrays() ? 4 : too_many_kib()));
 }
 
 TEST_CASE("a tuning that was asked for and does not fit is an error with both sizes") {
@@ -93,13 +117,13 @@ TEST_CASE("a tuning that was asked for and does not fit is an error with both si
   Environment env;
   env.threads = 0;
   try {
-    make_plan(greedy(), problem, {{"kib", 1 << 18}}, env, {});
-    FAIL("it was planned");
+    make_plan(greedy(), problem, {{"kib", too_many_kib()}}, env, {});
+    CHECK_FALSE(driver_tells_local_arrays());
   } catch (const UnfitTuning& error) {
     const std::string message = error.what();
     INFO(message);
     CHECK(message.find("greedy") != std::string::npos);
-    CHECK(message.find(std::to_string(1 << 28)) != std::string::npos);
+    CHECK(message.find(std::to_string(too_many_kib() * 1024)) != std::string::npos);
     CHECK(message.find(std::to_string(opencl::features(0).static_local_bytes)) !=
           std::string::npos);
   }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "backends/opencl.hpp"
+#include "core/temporary_folder.hpp"
 #include "opencl_device.hpp"
-#include "temporary_folder.hpp"
 
 using namespace rooflane;
 using opencl::ProgramCache;

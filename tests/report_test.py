@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The report page and picture: report_test.py REPORT.PY RESULTS_FOLDER.
+"""The report's pages and picture, and what results/ holds: report_test.py REPORT.PY RESULTS_FOLDER.
 
-Standard library only; report.py makes its own environment. Exits with 77 (skipped) where PyPI
-cannot be reached.
+Standard library only; report.py makes its own environment. Where PyPI cannot be reached, the tests
+that need it are skipped.
 """
 import csv
 import glob
 import html.parser
+import json
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ import xml.etree.ElementTree
 import skip
 
 REPORT, RESULTS = "", ""
+OFFLINE = False
 NASTY = [
     {"kernel": "gemm", "variant": "scalar", "shape": "m=1,n=2", "status": "PASSED", "reason": "",
      "threads": "1", "flops": "100", "ai": "0.5", "gflops": "2", "p50_ns": "50"},
@@ -88,7 +90,9 @@ class Page(html.parser.HTMLParser):
             self.cell = None
 
 
-class ReportTest(unittest.TestCase):
+class Scratch(unittest.TestCase):
+    """A folder of its own for each test, and files in it."""
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -102,6 +106,14 @@ class ReportTest(unittest.TestCase):
             writer.writeheader()
             writer.writerows(rows)
         return self.path(name)
+
+
+class ReportTest(Scratch):
+    def setUp(self):
+        if OFFLINE:
+            self.skipTest(skip.reason("PyPI cannot be reached",
+                                      "from PyPI: altair vl-convert-python"))
+        super().setUp()
 
     def check(self, files):
         made = report(*files, "--html", self.path("p.html"), "--svg", self.path("p.svg"))
@@ -181,6 +193,12 @@ class ReportTest(unittest.TestCase):
                           ("memory", "1 thread"): 42})
         self.assertEqual(len(machine.ceilings), 3)
 
+    def test_a_math_with_a_peak_of_its_own_has_a_ceiling_of_its_own(self):
+        rows = [{**NASTY[0], "threads": "", "device": "GPU", "math": used, "peak_gflops": peak}
+                for used, peak in (("fp32", "60"), ("3xtf32", "100"))]
+        self.assertEqual({c.name: c.value for c in self.machine(rows).ceilings},
+                         {"FMA": 60, "3xtf32": 100})
+
     def test_labels_of_close_bandwidths_stand_below_one_another(self):
         rows = [{**NASTY[0], "roof_level": level, "peak_gb_s": str(peak), "peak_gflops": "1000",
                  "bytes": "8"} for level, peak in (("L1", 400), ("L2", 390), ("L3", 385))]
@@ -240,6 +258,158 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(len(made.stderr.splitlines()), 1, made.stderr)
 
 
+class ReadmeTest(Scratch):
+    """A page of Markdown from made-up rows."""
+
+    def row(self, variant, ns, library="", **more):
+        return {**NASTY[0], "variant": variant, "p50_ns": str(ns), "library": library,
+                "threads": "2", "cpu": "A CPU", "host": "secret-host", "preset": "",
+                "roof_level": "L2", "roof_pct": "50", "build_commit": "abc", "git_dirty": "0",
+                "run_id": "20260101T000000Z-0000", **more}
+
+    def lines(self, *files, target="page.md"):
+        made = report(*files, "--readme", self.path(target))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        with open(self.path(target), encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def line(self, lines, start):
+        (found,) = [line for line in lines if line.startswith(start)]
+        return [cell.strip() for cell in found.strip("|").split("|")]
+
+    def test_a_class_has_the_geometric_mean_and_the_least_ratio_to_the_best_peer(self):
+        rows = []
+        for shape, ours, best in (("m=1,n=1", 10, 80), ("m=2,n=2", 40, 20)):
+            rows += [self.row("hwy", ours, shape=shape), self.row("x", best, "X 1", shape=shape),
+                     self.row("y", 100, "Y 2", shape=shape), self.row("hwy@old", 1, shape=shape),
+                     self.row("scalar", 1000, shape=shape, threads="1")]
+        lines = self.lines(self.write("rows.csv", rows))
+        self.assertEqual(self.line(lines, "| gemm | L2"),
+                         ["gemm", "L2", "2 threads", "2", "hwy 1, x 1", "2.00 (0.50)", "50 (50)"])
+        self.assertEqual(self.line(lines, "| `gemm:m=2,n=2`")[2], "x")
+        self.assertTrue(any("`x` 2 (X 1); `y` 0 (Y 2)" in line for line in lines))
+
+    def test_a_class_is_the_preset_where_that_is_one_of_the_kernel(self):
+        lines = self.lines(self.write("rows.csv", [
+            self.row("hwy", 1, preset="gemm-small"),
+            self.row("hwy", 1, preset="bert-base", shape="m=2,n=2")]))
+        self.assertEqual(self.line(lines, "| gemm | small")[3], "1")
+        self.assertEqual(self.line(lines, "| gemm | L2")[3], "1")
+
+    def test_a_dirty_build_and_a_missing_context_are_told(self):
+        name = self.write("rows.csv", [self.row("hwy", 1, git_dirty="1")])
+        lines = self.lines(name)
+        self.assertIn("- Build: commit `abc`, with uncommitted changes", lines)
+        self.assertTrue(any("was not kept" in line for line in lines))
+        with open(self.path("rows.json"), "w", encoding="utf-8") as file:
+            json.dump({"context": {"arguments": []}}, file)
+        self.assertFalse(any("was not kept" in line for line in self.lines(name)))
+
+    def test_hosts_and_folders_stay_private(self):
+        name = self.write("rows.csv", [self.row("hwy", 1)])
+        with open(self.path("rows.json"), "w", encoding="utf-8") as file:
+            json.dump({"context": {"machine": {"host": "secret-host"}, "arguments": [
+                "--blas", "mine=/home/alice/libblas.so", "--csv", "/home/alice/a.csv",
+                "--shape", "gemm:m=1,n=2"]}}, file)
+        text = "\n".join(self.lines(name))
+        self.assertIn("bench.sh --blas mine=.../libblas.so --shape gemm:m=1,n=2", text)
+        for secret in ("alice", "secret", self.folder.name, os.path.basename(self.folder.name)):
+            self.assertNotIn(secret, text)
+
+    def test_it_is_a_page_whatever_the_rows(self):
+        many = [self.row(variant, ns, library, kernel=f"kernel{kernel}", device=device,
+                         threads="" if device else str(threads), math=used, shape=f"n={size}",
+                         preset=f"kernel{kernel}-class{size}")
+                for variant, ns, library in (("hwy", 2, ""), ("x", 3, "X 1"))
+                for kernel in range(30) for size in range(5) for threads in (1, 2, 16)
+                for device in ("", "one", "two", "three", "four") for used in ("fp32", "bf16")]
+        for name, rows in (("many.csv", many), ("nasty.csv", NASTY), ("failed.csv", NASTY[1:2])):
+            lines = self.lines(self.write(name, rows))
+            self.assertLessEqual(len(lines), 60, name)
+            self.assertNotIn("<", "".join(lines).replace("&lt;", ""))
+        self.assertEqual(self.lines(self.path("many.csv"), target="again.md"),
+                         self.lines(self.path("many.csv")))
+
+    def test_samples_beside_the_rows_change_nothing(self):
+        name = self.write("rows.csv", [self.row("hwy", 10), self.row("x", 30, "X 1")])
+        before = self.lines(name)
+        with open(f"{name}.samples.csv", "w", encoding="utf-8") as file:
+            file.write("row,launch,round,ns,probe_ns\n")
+            for turn in range(5):
+                file.write(f"0,1,{turn},10,1\n1,1,{turn},99,1\n")
+        self.assertEqual(self.lines(name), before)
+
+    def test_several_machines_and_no_rows_are_refused(self):
+        one = self.write("one.csv", [self.row("hwy", 1)])
+        other = self.write("other.csv", [self.row("hwy", 1, cpu="Another")])
+        for files in ([one, other], [self.write("empty.csv", [])]):
+            made = report(*files, "--readme", self.path("page.md"))
+            self.assertEqual(made.returncode, 2)
+            self.assertEqual(len(made.stderr.splitlines()), 1, made.stderr)
+
+
+class ResultsTest(Scratch):
+    """What the tree keeps of runs: results/MACHINE/{RUN_ID.csv, RUN_ID.json, roofline.svg,
+    README.md}. Runs of one's own lie there as well, unknown to git."""
+
+    RUN = r"\d{8}T\d{6}Z-[0-9a-f]{4}"
+    MOST_BYTES = 2_000_000
+
+    def kept(self):
+        """Machine -> the names of its files, as git knows them; in a tree without git those that a
+        page speaks of."""
+        try:
+            listed = subprocess.run(["git", "ls-files", "-z", "."], cwd=RESULTS, text=True,
+                                    capture_output=True)
+            names = [name for name in listed.stdout.split("\0") if name]
+        except OSError:
+            names = []
+        if not names:
+            for page in glob.glob(os.path.join(RESULTS, "*", "README.md")):
+                machine = os.path.basename(os.path.dirname(page))
+                with open(page, encoding="utf-8") as file:
+                    (run,) = set(re.findall(rf"({self.RUN})\.csv", file.read()))
+                names += [os.path.join(machine, name) for name in
+                          (f"{run}.csv", f"{run}.json", "roofline.svg", "README.md")]
+        machines = {}
+        for name in names:
+            if os.path.exists(os.path.join(RESULTS, name)):
+                machine, _, file = name.partition(os.sep)
+                machines.setdefault(machine, set()).add(file)
+        self.assertTrue(machines)
+        return machines
+
+    def test_a_machine_has_one_run_its_picture_and_its_page(self):
+        total = 0
+        for machine, names in self.kept().items():
+            rows = [name for name in names if name.endswith(".csv")]
+            self.assertEqual(len(rows), 1, f"{machine}: {names}")
+            run = re.fullmatch(rf"({self.RUN})\.csv", rows[0])
+            self.assertTrue(run, f"{machine}: {rows[0]}")
+            self.assertLessEqual(names, {rows[0], f"{run[1]}.json", "roofline.svg", "README.md"})
+            self.assertLessEqual({rows[0], "README.md"}, names)
+            total += sum(os.path.getsize(os.path.join(RESULTS, machine, name)) for name in names)
+        self.assertLessEqual(total, self.MOST_BYTES)
+
+    def test_all_rows_of_a_machine_are_of_one_clean_commit(self):
+        for machine, names in self.kept().items():
+            (name,) = [name for name in names if name.endswith(".csv")]
+            rows = read(os.path.join(RESULTS, machine, name))
+            self.assertEqual({row["git_dirty"] for row in rows}, {"0"}, machine)
+            self.assertEqual(len({row["build_commit"] for row in rows}), 1, machine)
+            self.assertIn(name.removesuffix(".csv"), {row["run_id"] for row in rows})
+
+    def test_a_page_is_what_the_script_makes_of_the_files_beside_it(self):
+        for machine, names in self.kept().items():
+            (name,) = [name for name in names if name.endswith(".csv")]
+            made = report(os.path.join(RESULTS, machine, name), "--readme", self.path("made.md"))
+            self.assertEqual(made.returncode, 0, made.stderr)
+            with open(os.path.join(RESULTS, machine, "README.md"), "rb") as kept:
+                with open(self.path("made.md"), "rb") as new:
+                    self.assertEqual(kept.read().decode(), new.read().decode(), f"{machine}: "
+                                     "remade by the command at its end")
+
+
 if __name__ == "__main__":
     REPORT, RESULTS = sys.argv[1:3]
     sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
@@ -250,5 +420,5 @@ if __name__ == "__main__":
             empty.write("kernel,variant,shape,status\n")
         done = report(probe, "--html", os.path.join(scratch, "page.html"))
         if done.returncode == 3 and "PyPI cannot be reached" in done.stderr:
-            skip.everything("PyPI cannot be reached", "from PyPI: altair vl-convert-python")
+            OFFLINE = True
     skip.main(sys.argv[:1])

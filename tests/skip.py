@@ -28,25 +28,31 @@ def everything(missing: str, packages: str = "") -> NoReturn:
 
 
 class _Result(unittest.TextTestResult):
-    """Counts the tests that passed, which unittest itself does not."""
+    """Counts the tests that passed, which unittest itself does not; some subtests of a test may be
+    skipped."""
 
     passed = 0
 
-    def addSuccess(self, test: unittest.TestCase) -> None:
-        super().addSuccess(test)
-        self.passed += 1
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        if test not in self.broken() and all(test is not other for other, _ in self.skipped):
+            self.passed += 1
+
+    def broken(self) -> set[object]:
+        """Tests that failed: several subtests of one may, and what fails in setUpClass is none."""
+        return {getattr(test, "test_case", test) for test, _ in self.failures + self.errors}
 
 
 def main(argv: list[str], verbosity: int = 2) -> NoReturn:
     """Runs the calling program's tests: all, or those that `argv` names behind the program."""
     runner = unittest.TextTestRunner(resultclass=_Result, verbosity=verbosity)
     result = unittest.main(argv=argv, testRunner=runner, exit=False).result
-    # Several subtests of one test may fail, and what fails in setUpClass is no test.
-    broken = {getattr(test, "test_case", test).id() for test, _ in result.failures + result.errors}
-    for why, count in collections.Counter(why for _, why in result.skipped).items():
-        print(f"skipped: {count} case{'' if count == 1 else 's'}: {why}")
-    print(f"cases: {result.passed} passed, {len(broken)} failed, {len(result.skipped)} skipped")
-    if broken or not result.wasSuccessful():
+    reasons = collections.Counter((hasattr(test, "test_case"), why) for test, why in result.skipped)
+    for (is_part, why), count in reasons.items():
+        print(f"skipped: {'parts of ' if is_part else ''}{count} case{'s' * (count > 1)}: {why}")
+    print(f"cases: {result.passed} passed, {len(result.broken())} failed, "
+          f"{len(result.skipped)} skipped")
+    if not result.wasSuccessful():
         sys.exit(1)
     if result.passed:
         sys.exit(0)

@@ -104,6 +104,15 @@ class Python(Folder):
         self.assertEqual((status, out), (77, ["skipped: 1 case: no device; install driver",
                                               "cases: 0 passed, 0 failed, 1 skipped"]))
 
+    def test_a_case_some_of_whose_subtests_were_skipped_passes(self) -> None:
+        status, out = self.run_cases("""
+            def test_a(self):
+              for i in range(3):
+                with self.subTest(i):
+                  if i == 1: self.skipTest("no device")""")
+        self.assertEqual((status, out), (0, ["skipped: parts of 1 case: no device",
+                                             "cases: 1 passed, 0 failed, 1 skipped"]))
+
     def test_a_failure_is_one_whatever_its_subtests(self) -> None:
         status, out = self.run_cases("""
             def test_a(self): self.skipTest("no device")

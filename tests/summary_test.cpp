@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/temporary_folder.hpp"
 #include "io/summary_text.hpp"
-#include "temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

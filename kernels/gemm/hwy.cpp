@@ -1,17 +1,32 @@
 // GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
 // memory and the plan; the choice of path is hwy_model.hpp, of blocks hwy_block_sizes.hpp. The
-// loops stand in hwy_paths-inl.h (both sides long), hwy_skinny-inl.h and hwy_dot-inl.h (one side
-// short), hwy_tail-inl.h (last columns) and, over the register tiles of hwy_tiles-inl.h,
-// hwy_blocks-inl.h. The scheme is Goto & van de Geijn, "Anatomy of high-performance matrix
-// multiplication" (2008), turned for row-major c: vectors lie along n (but for last columns).
-// Unlike there, operands that lie well are multiplied in place, and what the next tiles need is
-// fetched ahead meanwhile.
+// loops, compiled through hwy_loops.cpp, stand in hwy_paths-inl.h (both sides long),
+// hwy_skinny-inl.h and hwy_dot-inl.h (one side short), hwy_tail-inl.h (last columns) and, over the
+// register tiles of hwy_tiles-inl.h, hwy_blocks-inl.h. The scheme is Goto & van de Geijn, "Anatomy
+// of high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n
+// (but for last columns). Unlike there, operands that lie well are multiplied in place, and what
+// the next tiles need is fetched ahead meanwhile.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include "hwy/highway.h"
-#include "kernels/gemm/hwy_paths-inl.h"
+#include "kernels/gemm/hwy_job.hpp"
+
+// hwy_loops.cpp has them, in units of their own.
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+void Run(const Job& job);
+// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the side with few rows, else
+// blocks of kc rows as the packed path reads them.
+void Pack(const Job& job, const Side& b, float* to);
+TileShape MicroTile();
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
@@ -32,7 +47,7 @@ namespace rooflane::gemm {
 
 HWY_EXPORT(Run);
 HWY_EXPORT(Pack);
-HWY_EXPORT(Shape);
+HWY_EXPORT(MicroTile);
 
 namespace {
 
@@ -70,7 +85,7 @@ Tuning tuning_of(Path path, const Blocks& blocks) {
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Gemm g = column_as_row(Gemm(problem));
-  const TileShape tile = ROOFLANE_HWY_FUNCTION(Shape, resolve_isa(env.isa))();
+  const TileShape tile = ROOFLANE_HWY_FUNCTION(MicroTile, resolve_isa(env.isa))();
   const Caches cache = caches();
   const int threads = threads_for(g, env, cache);
   const Path first = choose(g, tile, cache, threads);
@@ -159,7 +174,7 @@ class HwyPlan final : public Plan {
         env_(env) {
     const Gemm& g = job_.g;
     run_ = ROOFLANE_HWY_FUNCTION(Run, target_);
-    tile_ = ROOFLANE_HWY_FUNCTION(Shape, target_)();
+    tile_ = ROOFLANE_HWY_FUNCTION(MicroTile, target_)();
     const Caches cache = caches();
     job_.pool = env.pool;
     job_.threads = threads_for(g, env, cache);

@@ -354,48 +354,6 @@ inline void RunPacked(const Job& job) {
   parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
 }
 
-// ---- exported ----------------------------------------------------------------------------------
-
-inline void Run(const Job& job) {
-  switch (job.path) {
-    case Path::scale:
-      scale_only(job.g, job.c0, job.c);
-      break;
-    case Path::dot:
-      RunDot(job);
-      break;
-    case Path::stream:
-      RunStream(job);
-      break;
-    case Path::direct:
-      RunDirect(job);
-      break;
-    case Path::packed:
-      RunPacked(job);
-      break;
-  }
-}
-
-// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the side with few rows, else
-// blocks of kc rows as the packed path reads them.
-inline void Pack(const Job& job, const Side& b, float* to) {
-  const Gemm& g = job.g;
-  const Strips strips(g.n, Shape());
-  const int64_t blocks = job.flip ? 1 : (g.k + job.kc - 1) / job.kc;
-  parallel_for(job.pool, job.threads, g.batch * blocks, [&](int64_t task, int) {
-    const int64_t batch = task / blocks;
-    const float* from = b.data + batch * b.batch_stride;
-    float* out = to + batch * g.k * g.n;
-    if (job.flip) {
-      PackAlongK(from, b, g.n, g.k, out, g.k);
-      return;
-    }
-    const int64_t p = task % blocks * job.kc;
-    PackStrips(b, from + p * b.inner, std::min(job.kc, g.k - p), strips, 0, strips.count(),
-               out + p * g.n);
-  });
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm
 HWY_AFTER_NAMESPACE();

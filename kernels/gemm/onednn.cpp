@@ -22,12 +22,11 @@ using std::int64_t;
 struct Layout {
   std::array<int64_t, 3> dims, strides;
   int skipped;
-  Layout(int64_t batch, int64_t rows, int64_t cols, std::array<int64_t, 3> steps)
-      : dims{batch, rows, cols}, strides(steps), skipped(batch == 1 ? 1 : 0) {}
+  Layout(int64_t batch, int64_t rows, int64_t cols, std::array<int64_t, 3> distances)
+      : dims{batch, rows, cols}, strides(distances), skipped(batch == 1 ? 1 : 0) {}
   std::span<const int64_t> lengths() const { return std::span(dims).subspan(skipped); }
-  std::optional<onednn::Desc> desc() const {
-    return onednn::describe(lengths(), std::span(strides).subspan(skipped));
-  }
+  std::span<const int64_t> steps() const { return std::span(strides).subspan(skipped); }
+  std::optional<onednn::Desc> desc() const { return onednn::describe(lengths(), steps()); }
 };
 
 // An input as stored, [batch,rows,cols], transposed by its strides. Rows that overlap, which oneDNN
@@ -143,10 +142,14 @@ class OnednnPlan final : public Plan {
     const Layout b = b_.layout();
     const auto dst = out.desc();
     if (!dst) throw unavailable_error("gemm: oneDNN cannot express the strides of c");
+    const Layout a = a_.layout();
+    if (auto fault = onednn::matmul_fault(a.lengths(), a.steps(), out.lengths(), out.steps())) {
+      throw unavailable_error("gemm: " + *fault);
+    }
     const onednn::Desc weights = !g_.prepack            ? *b.desc()
                                  : packed_.bytes() == 0 ? onednn::any_layout(b.lengths())
                                                         : packed_layout_;
-    matmul_.emplace(*a_.layout().desc(), weights, *dst, g_.alpha, g_.beta);
+    matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta);
   }
 
   const Gemm g_;

@@ -1,1 +1,2 @@
-"""The page of report.py: results.py reads, charts.py draws, page.py writes HTML."""
+"""The pages of report.py: results.py reads, groups.py compares, charts.py and roofline.py draw,
+page.py writes HTML, readme.py Markdown."""

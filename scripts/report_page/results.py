@@ -102,12 +102,18 @@ def plateau_bandwidths(curve: dict[str, Any]) -> list[tuple[str, float]]:
     return found
 
 
+def peak_name(isa: str | None, math_used: str | None) -> str:
+    """Of a peak: its ISA target, and its math where that has one of its own (3xtf32: tensor
+    cores)."""
+    return " ".join(filter(None, (isa, math_used if math_used != "fp32" else ""))) or "FMA"
+
+
 def _from_json(context: dict[str, Any]) -> list[Ceiling]:
     def at(entry: dict[str, Any]) -> str:
         return place(str(entry.get("threads") or ""), entry["device"])
 
     measured = context.get("ceilings") or {}
-    found = [Ceiling("fma", f["isa"] or "FMA", at(f), f["gflops"], True)
+    found = [Ceiling("fma", peak_name(f["isa"], f.get("math")), at(f), f["gflops"], True)
              for f in measured.get("fma", [])]
     for curve in measured.get("bandwidth", []):
         found += [Ceiling("bandwidth", label, at(curve), value, True)
@@ -120,7 +126,7 @@ def _from_rows(rows: list[Row]) -> list[Ceiling]:
     for row in rows:
         # Other rows than those of an ISA target are held against the machine's best.
         isa = row.get("isa") if row.get("isa") != "baseline" else ""
-        for kind, column, name in (("fma", "peak_gflops", isa or "FMA"),
+        for kind, column, name in (("fma", "peak_gflops", peak_name(isa, row.get("math"))),
                                    ("bandwidth", "peak_gb_s", row.get("roof_level") or "memory")):
             value = number(row, column)
             if value and value > 0:

@@ -13,7 +13,7 @@ std::optional<std::string> absent_reason(const CatalogueEntry& entry) {
   if (backend == "cblas") return cblas::absent_reason(entry.library);
 #ifdef ROOFLANE_HAS_OPENCL
   if (backend == "opencl" && opencl::devices().empty()) {
-    return "no OpenCL device: install a driver (pocl-opencl-icd runs on any CPU)";
+    return opencl::no_device_reason();
   }
 #endif
   return std::nullopt;

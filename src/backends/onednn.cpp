@@ -176,6 +176,27 @@ Matmul::Matmul(const Desc& src, const Desc& weights_or_any, const Desc& dst, flo
   call = Call(made("matmul", [&] { return dnnl::matmul(desc); }), desc.scratchpad_desc(), tensors);
 }
 
+std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
+                                        std::span<const std::int64_t> src_strides,
+                                        std::span<const std::int64_t> dst_dims,
+                                        std::span<const std::int64_t> dst_strides) {
+  const dnnl_version_t* version = dnnl::version();
+  const bool has_faults =
+      version->major == 3 && version->minor == 7 && version->patch == 2 && lanes() == 16;
+  if (!has_faults) return std::nullopt;
+  const std::size_t rank = src_dims.size(), row = rank - 2, col = rank - 1;
+  if (rank == 2 && dst_dims[col] == 1 && dst_dims[row] > 1 && dst_strides[row] > 1) {
+    return fmt::format("{} writes outside a single column with gaps between its elements",
+                       description());
+  }
+  if (src_dims[row] == 1 && src_dims[col] > 1 && src_strides[col] > 1) {
+    return fmt::format(
+        "{} takes a transposed column with gaps between its elements for a dense one",
+        description());
+  }
+  return std::nullopt;
+}
+
 Desc any_layout(std::span<const std::int64_t> dims) {
   return {dnnl::memory::dims(dims.begin(), dims.end()), dnnl::memory::data_type::f32,
           dnnl::memory::format_tag::any};

@@ -66,6 +66,14 @@ struct Matmul {
   Call call;
 };
 
+// What this oneDNN does wrong with a product whose src [...,m,k] and dst [...,m,n] lie like this,
+// in words; nothing where it is right. Known faults by version and instruction set:
+// tests/onednn_test.cpp tries each, and fails where one has gone or another version has it.
+std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
+                                        std::span<const std::int64_t> src_strides,
+                                        std::span<const std::int64_t> dst_dims,
+                                        std::span<const std::int64_t> dst_strides);
+
 // A layout of oneDNN's own choice.
 Desc any_layout(std::span<const std::int64_t> dims);
 

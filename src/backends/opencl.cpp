@@ -131,10 +131,25 @@ std::vector<Found> find_devices() {
   return found;
 }
 
-const std::vector<Found>& found_devices() {
-  static const std::vector<Found> found = find_devices();
-  return found;
+struct Opened {
+  std::vector<Found> found;
+  std::vector<BrokenDriver> broken;
+};
+
+const Opened& opened() {
+  // A GPU's driver may wake its card first.
+  static constexpr std::chrono::seconds patience(30);
+  static const Opened all = [] {
+    Opened made;
+    const TriedDrivers drivers([] { (void)find_devices(); }, patience);
+    made.broken = drivers.broken();
+    drivers.open_working([&] { made.found = find_devices(); });
+    return made;
+  }();
+  return all;
 }
+
+const std::vector<Found>& found_devices() { return opened().found; }
 
 // CPU devices' drivers keep caches of their own, and would have to build once more to give a
 // program back (PoCL 3.1: 0.7 s beside 0.5 s for the build of a GEMM).
@@ -240,12 +255,23 @@ const std::vector<DeviceInfo>& devices() {
   return infos;
 }
 
+const std::vector<BrokenDriver>& broken_drivers() { return opened().broken; }
+
+std::string no_device_reason() {
+  std::string reason;
+  for (const BrokenDriver& driver : broken_drivers()) {
+    reason += fmt::format("{}its driver crashed at start: {}: {}", reason.empty() ? "" : "; ",
+                          driver.file, driver.reason);
+  }
+  return reason.empty() ? "no OpenCL device: install a driver (pocl-opencl-icd runs on any CPU)"
+                        : reason;
+}
+
 const DeviceInfo& device(int index) {
   const std::vector<DeviceInfo>& all = devices();
   if (index >= 0 && index < static_cast<int>(all.size())) return all[index];
   if (all.empty()) {
-    throw unavailable_error(
-        fmt::format("--cl-device {}: no OpenCL device here (no driver is installed)", index));
+    throw unavailable_error(fmt::format("--cl-device {}: {}", index, no_device_reason()));
   }
   throw unavailable_error(
       fmt::format("--cl-device {}: there {} {} OpenCL device{}; allowed: 0{}", index,

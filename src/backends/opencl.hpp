@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/opencl_drivers.hpp"
 #include "core/buffer.hpp"
 
 namespace rooflane::opencl {
@@ -52,6 +53,12 @@ struct DeviceInfo {
 // Every device of every platform: GPUs first, then accelerators, then CPUs; within a kind by
 // platform, device name, and the platform's own order. Read once; empty without a driver.
 const std::vector<DeviceInfo>& devices();
+
+// Drivers that were left out since they crashed or hung at their start in a child process.
+const std::vector<BrokenDriver>& broken_drivers();
+
+// Why there is no device: its driver crashed at start, or none is installed.
+std::string no_device_reason();
 
 // Throws Error(unavailable) that names the index and how many devices there are.
 const DeviceInfo& device(int index);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "core/text.hpp"
@@ -30,18 +31,21 @@ class HelpText : public CLI::Formatter {
 }  // namespace
 
 Arguments::Arguments(const std::string& verb, const std::string& summary)
-    : app_(summary, "rooflane " + verb), valid_flags_{"--help", "--version"} {
-  app_.allow_extras();
-  app_.formatter(std::make_shared<HelpText>());
-  app_.set_help_flag("-h,--help", "print this help");
-  app_.set_version_flag("--version", "", "print the version");
+    : app_(std::make_unique<CLI::App>(summary, "rooflane " + verb)),
+      valid_flags_{"--help", "--version"} {
+  app_->allow_extras();
+  app_->formatter(std::make_shared<HelpText>());
+  app_->set_help_flag("-h,--help", "print this help");
+  app_->set_version_flag("--version", "", "print the version");
 }
+
+Arguments::~Arguments() = default;
 
 void Arguments::declare(const std::string& names, const std::string& value, const std::string& help,
                         bool many) {
   Declared& entry = declared_[long_name(names)];
   entry.many = many;
-  app_.add_option(names, entry.values, help)->allow_extra_args(false)->type_name(value);
+  app_->add_option(names, entry.values, help)->allow_extra_args(false)->type_name(value);
   for (const std::string_view name : split(names, ',')) valid_flags_.emplace_back(name);
 }
 
@@ -56,7 +60,7 @@ void Arguments::repeatable(const std::string& names, const std::string& value,
 }
 
 void Arguments::flag(const std::string& name, const std::string& help) {
-  app_.add_flag(name, flags_[name], help);
+  app_->add_flag(name, flags_[name], help);
   valid_flags_.push_back(name);
 }
 
@@ -64,7 +68,7 @@ void Arguments::flag(const std::string& name, const std::string& help) {
 void Arguments::declare_positional(const std::string& name, const std::string& help, bool many) {
   Declared& entry = declared_[name];
   entry.many = many;
-  app_.add_option(name, entry.values, help)->type_name(many ? repeated : "");
+  app_->add_option(name, entry.values, help)->type_name(many ? repeated : "");
 }
 
 void Arguments::positional(const std::string& name, const std::string& help) {
@@ -80,7 +84,7 @@ void Arguments::pass_through(const std::string& prefix) { prefix_ = prefix; }
 void Arguments::examples(const std::vector<std::string>& commands) {
   std::string text = "Examples:\n";
   for (const std::string& command : commands) text += "  " + command + "\n";
-  app_.footer(text);
+  app_->footer(text);
 }
 
 Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
@@ -96,7 +100,7 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
   }
   try {
     // CLI11 takes the words last to first.
-    app_.parse(std::vector<std::string>(own.rbegin(), own.rend()));
+    app_->parse(std::vector<std::string>(own.rbegin(), own.rend()));
   } catch (const CLI::CallForHelp&) {
     return Outcome::help;
   } catch (const CLI::CallForVersion&) {
@@ -108,7 +112,7 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     throw argument_error(error.what());
   }
-  for (const std::string& word : app_.remaining()) {
+  for (const std::string& word : app_->remaining()) {
     if (word.starts_with("-") && word.size() > 1) {
       throw argument_error(unknown_name("flag", word.substr(0, word.find('=')), valid_flags_));
     }
@@ -129,7 +133,7 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
   return Outcome::run;
 }
 
-std::string Arguments::help() const { return app_.help(); }
+std::string Arguments::help() const { return app_->help(); }
 
 bool Arguments::has(const std::string& name) const {
   const auto flag = flags_.find(name);

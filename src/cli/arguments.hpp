@@ -2,8 +2,8 @@
 // they mean is read by options.hpp and the verbs. Errors are ours: one line naming the argument.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,11 +11,17 @@
 
 #include "core/error.hpp"
 
+// CLI11 is one large header: arguments.cpp alone reads it.
+namespace CLI {
+class App;
+}
+
 namespace rooflane {
 
 class Arguments {
  public:
   Arguments(const std::string& verb, const std::string& summary);
+  ~Arguments();
 
   // `names` is "--csv" or "-k,--kernel"; ask by the long name. `value` says what it takes.
   void option(const std::string& names, const std::string& value, const std::string& help);
@@ -51,7 +57,7 @@ class Arguments {
                bool many);
   void declare_positional(const std::string& name, const std::string& help, bool many);
 
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   std::map<std::string, Declared> declared_;  // options and positionals by name
   std::map<std::string, bool> flags_;
   std::vector<std::string> valid_flags_;

@@ -82,6 +82,10 @@ bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
     print_line("", failure ? "unusable: a plain kernel: " + *failure
                            : opencl::print_features(opencl::features(info.index)));
   }
+  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
+    print_line("OpenCL",
+               fmt::format("{} is left out: it crashed at start: {}", driver.file, driver.reason));
+  }
   if (opencl::devices().empty()) print_line("OpenCL", "no device");
   const opencl::ProgramCache* programs = opencl::ProgramCache::of_user();
   print_line("programs",

@@ -162,18 +162,25 @@ NamedFile read_output(const Arguments& arguments, const Problem& known) {
   return files.front();
 }
 
-// Arrays in memory, by tensor.
+// Arrays in memory: inputs, and an output between guard zones.
 class Arrays {
  public:
-  View add(const Shape& shape) {
-    std::size_t bytes = size_of(DType::float32);
-    for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
-    buffers_.emplace_back(bytes);
-    return contiguous_view(buffers_.back().data(), shape);
+  View add(const Shape& shape, Role role) {
+    View view = contiguous_view(nullptr, shape);
+    const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
+    if (role == Role::output) {
+      output_ = GuardedBuffer(bytes);
+      view.data = output_.data();
+    } else {
+      view.data = inputs_.emplace_back(bytes).data();
+    }
+    return view;
   }
+  bool guards_intact() const { return output_.guards_intact(); }
 
  private:
-  std::vector<Buffer> buffers_;
+  std::vector<Buffer> inputs_;
+  GuardedBuffer output_;
 };
 
 void note_conversion(const Input& input) {
@@ -196,15 +203,16 @@ void compute(const Problem& problem, const Target& target, const Tuning& tuning,
   plan->download();
 }
 
-// Reads inputs, computes, writes.
-void run_on_files(const Problem& problem, const Target& target, const Tuning& tuning,
-                  const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
-                  std::optional<double> timeout) {
+// Reads inputs, computes, writes. Returns the exit status: 1, and no file, where the variant wrote
+// outside its output.
+int run_on_files(const Problem& problem, const Target& target, const Tuning& tuning,
+                 const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
+                 std::optional<double> timeout) {
   Arrays arrays;
   Operands operands, constants;
   View result;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
-    const View view = arrays.add(tensor_shape(problem, tensor));
+    const View view = arrays.add(tensor_shape(problem, tensor), tensor.role);
     operands.set(tensor.name, view);
     if (tensor.role == Role::constant) constants.set(tensor.name, view);
     if (tensor.role == Role::output) result = view;
@@ -215,10 +223,15 @@ void run_on_files(const Problem& problem, const Target& target, const Tuning& tu
     }
   }
   compute(problem, target, tuning, env, operands, constants, timeout);
-
+  if (!arrays.guards_intact()) {
+    print_error(fmt::format("FAILED: {} by {} wrote outside the output", problem.text(),
+                            target.entry->name));
+    return 1;
+  }
   std::vector<NamedShape> shapes;
   for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
   write_npy(output.path, output_array_shape(problem, shapes), result.f32());
+  return 0;
 }
 
 void declare(Arguments& arguments) {
@@ -292,8 +305,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   if (variant.backend == std::string_view("cblas") && !settings.worker_command.empty()) {
     restart_at_best_core_type(env.library, settings.worker_command.front());
   }
-  run_on_files(problem, target, tuning, env, inputs, output, common.timeout);
-  return 0;
+  return run_on_files(problem, target, tuning, env, inputs, output, common.timeout);
 }
 
 }  // namespace

@@ -18,6 +18,9 @@
 #include "backends/cblas.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#ifdef ROOFLANE_HAS_OPENCL
+#include "backends/opencl.hpp"
+#endif
 
 namespace rooflane {
 namespace {
@@ -88,6 +91,13 @@ std::string raise_limit(const Limit& limit, double wanted, char flag, const char
       "echo '* - {0} {1}' | sudo tee /etc/security/limits.d/{0}.conf   # and log in "
       "again",
       item, value);
+}
+
+void check_topology(const std::string& root, std::vector<Slowdown>& found) {
+  if (std::filesystem::exists(root + "/proc") && !std::filesystem::exists(root + cpu_folder)) {
+    found.push_back({"/sys is not mounted: cores and caches are guesses, and PoCL cannot start",
+                     "sudo mount -t sysfs sysfs /sys   # docker: do not hide /sys"});
+  }
 }
 
 void check_memory(const std::string& root, std::vector<Slowdown>& found) {
@@ -257,6 +267,7 @@ std::vector<double> busy_shares(const std::string& before, const std::string& af
 
 std::vector<Slowdown> find_slowdowns(const std::string& root) {
   std::vector<Slowdown> found;
+  check_topology(root, found);
   check_frequency(root, found);
   check_memory(root, found);
   check_quota_and_load(root, found);
@@ -305,6 +316,13 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
     add(find_missing_drivers(""));
   } else if (!std::filesystem::is_regular_file(vendors)) {
     add(find_missing_drivers("", vendors));
+  }
+  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
+    found.push_back(
+        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
+                     driver.file, driver.reason),
+         "clinfo   # shows it; install the driver anew, or remove its file from "
+         "/etc/OpenCL/vendors"});
   }
 #endif
   add(find_slowdowns(""));

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -41,6 +42,27 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+namespace {
+
+constexpr std::byte guard_pattern{0xa5};
+
+}  // namespace
+
+GuardedBuffer::GuardedBuffer(std::size_t bytes) : whole_(bytes + 2 * zone_bytes) {
+  auto* const memory = static_cast<std::byte*>(whole_.data());
+  std::fill_n(memory, zone_bytes, guard_pattern);
+  std::fill_n(memory + zone_bytes + bytes, zone_bytes, guard_pattern);
+}
+
+bool GuardedBuffer::guards_intact() const {
+  if (whole_.bytes() == 0) return true;
+  const auto* const memory = static_cast<const std::byte*>(whole_.data());
+  const auto holds = [](const std::byte* zone) {
+    return std::all_of(zone, zone + zone_bytes, [](std::byte b) { return b == guard_pattern; });
+  };
+  return holds(memory) && holds(memory + whole_.bytes() - zone_bytes);
 }
 
 }  // namespace rooflane

@@ -26,4 +26,20 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+// Memory for an output between two guard zones, where nobody has a reason to write.
+class GuardedBuffer {
+ public:
+  GuardedBuffer() = default;
+  explicit GuardedBuffer(std::size_t bytes);  // throws std::bad_alloc
+  void* data() const { return static_cast<std::byte*>(whole_.data()) + zone_bytes; }
+  // False when something wrote into a zone.
+  bool guards_intact() const;
+
+ private:
+  // A page each: a whole row of a micro-tile that is written too far is seen, and the output keeps
+  // its alignment.
+  static constexpr std::size_t zone_bytes = 4096;
+  Buffer whole_;
+};
+
 }  // namespace rooflane

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <limits>
 
 namespace rooflane {
@@ -87,6 +88,12 @@ std::string unknown_name(std::string_view what, std::string_view name,
   if (candidates.empty()) return message + "; there are none";
   return message + "; nearest is '" + nearest_name(name, candidates) +
          "'; valid: " + join(candidates, ", ");
+}
+
+std::string signal_name(int signal) {
+  const char* const abbreviation = sigabbrev_np(signal);
+  return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation)
+                                 : fmt::format("signal {}", signal);
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

@@ -29,6 +29,9 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 std::string unknown_name(std::string_view what, std::string_view name,
                          const std::vector<std::string>& candidates);
 
+// "SIGSEGV", or "signal 34" for one without a name.
+std::string signal_name(int signal);
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
 }  // namespace rooflane

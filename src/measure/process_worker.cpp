@@ -18,6 +18,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/text.hpp"
 #include "measure/output_file.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/worker_protocol.hpp"
@@ -68,12 +69,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
-}
-
-std::string signal_name(int signal) {
-  const char* const abbreviation = sigabbrev_np(signal);
-  return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation)
-                                 : fmt::format("signal {}", signal);
 }
 
 // What a request asks for, as a reason says it.

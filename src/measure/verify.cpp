@@ -21,10 +21,6 @@ namespace {
 
 // Seeded rows and columns beside the edges, where the comparison is not complete.
 constexpr std::int64_t sampled_lines = 64;
-// Guard zones before and behind an output: a page each, so that a whole row tile that is written
-// too far is seen and the output stays aligned.
-constexpr std::size_t guard_bytes = 4096;
-constexpr int guard_pattern = 0xa5;
 constexpr char reference_magic[8] = {'R', 'L', 'R', 'E', 'F', '0', '0', '1'};
 
 struct Extent2d {
@@ -89,21 +85,18 @@ OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int thr
     const Shape shape = tensor_shape(problem, tensor);
     View view = contiguous_view(nullptr, shape);
     const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
-    const std::size_t guard = tensor.role == Role::output ? guard_bytes : 0;
-    buffers_.emplace_back(bytes + 2 * guard);
-    auto* const memory = static_cast<std::byte*>(buffers_.back().data());
-    view.data = memory + guard;
-    all_.set(tensor.name, view);
     if (tensor.role == Role::output) {
+      guarded_output_ = GuardedBuffer(bytes);
+      view.data = guarded_output_.data();
       output_ = view;
-      guards_ = {{memory, guard}, {memory + guard + bytes, guard}};
     } else {
+      view.data = buffers_.emplace_back(bytes).data();
       fill_from_seed(seed, problem, tensor, view, threads);
       inputs_.push_back(view);
     }
+    all_.set(tensor.name, view);
   }
   poison_output();
-  for (const auto& zone : guards_) std::memset(zone.data(), guard_pattern, zone.size());
 }
 
 void OwnedOperands::poison_output() {
@@ -114,15 +107,6 @@ void OwnedOperands::poison_output() {
     const std::int64_t end = std::min(output_.elements(), begin + share);
     std::fill(output_.f32() + begin, output_.f32() + end, std::numeric_limits<float>::quiet_NaN());
   });
-}
-
-bool OwnedOperands::guards_intact() const {
-  for (const auto& zone : guards_) {
-    for (const std::byte byte : zone) {
-      if (byte != std::byte{guard_pattern}) return false;
-    }
-  }
-  return true;
 }
 
 std::uint64_t OwnedOperands::input_hash() const {

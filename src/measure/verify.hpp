@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -38,16 +37,16 @@ class OwnedOperands {
   const View& output() const { return output_; }
   void poison_output();
   // False when something wrote into the guard zones before and behind the output.
-  bool guards_intact() const;
+  bool guards_intact() const { return guarded_output_.guards_intact(); }
   // A checksum of all inputs, to prove that a run left them alone.
   std::uint64_t input_hash() const;
 
  private:
   std::vector<Buffer> buffers_;
+  GuardedBuffer guarded_output_;
   Operands all_;
   View output_;
   std::vector<View> inputs_;
-  std::vector<std::span<std::byte>> guards_;
   int threads_;
 };
 

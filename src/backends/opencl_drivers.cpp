@@ -1,0 +1,183 @@
+// Each try is a child that opens the drivers as this process would. See opencl_drivers.hpp.
+#include "backends/opencl_drivers.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+
+#include "core/text.hpp"
+
+namespace rooflane::opencl {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr const char* loader_variable = "OCL_ICD_VENDORS";
+
+// Sets the loader's variable for as long as it lives.
+class LoaderSees {
+ public:
+  explicit LoaderSees(const std::string& folder) {
+    if (const char* old = std::getenv(loader_variable)) old_ = old;
+    setenv(loader_variable, folder.c_str(), 1);
+  }
+  ~LoaderSees() {
+    if (old_) {
+      setenv(loader_variable, old_->c_str(), 1);
+    } else {
+      unsetenv(loader_variable);
+    }
+  }
+  LoaderSees(const LoaderSees&) = delete;
+  LoaderSees& operator=(const LoaderSees&) = delete;
+
+ private:
+  std::optional<std::string> old_;
+};
+
+// Files of the loader's folder, by name; none where the variable names a single driver.
+std::vector<fs::path> driver_files() {
+  const char* chosen = std::getenv(loader_variable);
+  std::vector<fs::path> files;
+  std::error_code failed;
+  for (const auto& entry :
+       fs::directory_iterator(chosen != nullptr ? chosen : "/etc/OpenCL/vendors", failed)) {
+    if (entry.path().extension() == ".icd") files.push_back(fs::absolute(entry.path(), failed));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// What the child does; never returns. Its words go to `output`.
+[[noreturn]] void open_in_child(const std::function<void()>& open, int output) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  // Whoever handles these for this process must not handle them for a driver's sake.
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE}) ::signal(signal, SIG_DFL);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  dup2(nothing, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  open();
+  _exit(0);
+}
+
+// The last line that is not empty, fit for a reason.
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "";
+  const std::size_t before = text.find_last_of('\n', end);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  constexpr std::size_t most = 200;
+  std::string line = text.substr(begin, std::min(end + 1 - begin, most));
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < ' '; }, ' ');
+  return line;
+}
+
+// How a child ended that calls `open`; nothing where it returned.
+std::optional<std::string> failure_of(const std::function<void()>& open,
+                                      std::chrono::milliseconds patience) {
+  int output[2];
+  if (pipe2(output, O_CLOEXEC | O_NONBLOCK) != 0) return std::nullopt;
+  const pid_t child = fork();
+  if (child == 0) open_in_child(open, output[1]);
+  ::close(output[1]);
+  std::string words;
+  int status = 0;
+  pid_t ended = child < 0 ? child : 0;
+  const auto read_words = [&] {
+    char chunk[4096];
+    for (ssize_t n; (n = read(output[0], chunk, sizeof chunk)) > 0;) {
+      words.append(chunk, static_cast<std::size_t>(n));
+    }
+  };
+  const auto deadline = Clock::now() + patience;
+  bool hangs = false;
+  while (ended == 0) {
+    pollfd waited{output[0], POLLIN, 0};
+    // Its end closes the pipe; a pause where something that the driver started holds it open.
+    if (poll(&waited, 1, 10) > 0 && (waited.revents & POLLIN) == 0)
+      std::this_thread::sleep_for(1ms);
+    read_words();
+    if (!hangs && Clock::now() > deadline) {
+      hangs = true;
+      kill(child, SIGKILL);
+    }
+    ended = waitpid(child, &status, WNOHANG);
+  }
+  read_words();
+  ::close(output[0]);
+  // No child could be had, or somebody else waited for it: nothing is known against the driver.
+  if (ended < 0) return std::nullopt;
+  const std::string said = last_line(words);
+  const std::string quoted = said.empty() ? "" : ": " + said;
+  if (hangs) {
+    return fmt::format("no answer within {:g} s{}", std::chrono::duration<double>(patience).count(),
+                       quoted);
+  }
+  if (WIFSIGNALED(status)) return signal_name(WTERMSIG(status)) + quoted;
+  if (WEXITSTATUS(status) != 0) {
+    return fmt::format("it exited with status {}{}", WEXITSTATUS(status), quoted);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+TriedDrivers::TriedDrivers(const std::function<void()>& open, std::chrono::milliseconds patience) {
+  const auto failure = failure_of(open, patience);
+  if (!failure) return;
+  const std::vector<fs::path> files = driver_files();
+  any_works_ = false;
+  if (files.size() <= 1) {
+    const char* chosen = std::getenv(loader_variable);
+    const std::string name = !files.empty()      ? files.front().filename().string()
+                             : chosen != nullptr ? chosen
+                                                 : "the loader";
+    broken_.push_back({name, *failure});
+    return;
+  }
+  working_.emplace();
+  for (const fs::path& file : files) {
+    const TemporaryFolder alone;
+    const std::string name = file.filename().string();
+    std::error_code failed;
+    fs::create_symlink(file, alone / name, failed);
+    const LoaderSees only(alone.path());
+    if (auto reason = failure_of(open, patience)) {
+      broken_.push_back({name, std::move(*reason)});
+    } else {
+      fs::create_symlink(file, *working_ / name, failed);
+      any_works_ = true;
+    }
+  }
+  // Each works alone, so they do not work together: none can be trusted.
+  if (broken_.empty()) {
+    broken_.push_back({"the drivers together", *failure});
+    any_works_ = false;
+  }
+}
+
+void TriedDrivers::open_working(const std::function<void()>& open) const {
+  if (!any_works_) return;
+  std::optional<LoaderSees> seen;
+  if (working_) seen.emplace(working_->path());
+  open();
+}
+
+}  // namespace rooflane::opencl

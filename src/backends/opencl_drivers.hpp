@@ -1,0 +1,41 @@
+// OpenCL drivers, tried in a child process before this process opens them: one that aborts, crashes
+// or hangs at its start takes nobody along. The devices themselves stand in opencl.hpp.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/temporary_folder.hpp"
+
+namespace rooflane::opencl {
+
+struct BrokenDriver {
+  std::string file;    // "pocl.icd", as it stands in the loader's folder
+  std::string reason;  // "SIGABRT when it was opened: Not enough memory to run on this device."
+};
+
+// The drivers that the loader (libOpenCL) would open are those that the *.icd files of
+// $OCL_ICD_VENDORS, else of /etc/OpenCL/vendors, name.
+class TriedDrivers {
+ public:
+  // Calls `open` in a child process; where that ends badly, once for every driver alone. A child
+  // that is not done within `patience` is ended.
+  TriedDrivers(const std::function<void()>& open, std::chrono::milliseconds patience);
+
+  const std::vector<BrokenDriver>& broken() const { return broken_; }
+  // Whether `open` may be called here.
+  bool any_works() const { return any_works_; }
+  // Calls `open` in this process so that the loader, which looks once, sees the drivers that work.
+  // Sets $OCL_ICD_VENDORS meanwhile where one is broken.
+  void open_working(const std::function<void()>& open) const;
+
+ private:
+  std::vector<BrokenDriver> broken_;
+  bool any_works_ = true;
+  std::optional<TemporaryFolder> working_;  // links to the drivers that work, where others do not
+};
+
+}  // namespace rooflane::opencl

@@ -1,0 +1,444 @@
+#!/usr/bin/env python3
+"""The pages: docs_test.py ROOFLANE BUILD_DIR SOURCE_DIR COMPILER...
+
+Every command of README.md, docs/ and kernels/README.md is run in a copy of the tree, page by page
+from top to bottom. What would take minutes, or wants what a machine may lack, is changed by a line
+of ADDED or SWAPPED, with the reason. Shown output, programs, links and options are checked too.
+Nothing depends on speed. Python's standard library only; commands that need NumPy or the report's
+environment, which peers.py and report.py make from PyPI, are skipped where PyPI cannot be reached.
+"""
+from __future__ import annotations
+
+import concurrent.futures
+import glob
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+from dataclasses import dataclass
+from pathlib import Path
+
+import skip
+
+ROOFLANE, BUILD, ROOT = Path(), Path(), Path()
+COMPILER: list[str] = []
+PATIENCE = 300  # seconds for a command: other tests use the machine meanwhile
+README_LINES = 150
+
+GEMM, SOFTMAX = "--shape gemm:m=5,n=7,k=3", "--shape softmax:rows=4,cols=9"
+ATTENTION = "--shape attention:batch=1,heads=2,q_len=9,kv_len=9,head_dim=8"
+BRIEF = "--threads 1 --min-time 0.0001 --max-time 0.05 --launches 1 --ceilings-time 0.1"
+# For scripts that call `bench` themselves: a list of peers that has none of their names, and the
+# program with limits that are hardly measured.
+FEW_PEERS = "ROOFLANE_PEERS=tests/fake_peers.py"
+BRIEF_PROGRAM = """#!/bin/sh
+if [ "$1" = bench ]; then set -- "$@" --ceilings-time 0.1; fi
+exec {} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Added:
+    """Appended to every command of a page that `pattern` matches from end to end."""
+    pattern: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """Words of a page's command, and what stands for them."""
+    words: str
+    run: str
+    reason: str
+
+
+MEASURES = r"build/rooflane bench (?!.*--dry-run)"
+ADDED = [
+    Added(r"scripts/bench\.sh.*", f"{GEMM} {BRIEF}", "a small problem, few samples"),
+    Added(r"scripts/test\.sh", "statistics", "the tests cannot run themselves; one of them can"),
+    Added(r"meson test -C build .*", "--list", "the test runs beside this one"),
+    Added(r"scripts/check_ceilings\.py.*", "|| [ $? = 1 ]",
+          "a limit measured so briefly may be LOW, which is status 1"),
+    Added(r"scripts/speed_vs_peers\.sh (?!--csv).*",
+          "--classes layernorm-in-cache --threads 1 --launches 1 --rooflane ./brief",
+          "a small problem"),
+    Added(r"scripts/opencl_vs_peers\.sh .*--cl-device.*", "--rooflane ./brief", "a small problem"),
+    Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
+    Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(MEASURES + r"(?!.*(--shape|--preset|-k )).*", GEMM, "a small problem"),
+    Added(r"build/rooflane (bench|verify) .*-k gemm.*", GEMM, "a small problem"),
+    Added(r"(build/)?rooflane (bench|verify) .*-k softmax.*", SOFTMAX, "a small problem"),
+    Added(MEASURES + r".*-k attention.*", ATTENTION, "a small problem"),
+    Added(MEASURES + r".*--(shape gemm|preset quick).*",
+          "--benchmark_filter='m=64,|m=128,|rows=1,'", "the small ones of these problems"),
+    Added(MEASURES + r".*--preset crossover.*", "--benchmark_filter='hwy.*rows=16,'",
+          "the small ones of these problems; PoCL takes seconds to build a kernel"),
+]
+SWAPPED = [
+    Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
+    Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
+            "the peers that are part of the build; others are large"),
+    Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
+            "the peers that are part of the build; others are large"),
+    Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
+    Swapped("--peers all", "--peers numpy", "PyTorch is large"),
+    Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
+    Swapped("old=../old/build/rooflane", "old=build/rooflane", "the other build is the reader's"),
+    Swapped("compare old.csv new.csv --fail-on-regression",
+            "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
+    Swapped("-v online", "-v scalar", "the variant is the reader's"),
+    Swapped("meson install -C build", "meson install -C $BUILD --no-rebuild --destdir $INSTALLED",
+            "into an empty folder"),
+]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What becomes of the commands that `pattern` matches; all others end with status 0."""
+    pattern: str
+    says: str  # a pattern that the output holds
+    status: int = 0
+
+
+EXPECTED = [
+    Expected(r"scripts/bench\.sh.*", r"(?m)^rows: results/\S+/\S+\.csv$"),
+    Expected(r"scripts/test\.sh", r"(?m)^[1-9]\d* passed, 0 failed\b"),
+    Expected(r"meson test .*", r"conformance-softmax"),
+    Expected(r"scripts/check_ceilings\.py.*", r"(?m)^ceiling +program +ours"),
+    Expected(r"scripts/speed_vs_peers\.sh (?!--csv).*", r"(?m)^\| layernorm-in-cache \| 1 "),
+    Expected(r"scripts/speed_vs_peers\.sh --csv.*", r"goals of Zen 5"),
+    Expected(r"scripts/opencl_vs_peers\.sh (?!.*--cl-device).*", r"OpenCL sees no GPU", 3),
+    Expected(r"build/rooflane compare .*", r"(?m)^\**[1-9]\d* rows?: "),
+    Expected(r"\./main .*", r"(?m)^\w+: c\[0\] = 16$"),
+    Expected(r"python3 -c .*print.*", r"(?m)^largest difference: (0\.0|[0-9.]+e-0[5-9])$"),
+]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: `language` behind the fence, the text without indentation."""
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    def commands(self) -> list[str]:
+        """The commands of a block of sh, without their comments."""
+        joined = re.sub(r"\\\n", "\\\0", self.text)  # a line that goes on
+        lines = [re.sub(r"(^|\s+)#\s.*$", "", line) for line in joined.splitlines()]
+        return [line.replace("\0", "\\\n") for line in lines if line]
+
+
+def pages() -> list[str]:
+    """All pages."""
+    docs = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+    return ["README.md", *docs, "kernels/README.md"]
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page."""
+    found: list[Block] = []
+    opened: tuple[int, str, list[str]] | None = None
+    for number, line in enumerate(text_of(page).splitlines(), 1):
+        fence = re.fullmatch(r" *```(\w*)", line)
+        if opened is None:
+            opened = (number, fence[1], []) if fence else None
+        elif fence:
+            text = textwrap.dedent("\n".join(opened[2]) + "\n")
+            found.append(Block(page, opened[0], opened[1], text))
+            opened = None
+        else:
+            opened[2].append(line)
+    return found
+
+
+def all_blocks() -> list[Block]:
+    return [block for page in pages() for block in blocks(page)]
+
+
+def all_commands() -> list[str]:
+    return [command for block in all_blocks() if block.language == "sh"
+            for command in block.commands()]
+
+
+def inline_code(page: str) -> list[str]:
+    """What stands in backquotes outside of fenced blocks."""
+    prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", text_of(page))
+    return re.findall(r"`([^`\n]+)`", prose)
+
+
+def to_run(command: str) -> str:
+    """The command as it is run here."""
+    run = command
+    for swapped in SWAPPED:
+        run = run.replace(swapped.words, swapped.run)
+    for added in ADDED:
+        if re.fullmatch(added.pattern, command, re.DOTALL):
+            run += " " + added.text
+    return run
+
+
+def cells(line: str) -> list[str]:
+    """The headings of a line of a table on the terminal."""
+    return re.split(r"\s{2,}", line.strip())
+
+
+def python_with_numpy() -> tuple[str, str]:
+    """The interpreter of the environment that peers.py makes, or nothing and the reason."""
+    script = ROOT / "scripts/peers.py"
+    asks = (f"import sys; sys.path.insert(0, {str(script.parent)!r}); "
+            "from peer_workers import environments; print(environments.interpreter('numpy'))")
+    for command in ([sys.executable, script, "--prepare", "numpy"], [sys.executable, "-c", asks]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        if done.returncode != 0:
+            return "", done.stderr.strip().splitlines()[-1]
+    return done.stdout.strip(), ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a command."""
+    block: Block
+    command: str  # as on the page
+    run: str      # as it was run
+    status: int   # -1: it was ended
+    output: str   # standard output and standard error
+    seconds: float
+
+
+class Place:
+    """Copies of the tree to work in, one a page, and what they share: tools, an installed tree."""
+
+    # Who sees the installed tree: the page that makes it, then the page that uses it.
+    LINKING = ("docs/linking.md", "docs/plugins.md")
+    # Who sees an OpenCL device, of PoCL; elsewhere its kernels would take seconds to build.
+    DEVICE = "docs/gpu.md"
+
+    def __init__(self, folder: Path, numpy: str):
+        self.folder, self.numpy = folder, numpy
+        for name in ("tools", "installed", "drivers", "no-drivers"):
+            (folder / name).mkdir()
+        # The compiler of the build; looked for where it was, not in this folder.
+        write_program(folder / "tools/g++", f"#!/bin/sh\nPATH={shlex.quote(os.environ['PATH'])}\n"
+                                            f"exec {shlex.join(COMPILER)} \"$@\"\n")
+        for path in glob.glob("/etc/OpenCL/vendors/pocl*.icd"):
+            shutil.copy(path, folder / "drivers")
+        told = subprocess.run([ROOFLANE, "doctor"], capture_output=True, text=True, check=True,
+                              env=self.environment(self.DEVICE)).stdout
+        self.has_device = "OpenCL 0" in told
+
+    def copy_tree(self, page: str) -> Path:
+        """A fresh copy of the tree. build/ holds the program and what `meson test` asks for."""
+        copy = self.folder / page.replace("/", "-").removesuffix(".md")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(
+            ".*", "build*", "results", "__pycache__"))
+        (copy / "results").mkdir()
+        (copy / "build/meson-logs").mkdir(parents=True)
+        shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
+                        ignore=shutil.ignore_patterns("*.exe", "tmp*"))
+        (copy / "build/rooflane").symlink_to(ROOFLANE)
+        write_program(copy / "scripts/build.sh", "#!/bin/sh\n")  # all is built
+        write_program(copy / "brief", BRIEF_PROGRAM.format(shlex.quote(str(ROOFLANE))))
+        return copy
+
+    def environment(self, page: str) -> dict[str, str]:
+        """What the commands of a page are run with."""
+        installed = self.folder / "installed"
+        drivers = str(self.folder / ("drivers" if page == self.DEVICE else "no-drivers"))
+
+        def search(name: str, *first: str) -> str:
+            return ":".join(filter(None, [*first, os.environ.get(name, "")]))
+
+        def found(pattern: str) -> list[str]:
+            return [str(path.parent) for path in installed.glob(pattern)]
+
+        variables = {
+            **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
+            "PATH": search("PATH", str(self.folder / "tools")),
+            "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers,
+            "BUILD": str(BUILD), "INSTALLED": str(installed)}
+        if page in self.LINKING:
+            variables |= {
+                "PATH": search("PATH", str(self.folder / "tools"), *found("**/bin/rooflane")),
+                "LD_LIBRARY_PATH": search("LD_LIBRARY_PATH", *found("**/librooflane.so")),
+                "PKG_CONFIG_PATH": search("PKG_CONFIG_PATH", *found("**/rooflane.pc")),
+                "PKG_CONFIG_SYSROOT_DIR": str(installed)}
+        return variables
+
+    def work_through(self, page: str) -> list[Ran]:
+        """Runs the commands of a page in their order."""
+        folder = self.copy_tree(page)
+        return [self.run(block, command, folder) for block in blocks(page)
+                if block.language == "sh" for command in block.commands()]
+
+    def run(self, block: Block, command: str, folder: Path) -> Ran:
+        run = to_run(command)
+        start = time.monotonic()
+        try:
+            done = subprocess.run(["bash", "-c", run], cwd=folder, stdin=subprocess.DEVNULL,
+                                  env=self.environment(block.page), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace",
+                                  timeout=PATIENCE, check=False)
+            status, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired:
+            status, output = -1, f"not done within {PATIENCE} s"
+        return Ran(block, command, run, status, output, time.monotonic() - start)
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+class Pages(unittest.TestCase):
+    def test_the_readme_takes_two_minutes(self):
+        self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
+
+    def test_every_page_is_linked_from_the_readme(self):
+        readme = text_of("README.md")
+        for page in pages()[1:]:
+            self.assertIn(f"]({page})", readme)
+
+    def test_every_link_leads_to_a_file(self):
+        for page in pages():
+            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+                with self.subTest(page, link=target):
+                    self.assertFalse(target.startswith("#"), "link to pages, not within one")
+                    if not re.match(r"https?://", target):
+                        self.assertTrue(((ROOT / page).parent / target).exists())
+
+    def test_every_block_is_of_a_kind_that_is_checked(self):
+        for block in all_blocks():
+            with self.subTest(block.place):
+                self.assertIn(block.language, ("sh", "c", "cpp", ""))
+
+    def test_programs_are_those_of_the_examples(self):
+        examples = [re.sub(r"\A(//.*\n)*", "", path.read_text(encoding="utf-8"))
+                    for path in (ROOT / "examples").glob("*/*.c*")]
+        shown = [block for block in all_blocks() if block.language in ("c", "cpp")
+                 and block.page != "kernels/README.md"]
+        self.assertEqual(len(shown), len(examples))
+        for block in shown:
+            with self.subTest(block.place):
+                self.assertIn(block.text, examples)
+
+    def test_the_record_of_a_variant_compiles(self):
+        block, = (block for block in blocks("kernels/README.md") if block.language == "cpp")
+        variant = (ROOT / "kernels/softmax/scalar.cpp").read_text(encoding="utf-8")
+        written, count = re.subn(r"(?ms)^const Variant scalar = \{.*?^\};\n",
+                                 lambda _: block.text, variant)
+        self.assertEqual(count, 1)
+        done = subprocess.run(
+            [*COMPILER, "-std=c++20", "-fsyntax-only", f"-I{ROOT}", f"-I{ROOT}/src",
+             f"-I{BUILD}/kernels", "-x", "c++", "-"], input=written, capture_output=True, text=True,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_every_option_exists(self):
+        known = "".join(path.read_text(encoding="utf-8")
+                        for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py")
+                        for path in ROOT.glob(pattern))
+        theirs = ["--cflags", "--libs"]  # pkg-config's
+        for page in pages():
+            code = "\n".join([*inline_code(page), *(block.text for block in blocks(page)
+                                                    if block.language == "sh")])
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", code):
+                with self.subTest(page, option=option):
+                    self.assertTrue(option in theirs or re.search(rf"{option}\b(?!-)", known))
+
+    def test_scripts_that_are_named_exist(self):
+        for page in pages():
+            for name in re.findall(r"\bscripts/\w+\.(?:sh|py)\b", text_of(page)):
+                with self.subTest(page, script=name):
+                    self.assertTrue(os.access(ROOT / name, os.X_OK))
+
+    def test_every_change_is_of_a_command_on_a_page(self):
+        commands = all_commands()
+        for swapped in SWAPPED:
+            with self.subTest(swapped.words):
+                self.assertTrue(any(swapped.words in command for command in commands))
+                self.assertTrue(swapped.reason)
+        for rule in [*ADDED, *EXPECTED]:
+            with self.subTest(rule.pattern):
+                self.assertTrue(any(re.fullmatch(rule.pattern, command, re.DOTALL)
+                                    for command in commands))
+
+
+class Commands(unittest.TestCase):
+    """Every command, once; two pages at a time."""
+
+    ran: list[Ran] = []
+    no_numpy, has_device = "", False
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        numpy, cls.no_numpy = python_with_numpy()
+        chains = [[page] for page in pages() if page not in Place.LINKING]
+        chains.append(list(Place.LINKING))
+        chains.sort(key=lambda chain: chain[0] != Place.DEVICE)  # the longest first
+        with (tempfile.TemporaryDirectory() as folder,
+              concurrent.futures.ThreadPoolExecutor(max_workers=2) as workers):
+            place = Place(Path(folder), numpy)
+            cls.has_device = place.has_device
+            for ran in workers.map(lambda chain: [place.work_through(page) for page in chain],
+                                   chains):
+                cls.ran += sum(ran, [])
+        for ran in cls.ran:
+            print(f"{ran.seconds:5.1f} s  {ran.block.place}  {ran.run}", file=sys.stderr)
+
+    def test_every_command_does_what_its_page_says(self) -> None:
+        for ran in self.ran:
+            with self.subTest(ran.block.place, command=ran.command, run=ran.run):
+                self.check(ran)
+
+    def check(self, ran: Ran) -> None:
+        if self.no_numpy and "$NUMPY" in "".join(
+                other.run for other in self.ran if other.block.page == ran.block.page):
+            self.skipTest(skip.reason(self.no_numpy, "from PyPI: numpy"))
+        if ran.status == 3 and ran.command.startswith("scripts/report.py"):
+            self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
+                                      "from PyPI: altair vl-convert-python"))
+        if not self.has_device and re.search(r"-v opencl|--cl-device", ran.command):
+            self.assertEqual(ran.status, 3, ran.output)
+            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
+        expected = [each for each in EXPECTED
+                    if re.fullmatch(each.pattern, ran.command, re.DOTALL)]
+        self.assertEqual(ran.status, max((each.status for each in expected), default=0), ran.output)
+        for each in expected:
+            self.assertRegex(ran.output, each.says)
+
+    def test_what_is_shown_is_printed(self) -> None:
+        """A block without a language shows what the commands of the block before it print: a title,
+        the headings of a table, lines."""
+        for page in pages():
+            before: Block | None = None
+            for block in blocks(page):
+                if block.language == "":
+                    output = "".join(ran.output for ran in self.ran if ran.block == before)
+                    with self.subTest(block.place):
+                        heading = cells(block.text.splitlines()[1])
+                        self.assertGreater(len(heading), 3)
+                        self.assertIn(heading, [cells(line) for line in output.splitlines()])
+                before = block
+
+
+if __name__ == "__main__":
+    ROOFLANE, BUILD, ROOT = (Path(path).resolve() for path in sys.argv[1:4])
+    COMPILER = sys.argv[4:]
+    skip.main(sys.argv[:1])
