@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from target_table import estimates
-from target_table.estimates import Estimate
-
 from report_page import groups
 from report_page.results import InputError, Machine, Row, is_peer, number, place, where
+from target_table import estimates
+from target_table.estimates import Estimate
 
 MOST_LINES = 60  # a page on a screen or a sheet of paper
 MOST_CLASSES = 20
