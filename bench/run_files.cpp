@@ -176,8 +176,8 @@ void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
   } else if (regular) {
     // In this order: at no moment does a '.resume' stand beside files of another run.
     ::unlink(resume_path(path_).c_str());
-    CsvWriter(path_, Open::anew);
-    SamplesWriter(samples_path(path_), Open::anew);
+    static_cast<void>(CsvWriter(path_, Open::anew));
+    static_cast<void>(SamplesWriter(samples_path(path_), Open::anew));
     replace(resume_path(path_),
             json{{"run_id", run_id}, {"request", request_json(options_)}, {"ceilings", ceilings}}
                     .dump() +

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
+if (($# == 0)); then scripts/setup.sh --tests; else scripts/setup.sh; fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 loud() {  # runs a command; prints what it said only when it fails

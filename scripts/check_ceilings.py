@@ -112,24 +112,26 @@ def stream(ceilings: dict[str, Any], program: str) -> Iterator[Comparison]:
                float(found[1]) / 1e3)
 
 
+def best_of(section: str, title: str) -> float:
+    """The greatest figure below a title of clpeak's; 0 where there is none."""
+    block = re.search(rf"{title}.*\n((?:\s+float\d*\s*: .*\n)+)", section)
+    return max(map(float, re.findall(r": ([\d.]+)", block[1])), default=0) if block else 0
+
+
 def clpeak(ceilings: dict[str, Any]) -> Iterator[Comparison]:
     """FMA peaks and reading from memory of OpenCL devices."""
     text = output_of(["clpeak", "--compute-sp", "--global-bandwidth", "--use-event-timer"])
     for section in re.split(r"^\s*Device: ", text, flags=re.MULTILINE)[1:]:
         name = section.splitlines()[0].strip()
-
-        def best(title: str) -> float:
-            block = re.search(rf"{title}.*\n((?:\s+float\d*\s*: .*\n)+)", section)
-            return max(map(float, re.findall(r": ([\d.]+)", block[1])), default=0) if block else 0
-
         peaks = [fma["gflops"] for fma in ceilings["fma"] if fma["device"] == name]
         reads = [curve["points"][-1]["read_gb_s"] for curve in ceilings["bandwidth"]
                  if curve["device"] == name]
         if peaks:
             yield (f"FMA peak, {name}, GFLOP/s", "clpeak", max(peaks),
-                   best("Single-precision compute"))
+                   best_of(section, "Single-precision compute"))
         if reads:
-            yield f"read from memory, {name}, GB/s", "clpeak", max(reads), best("Global memory")
+            yield (f"read from memory, {name}, GB/s", "clpeak", max(reads),
+                   best_of(section, "Global memory"))
 
 
 def comparisons(ceilings: dict[str, Any]) -> Iterator[Comparison]:

@@ -26,9 +26,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Few problems of well below a second each: 40 runs must end within a quarter of an hour.
-light=(-v hwy,blas --launches 3 --max-time 0.4 --threads 1
-  --shape gemm:m=n=k=128..512*4 --shape softmax:rows=64,cols=512
-  --shape layernorm:rows=64,cols=768)
+light=(-v "hwy,blas" --launches 3 --max-time 0.4 --threads 1
+  --shape "gemm:m=n=k=128..512*4" --shape "softmax:rows=64,cols=512"
+  --shape "layernorm:rows=64,cols=768")
 run() { # FILE ARGUMENTS...: a run whose rows may be SUSPECT is a run all the same
   local file=$1 status=0
   shift

@@ -1,39 +1,12 @@
 #!/usr/bin/env bash
-# Layout and static checks: clang-format and clang-tidy, both silent when clean.
-#   scripts/lint.sh            every C++ file of the tree
-#   scripts/lint.sh FILE…      these files
-#   scripts/lint.sh --format   clang-format only (seconds instead of minutes)
+# Layout and static checks: clang-format, ruff and shellcheck of the whole tree, clang-tidy of the
+# C++ that changed since the merge base with origin/main, or on it within the last day, or since
+# ROOFLANE_LINT_BASE. The tools are installed from PyPI, at versions that lint.py names.
+#   scripts/lint.sh            all that
+#   scripts/lint.sh FILE…      these files only
+#   scripts/lint.sh --quick    without clang-tidy: seconds, and no build
+#   scripts/lint.sh --all      clang-tidy and its static analyzer of every source: an hour
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-format_only=false
-if [[ ${1:-} == --format ]]; then
-  format_only=true
-  shift
-fi
-for tool in clang-format clang-tidy; do
-  if ! command -v "$tool" >/dev/null; then
-    echo "lint: $tool is missing; install it with: apt-get install clang-format clang-tidy" >&2
-    exit 1
-  fi
-done
-if (($# > 0)); then
-  files=("$@")
-else
-  mapfile -t files < <(git ls-files '*.cpp' '*.hpp' '*.h')
-fi
-clang-format --dry-run -Werror "${files[@]}"
-if $format_only; then
-  exit 0
-fi
-
-# clang-tidy reads how each source is compiled; headers are checked through the sources that include
-# them. The example is compiled against an installed library, hence not here.
-scripts/build.sh
-sources=()
-for file in "${files[@]}"; do
-  if [[ $file == *.cpp && $file != examples/* ]]; then sources+=("$file"); fi
-done
-if ((${#sources[@]} > 0)); then
-  printf '%s\0' "${sources[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build
-fi
+if [[ ${1:-} != --quick ]]; then scripts/build.sh; fi
+exec python3 scripts/lint.py "$@"

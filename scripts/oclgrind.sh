@@ -6,7 +6,11 @@
 set -eu
 program=${1:-"$(dirname "$0")/../build/tests/opencl_test"}
 if ! command -v oclgrind >/dev/null; then
-  echo "oclgrind is not installed: skipped" >&2
+  if command -v apt-cache >/dev/null && ! apt-cache show oclgrind >/dev/null 2>&1; then
+    echo "skipped: 1 case: this distribution has no oclgrind"
+  else
+    echo "skipped: 1 case: no oclgrind; install oclgrind"
+  fi
   exit 77
 fi
 reports=$(mktemp)

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs with apt (Debian 12 and 13, Ubuntu 24.04), and only what is missing:
 # when everything is there it does nothing and returns at once. Building comes next: build.sh.
+#   scripts/setup.sh            for the programs
+#   scripts/setup.sh --tests    for the tests too
 set -euo pipefail
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
@@ -44,6 +46,7 @@ want libopenblas-openmp-dev has_file '/usr/lib/*/openblas-openmp/libopenblas.so.
   '/usr/lib64/libopenblaso.so.0'
 want pocl-opencl-icd has_file '/etc/OpenCL/vendors/pocl*.icd'
 # Peers: measured where they are found, listed as absent elsewhere. Nothing fails for their sake.
+# Tests that lack theirs are skipped.
 optional=()
 prefer() {  # PACKAGE CHECK...
   local package=$1
@@ -53,6 +56,7 @@ prefer() {  # PACKAGE CHECK...
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
+if [[ ${1:-} == --tests ]]; then prefer oclgrind has_command oclgrind; fi
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi
 if ! has_command apt-get; then
   if ((${#missing[@]} == 0)); then exit 0; fi
@@ -60,7 +64,7 @@ if ! has_command apt-get; then
     "again: ${missing[*]}" >&2
   exit 1
 fi
-offered() {  # the peers that the package lists know; not every distribution has every one
+offered() {  # those of them that the package lists know; not every distribution has every one
   local package
   for package in "${optional[@]}"; do
     if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; fi
@@ -74,7 +78,7 @@ fi
 as_root=()
 if ((EUID != 0)); then
   if ((${#missing[@]} == 0)) && ! sudo -n true 2>/dev/null; then
-    exit 0  # only peers are missing, and nobody may install them
+    exit 0  # nothing is missing that must be there, and nobody may install the rest
   fi
   if ! has_command sudo; then
     echo "setup: neither root nor sudo; as root run: apt-get install ${missing[*]}" >&2

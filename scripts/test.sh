@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Everything that must hold, from a bare machine: installs, builds, runs all tests. The output of a
-# test that fails is printed. The last line is `N passed, N failed`; the exit status is 0 only when
-# nothing failed. Arguments are handed to `meson test`, e.g. `scripts/test.sh cblas`.
+# test that fails is printed, and at the end what was skipped, why and what to install. The last line
+# is `N passed, N failed`, with `, N skipped` where something was; the exit status is 0 only when
+# nothing failed. With --lint in front lint.sh runs too and counts as one more. Further arguments are
+# handed to `meson test`, e.g. `scripts/test.sh cblas`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -10,7 +12,13 @@ if ! scripts/build.sh; then
   echo "0 passed, 1 failed"
   exit 1
 fi
+checks=()
+if [[ ${1:-} == --lint ]]; then
+  shift
+  scripts/lint.sh
+  checks+=("lint=$?")
+fi
 rm -f build/meson-logs/testlog.json
 status=0
 meson test -C build --no-rebuild --print-errorlogs "$@" || status=$?
-python3 scripts/count_tests.py build/meson-logs/testlog.json "$status"
+python3 scripts/count_tests.py build/meson-logs/testlog.json "$status" "${checks[@]}"

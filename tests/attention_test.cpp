@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absent_variants.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
@@ -87,6 +88,7 @@ int device_units() {
 
 std::vector<Way> ways(const Problem& problem) {
   std::vector<Way> found;
+  test::skip_absent(catalogue(), problem.kernel());
   for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
     if (variant.unsupported != nullptr && variant.unsupported(problem, {})) continue;

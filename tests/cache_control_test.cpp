@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absent_variants.hpp"
 #include "backends/availability.hpp"
 #include "core/buffer.hpp"
 #include "core/catalogue.hpp"
@@ -80,6 +81,9 @@ TEST_CASE("plans of CPU variants have exactly their operands evicted, scratch ex
        {"gemm:m=200,n=200,k=200", "softmax:rows=64,cols=700", "layernorm:rows=64,cols=700",
         "attention:batch=1,heads=2,q_len=64,kv_len=64,head_dim=32,causal=1"}) {
     const Problem problem = parse_problem(text, catalogue.kernels());
+    for (const char* variant : {"blas", "onednn"}) {
+      test::skip_absent(catalogue, problem.kernel(), variant);
+    }
     for (const CatalogueEntry* entry : catalogue.variants(problem.kernel())) {
       if (entry->variant->threads == Threads::device || absent_reason(*entry)) continue;
       CAPTURE(text);

@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 
+import skip
 from command_line import SMALL, VERBS, CommandLine, floats, main, matmul, npy, read_npy
 
 
@@ -198,7 +199,8 @@ class Run(CommandLine):
     def test_openblas_runs_at_the_core_type_that_workers_get(self):
         best = re.search(r"OPENBLAS_CORETYPE=(\S+)", self.succeed("doctor"))
         if not best or platform.machine() != "x86_64":
-            self.skipTest("no OpenBLAS with core types")
+            self.skipTest(skip.reason("no OpenBLAS with core types",
+                                      "libopenblas-openmp-dev"))
         self.gemm_arrays()
         status, _, err = self.call(
             "run", "gemm", "-v", "blas", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c d.npy",
@@ -262,7 +264,7 @@ class Options(CommandLine):
 
     def test_tunings_that_fit_no_device_are_arguments(self):
         if not re.search(r"(?m)^softmax +opencl .* yes", self.succeed("list")):
-            self.skipTest("no OpenCL device")
+            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
         for kernel, tuning in [("softmax", "v=3"), ("layernorm", "lx=3"), ("gemm", "bk=3"),
                                ("attention", "bk=7,tk=2")]:
             for verb in ["verify", "bench"]:

@@ -11,6 +11,8 @@ import tempfile
 import unittest
 from collections.abc import Sequence
 
+import skip
+
 SMALL = "gemm:m=5,n=7,k=3"
 VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "bench", "roofline", "compare",
          "schema", "worker"]
@@ -103,4 +105,4 @@ class CommandLine(unittest.TestCase):
 def main() -> None:
     """Runs the tests of the calling program: TEST.py ROOFLANE ROOFLANE_WITH_FAKES [UNITTEST…]."""
     CommandLine.rooflane, CommandLine.fakes = (os.path.abspath(path) for path in sys.argv[1:3])
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
+    skip.main(sys.argv[:1] + sys.argv[3:])

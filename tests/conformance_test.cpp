@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absent_variants.hpp"
 #include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "backends/installed.hpp"
@@ -229,11 +230,9 @@ void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem
 
 void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
+  test::skip_absent(catalogue, kernel);
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
-    if (const auto reason = absent_reason(*entry)) {
-      MESSAGE(kernel.name << " " << entry->name << " is absent here and not tested: " << *reason);
-      continue;
-    }
+    if (absent_reason(*entry)) continue;
     for (const std::string& isa : targets_of(*entry->variant)) {
       int checked = 0;
       for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -268,6 +267,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
 int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
   int pairs = 0;
+  test::skip_absent(catalogue, kernel, "opencl");  // no other has other maths
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
     if (absent_reason(*entry)) continue;
     for (const std::string_view math : maths) {
@@ -289,12 +289,9 @@ int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
 int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
   int rungs = 0;
+  test::skip_absent(catalogue, kernel, "opencl");  // others with a ladder are everywhere
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
-    if (entry->variant->ladder.empty()) continue;
-    if (const auto reason = absent_reason(*entry)) {
-      MESSAGE(kernel.name << " " << entry->name << " is absent here and not tested: " << *reason);
-      continue;
-    }
+    if (entry->variant->ladder.empty() || absent_reason(*entry)) continue;
     for (const Tuning& step : step_tunings(*entry->variant)) {
       ++rungs;
       for (const std::string& isa : targets_of(*entry->variant)) {

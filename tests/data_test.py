@@ -17,8 +17,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import skip
+
 PACKAGES = ["pandas", "duckdb", "jsonschema"]
-SKIPPED = 77
 STATUSES = ["PASSED", "FAILED", "SKIPPED", "UNSUPPORTED", "TIMEOUT", "BUILD_ERROR",
             "RUNTIME_ERROR", "SUSPECT"]
 NASTY = 'two, "quoted"; <b>bold</b>\nsecond line, é'
@@ -32,8 +33,9 @@ def restart_in_environment(scripts: str) -> None:
         python = python_environment.ensure("data-tests", " ".join(PACKAGES),
                                            lambda pip: pip(PACKAGES))
     except python_environment.Unavailable as reason:
-        print(f"no environment: {reason}")
-        sys.exit(SKIPPED if "PyPI cannot be reached" in str(reason) else 1)
+        if "PyPI cannot be reached" in str(reason):
+            skip.everything(str(reason), f"from PyPI: {' '.join(PACKAGES)}")
+        sys.exit(f"no environment: {reason}")
     if Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.execv(python, [str(python), *sys.argv])
 
@@ -237,4 +239,4 @@ class DataUsers(unittest.TestCase):
 if __name__ == "__main__":
     ROOFLANE, SCRIPTS = map(os.path.abspath, sys.argv[1:3])
     restart_in_environment(SCRIPTS)
-    unittest.main(argv=sys.argv[:1])
+    skip.main(sys.argv[:1], verbosity=1)

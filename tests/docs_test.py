@@ -24,6 +24,8 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
+import skip
+
 ROOFLANE, BUILD, ROOT = Path(), Path(), Path()
 COMPILER: list[str] = []
 PATIENCE = 300  # seconds for a command: other tests use the machine meanwhile
@@ -408,12 +410,13 @@ class Commands(unittest.TestCase):
     def check(self, ran: Ran) -> None:
         if self.no_numpy and "$NUMPY" in "".join(
                 other.run for other in self.ran if other.block.page == ran.block.page):
-            self.skipTest(f"{ran.block.page}: {self.no_numpy}")
+            self.skipTest(skip.reason(self.no_numpy, "from PyPI: numpy"))
         if ran.status == 3 and ran.command.startswith("scripts/report.py"):
-            self.skipTest(ran.output.strip().splitlines()[-1])  # its environment cannot be had
+            self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
+                                      "from PyPI: altair vl-convert-python"))
         if not self.has_device and re.search(r"-v opencl|--cl-device", ran.command):
             self.assertEqual(ran.status, 3, ran.output)
-            return
+            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
         expected = [each for each in EXPECTED
                     if re.fullmatch(each.pattern, ran.command, re.DOTALL)]
         self.assertEqual(ran.status, max((each.status for each in expected), default=0), ran.output)
@@ -438,4 +441,4 @@ class Commands(unittest.TestCase):
 if __name__ == "__main__":
     ROOFLANE, BUILD, ROOT = (Path(path).resolve() for path in sys.argv[1:4])
     COMPILER = sys.argv[4:]
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    skip.main(sys.argv[:1])

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absent_variants.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
@@ -38,6 +39,7 @@ std::vector<Problem> gemm_problems(const std::string& shapes) {
 template <class F>
 void for_each_way(const Problem& problem, F&& body) {
   const Catalogue catalogue = Catalogue::built_in();
+  test::skip_absent(catalogue, gemm::kernel);
   for (const CatalogueEntry* entry : catalogue.variants(gemm::kernel)) {
     const Variant& variant = *entry->variant;
     std::vector<Tuning> tunings = step_tunings(variant);

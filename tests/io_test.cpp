@@ -9,11 +9,11 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/temporary_folder.hpp"
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/table.hpp"
-#include "core/temporary_folder.hpp"
 
 namespace rooflane {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "io/files.hpp"
 #include "core/temporary_folder.hpp"
+#include "io/files.hpp"
 
 namespace rooflane {
 namespace {

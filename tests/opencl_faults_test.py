@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""OpenCL devices that fail, are small, or are several: each gives a clear status in its row, and the
-rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL loader, and by
+"""OpenCL devices that fail, are small, or are several: each gives a clear status in its row, and
+the rest of the run goes on. Failing is done by cl_faults.so, laid before the OpenCL loader, and by
 broken_icd.so, a driver that aborts.
 opencl_faults_test.py ROOFLANE CL_FAULTS_SO BROKEN_ICD_SO
 """
@@ -9,8 +9,8 @@ import json
 import os
 import re
 import sys
-import unittest
 
+import skip
 from command_line import CommandLine
 
 SOFTMAX = "softmax:rows=4,cols=40"
@@ -25,7 +25,7 @@ class Faults(CommandLine):
     def setUp(self) -> None:
         super().setUp()
         if "OpenCL 0" not in self.succeed("doctor"):
-            self.skipTest("no OpenCL device")
+            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
 
     def bench(self, *arguments: str, env: dict[str, str]) -> tuple[int, dict[str, dict], str]:
         """Exit status, rows by shape, everything printed."""
@@ -125,7 +125,8 @@ class Memory(Faults):
         self.assertRegex(out, "(?m)^RUNTIME_ERROR .*out of memory")  # 2 x 400 000 bytes do fit
         shape = "softmax:rows=100,cols=2000"
         status, out, err = self.call("verify", "-v", "opencl", "--shape", shape, env=env)
-        self.assertRegex(out, "(?m)^UNSUPPORTED .*1600000 bytes of device memory exceed the 1000000")
+        self.assertRegex(out,
+                         "(?m)^UNSUPPORTED .*1600000 bytes of device memory exceed the 1000000")
         self.assertEqual(status, 3, out + err)
 
 
@@ -152,9 +153,9 @@ class Devices(Faults):
         env = {"POCL_DEVICES": "pthread basic"}
         doctor = self.succeed("doctor", env=env)
         if "OpenCL 1" not in doctor:
-            self.skipTest("the driver is not PoCL")
-        self.assertRegex(self.succeed("verify", "-v", "opencl", "--shape", SOFTMAX, "--threads", "1",
-                                      "--cl-device", "0", env=env), "^PASSED ")
+            self.skipTest(skip.reason("the OpenCL driver is not PoCL", "pocl-opencl-icd"))
+        self.assertRegex(self.succeed("verify", "-v", "opencl", "--shape", SOFTMAX, "--threads",
+                                      "1", "--cl-device", "0", env=env), "^PASSED ")
         _, rows, text = self.bench("--shape", SOFTMAX, "--cl-device", "1", env=env)
         row = rows[SOFTMAX.split(":")[1]]
         self.assertEqual(row["status"], "PASSED", text)
@@ -166,7 +167,7 @@ class Devices(Faults):
     def test_two_devices_of_one_name_are_told_apart(self):
         doctor = self.succeed("doctor", env={"POCL_DEVICES": "basic basic"})
         if "OpenCL 1" not in doctor:
-            self.skipTest("the driver is not PoCL")
+            self.skipTest(skip.reason("the OpenCL driver is not PoCL", "pocl-opencl-icd"))
         first, second = [line.split(" CPU ")[1].split(" (Portable")[0]
                          for line in doctor.splitlines() if line.startswith("OpenCL")]
         self.assertEqual(second, first + " #2")
@@ -201,4 +202,4 @@ class Cache(Faults):
 if __name__ == "__main__":
     CommandLine.rooflane, faults_library, broken_driver = (
         os.path.abspath(path) for path in sys.argv[1:4])
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)
+    skip.main(sys.argv[:1] + sys.argv[4:])

@@ -12,8 +12,10 @@
 #include "backends/opencl_plan.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
+#include "opencl_device.hpp"
 
 using namespace rooflane;
+using test::has_device;
 
 namespace {
 
@@ -23,12 +25,6 @@ const Catalogue& catalogue() {
 }
 
 Problem problem_of(const std::string& text) { return parse_problem(text, catalogue().kernels()); }
-
-bool has_device() {
-  if (!opencl::devices().empty()) return true;
-  MESSAGE("no OpenCL device: nothing was tested");
-  return false;
-}
 
 // A plan whose kernel has a local array of KIB and builds with OPTIONS.
 class GreedyPlan final : public opencl::DevicePlan {

@@ -14,9 +14,11 @@
 
 #include "backends/opencl.hpp"
 #include "core/temporary_folder.hpp"
+#include "opencl_device.hpp"
 
 using namespace rooflane;
 using opencl::ProgramCache;
+using test::has_device;
 
 namespace {
 
@@ -42,12 +44,6 @@ void overwrite(const fs::path& file, const std::string& text) {
 
 void set_age(const fs::path& file, int minutes) {
   fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::minutes(minutes));
-}
-
-bool has_device() {
-  if (!opencl::devices().empty()) return true;
-  MESSAGE("no OpenCL device: nothing was tested");
-  return false;
 }
 
 constexpr const char* source = "__kernel void f(__global int* x) { *x = N; }";

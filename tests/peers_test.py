@@ -16,9 +16,10 @@ import sys
 import tempfile
 import unittest
 
+import skip
+
 ROOFLANE, PEERS = "", ""
 NAMES = ["numpy"]
-SKIPPED = 77
 
 SHAPES = [
     "gemm:m=1,n=1,k=1", "gemm:m=17,n=31,k=13", "gemm:m=64,n=48,k=129", "gemm:m=1,n=257,k=64",
@@ -348,8 +349,7 @@ def prepare():
                           text=True)
     sys.stderr.write(done.stderr)
     if "connection broken" in done.stderr:
-        print("skipped: PyPI cannot be reached")
-        sys.exit(SKIPPED)
+        skip.everything("PyPI cannot be reached", f"from PyPI: {' '.join(NAMES)}")
     if done.returncode != 0:
         sys.exit(1)
 
@@ -358,4 +358,4 @@ if __name__ == "__main__":
     ROOFLANE, PEERS = map(os.path.abspath, sys.argv[1:3])
     NAMES = sys.argv[3:] or NAMES
     prepare()
-    unittest.main(argv=sys.argv[:1])
+    skip.main(sys.argv[:1], verbosity=1)

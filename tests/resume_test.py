@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+import skip
+
 PROGRAM = ""
 SEED = 20261121
 REQUEST = ["bench", "--shape", "gemm:m=n=k=32..64*2", "--shape", "softmax:rows=16,cols=256",
@@ -150,4 +152,4 @@ class Resume(unittest.TestCase):
 
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    skip.main(sys.argv)

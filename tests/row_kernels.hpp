@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absent_variants.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "measure/verify.hpp"
@@ -73,6 +74,7 @@ inline void each_way(
     const Problem& problem,
     const std::function<void(const Variant&, const Tuning&, const Environment&)>& body) {
   const Catalogue catalogue = Catalogue::built_in();
+  skip_absent(catalogue, problem.kernel());
   for (const CatalogueEntry* entry : catalogue.variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
     const bool highway = variant.backend == std::string("highway");

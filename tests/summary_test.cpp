@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/summary_text.hpp"
 #include "core/temporary_folder.hpp"
+#include "io/summary_text.hpp"
 
 namespace rooflane {
 namespace {

@@ -15,6 +15,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import skip
+
 ROOFLANE, ROOT = "", Path()
 COLUMNS = ["cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
            "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi", "device", "math", "flops",
@@ -502,4 +504,4 @@ if __name__ == "__main__":
     ROOFLANE, ROOT = str(Path(sys.argv.pop(1)).resolve()), Path(sys.argv.pop(1))
     sys.path.insert(0, str(ROOT / "scripts"))
     from target_table import goals, measuring, sides  # noqa: E402
-    unittest.main(verbosity=2)
+    skip.main(sys.argv)

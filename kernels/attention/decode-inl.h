@@ -318,7 +318,7 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t
     n = kVectors;
   }
   using Later = std::conditional_t<F::kByLines, F, NoFetch>;
-  const Later later = [&fetch] {
+  const Later later = [&] {
     if constexpr (F::kByLines) {
       return fetch;
     } else {

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import unquote
 
 import numpy as np
@@ -166,6 +167,11 @@ def _chunks(elements: int) -> Iterator[tuple[int, int]]:
         yield first, min(elements, first + size)
 
 
+def _fill_piece(flat: np.ndarray, stream: int, scale: np.float32, piece: tuple[int, int]) -> None:
+    first, last = piece
+    np.multiply(seeded_values(stream, first, last), scale, out=flat[first:last])
+
+
 def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], threads: int) -> None:
     """Writes every input and constant of the problem from the seed, on `threads` threads, so that
     pages are first touched where they will be read."""
@@ -175,10 +181,5 @@ def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], thre
                 continue
             flat = arrays[tensor.name].reshape(-1)
             stream = seed ^ fnv1a64(f"{problem.kernel}/{tensor.name}")
-
-            def fill(piece: tuple[int, int]) -> None:
-                first, last = piece
-                np.multiply(seeded_values(stream, first, last), np.float32(tensor.scale),
-                            out=flat[first:last])
-
+            fill = partial(_fill_piece, flat, stream, np.float32(tensor.scale))
             list(pool.map(fill, _chunks(flat.size)))

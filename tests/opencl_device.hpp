@@ -1,0 +1,14 @@
+// Skips a test case where there is no OpenCL device.
+#pragma once
+
+#include "backends/opencl.hpp"
+#include "skip.hpp"
+
+namespace rooflane::test {
+
+// `if (!has_device()) return;`
+inline bool has_device() {
+  return require_or_skip(!opencl::devices().empty(), "no OpenCL device", "pocl-opencl-icd");
+}
+
+}  // namespace rooflane::test
