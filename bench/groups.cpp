@@ -143,8 +143,11 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   }
   const bool opencl = std::string_view(variant.backend) == "opencl";
   const bool on_device = variant.threads == Threads::device;
-  const bool takes_threads = (opencl || !entry.foreign()) && device_takes_threads(options.device);
-  if (on_device && !takes_threads) {
+  // Asked for device variants only: opening OpenCL takes a GPU's driver a second.
+  const auto takes_threads = [&] {
+    return (opencl || !entry.foreign()) && device_takes_threads(options.device);
+  };
+  if (on_device && !takes_threads()) {
     if (!first) return;
     c.threads = 0;
   }

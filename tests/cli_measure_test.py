@@ -2,6 +2,7 @@
 """verify, bench and roofline as a user types them: rows, files, statuses, variants that cheat,
 crash and hang; every verb's examples. cli_measure_test.py ROOFLANE ROOFLANE_WITH_FAKES.
 """
+import concurrent.futures
 import csv
 import io
 import json
@@ -21,20 +22,28 @@ CSV_HEADER_START = "schema_version,run_id,test_time,"
 
 class Examples(CommandLine):
     def test_examples_work_when_pasted(self):
-        env = {"PATH": os.path.dirname(os.path.abspath(self.rooflane)) + ":" + os.environ["PATH"]}
-        for verb in VERBS:
-            text = self.succeed(verb, "--help").split("Examples:\n")[1]
-            with tempfile.TemporaryDirectory() as empty:
-                for line in text.strip().splitlines():
-                    with self.subTest(line.strip()):
-                        result = subprocess.run(
-                            line.strip(), shell=True, cwd=empty, capture_output=True, text=True,
-                            stdin=subprocess.DEVNULL, timeout=PATIENCE, env={**os.environ, **env})
-                        said = result.stdout + result.stderr + "".join(
-                            text.read_text() for text in Path(empty).glob("*.txt"))
+        texts = [self.succeed(verb, "--help").split("Examples:\n")[1] for verb in VERBS]
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as verbs:
+            for ran in verbs.map(self.paste, texts):
+                for line, status, said in ran:
+                    with self.subTest(line):
                         # A sanitizer slows the measured ceilings, not the libraries beside them.
                         above = SANITIZED and "SUSPECT" in said and not re.search(FAILURES, said)
-                        self.assertIn(result.returncode, (0, 1) if above else (0,), said)
+                        self.assertIn(status, (0, 1) if above else (0,), said)
+
+    def paste(self, text: str) -> list[tuple[str, int, str]]:
+        """Lines run one after another in an empty folder: each with its status and what it said."""
+        env = {"PATH": os.path.dirname(os.path.abspath(self.rooflane)) + ":" + os.environ["PATH"]}
+        ran = []
+        with tempfile.TemporaryDirectory() as empty:
+            for line in text.strip().splitlines():
+                result = subprocess.run(
+                    line.strip(), shell=True, cwd=empty, capture_output=True, text=True,
+                    stdin=subprocess.DEVNULL, timeout=PATIENCE, env={**os.environ, **env})
+                said = result.stdout + result.stderr + "".join(
+                    file.read_text() for file in Path(empty).glob("*.txt"))
+                ran.append((line.strip(), result.returncode, said))
+        return ran
 
 
 class Verify(CommandLine):

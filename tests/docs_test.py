@@ -381,7 +381,7 @@ class Pages(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    """Every command, once; two pages at a time."""
+    """Every command, once; as many pages at a time as there are cores."""
 
     ran: list[Ran] = []
     no_numpy, has_device = "", False
@@ -393,7 +393,7 @@ class Commands(unittest.TestCase):
         chains.append(list(Place.LINKING))
         chains.sort(key=lambda chain: chain[0] != Place.DEVICE)  # the longest first
         with (tempfile.TemporaryDirectory() as folder,
-              concurrent.futures.ThreadPoolExecutor(max_workers=2) as workers):
+              concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as workers):
             place = Place(Path(folder), numpy)
             cls.has_device = place.has_device
             for ran in workers.map(lambda chain: [place.work_through(page) for page in chain],

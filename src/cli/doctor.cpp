@@ -69,6 +69,22 @@ void print_libraries(const Catalogue& catalogue) {
   }
 }
 
+// Drivers that cannot be used, with what to do about them. Opens OpenCL, which `bench` does only
+// when it measures a device.
+std::vector<Slowdown> broken_drivers() {
+  std::vector<Slowdown> found;
+#ifdef ROOFLANE_HAS_OPENCL
+  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
+    found.push_back(
+        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
+                     driver.file, driver.reason),
+         "clinfo   # shows it; install the driver anew, or remove its file from "
+         "/etc/OpenCL/vendors"});
+  }
+#endif
+  return found;
+}
+
 // Prints all devices, or why this build knows none. False when it could use one and finds none.
 bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
 #ifdef ROOFLANE_HAS_OPENCL
@@ -148,7 +164,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   print_machine();
   print_libraries(catalogue);
   const bool has_devices = print_devices(catalogue);
-  std::vector<Slowdown> slowdowns = slowdowns_here(catalogue);
+  std::vector<Slowdown> slowdowns = broken_drivers();
+  for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
   const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
     return s.what.find("OpenCL") != std::string::npos;
   });

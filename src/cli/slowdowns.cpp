@@ -18,9 +18,6 @@
 #include "backends/cblas.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -316,13 +313,6 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
     add(find_missing_drivers(""));
   } else if (!std::filesystem::is_regular_file(vendors)) {
     add(find_missing_drivers("", vendors));
-  }
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    found.push_back(
-        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
-                     driver.file, driver.reason),
-         "clinfo   # shows it; install the driver anew, or remove its file from "
-         "/etc/OpenCL/vendors"});
   }
 #endif
   add(find_slowdowns(""));
