@@ -187,7 +187,7 @@ bool is_version_3_7_2() {
 
 std::optional<std::string> packed_matmul_fault(int threads, double beta) {
   if (!is_version_3_7_2() || lanes() != 8 || threads < 2 || beta == 0) return std::nullopt;
-  return fmt::format("{} adds beta·c0 wrongly to products with packed weights on several threads",
+  return fmt::format("{} gets beta·c0 beside packed weights wrong on several threads",
                      description());
 }
 
