@@ -164,7 +164,7 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   if (kernel == "gemm" && problem.flag("prepack"))
     return backend == "cblas" || variant.name == std::string("clblast");
   if (kernel == "gemm" && backend == "onednn") {
-    return problem.flag("prepack") && problem.value("beta") != 0;  // a fault: onednn_test.cpp
+    return problem.flag("prepack") && problem.value("beta") != 0;  // oneDNN 3.7.2, AVX2
   }
   return kernel == "softmax" && backend == "onednn" && problem.size("cols") > 1024;
 }
