@@ -63,7 +63,7 @@ MEASURES = r"build/rooflane bench (?!.*--dry-run)"
 ADDED = [
     Added(r"scripts/bench\.sh.*", f"{GEMM} {BRIEF}", "a small problem, few samples"),
     Added(r"scripts/test\.sh", "statistics", "the tests cannot run themselves; one of them can"),
-    Added(r"meson test -C build .*", "--list", "the test runs beside this one"),
+    Added(r"meson test -C build .*", "--no-rebuild --list", "the test runs beside this one"),
     Added(r"scripts/check_ceilings\.py.*", "|| [ $? = 1 ]",
           "a limit measured so briefly may be LOW, which is status 1"),
     Added(r"scripts/speed_vs_peers\.sh (?!--csv).*",
@@ -271,7 +271,7 @@ class Place:
         variables = {
             **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
             "PATH": search("PATH", str(self.folder / "tools")),
-            "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers,
+            "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers, "OCL_ICD_FILENAMES": "",
             "BUILD": str(BUILD), "INSTALLED": str(installed)}
         if page in self.LINKING:
             variables |= {

@@ -16,12 +16,13 @@ using opencl::TriedDrivers;
 
 namespace {
 
-// The loader's variable as a test wants it, and as it was afterwards.
+// The loader's variables as a test wants them, and the folder's as it was afterwards.
 class Vendors {
  public:
-  explicit Vendors(const std::string& value) {
+  explicit Vendors(const std::string& folder, const std::string& libraries = "") {
     if (const char* old = std::getenv("OCL_ICD_VENDORS")) old_ = old;
-    setenv("OCL_ICD_VENDORS", value.c_str(), 1);
+    setenv("OCL_ICD_VENDORS", folder.c_str(), 1);
+    setenv("OCL_ICD_FILENAMES", libraries.c_str(), 1);
   }
   ~Vendors() { old_ ? setenv("OCL_ICD_VENDORS", old_->c_str(), 1) : unsetenv("OCL_ICD_VENDORS"); }
 
@@ -29,7 +30,7 @@ class Vendors {
   std::optional<std::string> old_;
 };
 
-// Names in the folder that the loader would read, as one word each.
+// Names in the folder that the loader would read, as one word each, and libraries behind them.
 std::string seen() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(std::getenv("OCL_ICD_VENDORS"))) {
@@ -38,7 +39,8 @@ std::string seen() {
   std::sort(names.begin(), names.end());
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : " ") + name;
-  return all;
+  const std::string libraries = std::getenv("OCL_ICD_FILENAMES");
+  return libraries.empty() ? all : all + " " + libraries;
 }
 
 // As a loader: opens every driver that it sees; the bad ones end the process.
@@ -90,16 +92,17 @@ TEST_CASE("drivers that crash or hang are left out, and the others are opened wi
   for (const char* name : {"aborts.icd", "good.icd", "hangs.icd", "other.icd", "no_driver.txt"}) {
     std::ofstream(folder / name) << "libnone.so\n";
   }
-  const Vendors vendors(folder.path());
+  const Vendors vendors(folder.path(), "libaborts.so:libgood.so:/libs/libother.so");
   const TriedDrivers drivers(open_all, 2s);
-  REQUIRE(drivers.broken().size() == 2);
+  REQUIRE(drivers.broken().size() == 3);
   CHECK(drivers.broken()[0].file == "aborts.icd");
   CHECK(drivers.broken()[0].reason == "SIGABRT: the driver's last words");
   CHECK(drivers.broken()[1].file == "hangs.icd");
   CHECK(drivers.broken()[1].reason == "no answer within 2 s");
+  CHECK(drivers.broken()[2].file == "libaborts.so");
   CHECK(drivers.any_works());
   std::string names;
   drivers.open_working([&] { names = seen(); });
-  CHECK(names == "good.icd other.icd");
+  CHECK(names == "good.icd other.icd libgood.so:/libs/libother.so");
   CHECK(std::getenv("OCL_ICD_VENDORS") == folder.path());
 }

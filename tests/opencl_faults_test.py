@@ -91,7 +91,7 @@ class Drivers(Faults):
         self.write("vendors/broken.icd", broken_driver.encode() + b"\n")
         for path in sound:
             os.symlink(path, os.path.join(folder, os.path.basename(path)))
-        return {"OCL_ICD_VENDORS": folder}
+        return {"OCL_ICD_VENDORS": folder, "OCL_ICD_FILENAMES": ""}
 
     def test_one_that_aborts_makes_opencl_absent_and_all_else_works(self):
         env = self.vendors()

@@ -34,7 +34,7 @@ class Folder(unittest.TestCase):
 
 class Doctest(Folder):
     def without_device(self, *command: str, **environment: str) -> tuple[int, str]:
-        status, out = self.call(*command, OCL_ICD_VENDORS=self.folder,
+        status, out = self.call(*command, OCL_ICD_VENDORS=self.folder, OCL_ICD_FILENAMES="",
                                 OPENCL_VENDOR_PATH=self.folder, **environment)
         if "no OpenCL device" not in out:
             self.skipTest("this OpenCL loader finds its drivers by other means")

@@ -25,40 +25,55 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr const char* loader_variable = "OCL_ICD_VENDORS";
+// The loader's variables: a folder of *.icd files, and libraries beside them, with colons between.
+constexpr const char* folder_variable = "OCL_ICD_VENDORS";
+constexpr const char* libraries_variable = "OCL_ICD_FILENAMES";
 
-// Sets the loader's variable for as long as it lives.
-class LoaderSees {
+// Sets a variable for as long as it lives.
+class Setting {
  public:
-  explicit LoaderSees(const std::string& folder) {
-    if (const char* old = std::getenv(loader_variable)) old_ = old;
-    setenv(loader_variable, folder.c_str(), 1);
+  Setting(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    setenv(name, value.c_str(), 1);
   }
-  ~LoaderSees() {
+  ~Setting() {
     if (old_) {
-      setenv(loader_variable, old_->c_str(), 1);
+      setenv(name_, old_->c_str(), 1);
     } else {
-      unsetenv(loader_variable);
+      unsetenv(name_);
     }
   }
-  LoaderSees(const LoaderSees&) = delete;
-  LoaderSees& operator=(const LoaderSees&) = delete;
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
 
  private:
+  const char* name_;
   std::optional<std::string> old_;
 };
 
-// Files of the loader's folder, by name; none where the variable names a single driver.
-std::vector<fs::path> driver_files() {
-  const char* chosen = std::getenv(loader_variable);
-  std::vector<fs::path> files;
+struct Driver {
+  std::string name;
+  fs::path file;  // empty: a library of $OCL_ICD_FILENAMES
+};
+
+// In the order of their files' names, libraries last; no file where the variable for the folder
+// names a single driver.
+std::vector<Driver> drivers_here() {
+  const char* folder = std::getenv(folder_variable);
+  std::vector<Driver> drivers;
   std::error_code failed;
   for (const auto& entry :
-       fs::directory_iterator(chosen != nullptr ? chosen : "/etc/OpenCL/vendors", failed)) {
-    if (entry.path().extension() == ".icd") files.push_back(fs::absolute(entry.path(), failed));
+       fs::directory_iterator(folder != nullptr ? folder : "/etc/OpenCL/vendors", failed)) {
+    if (entry.path().extension() != ".icd") continue;
+    drivers.push_back({entry.path().filename().string(), fs::absolute(entry.path(), failed)});
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  std::sort(drivers.begin(), drivers.end(),
+            [](const Driver& x, const Driver& y) { return x.name < y.name; });
+  const char* libraries = std::getenv(libraries_variable);
+  for (const std::string_view name : split(libraries != nullptr ? libraries : "", ':')) {
+    if (!name.empty()) drivers.push_back({std::string(name), {}});
+  }
+  return drivers;
 }
 
 // What the child does; never returns. Its words go to `output`.
@@ -142,28 +157,32 @@ std::optional<std::string> failure_of(const std::function<void()>& open,
 TriedDrivers::TriedDrivers(const std::function<void()>& open, std::chrono::milliseconds patience) {
   const auto failure = failure_of(open, patience);
   if (!failure) return;
-  const std::vector<fs::path> files = driver_files();
+  const std::vector<Driver> drivers = drivers_here();
   any_works_ = false;
-  if (files.size() <= 1) {
-    const char* chosen = std::getenv(loader_variable);
-    const std::string name = !files.empty()      ? files.front().filename().string()
+  if (drivers.size() <= 1) {
+    const char* chosen = std::getenv(folder_variable);
+    const std::string name = !drivers.empty()    ? drivers.front().name
                              : chosen != nullptr ? chosen
                                                  : "the loader";
     broken_.push_back({name, *failure});
     return;
   }
-  working_.emplace();
-  for (const fs::path& file : files) {
+  folder_.emplace();
+  for (const Driver& driver : drivers) {
     const TemporaryFolder alone;
-    const std::string name = file.filename().string();
     std::error_code failed;
-    fs::create_symlink(file, alone / name, failed);
-    const LoaderSees only(alone.path());
+    if (!driver.file.empty()) fs::create_symlink(driver.file, alone / driver.name, failed);
+    const Setting folder(folder_variable, alone.path());
+    const Setting library(libraries_variable, driver.file.empty() ? driver.name : "");
     if (auto reason = failure_of(open, patience)) {
-      broken_.push_back({name, std::move(*reason)});
+      broken_.push_back({driver.name, std::move(*reason)});
+      continue;
+    }
+    any_works_ = true;
+    if (driver.file.empty()) {
+      libraries_ += (libraries_.empty() ? "" : ":") + driver.name;
     } else {
-      fs::create_symlink(file, *working_ / name, failed);
-      any_works_ = true;
+      fs::create_symlink(driver.file, *folder_ / driver.name, failed);
     }
   }
   // Each works alone, so they do not work together: none can be trusted.
@@ -175,8 +194,12 @@ TriedDrivers::TriedDrivers(const std::function<void()>& open, std::chrono::milli
 
 void TriedDrivers::open_working(const std::function<void()>& open) const {
   if (!any_works_) return;
-  std::optional<LoaderSees> seen;
-  if (working_) seen.emplace(working_->path());
+  if (!folder_) {
+    open();
+    return;
+  }
+  const Setting folder(folder_variable, folder_->path());
+  const Setting libraries(libraries_variable, libraries_);
   open();
 }
 

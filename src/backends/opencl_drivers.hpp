@@ -13,12 +13,12 @@
 namespace rooflane::opencl {
 
 struct BrokenDriver {
-  std::string file;    // "pocl.icd", as it stands in the loader's folder
+  std::string file;    // "pocl.icd", as it stands in the loader's folder, or a library's name
   std::string reason;  // "SIGABRT when it was opened: Not enough memory to run on this device."
 };
 
-// The drivers that the loader (libOpenCL) would open are those that the *.icd files of
-// $OCL_ICD_VENDORS, else of /etc/OpenCL/vendors, name.
+// The drivers that the loader (libOpenCL) would open are those that the *.icd files of the folder
+// $OCL_ICD_VENDORS, else of /etc/OpenCL/vendors, name, and the libraries of $OCL_ICD_FILENAMES.
 class TriedDrivers {
  public:
   // Calls `open` in a child process; where that ends badly, once for every driver alone. A child
@@ -29,13 +29,15 @@ class TriedDrivers {
   // Whether `open` may be called here.
   bool any_works() const { return any_works_; }
   // Calls `open` in this process so that the loader, which looks once, sees the drivers that work.
-  // Sets $OCL_ICD_VENDORS meanwhile where one is broken.
+  // Sets both variables meanwhile where one is broken.
   void open_working(const std::function<void()>& open) const;
 
  private:
   std::vector<BrokenDriver> broken_;
   bool any_works_ = true;
-  std::optional<TemporaryFolder> working_;  // links to the drivers that work, where others do not
+  // Where some work and others do not: links to the files of those that do, and their libraries.
+  std::optional<TemporaryFolder> folder_;
+  std::string libraries_;
 };
 
 }  // namespace rooflane::opencl
