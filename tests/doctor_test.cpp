@@ -72,6 +72,7 @@ TEST_CASE("a machine at its best, or one that tells nothing, has no such complai
 }
 
 TEST_CASE("limits are told with the command that raises them, as far as the hard limit lets it") {
+  unsetenv("OMP_WAIT_POLICY");  // of the tests, and a slowdown as well
   const TemporaryFolder root;
   const std::string head = "Limit                     Soft Limit           Hard Limit    Units\n";
   write(root, "proc/self/limits",

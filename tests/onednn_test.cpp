@@ -124,3 +124,38 @@ TEST_CASE("a product that oneDNN gets wrong is refused, and one that it gets rig
   }
   CHECK(right > 300);  // of 576: it is no stranger to products
 }
+
+TEST_CASE(
+    "packed weights and beta·c0 on several threads are refused where oneDNN gets them wrong") {
+  constexpr float beta = 0.5F;
+  for (const int threads : {1, 2, 3}) {
+    int wrong = 0;
+    for (const int64_t m : {1, 2, 37, 129}) {
+      for (const int64_t n : {17, 41}) {
+        for (const int64_t k : {7, 29, 131}) {
+          const std::vector<float> a(static_cast<std::size_t>(m * k), 0.25F);
+          const std::vector<float> b(static_cast<std::size_t>(k * n), 0.5F);
+          std::vector<float> c(static_cast<std::size_t>(m * n), 3);
+          onednn::set_threads(threads);
+          const int64_t a_dims[] = {m, k}, a_strides[] = {k, 1}, b_dims[] = {k, n},
+                        b_strides[] = {n, 1}, c_dims[] = {m, n}, c_strides[] = {n, 1};
+          const auto src = *onednn::describe(a_dims, a_strides);
+          const auto dst = *onednn::describe(c_dims, c_strides);
+          const onednn::Desc layout =
+              onednn::Matmul(src, onednn::any_layout(b_dims), dst, 1, beta).weights;
+          onednn::Matmul matmul(src, layout, dst, 1, beta);
+          std::vector<float> packed(layout.get_size() / sizeof(float) + 1);
+          onednn::reorder(*onednn::describe(b_dims, b_strides), b.data(), layout, packed.data());
+          matmul.call.set(DNNL_ARG_SRC, a.data());
+          matmul.call.set(DNNL_ARG_WEIGHTS, packed.data());
+          matmul.call.set(DNNL_ARG_DST, c.data());
+          matmul.call.run();
+          const auto expected = static_cast<float>(k) * 0.125F + 3 * beta;
+          for (const float value : c) wrong += value == expected ? 0 : 1;
+        }
+      }
+    }
+    INFO(onednn::description(), " on ", threads, " threads: ", wrong, " elements wrong");
+    CHECK(onednn::packed_matmul_fault(threads, beta).has_value() == (wrong > 0));
+  }
+}

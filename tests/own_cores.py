@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a test on two cores of the machine that at most one other test shares. What measures takes
-the first cores that a process may use: without this, all tests of a large machine would crowd on its
-first one. own_cores.py FOLDER_OF_LOCKS COMMAND…
+the first cores that a process may use: without this, all tests of a large machine would crowd on
+its first one. own_cores.py FOLDER_OF_LOCKS COMMAND…
 """
 import fcntl
 import os

@@ -44,13 +44,6 @@
 // tiles in the L2 cache. With SPLITS > 1 each group takes a share of k and writes its sums to
 // `parts`, which add_scaled_parts adds up in order.
 
-// Without `restrict` on the portable road: PoCL 6.0's compiler (work-group method auto) deletes the
-// loop over k of some tiles with packed=1 because of it, and c comes out as zeros. Clang 18 alone
-// keeps that loop, and the other methods of PoCL do.
-#if ROAD == 0
-#define restrict
-#endif
-
 #define BM (WM * MT * 16)
 #define BN (WN * NT * 8)
 #if ROAD == 1

@@ -162,6 +162,12 @@ class OnednnPlan final : public Plan {
   Matrix<float> c_;
 };
 
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = onednn::unsupported_anywhere(problem, env)) return reason;
+  const Gemm g(problem);
+  return g.prepack ? onednn::packed_matmul_fault(env.threads, g.beta) : std::nullopt;
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands& constants) {
   return std::make_unique<OnednnPlan>(problem, env, constants);
@@ -174,7 +180,7 @@ const Variant onednn = {.name = "onednn",
                         .backend = "onednn",
                         .threads = Threads::many,
                         .tunables = {},
-                        .unsupported = onednn::unsupported_anywhere,
+                        .unsupported = unsupported,
                         .tunings = no_tunings,
                         .plan = plan};
 

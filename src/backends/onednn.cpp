@@ -176,14 +176,26 @@ Matmul::Matmul(const Desc& src, const Desc& weights_or_any, const Desc& dst, flo
   call = Call(made("matmul", [&] { return dnnl::matmul(desc); }), desc.scratchpad_desc(), tensors);
 }
 
+namespace {
+
+bool is_version_3_7_2() {
+  const dnnl_version_t* version = dnnl::version();
+  return version->major == 3 && version->minor == 7 && version->patch == 2;
+}
+
+}  // namespace
+
+std::optional<std::string> packed_matmul_fault(int threads, double beta) {
+  if (!is_version_3_7_2() || lanes() != 8 || threads < 2 || beta == 0) return std::nullopt;
+  return fmt::format("{} adds beta·c0 wrongly to products with packed weights on several threads",
+                     description());
+}
+
 std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> src_strides,
                                         std::span<const std::int64_t> dst_dims,
                                         std::span<const std::int64_t> dst_strides) {
-  const dnnl_version_t* version = dnnl::version();
-  const bool has_faults =
-      version->major == 3 && version->minor == 7 && version->patch == 2 && lanes() == 16;
-  if (!has_faults) return std::nullopt;
+  if (!is_version_3_7_2() || lanes() != 16) return std::nullopt;
   const std::size_t rank = src_dims.size(), row = rank - 2, col = rank - 1;
   if (rank == 2 && dst_dims[col] == 1 && dst_dims[row] > 1 && dst_strides[row] > 1) {
     return fmt::format("{} writes outside a single column with gaps between its elements",

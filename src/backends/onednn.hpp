@@ -74,6 +74,9 @@ std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> dst_dims,
                                         std::span<const std::int64_t> dst_strides);
 
+// The same of products with weights in a layout of oneDNN's choice, whatever their sizes.
+std::optional<std::string> packed_matmul_fault(int threads, double beta);
+
 // A layout of oneDNN's own choice.
 Desc any_layout(std::span<const std::int64_t> dims);
 

@@ -9,6 +9,7 @@
 
 #include "backends/opencl_programs.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace rooflane::opencl {
 namespace {
@@ -156,6 +157,18 @@ const std::vector<Found>& found_devices() { return opened().found; }
 const ProgramCache* usual_cache(const DeviceInfo& info) {
   const bool keeps = info.kind != DeviceKind::cpu || ProgramCache::is_asked_for();
   return keeps ? ProgramCache::of_user() : nullptr;
+}
+
+// What a driver's compiler must be told to compile rightly. PoCL 5.0 and 6.0 (work-group method
+// auto) delete loops of kernels whose pointers are `restrict`: 3xtf32 with packed=1 gave zeros,
+// attention's tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
+std::string workaround_options(const DeviceInfo& info) {
+  const std::string_view mark = "PoCL ";
+  const std::size_t at = info.platform_version.find(mark);
+  if (at == std::string::npos) return "";
+  const std::string_view release = std::string_view(info.platform_version).substr(at + mark.size());
+  const auto major = parse_integer(release.substr(0, release.find('.')));
+  return major.value_or(0) >= 5 ? " -Drestrict=" : "";
 }
 
 struct StatusName {
@@ -361,7 +374,7 @@ cl_program Context::program(const char* source, const std::string& options) {
   const std::scoped_lock lock(mutex_);
   Program& slot = programs_[{source, options}];
   if (slot) return slot.get();
-  const std::string all_options = "-cl-std=CL1.2 " + options;
+  const std::string all_options = "-cl-std=CL1.2 " + options + workaround_options(info_);
   const std::string key = cache_ != nullptr ? cache_key(source, all_options) : "";
   if (cache_ != nullptr) slot = cached_program(key, all_options);
   if (slot) return slot.get();

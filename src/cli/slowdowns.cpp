@@ -91,7 +91,8 @@ std::string raise_limit(const Limit& limit, double wanted, char flag, const char
 }
 
 void check_topology(const std::string& root, std::vector<Slowdown>& found) {
-  if (std::filesystem::exists(root + "/proc") && !std::filesystem::exists(root + cpu_folder)) {
+  if (std::filesystem::exists(root + "/proc/cpuinfo") &&
+      !std::filesystem::exists(root + cpu_folder)) {
     found.push_back({"/sys is not mounted: cores and caches are guesses, and PoCL cannot start",
                      "sudo mount -t sysfs sysfs /sys   # docker: do not hide /sys"});
   }
