@@ -128,14 +128,12 @@ class Lint:
         print(f"lint: {tool}: {len(files)} {what}, {time.monotonic() - start:.0f} s: "
               f"{'clean' if clean else 'NOT clean'}", flush=True)
 
-    def tidy(self, sources: Sequence[str], what: str, analyze: bool) -> None:
+    def tidy(self, sources: Sequence[str], what: str) -> None:
         options = ["--quiet", "-p", str(commands_once()), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
                    "--extra-arg=-UHWY_DISABLED_TARGETS",
                    f"--extra-arg=-idirafter{compiler_headers()}"]
         if platform.machine() == "x86_64":
             options.append("--extra-arg=-march=skylake-avx512")  # Highway's AVX3
-        if not analyze:  # takes several times as long as all else
-            options.append("--checks=-clang-analyzer-*")
 
         def body() -> bool:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -173,7 +171,7 @@ def main() -> int:
             files = changed_files(since) if since else []
             what = (f"sources, for what changed since {since[:9]}" if since else
                     "sources: no commit to start from, ROOFLANE_LINT_BASE names one")
-        lint.tidy(sources_for(files, includes), what, arguments.all)
+        lint.tidy(sources_for(files, includes), what)
     return 0 if lint.clean else 1
 
 

@@ -5,7 +5,7 @@
 #   scripts/lint.sh            all that
 #   scripts/lint.sh FILE…      these files only
 #   scripts/lint.sh --quick    without clang-tidy: seconds, and no build
-#   scripts/lint.sh --all      clang-tidy and its static analyzer of every source: an hour
+#   scripts/lint.sh --all      clang-tidy of every source: ten minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [[ ${1:-} != --quick ]]; then scripts/build.sh; fi

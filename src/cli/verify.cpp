@@ -113,7 +113,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     const std::string_view status = name_of(outcome.status);
     std::cout << coloured_status(status)
               << std::string(13 - std::min<std::size_t>(12, status.size()), ' ') << c.text() << "  "
-              << outcome.detail << std::endl;
+              << outcome.detail << "\n"
+              << std::flush;
     if (is_bad(outcome.status))
       std::cerr << "  repeat: " << repro_command(c, entry_of(c, catalogue)) << "\n";
   }

@@ -111,7 +111,7 @@ double mma_gflops(DeviceBench& bench, bool is_f16, double k, double seconds) {
   for (const int chains : chain_counts) {
     KernelCall kernel = bench.kernel(
         mma_peak_cl, fmt::format("-DF16={:d} -DCHAINS={}", is_f16, chains), "mma_peak");
-    const double warps = static_cast<double>(grid.groups * grid.group_items / lanes);
+    const auto warps = grid.groups * grid.group_items / lanes;
     const Stopwatch watch;
     double steps = 256;
     for (int run = 0; run < 3 || watch.seconds() < seconds / chain_counts.size(); ++run) {
