@@ -74,7 +74,8 @@ std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> dst_dims,
                                         std::span<const std::int64_t> dst_strides);
 
-// The same of products with weights in a layout of oneDNN's choice, whatever their sizes.
+// The same of products with weights in a layout of oneDNN's choice, seen among many sizes in one
+// program. No small product shows it alone, so no test notices where it has gone.
 std::optional<std::string> packed_matmul_fault(int threads, double beta);
 
 // A layout of oneDNN's own choice.
