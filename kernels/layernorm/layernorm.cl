@@ -7,7 +7,8 @@
 //   SPLITS > 1: so many groups share a row. PHASE=1 finds sum and squares of their parts, PHASE=2
 //   merges these (Chan, Golub & LeVeque 1979) and writes the results.
 // The sum carries its rounding errors along, because results near the mean are only as good as the
-// mean itself; the variance is that of x - mean, never E[x²] - E[x]².
+// mean itself; so do the squares, because beside one large square thousands of small ones round the
+// same way. The variance is that of x - mean, never E[x²] - E[x]².
 
 // `action` for each whole vector of the chunk that starts at vector `first`, for part[j] at AT(j).
 #define AT(j) ((first + (j)*LX + place) * V)
@@ -24,7 +25,8 @@
 
 #define LOAD_CHUNK FOR_CHUNK(part[j] = VLOAD(row_x + AT(j)))
 #define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]))
-#define ADD_SQUARES FOR_CHUNK(squares += (part[j] - mean) * (part[j] - mean))
+#define ADD_SQUARES \
+  FOR_CHUNK(add_exactly(&squares, &squares_lost, (part[j] - mean) * (part[j] - mean)))
 #define STORE_CHUNK                                                                        \
   FOR_CHUNK(VSTORE((part[j] - mean) * scale * VLOAD(gamma + begin + AT(j)) + VLOAD(beta + begin + AT(j)),  \
                    row_y + AT(j)))
@@ -71,6 +73,7 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
   const float mean = (total.x + total.y) / max(count, 1L);
 
   floatv squares = 0.0f;
+  floatv squares_lost = 0.0f;
   if (rest > 0) squares = keep_some((last - mean) * (last - mean), rest);
 #if SINGLE
   ADD_SQUARES
@@ -80,7 +83,8 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
     ADD_SQUARES
   }
 #endif
-  const float apart = tree_add(add_lanes(squares), (__local float*)scratch, LX);
+  const float2 pair = tree_add_pairs(add_lanes_exactly(squares, squares_lost), scratch, LX);
+  const float apart = pair.x + pair.y;
 #if PHASE == 1
   if (place == 0) partials[row * SPLITS + piece] = (float4)(total, apart, count);
   return;
