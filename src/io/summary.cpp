@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -29,17 +30,25 @@ Identity identity_in_group(const Row& row) {
 using Members = std::vector<const MeasuredRow*>;
 using AtThreads = std::optional<std::int64_t>;
 
-// Variants that only ever ran on one thread, while others of the same rows ran on more.
-std::set<std::string> one_thread_variants(std::span<const MeasuredRow> rows) {
-  std::set<std::string> one, many;
+// Kernel and variant.
+using Implementation = std::pair<std::string, std::string>;
+
+// Variants that only ever ran a kernel on one thread, while others ran it on more.
+std::set<Implementation> one_thread_variants(std::span<const MeasuredRow> rows) {
+  std::set<Implementation> one, many;
+  std::set<std::string> kernels;  // that ran on more
   for (const MeasuredRow& measured : rows) {
     const Row& row = measured.row;
-    if (row.threads && !step_of(row)) (*row.threads > 1 ? many : one).insert(row.variant);
+    if (!row.threads || step_of(row)) continue;
+    (*row.threads > 1 ? many : one).insert({row.kernel, row.variant});
+    if (*row.threads > 1) kernels.insert(row.kernel);
   }
-  std::set<std::string> result;
-  if (many.empty()) return result;
-  std::set_difference(one.begin(), one.end(), many.begin(), many.end(),
-                      std::inserter(result, result.end()));
+  std::set<Implementation> result;
+  for (const Implementation& implementation : one) {
+    if (!many.contains(implementation) && kernels.contains(implementation.first)) {
+      result.insert(implementation);
+    }
+  }
   return result;
 }
 
@@ -88,13 +97,19 @@ std::vector<SummaryLine> peers_of(const std::vector<SummaryLine>& lines) {
   return peers;
 }
 
+// A row over itself is 1, whatever its noise.
+Ratio times_as_fast(const SummaryLine& line, const SummaryLine& other) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  return line.row == other.row ? Ratio{{0, unknown, 1}} : time_ratio(other.same, line.same);
+}
+
 void add_speed_ups(SummaryGroup& group) {
   const auto scalar =
       first_that(group.lines, [](const Row& row) { return row.variant == "scalar"; });
   for (SummaryLine& line : group.lines) {
     if (!has_time(*line.row)) continue;
-    if (scalar) line.over_scalar = time_ratio(group.lines[*scalar].same, line.same);
-    if (!group.peers.empty()) line.over_peer = time_ratio(group.peers.front().same, line.same);
+    if (scalar) line.over_scalar = times_as_fast(line, group.lines[*scalar]);
+    if (!group.peers.empty()) line.over_peer = times_as_fast(line, group.peers.front());
   }
 }
 
@@ -130,9 +145,9 @@ std::string size_of(const SummaryGroup& group) {
 }  // namespace
 
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
-  const std::set<std::string> one_thread = one_thread_variants(rows);
+  const std::set<Implementation> one_thread = one_thread_variants(rows);
   const auto everywhere = [&](const Row& row) {
-    return !row.threads || one_thread.contains(row.variant);
+    return !row.threads || one_thread.contains({row.kernel, row.variant});
   };
   const auto at_threads = [&](const Members& members, const AtThreads& threads) {
     Members chosen;

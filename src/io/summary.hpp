@@ -43,7 +43,7 @@ struct SummaryGroup {
   }
 };
 
-// Variants with one thread (they have no row with more threads) and rows without threads (GPUs)
+// Variants with one thread (they have no row of the kernel with more threads) and rows without threads (GPUs)
 // appear in the group of every thread count. The winner is the fastest PASSED row of this build and
 // other people's libraries (a variant V@NAME of another build is never it); it and every PASSED row
 // whose ratio to it has a 95 % interval that holds 1 (or that lies on the other side of it) are a

@@ -23,10 +23,16 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : ""; }
 
+// Two or three digits: intervals are wider than what more would say.
+std::string per_cent(double value) {
+  return value < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string share(const Row& row) {
   if (!row.roof_pct) return "";
-  if (!row.roof_pct_lo || !row.roof_pct_hi) return fmt::format("{:.1f}", *row.roof_pct);
-  return fmt::format("{:.1f} [{:.1f}, {:.1f}]", *row.roof_pct, *row.roof_pct_lo, *row.roof_pct_hi);
+  if (!row.roof_pct_lo || !row.roof_pct_hi) return per_cent(*row.roof_pct);
+  return fmt::format("{} [{}, {}]", per_cent(*row.roof_pct), per_cent(*row.roof_pct_lo),
+                     per_cent(*row.roof_pct_hi));
 }
 
 // What the row ran with: library, device or ISA target.
@@ -72,7 +78,7 @@ std::vector<const SummaryLine*> shown_lines(const SummaryGroup& group, Shown sho
 bool has_model(const std::vector<const SummaryLine*>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const SummaryLine* line) {
     const Row& row = *line->row;
-    return row.model_pct && row.roof_pct && std::abs(*row.model_pct - *row.roof_pct) >= 0.1;
+    return row.model_pct && row.roof_pct && std::abs(*row.model_pct - *row.roof_pct) >= 1;
   });
 }
 
@@ -83,7 +89,7 @@ void add_model(const std::vector<const SummaryLine*>& lines, TextTable& table) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::optional<double>& share = lines[i]->row->model_pct;
     std::vector<std::string>& cells = table.rows[i];
-    cells.insert(cells.begin() + place, share ? fmt::format("{:.1f}", *share) : "");
+    cells.insert(cells.begin() + place, share ? per_cent(*share) : "");
   }
 }
 
