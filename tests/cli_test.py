@@ -92,12 +92,13 @@ class ListAndDoctor(CommandLine):
         self.refuse(2, ["--json", "needs a value"], "list", "--json=")
         self.refuse(2, ["--json", "no/x"], "list", "--json", "no/x")
         # Where files are read, a word behind --json is one of them.
-        self.write("rows.csv", b"kernel,variant,shape,status,p50_ns\ngemm,hwy,m=1,PASSED,5\n")
+        self.write("rows.csv", (
+            b"schema_version,kernel,variant,shape,status,p50_ns\n1,gemm,hwy,m=1,PASSED,5\n"))
         document = json.loads(self.succeed("roofline", "--json", "rows.csv"))
         self.assertEqual(document["classes"][0]["use"], "hwy")
         self.succeed("roofline", "--json=r.json", "rows.csv")
         self.assertEqual(json.loads(self.read("r.json")), document)
-        self.assertTrue(self.read("rows.csv").startswith(b"kernel,"))
+        self.assertTrue(self.read("rows.csv").startswith(b"schema_version,"))
 
     def test_doctor_as_json(self):
         document = json.loads(self.succeed("doctor", "--json"))
