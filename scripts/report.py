@@ -3,11 +3,11 @@
 
 Reads what `rooflane bench --csv` wrote, with X.json and X.csv.samples.csv beside X.csv where they
 exist. --html is one page that opens offline, --svg its roofline, --readme a page of Markdown about
-one machine. What is compared with what, and every ratio, is asked of `rooflane roofline --json`. This
-file needs the standard library only; the charts (report_page/) are drawn in an
-environment with Altair and vl-convert that it makes from PyPI at the first call.
+one machine. What is compared with what, and every ratio, is asked of `rooflane roofline --json`.
+This file needs the standard library only; the charts (report_page/) are drawn in an environment
+with Altair and vl-convert that it makes from PyPI at the first call.
 
-Exit status: 0 good, 2 wrong arguments or input, 3 the environment or the program cannot be had here.
+Exit status: 0 good, 2 wrong arguments or input, 3 the environment or the program is not to be had.
 """
 from __future__ import annotations
 

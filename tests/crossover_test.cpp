@@ -107,10 +107,10 @@ TEST_CASE("shapes fall into the longest families; flags and single shapes make n
 
 TEST_CASE("lines join only shapes of one family; its name tells the proportion of its sizes") {
   std::map<std::string, std::vector<std::string>> found;
-  for (const ShapeFamily& family : shape_families(
-           {"m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64", "m=1,n=64,k=64",
-            "m=1,n=128,k=128", "m=8,n=4,k=2", "m=16,n=8,k=4", "m=3,n=5,k=7", "m=2,n=2,k=2,beta=0.5",
-            "m=2,n=2,k=2,beta=1.5"})) {
+  for (const ShapeFamily& family :
+       shape_families({"m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64", "m=1,n=64,k=64",
+                       "m=1,n=128,k=128", "m=8,n=4,k=2", "m=16,n=8,k=4", "m=3,n=5,k=7",
+                       "m=2,n=2,k=2,beta=0.5", "m=2,n=2,k=2,beta=1.5"})) {
     found[family.name] = family.shapes;
   }
   CHECK(found.size() == 3);

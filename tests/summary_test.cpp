@@ -225,9 +225,9 @@ TEST_CASE("a class of sizes says what to use, by how much, and where to use some
 }
 
 TEST_CASE("a variant that runs a kernel on one thread only meets every thread count of it") {
-  const std::vector<MeasuredRow> rows = {
-      row("numpy", 1, 80, "softmax"), row("hwy", 2, 50, "softmax"), row("numpy", 2, 60, "gemm"),
-      row("hwy", 2, 50, "gemm")};
+  const std::vector<MeasuredRow> rows = {row("numpy", 1, 80, "softmax"),
+                                         row("hwy", 2, 50, "softmax"), row("numpy", 2, 60, "gemm"),
+                                         row("hwy", 2, 50, "gemm")};
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   REQUIRE(groups.size() == 2);
   CHECK(*line_of(groups[0], "numpy").row->p50_ns == 80);

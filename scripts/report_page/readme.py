@@ -11,8 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from report_page.results import (Figure, InputError, Machine, Row, SizeClass, is_peer, number,
-                                 place, problem_name, where)
+from report_page.results import (
+    Figure,
+    InputError,
+    Machine,
+    Row,
+    SizeClass,
+    is_peer,
+    number,
+    place,
+    problem_name,
+    where,
+)
 
 MOST_LINES = 60  # a page on a screen or a sheet of paper
 MOST_CLASSES = 20
@@ -317,10 +327,10 @@ def document(machines: Sequence[Machine], files: Sequence[Path]) -> str:
     head = [f"# {_plain(title)}", "", *(_plain(fact) for fact in _facts(machine)), ""]
     if picture:
         head += ["![Ceilings and what each variant reached](roofline.svg)", ""]
-    head += [f"What to use, by how much, and how far from the roof; {machine.principle}. Ratios are "
-             "times as fast, of several problems geometric means, as are shares of the roof. At the "
-             "end of a problem's line: the best peer's time over that of this project's fastest "
-             "variant.", "", *_class_table(machine), ""]
+    head += ["What to use, by how much, and how far from the roof; " + machine.principle + ". "
+             "Ratios are times as fast, of several problems geometric means, as are shares of the "
+             "roof. At the end of a problem's line: the best peer's time over that of this "
+             "project's fastest variant.", "", *_class_table(machine), ""]
     tail = ["", _peers(machine, compared), ""]
     if note := _without_speed(machine.rows):
         tail[-1:] = ["", _plain(note), ""]

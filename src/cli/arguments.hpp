@@ -29,8 +29,8 @@ class Arguments {
   void flag(const std::string& name, const std::string& help);
   void positional(const std::string& name, const std::string& help);
   void positionals(const std::string& name, const std::string& help);  // one or more
-  // `--json [FILE]`; asked for by json(). A verb with positionals takes FILE as --json=FILE only: in
-  // `roofline --json rows.csv` the word behind is what is read. Declared after the positionals.
+  // `--json [FILE]`; asked for by json(). A verb with positionals takes FILE as --json=FILE only:
+  // in `roofline --json rows.csv` the word behind is what is read. Declared after the positionals.
   void json_output(const std::string& help);
   // Words that begin with the prefix are kept for passed().
   void pass_through(const std::string& prefix);

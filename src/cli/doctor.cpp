@@ -84,7 +84,8 @@ std::vector<Library> libraries_of(const Catalogue& catalogue) {
     if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.name).second) {
       continue;
     }
-    Library& library = libraries.emplace_back(Library{entry.name, absent_reason(entry), "", "", {}});
+    Library& library =
+        libraries.emplace_back(Library{entry.name, absent_reason(entry), "", "", {}});
     if (library.absent) continue;
     const auto opened = cblas::open(entry.library);
     library.description = opened->description;
@@ -100,11 +101,16 @@ OpenCl opencl_of([[maybe_unused]] const Catalogue& catalogue) {
   OpenCl found;
 #ifdef ROOFLANE_HAS_OPENCL
   for (const opencl::DeviceInfo& info : opencl::devices()) {
-    Device device{info.index,        std::string(opencl::name_of(info.kind)),
-                  info.name,         info.platform,
-                  info.driver,       info.compute_units,
-                  info.global_bytes, info.local_bytes,
-                  {},                {}};
+    Device device{info.index,
+                  std::string(opencl::name_of(info.kind)),
+                  info.name,
+                  info.platform,
+                  info.driver,
+                  info.compute_units,
+                  info.global_bytes,
+                  info.local_bytes,
+                  {},
+                  {}};
     device.failure = opencl::plain_kernel_failure(info.index);
     if (!device.failure) device.features = opencl::print_features(opencl::features(info.index));
     found.devices.push_back(std::move(device));
@@ -185,13 +191,13 @@ void print_opencl(const OpenCl& opencl) {
     return;
   }
   for (const Device& device : opencl.devices) {
-    print_line(fmt::format("OpenCL {}", device.index),
-               fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
-                           device.kind, device.name, device.platform, device.driver,
-                           device.compute_units, print_bytes(device.global_bytes),
-                           print_bytes(device.local_bytes)));
-    print_line("", device.failure ? "unusable: a plain kernel: " + *device.failure
-                                  : device.features);
+    print_line(
+        fmt::format("OpenCL {}", device.index),
+        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", device.kind,
+                    device.name, device.platform, device.driver, device.compute_units,
+                    print_bytes(device.global_bytes), print_bytes(device.local_bytes)));
+    print_line("",
+               device.failure ? "unusable: a plain kernel: " + *device.failure : device.features);
   }
   for (const auto& [file, reason] : opencl.broken_drivers) {
     print_line("OpenCL", fmt::format("{} is left out: it crashed at start: {}", file, reason));

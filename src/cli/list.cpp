@@ -61,8 +61,8 @@ std::string variants_text(const std::vector<Listed>& all) {
   std::string text = terminal_table(table);
   if (!absent.empty()) text += "\n";
   for (const auto& [key, kernels] : absent) {
-    text += wrapped(fmt::format("{} is absent ({}): {}", key.first, fmt::join(kernels, ", "),
-                                key.second));
+    text += wrapped(
+        fmt::format("{} is absent ({}): {}", key.first, fmt::join(kernels, ", "), key.second));
   }
   return text;
 }
@@ -147,8 +147,9 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
 }
 
 void declare(Arguments& arguments) {
-  arguments.repeatable("--shape", "SHAPE",
-                       "resolve these problems: every parameter, tensors, cost; ranges as in bench");
+  arguments.repeatable(
+      "--shape", "SHAPE",
+      "resolve these problems: every parameter, tensors, cost; ranges as in bench");
   arguments.json_output("as JSON, with parameters, tunables, ladders and the problems of --shape");
   declare_blas(arguments);
   declare_workers(arguments);

@@ -1,5 +1,5 @@
-// `rooflane schema`: JSON Schemas of what verbs write with --json; here that of `bench` and all that
-// is of the machine, those of other verbs in schema_documents.cpp. Rows come from the table of
+// `rooflane schema`: JSON Schemas of what verbs write with --json; here that of `bench` and all
+// that is of the machine, those of other verbs in schema_documents.cpp. Rows come from the table of
 // columns (io/json.hpp). A test finds fields of a real document that are missing here.
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -138,10 +138,10 @@ ordered_json context_schema() {
 namespace schema {
 
 ordered_json machine_definitions() {
-  return {{"machine", machine_schema()},     {"slowdown", slowdown_schema()},
-          {"ceilings", ceilings_schema()},   {"fma", fma_schema()},
-          {"rate", rate_schema()},           {"bandwidth", bandwidth_schema()},
-          {"transfer", transfer_schema()},   {"launch", launch_schema()}};
+  return {{"machine", machine_schema()},   {"slowdown", slowdown_schema()},
+          {"ceilings", ceilings_schema()}, {"fma", fma_schema()},
+          {"rate", rate_schema()},         {"bandwidth", bandwidth_schema()},
+          {"transfer", transfer_schema()}, {"launch", launch_schema()}};
 }
 
 ordered_json versioned_row() {
@@ -194,8 +194,8 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
 
 void declare(Arguments& arguments) {
   arguments.positional("VERB", "bench (default), list, doctor, ceilings, compare or roofline");
-  arguments.examples({"rooflane schema", "rooflane schema > rooflane.schema.json",
-                      "rooflane schema roofline"});
+  arguments.examples(
+      {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
 }
 
 int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
@@ -213,6 +213,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json", declare, run};
+const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json", declare,
+                          run};
 
 }  // namespace rooflane

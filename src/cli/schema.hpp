@@ -26,7 +26,8 @@ inline ordered_json map_of(const ordered_json& item, const char* description) {
   return {{"description", description}, {"type", "object"}, {"additionalProperties", item}};
 }
 
-// Every one of `fields` is required, those of `optional` are not; more may come with later versions.
+// Every one of `fields` is required, those of `optional` are not; more may come with later
+// versions.
 inline ordered_json object(const char* description, const ordered_json& fields,
                            const ordered_json& optional = ordered_json::object()) {
   ordered_json required = ordered_json::array();

@@ -50,8 +50,8 @@ ordered_json problem_schema() {
               {"dtype", value("string", "element type")},
               {"shape", list_of(integer, "sizes of its axes")},
               {"seed_scale", value("number", "what inputs from a seed are multiplied by")}});
-  const ordered_json cost = object("Counts of one run.",
-                                   {{"flops", value("number", "floating-point operations")},
+  const ordered_json cost =
+      object("Counts of one run.", {{"flops", value("number", "floating-point operations")},
                                     {"exps", value("number", "exponentials")},
                                     {"bytes", value("number", "compulsory: each operand once")}});
   return object("A problem with everything that follows from its shape.",
@@ -111,18 +111,18 @@ ordered_json group_schema() {
             {"tie", value("boolean", "whether the fastest ties with another")},
             {"next", nullable("integer", "position of the fastest of the others")},
             {"over_next", definition("figure")},
-            {"peers", list_of(integer, "positions of other people's libraries, fastest first; in "
-                                       "another math without peers, strict float32 ones")},
+            {"peers", list_of(integer,
+                              "positions of other people's libraries, fastest first; in "
+                              "another math without peers, strict float32 ones")},
             {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
 }
 
 ordered_json class_schema() {
-  const ordered_json instead =
-      object("A problem that another variant wins.",
-             {{"shape", value("string", "sizes and flags")},
-              {"variant", value("string", "the winner")},
-              {"row", value("integer", "position of its row")},
-              {"faster", definition("figure")}});
+  const ordered_json instead = object("A problem that another variant wins.",
+                                      {{"shape", value("string", "sizes and flags")},
+                                       {"variant", value("string", "the winner")},
+                                       {"row", value("integer", "position of its row")},
+                                       {"faster", definition("figure")}});
   return object(
       "The problems of one kernel and size at one place.",
       with(setting_fields(),
@@ -193,13 +193,12 @@ ordered_json doctor_document() {
   const ordered_json target = object("A Highway target of this build.",
                                      {{"name", value("string", "its name")},
                                       {"here", value("boolean", "whether this CPU has it")}});
-  const ordered_json library =
-      object("A CBLAS library.",
-             {{"variant", value("string", "the variant it stands behind")},
-              {"absent", nullable("string", "why it cannot be had; null: it is here")},
-              {"description", value("string", "name, version, core type")},
-              {"path", value("string", "its file")},
-              {"environment", map_of(text, "variables that workers run it with")}});
+  const ordered_json library = object(
+      "A CBLAS library.", {{"variant", value("string", "the variant it stands behind")},
+                           {"absent", nullable("string", "why it cannot be had; null: it is here")},
+                           {"description", value("string", "name, version, core type")},
+                           {"path", value("string", "its file")},
+                           {"environment", map_of(text, "variables that workers run it with")}});
   const ordered_json device =
       object("An OpenCL device.",
              {{"index", value("integer", "what --cl-device takes")},
@@ -212,26 +211,25 @@ ordered_json doctor_document() {
               {"local_bytes", value("integer", "local memory of a work-group")},
               {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
               {"features", value("string", "what its kernels may use, in words")}});
-  const ordered_json broken = object("A driver that is left out.",
-                                     {{"file", value("string", "its file")},
-                                      {"reason", value("string", "how it crashed")}});
+  const ordered_json broken = object(
+      "A driver that is left out.",
+      {{"file", value("string", "its file")}, {"reason", value("string", "how it crashed")}});
   const ordered_json opencl =
       object("OpenCL.", {{"absent", nullable("string", "why this build lacks it")},
                          {"devices", list_of(device, "by index")},
                          {"broken_drivers", list_of(broken, "that crashed at their start")},
                          {"programs", value("string", "the cache of programs on disk")}});
-  return document(
-      "doctor",
-      {{"version", value("string", "version of rooflane")},
-       {"build_commit", value("string", "git commit of the build")},
-       {"compiler", value("string", "compiler and version")},
-       {"slug", value("string", "this machine's name in results/")},
-       {"machine", definition("machine")},
-       {"isa_targets", list_of(target, "best first")},
-       {"libraries", list_of(library, "one per variant")},
-       {"opencl", opencl},
-       {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")}},
-      machine_definitions());
+  return document("doctor",
+                  {{"version", value("string", "version of rooflane")},
+                   {"build_commit", value("string", "git commit of the build")},
+                   {"compiler", value("string", "compiler and version")},
+                   {"slug", value("string", "this machine's name in results/")},
+                   {"machine", definition("machine")},
+                   {"isa_targets", list_of(target, "best first")},
+                   {"libraries", list_of(library, "one per variant")},
+                   {"opencl", opencl},
+                   {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")}},
+                  machine_definitions());
 }
 
 ordered_json ceilings_document() {
@@ -243,22 +241,21 @@ ordered_json ceilings_document() {
 ordered_json compare_document() {
   ordered_json verdict = value("string", "what became of it");
   verdict["enum"] = {"FAILING", "SLOWER", "FASTER", "UNSURE", "only OLD", "only NEW", "SAME"};
-  const ordered_json row =
-      object("A row of both sides.",
-             {{"verdict", verdict},
-              {"kernel", value("string", "the operation")},
-              {"shape", value("string", "sizes and flags")},
-              {"dtype", value("string", "element type")},
-              {"math", value("string", "arithmetic used")},
-              {"variant", value("string", "the implementation")},
-              {"isa", nullable("string", "Highway target")},
-              {"threads", nullable("integer", "null on a GPU")},
-              {"cache", value("string", "warm or cold")},
-              {"device", nullable("string", "OpenCL device")},
-              {"old_ns", nullable("number", "median of OLD, ns")},
-              {"new_ns", nullable("number", "median of NEW, ns")},
-              {"ratio", definition("figure")},
-              {"reason", nullable("string", "why it is UNSURE or FAILING")}});
+  const ordered_json row = object("A row of both sides.",
+                                  {{"verdict", verdict},
+                                   {"kernel", value("string", "the operation")},
+                                   {"shape", value("string", "sizes and flags")},
+                                   {"dtype", value("string", "element type")},
+                                   {"math", value("string", "arithmetic used")},
+                                   {"variant", value("string", "the implementation")},
+                                   {"isa", nullable("string", "Highway target")},
+                                   {"threads", nullable("integer", "null on a GPU")},
+                                   {"cache", value("string", "warm or cold")},
+                                   {"device", nullable("string", "OpenCL device")},
+                                   {"old_ns", nullable("number", "median of OLD, ns")},
+                                   {"new_ns", nullable("number", "median of NEW, ns")},
+                                   {"ratio", definition("figure")},
+                                   {"reason", nullable("string", "why it is UNSURE or FAILING")}});
   return document("compare",
                   {{"old", value("string", "the file or build")},
                    {"new", value("string", "the file or build")},
@@ -272,11 +269,10 @@ ordered_json roofline_document() {
   const ordered_json file =
       object("A file that was read.", {{"path", value("string", "as given")},
                                        {"rows", value("integer", "how many of rows it holds")}});
-  const ordered_json family =
-      object("Shapes of a kernel whose sizes grow by one factor.",
-             {{"kernel", value("string", "the operation")},
-              {"family", value("string", "with * for the sizes that grow")},
-              {"shapes", list_of(text, "its shapes")}});
+  const ordered_json family = object("Shapes of a kernel whose sizes grow by one factor.",
+                                     {{"kernel", value("string", "the operation")},
+                                      {"family", value("string", "with * for the sizes that grow")},
+                                      {"shapes", list_of(text, "its shapes")}});
   return document(
       "roofline",
       {{"files", list_of(file, "in order")},

@@ -49,12 +49,9 @@ ordered_json comparison_json(const Comparison& comparison, const std::string& be
   }
   ordered_json rows = ordered_json::array();
   for (const ComparedRow& compared : comparison.rows) rows.push_back(row_of(compared));
-  return {{"schema_version", 1},
-          {"old", before},
-          {"new", after},
-          {"regressed", comparison.regressed()},
-          {"counts", counts},
-          {"rows", rows}};
+  return {{"schema_version", 1}, {"old", before},
+          {"new", after},        {"regressed", comparison.regressed()},
+          {"counts", counts},    {"rows", rows}};
 }
 
 }  // namespace rooflane

@@ -73,9 +73,7 @@ std::optional<Line> line_through(const Parameters& x, const Parameters& y) {
   return line;
 }
 
-bool is_timed(const Row& row) {
-  return may_win(row) && !is_other_build(row) && !step_of(row);
-}
+bool is_timed(const Row& row) { return may_win(row) && !is_other_build(row) && !step_of(row); }
 bool is_device(const Row& row) { return !row.threads && !row.device.empty(); }
 
 void keep_least(std::optional<double>& least, const std::optional<double>& value) {
@@ -195,9 +193,9 @@ std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows) {
 }
 
 std::string crossover_sentence(const Crossover& c) {
-  std::string text = fmt::format("{}:{} ({} sizes, {} to {}), {} faster than the CPU: ",
-                                 c.setting.kernel, c.family, c.points.size(),
-                                 c.points.front().shape, c.points.back().shape, c.setting.device);
+  std::string text = fmt::format(
+      "{}:{} ({} sizes, {} to {}), {} faster than the CPU: ", c.setting.kernel, c.family,
+      c.points.size(), c.points.front().shape, c.points.back().shape, c.setting.device);
   if (c.has_end_to_end) text += "end to end " + where(c, c.end_to_end_from) + ", ";
   return text + "kernel alone " + where(c, c.kernel_from);
 }

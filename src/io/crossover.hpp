@@ -52,8 +52,9 @@ std::vector<ShapeFamily> shape_families(const std::vector<std::string>& shapes);
 
 std::vector<DeviceComparison> device_comparisons(std::span<const MeasuredRow> rows);
 
-// The families among the problems of device_comparisons. Rows without threads are a device's; an OpenCL device that is a CPU
-// has threads and counts as one. Variants of other builds (V@NAME) are left out.
+// The families among the problems of device_comparisons. Rows without threads are a device's; an
+// OpenCL device that is a CPU has threads and counts as one. Variants of other builds (V@NAME) are
+// left out.
 std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows);
 
 // One sentence: how many sizes there are, from which one on the device is faster than the CPU

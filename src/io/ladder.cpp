@@ -62,7 +62,8 @@ Ladder ladder_of(const Members& members, const std::string& isa) {
     LadderLine line{&measured->row, step, {}, {}};
     const auto ratio = [&](const Members& others) -> std::optional<double> {
       const MeasuredRow* other = at_threads(others, measured->row.threads.value_or(0));
-      if (other == nullptr || !has_time(other->row) || !has_time(measured->row)) return std::nullopt;
+      if (other == nullptr || !has_time(other->row) || !has_time(measured->row))
+        return std::nullopt;
       return time_ratio({other}, {measured}).value();
     };
     line.over_before = ratio(before);

@@ -135,8 +135,7 @@ Ratio time_ratio(const SameRows& x, const SameRows& y) {
   const Row& of_x = representative(x)->row;
   const Row& of_y = representative(y)->row;
   if (rounds >= least_rounds) {
-    const std::uint64_t seed =
-        fnv1a64(of_x.kernel + of_x.shape + of_x.variant + of_y.variant);
+    const std::uint64_t seed = fnv1a64(of_x.kernel + of_x.shape + of_x.variant + of_y.variant);
     return {estimate_over_launches(launches, seed)};
   }
   return {difference(estimate_from_interval(*of_x.p50_ns, time_interval(of_x)),

@@ -9,7 +9,8 @@
 namespace rooflane {
 
 const char* const size_principle =
-    "sizes: the plateau of the measured bandwidth (L1, L2, L3, memory) that a problem's operands fit "
+    "sizes: the plateau of the measured bandwidth (L1, L2, L3, memory) that a problem's operands "
+    "fit "
     "in";
 
 namespace {
@@ -58,9 +59,9 @@ std::string variant_to_use(const Groups& groups) {
       found->second.second += line.verdict == Verdict::winner;
     }
   }
-  const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) {
-    return x.second < y.second;
-  });
+  const auto best =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& x, const auto& y) { return x.second < y.second; });
   return best == counts.end() ? "" : best->first;
 }
 
@@ -126,9 +127,8 @@ std::vector<SizeClass> size_classes(std::span<const SummaryGroup> groups, bool b
     return std::tuple(kernel, one.key.dtype, one.key.math, one.key.cache, one.key.cpu,
                       one.key.threads, level_of(one.key.label));
   };
-  std::stable_sort(classes.begin(), classes.end(), [&](const SizeClass& x, const SizeClass& y) {
-    return order(x) < order(y);
-  });
+  std::stable_sort(classes.begin(), classes.end(),
+                   [&](const SizeClass& x, const SizeClass& y) { return order(x) < order(y); });
   return classes;
 }
 

@@ -1,6 +1,6 @@
-// The answer on the first screen: per kernel and class of sizes which variant to use, by how much it
-// is ahead, how far from the roof it is, and what to use instead where it is beaten. And the figures
-// of every variant over a class, against which goals are held.
+// The answer on the first screen: per kernel and class of sizes which variant to use, by how much
+// it is ahead, how far from the roof it is, and what to use instead where it is beaten. And the
+// figures of every variant over a class, against which goals are held.
 //
 // A class holds the problems whose operands fit in one plateau of the measured bandwidth (L1, L2,
 // L3, memory): that, more than any size by itself, decides which limits a problem meets.
@@ -31,8 +31,9 @@ struct ClassKey {
 // A problem in which another variant wins.
 struct Instead {
   const SummaryGroup* group = nullptr;
-  const Row* row = nullptr;     // the winner's
-  std::optional<Ratio> faster;  // how many times as fast as the class's variant, which may have no time
+  const Row* row = nullptr;  // the winner's
+  std::optional<Ratio>
+      faster;  // how many times as fast as the class's variant, which may have no time
 };
 
 struct SizeClass {
@@ -40,7 +41,8 @@ struct SizeClass {
   std::size_t problems = 0, wins = 0, ties = 0;  // wins and ties of `use`
   std::size_t undecided = 0;                     // problems without a PASSED row
   std::string use;  // the variant that is fastest, or ties, in most problems; empty: none passed
-  // Geometric means over its problems; times as fast as the fastest other variant, as the best peer.
+  // Geometric means over its problems; times as fast as the fastest other variant, as the best
+  // peer.
   std::optional<Ratio> over_next, over_peer;
   std::optional<Ratio> roof;         // share, per cent
   std::optional<double> least_roof;  // per cent

@@ -67,8 +67,9 @@ std::vector<std::string> instead_lines(const SizeClass& one) {
     std::vector<std::string> shapes;
     for (const Instead* instead : by_variant[variant]) {
       if (shapes.size() == most_shapes) break;
-      shapes.push_back(instead->group->shape +
-                       (instead->faster ? fmt::format(" ({:.2f}x)", instead->faster->value()) : ""));
+      shapes.push_back(
+          instead->group->shape +
+          (instead->faster ? fmt::format(" ({:.2f}x)", instead->faster->value()) : ""));
     }
     const std::size_t more = by_variant[variant].size() - shapes.size();
     lines.push_back(fmt::format("{} {}, {}: {} instead of {} at {}{}", kernel_of(one.key),
@@ -82,7 +83,8 @@ std::vector<std::string> instead_lines(const SizeClass& one) {
 }  // namespace
 
 std::string class_sentence(const SizeClass& one) {
-  std::string text = fmt::format("{} {}, {}: ", kernel_of(one.key), one.key.label, place_of(one.key));
+  std::string text =
+      fmt::format("{} {}, {}: ", kernel_of(one.key), one.key.label, place_of(one.key));
   if (one.use.empty()) return text + "no variant passed";
   text += fmt::format("use {}, fastest in {}", one.use, fastest_in(one));
   if (one.over_next) text += fmt::format(", {} the next", ratio_text(one.over_next));

@@ -64,8 +64,7 @@ std::vector<SummaryLine> lines_of(const Members& members) {
   std::vector<SummaryLine> lines;
   for (const Identity& identity : seen) {
     const SameRows& rows = same[identity];
-    lines.push_back(
-        {&representative(rows)->row, rows, {}, {}, SummaryLine::Verdict::none});
+    lines.push_back({&representative(rows)->row, rows, {}, {}, SummaryLine::Verdict::none});
   }
   std::stable_sort(lines.begin(), lines.end(), [](const SummaryLine& x, const SummaryLine& y) {
     if (has_time(*x.row) != has_time(*y.row)) return has_time(*x.row);
@@ -151,9 +150,8 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
   };
   const auto at_threads = [&](const Members& members, const AtThreads& threads) {
     Members chosen;
-    std::copy_if(members.begin(), members.end(), std::back_inserter(chosen), [&](const auto* m) {
-      return everywhere(m->row) || m->row.threads == threads;
-    });
+    std::copy_if(members.begin(), members.end(), std::back_inserter(chosen),
+                 [&](const auto* m) { return everywhere(m->row) || m->row.threads == threads; });
     return chosen;
   };
 
@@ -177,9 +175,9 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
     if (counts.empty()) counts.insert(members.front()->row.threads);
     for (const AtThreads& threads : counts) {
       const Row& first = members.front()->row;
-      SummaryGroup group{first.kernel, first.shape, first.dtype, first.math, first.cache, first.cpu,
-                         threads,      "",          {},          {},         {},          {},
-                         {}};
+      SummaryGroup group{first.kernel, first.shape, first.dtype, first.math, first.cache,
+                         first.cpu,    threads,     "",          {},         {},
+                         {},           {},          {}};
       group.lines = lines_of(at_threads(members, threads));
       group.peers = peers_of(group.lines);
       const auto strict = problems.find(problem_key(first, "fp32"));

@@ -34,21 +34,20 @@ struct SummaryGroup {
   // Positions in `lines`; nothing where no row can be that. `next` is the fastest of the others.
   std::optional<std::size_t> fastest, next;
   std::optional<Ratio> over_next;  // time of `next` / time of `fastest`
-  // Best first. In another math than fp32 without peers of its own, strict float32 peers of the same
-  // problem, which are no lines then.
+  // Best first. In another math than fp32 without peers of its own, strict float32 peers of the
+  // same problem, which are no lines then.
   std::vector<SummaryLine> peers;
 
-  bool is_tie() const {
-    return fastest && lines[*fastest].verdict == SummaryLine::Verdict::tie;
-  }
+  bool is_tie() const { return fastest && lines[*fastest].verdict == SummaryLine::Verdict::tie; }
 };
 
-// Variants with one thread (they have no row of the kernel with more threads) and rows without threads (GPUs)
-// appear in the group of every thread count. The winner is the fastest PASSED row of this build and
-// other people's libraries (a variant V@NAME of another build is never it); it and every PASSED row
-// whose ratio to it has a 95 % interval that holds 1 (or that lies on the other side of it) are a
-// TIE. Of several rows with one identity (launches, repeated files) the one with the median time
-// stands for all. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into `rows`.
+// Variants with one thread (they have no row of the kernel with more threads) and rows without
+// threads (GPUs) appear in the group of every thread count. The winner is the fastest PASSED row of
+// this build and other people's libraries (a variant V@NAME of another build is never it); it and
+// every PASSED row whose ratio to it has a 95 % interval that holds 1 (or that lies on the other
+// side of it) are a TIE. Of several rows with one identity (launches, repeated files) the one with
+// the median time stands for all. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into
+// `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 }  // namespace rooflane

@@ -44,9 +44,9 @@ std::string with(const Row& row) {
 
 // The variant, with its ISA target, library or device where it has several rows in the group.
 std::string label(const SummaryGroup& group, const Row& row) {
-  const auto same = std::count_if(
-      group.lines.begin(), group.lines.end(),
-      [&](const SummaryLine& line) { return line.row->variant == row.variant; });
+  const auto same =
+      std::count_if(group.lines.begin(), group.lines.end(),
+                    [&](const SummaryLine& line) { return line.row->variant == row.variant; });
   return same > 1 ? row.variant + " " + with(row) : row.variant;
 }
 
@@ -105,6 +105,16 @@ std::string folded_note(const SummaryGroup& group, Shown shown) {
   return fmt::format("slower than the fastest, folded (--all): {}", fmt::join(folded, ", "));
 }
 
+// Intensity, and the roof of the row on top.
+std::string roof_note(const SummaryGroup& group) {
+  const auto top = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
+    return has_time(*line.row) && line.row->ai && line.row->roof_gflops;
+  });
+  if (top == group.lines.end()) return "";
+  return fmt::format("{} FLOP/byte; the roof is {} GFLOP/s", number(*top->row->ai),
+                     number(*top->row->roof_gflops));
+}
+
 // Explains `launch` where a table shows it.
 std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   for (const SummaryLine* line : lines) {
@@ -117,13 +127,14 @@ std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   return "";
 }
 
-// What stands below a table: folded rows, then statuses with their reasons, those of one reason
-// together.
+// What stands below a table: intensity and roof, folded rows, then statuses with their reasons,
+// those of one reason together.
 std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
   std::vector<std::string> notes;
   const auto add = [&](std::string note) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
+  add(roof_note(group));
   add(folded_note(group, shown));
   add(launch_note(shown_lines(group, shown)));
   std::vector<std::pair<std::string, std::string>> statuses;  // what, variants
@@ -197,12 +208,7 @@ std::string summary_title(const SummaryGroup& group) {
   for (const std::string& word : {group.cache, group.math, group.size}) {
     if (!word.empty()) title += "  " + word;
   }
-  const auto top = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
-    return has_time(*line.row) && line.row->ai && line.row->roof_gflops;
-  });
-  if (top == group.lines.end()) return title;
-  return title + fmt::format("  {} FLOP/byte, roof {} GFLOP/s", number(*top->row->ai),
-                             number(*top->row->roof_gflops));
+  return title;
 }
 
 TextTable summary_table(const SummaryGroup& group, Shown shown) {
@@ -219,11 +225,11 @@ TextTable summary_table(const SummaryGroup& group, Shown shown) {
   const std::vector<const SummaryLine*> lines = shown_lines(group, shown);
   for (const SummaryLine* line : lines) {
     const Row& row = *line->row;
-    table.rows.push_back({label(group, row), time_text(row.p50_ns), number(row.gflops),
-                          number(row.gb_s), share(row),
-                          is_launch_bound(row) ? "launch" : row.bound,
-                          line->over_scalar ? fmt::format("{:.2f}x", line->over_scalar->value()) : "",
-                          ratio_text(line->over_peer), verdict(*line)});
+    table.rows.push_back(
+        {label(group, row), time_text(row.p50_ns), number(row.gflops), number(row.gb_s), share(row),
+         is_launch_bound(row) ? "launch" : row.bound,
+         line->over_scalar ? fmt::format("{:.2f}x", line->over_scalar->value()) : "",
+         ratio_text(line->over_peer), verdict(*line)});
   }
   if (has_model(lines)) add_model(lines, table);
   return table;
@@ -250,7 +256,8 @@ std::string markdown_summary(std::span<const SummaryGroup> groups, Shown shown) 
   for_each_cpu(groups, [&](const std::string& cpu, std::span<const SummaryGroup> those) {
     text += (text.empty() ? "" : "\n") + cpu + "\n";
     for (const SummaryGroup& group : those) {
-      text += "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group, shown));
+      text +=
+          "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group, shown));
       for (const std::string& note : notes_of(group, shown)) text += "\n- " + note + "\n";
     }
     const std::string with = with_line(those);

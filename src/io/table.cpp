@@ -28,7 +28,8 @@ void narrow(const TextTable& table, std::vector<std::size_t>& widths) {
   while (total > terminal_width) {
     std::size_t* widest = nullptr;
     for (std::size_t c = 0; c < widths.size(); ++c) {
-      if (!table.columns[c].right && (widest == nullptr || widths[c] > *widest)) widest = &widths[c];
+      if (!table.columns[c].right && (widest == nullptr || widths[c] > *widest))
+        widest = &widths[c];
     }
     if (widest == nullptr || *widest <= narrowest) return;
     --*widest;
@@ -90,8 +91,8 @@ std::string terminal_table(const TextTable& table) {
       std::string line;
       for (std::size_t c = 0; c < columns.size(); ++c) {
         if (c > 0) line += std::string(gap, ' ');
-        line += padded(i < columns[c].size() ? columns[c][i] : "", widths[c],
-                       table.columns[c].right);
+        line +=
+            padded(i < columns[c].size() ? columns[c][i] : "", widths[c], table.columns[c].right);
       }
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";

@@ -57,7 +57,8 @@ struct Estimate {
 // their variance, and percentiles of it are far too narrow at n = 3 (Hesterberg, What Teachers
 // Should Know about the Bootstrap, 2015); hence also n-1 degrees of freedom. A single launch shows
 // only how much its rounds differ, not what a fresh process would change: there n counts rounds,
-// and the interval is too narrow. Of a single round no error is known. Needs a round in each launch.
+// and the interval is too narrow. Of a single round no error is known. Needs a round in each
+// launch.
 Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed);
 
 // The logarithm of a figure from its 95 % interval, as of a normal distribution.
