@@ -128,7 +128,12 @@ class Bench(CommandLine):
         self.write("rows.csv", b"old\n")
         out = self.succeed("bench", "--shape", SMALL, "-v", "scalar,hwy", *self.QUICK, "--csv",
                            "rows.csv", "--json", "rows.json")
-        self.assertIn("vs scalar", out)
+        self.assertIn("x scalar", out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 120)
+        # What to use stands last here, and first where the rows are read again.
+        answer = out.rstrip().split("\n\n")[-1]
+        self.assertRegex(answer, r"\Akernel +size .*\ngemm +\S+ +1 thread +(hwy|scalar) ")
+        self.assertTrue(self.succeed("roofline", "rows.csv").startswith(answer))
         rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
         self.assertEqual(sorted(r["variant"] for r in rows), ["hwy", "scalar"])
         samples = list(csv.DictReader(io.StringIO(self.read("rows.csv.samples.csv").decode())))
