@@ -25,6 +25,7 @@
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "io/size_classes.hpp"
 #include "io/summary_text.hpp"
 #include "measure/ceilings_json.hpp"
 #include "measure/verify.hpp"
@@ -163,6 +164,7 @@ void declare(Arguments& arguments) {
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--all", "the summary shows rows that lose by far too");
   arguments.flag("--ladder",
                  "measure every rung of the variants' ladders, from the plainest loops up, and "
                  "print what each bought; default preset: ladder");
@@ -329,8 +331,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const bool with_file = !csv.empty() && !google.list;
   const std::vector<MeasuredRow> measured = memory.take();
   bool regressed = false;
+  const std::vector<SummaryGroup> groups = summarise_rows(measured);
   if (with_file && !google.prints() && !ladder) {
-    std::cout << terminal_summary(summarise_rows(measured)) << crossover_text(measured, "");
+    std::cout << terminal_summary(groups, arguments.has("--all") ? Shown::all : Shown::close)
+              << crossover_text(measured, "");
   }
   if (!google.list && !google.prints() && (with_file || ladder)) {
     std::cout << terminal_ladders(ladders_of(measured), rung_texts(catalogue));
@@ -341,6 +345,9 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     if (!with_file || google.prints()) continue;
     const std::string header = "old: V@" + build + ", new: V, in the same rounds";
     std::cout << "\n" << terminal_comparison(comparison, {&header, 1});
+  }
+  if (with_file && !google.prints() && !ladder) {
+    std::cout << "\n" << terminal_classes(size_classes(groups));
   }
   StatusesByVariant seen;
   for (const Row& row : rows) {

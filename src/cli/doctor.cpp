@@ -1,24 +1,15 @@
 // `rooflane doctor`: what this machine offers to each backend, and what slows it down.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
-#include <set>
 
-#include "backends/availability.hpp"
-#include "backends/cblas.hpp"
-#include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/doctor_findings.hpp"
+#include "cli/json_output.hpp"
 #include "cli/options.hpp"
-#include "cli/slowdowns.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#include "backends/opencl_features.hpp"
-#include "backends/opencl_programs.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -27,7 +18,7 @@ void print_line(const std::string& label, const std::string& text) {
   std::cout << fmt::format("{:<14}{}\n", label, text);
 }
 
-void print_machine() {
+void print_machine(const std::vector<IsaTarget>& targets) {
   const Machine& m = machine();
   print_line("rooflane", fmt::format("{} ({}, {})", build_version, build_commit, build_compiler));
   print_line("system", m.os);
@@ -41,146 +32,76 @@ void print_machine() {
                                    print_bytes(m.l3_bytes)));
   print_line("memory", fmt::format("{}, {} available", print_bytes(m.memory_bytes),
                                    print_bytes(available_memory_bytes())));
-  const std::vector<std::string> usable = isa_targets();
-  const std::set<std::string> here(usable.begin(), usable.end());
-  std::vector<std::string> targets;
-  for (const std::string& name : generated_isa_targets()) {
-    targets.push_back(here.contains(name) ? name : name + " (not on this CPU)");
+  std::vector<std::string> names;
+  for (const IsaTarget& target : targets) {
+    names.push_back(target.here ? target.name : target.name + " (not on this CPU)");
   }
-  print_line("ISA targets", join(targets, ", "));
+  print_line("ISA targets", join(names, ", "));
 }
 
-void print_libraries(const Catalogue& catalogue) {
-  std::set<std::string> seen;
-  for (const CatalogueEntry& entry : catalogue.entries()) {
-    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.name).second) {
-      continue;
-    }
-    if (const auto reason = absent_reason(entry)) {
-      print_line(entry.name, "absent: " + *reason);
-      continue;
-    }
-    const auto library = cblas::open(entry.library);
+void print_libraries(const std::vector<FoundLibrary>& libraries) {
+  for (const FoundLibrary& library : libraries) {
     std::string settings;
-    for (const auto& [name, value] : cblas::best_environment(entry.library)) {
+    for (const auto& [name, value] : library.environment) {
       settings += fmt::format("; workers run it with {}={}", name, value);
     }
-    print_line(entry.name, fmt::format("{} ({}){}", library->description, library->path, settings));
+    print_line(library.variant, library.absent ? "absent: " + *library.absent
+                                               : fmt::format("{} ({}){}", library.description,
+                                                             library.path, settings));
   }
 }
 
-// Drivers that cannot be used, with what to do about them. Opens OpenCL, which `bench` does only
-// when it measures a device.
-std::vector<Slowdown> broken_drivers() {
-  std::vector<Slowdown> found;
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    found.push_back(
-        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
-                     driver.file, driver.reason),
-         "clinfo   # shows it; install the driver anew, or remove its file from "
-         "/etc/OpenCL/vendors"});
+void print_opencl(const FoundOpenCl& opencl) {
+  if (!opencl.absent.empty()) {
+    print_line("OpenCL", opencl.absent);
+    return;
   }
-#endif
-  return found;
+  for (const FoundDevice& device : opencl.devices) {
+    print_line(
+        fmt::format("OpenCL {}", device.index),
+        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", device.kind,
+                    device.name, device.platform, device.driver, device.compute_units,
+                    print_bytes(device.global_bytes), print_bytes(device.local_bytes)));
+    print_line("",
+               device.failure ? "unusable: a plain kernel: " + *device.failure : device.features);
+  }
+  for (const auto& [file, reason] : opencl.broken_drivers) {
+    print_line("OpenCL", fmt::format("{} is left out: it crashed at start: {}", file, reason));
+  }
+  if (opencl.devices.empty()) print_line("OpenCL", "no device");
+  print_line("programs", opencl.programs);
 }
 
-// Prints all devices, or why this build knows none. False when it could use one and finds none.
-bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::DeviceInfo& info : opencl::devices()) {
-    print_line(fmt::format("OpenCL {}", info.index),
-               fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
-                           opencl::name_of(info.kind), info.name, info.platform, info.driver,
-                           info.compute_units, print_bytes(info.global_bytes),
-                           print_bytes(info.local_bytes)));
-    const auto failure = opencl::plain_kernel_failure(info.index);
-    print_line("", failure ? "unusable: a plain kernel: " + *failure
-                           : opencl::print_features(opencl::features(info.index)));
-  }
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    print_line("OpenCL",
-               fmt::format("{} is left out: it crashed at start: {}", driver.file, driver.reason));
-  }
-  if (opencl::devices().empty()) print_line("OpenCL", "no device");
-  const opencl::ProgramCache* programs = opencl::ProgramCache::of_user();
-  print_line("programs",
-             programs != nullptr ? programs->state() : "kept nowhere between processes");
-  return !opencl::devices().empty();
-#else
-  for (const AbsentVariant& absent : catalogue.absent()) {
-    if (absent.variant != "opencl") continue;
-    print_line("OpenCL", absent.reason);
-    break;
-  }
-  return true;
-#endif
-}
-
-// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first OpenCL device
-// where it is more than the CPU again. Never the host's name. It names a folder of results/.
-std::string machine_slug() {
-  const Machine& m = machine();
-  const std::vector<std::string> targets = isa_targets();
-  std::string text = fmt::format("{} {} {}c", m.cpu, targets.empty() ? "baseline" : targets.front(),
-                                 m.physical_cores);
-#ifdef ROOFLANE_HAS_OPENCL
-  const auto& devices = opencl::devices();
-  if (!devices.empty() && devices.front().kind != opencl::DeviceKind::cpu) {
-    text += " " + devices.front().name;
-  }
-#endif
-  for (const std::string_view mark : {"(R)", "(TM)", "(r)", "(tm)"}) {
-    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
-      text.replace(at, mark.size(), " ");
-    }
-  }
-  std::string slug;
-  for (const char c : text) {
-    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    const bool word = (lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9');
-    if (word) {
-      slug += lower;
-    } else if (!slug.empty() && slug.back() != '-') {
-      slug += '-';
-    }
-  }
-  if (slug.ends_with('-')) slug.pop_back();
-  return slug;
-}
-
-void declare(Arguments& arguments) {
-  declare_blas(arguments);
-  arguments.flag("--slug", "print only this machine's name in results/: CPU, ISA, cores, device");
-  arguments.examples({"rooflane doctor", "rooflane doctor --slug"});
-}
-
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
-  apply_blas(arguments.values("--blas"), catalogue);
-  if (arguments.has("--slug")) {
-    std::cout << machine_slug() << "\n";
-    return 0;
-  }
-  print_machine();
-  print_libraries(catalogue);
-  const bool has_devices = print_devices(catalogue);
-  std::vector<Slowdown> slowdowns = broken_drivers();
-  for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
-  const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
-    return s.what.find("OpenCL") != std::string::npos;
-  });
-  if (!has_devices && !explained) {
-    slowdowns.push_back(
-        {"no OpenCL device is found, though a driver is installed: it is broken or "
-         "may not use the card",
-         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
-         "be open to this user"});
-  }
+void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
   std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
                                   : "\nWhat slows this machine down, and what mends it:\n");
   for (const Slowdown& slowdown : slowdowns) {
     std::cout << "- " << slowdown.what << "\n    " << slowdown.mend << "\n";
   }
+}
+
+void declare(Arguments& arguments) {
+  declare_blas(arguments);
+  arguments.flag("--slug", "print only this machine's name in results/: CPU, ISA, cores, device");
+  arguments.json_output("as JSON");
+  arguments.examples({"rooflane doctor", "rooflane doctor --slug", "rooflane doctor --json"});
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  const JsonOutput json(arguments);
+  apply_blas(arguments.values("--blas"), catalogue);
+  if (arguments.has("--slug")) {
+    std::cout << machine_slug() << "\n";
+    return 0;
+  }
+  const Findings findings = find_all(catalogue);
+  if (!json.replaces_text()) {
+    print_machine(findings.targets);
+    print_libraries(findings.libraries);
+    print_opencl(findings.opencl);
+    print_slowdowns(findings.slowdowns);
+  }
+  if (json.asked()) json.write(findings_json(findings));
   return 0;
 }
 
