@@ -82,7 +82,7 @@ const Variant scalar = {
     .backend = "scalar",
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = other_math,
+    .unsupported = nullptr,
     .tunings = no_tunings,
     .plan = plan,
 };

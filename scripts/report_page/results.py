@@ -14,6 +14,8 @@ from typing import Any
 
 from rooflane_json import Figure, Refused, figure_of, summary_of
 
+TIMED = ("PASSED", "INACCURATE")  # statuses of rows with a speed that counts
+
 Row = dict[str, Any]  # a row's cells, numbers as such; "" where a cell is empty; threads are text
 
 
@@ -251,7 +253,7 @@ def _group(told: dict[str, Any], rows: list[Row]) -> Group:
     lines = [Line(rows[line["row"]], line["verdict"], figure_of(line["over_scalar"]),
                   figure_of(line["over_best_peer"]))
              for line in told["lines"]
-             if rows[line["row"]]["status"] == "PASSED" and number(rows[line["row"]], "p50_ns")]
+             if rows[line["row"]]["status"] in TIMED and number(rows[line["row"]], "p50_ns")]
 
     def row_of(index: int | None) -> Row | None:
         return None if index is None else rows[index]

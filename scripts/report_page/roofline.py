@@ -8,7 +8,7 @@ import altair as alt
 import vl_convert
 
 from report_page.marks import GREY, choice, colour, data, record, spec, tips
-from report_page.results import Ceiling, Machine, Row, number, place, where
+from report_page.results import TIMED, Ceiling, Machine, Row, number, place, where
 
 CLOSE = 1.1  # peaks within a tenth of one another share a line
 HEIGHT = 480  # pixels
@@ -17,7 +17,7 @@ LABEL = 13  # pixels from one line of text to the next
 
 def has_speed(row: Row) -> bool:
     """Whether the chart has a point for the row."""
-    return (row["status"] == "PASSED" and (number(row, "gflops") or 0) > 0
+    return (row["status"] in TIMED and (number(row, "gflops") or 0) > 0
             and (number(row, "ai") or 0) > 0)
 
 

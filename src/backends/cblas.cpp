@@ -231,8 +231,7 @@ std::optional<std::string> absent_reason(const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env) {
-  if (auto reason = other_math(problem, env)) return reason;
+std::optional<std::string> unsupported_anywhere(const Problem&, const Environment& env) {
   return absent_reason(env.library);
 }
 

@@ -115,6 +115,14 @@ std::string roof_note(const SummaryGroup& group) {
                      number(*top->row->roof_gflops));
 }
 
+// What the peer that ratios are to loses where it is INACCURATE.
+std::string peer_note(const SummaryGroup& group) {
+  if (group.peers.empty() || may_win(*group.peers.front().row)) return "";
+  const Row& row = *group.peers.front().row;
+  return fmt::format("best peer: {}, which errs {} bounds", label(group, row),
+                     number(row.err_value));
+}
+
 // Explains `launch` where a table shows it.
 std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   for (const SummaryLine* line : lines) {
@@ -135,6 +143,7 @@ std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
   add(roof_note(group));
+  add(peer_note(group));
   add(folded_note(group, shown));
   add(launch_note(shown_lines(group, shown)));
   std::vector<std::pair<std::string, std::string>> statuses;  // what, variants

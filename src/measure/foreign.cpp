@@ -16,6 +16,8 @@ namespace {
 // A variant's record with the text that it points to.
 struct Description {
   std::string name, backend;
+  std::vector<OfferedTunable> offered;
+  std::vector<Tunable> tunables;
   Variant variant;
 };
 
@@ -25,12 +27,19 @@ std::unique_ptr<Plan> no_plan(const Problem&, const Tuning&, const Environment&,
 
 std::shared_ptr<const Variant> describe(const Kernel& kernel, const Offer& offer,
                                         const std::string& name) {
-  auto description = std::make_shared<Description>(Description{name, offer.backend, {}});
+  auto description = std::make_shared<Description>();
+  description->name = name;
+  description->backend = offer.backend;
+  description->offered = offer.tunables;
+  for (const OfferedTunable& tunable : description->offered) {
+    description->tunables.push_back(
+        {tunable.name.c_str(), tunable.meaning.c_str(), tunable.least, tunable.most});
+  }
   description->variant = {.name = description->name.c_str(),
                           .kernel = &kernel,
                           .backend = description->backend.c_str(),
                           .threads = offer.threads,
-                          .tunables = {},
+                          .tunables = description->tunables,
                           .unsupported = nullptr,
                           .tunings = no_tunings,
                           .plan = no_plan};
