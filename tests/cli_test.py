@@ -67,6 +67,13 @@ class ListAndDoctor(CommandLine):
                                                     "required": False, "default": 1, "least": 0})
         self.assertNotIn("default", kernels["attention"]["kv_heads"])  # it is that of heads
         self.assertNotIn("default", kernels["gemm"]["m"])
+        kind = kernels["softmax"]["type"]
+        self.assertEqual((kind["kind"], kind["default"]), ("choice", kind["choices"][0]))
+        half, = json.loads(self.succeed("list", "--json", "--shape",
+                                        "softmax:rows=2,cols=3,type=f16"))["problems"]
+        self.assertEqual(half["parameters"]["type"], "f16")
+        self.assertEqual([t["dtype"] for t in half["tensors"]], ["float16", "float16"])
+        self.assertEqual(half["cost"]["bytes"], 2 * 2 * 6)
         short, long, gemm = document["problems"]
         self.assertEqual(short["parameters"], {
             "batch": 1, "heads": 4, "kv_heads": 2, "q_len": 3, "kv_len": 5, "head_dim": 16,

@@ -78,7 +78,8 @@ std::string problems_text(const std::vector<Problem>& problems) {
     }
     std::string parameters;
     for (const auto& [name, value] : json["parameters"].items()) {
-      parameters += fmt::format("{}{}={}", parameters.empty() ? "" : ", ", name, value.dump());
+      parameters += fmt::format("{}{}={}", parameters.empty() ? "" : ", ", name,
+                                value.is_string() ? value.get<std::string>() : value.dump());
     }
     const Cost cost = problem.kernel().cost(problem);
     text += (text.empty() ? "" : "\n") + problem.text() + "\n" + wrapped(parameters) +
