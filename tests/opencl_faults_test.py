@@ -95,8 +95,8 @@ class Drivers(Faults):
 
     def test_one_that_aborts_makes_opencl_absent_and_all_else_works(self):
         env = self.vendors()
-        absent = f"absent: its driver crashed at start: broken.icd: {self.ABORTS}"
-        self.assertIn(absent, self.succeed("list", env=env))
+        absent = f"its driver crashed at start: broken.icd: {self.ABORTS}"
+        self.assertIn(absent, " ".join(self.succeed("list", env=env).split()))
         self.assertIn(f"broken.icd is left out: it crashed at start: {self.ABORTS}",
                       self.succeed("doctor", env=env))
         out = self.succeed("verify", "-v", "scalar,hwy", "--shape", SOFTMAX, "--threads", "1",

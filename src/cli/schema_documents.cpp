@@ -7,14 +7,19 @@ namespace {
 const ordered_json text = {{"type", "string"}};
 const ordered_json integer = {{"type", "integer"}};
 
+ordered_json number_or_word(const char* description) {
+  return {{"description", description}, {"type", {"number", "string"}}};
+}
+
 ordered_json parameter_schema() {
   ordered_json kind = value("string", "size and flag are whole numbers");
-  kind["enum"] = {"size", "flag", "real"};
+  kind["enum"] = {"size", "flag", "real", "choice"};
   return object("A parameter of a kernel, in the order of the shape.",
                 {{"name", value("string", "its key in a shape")},
                  {"kind", kind},
                  {"required", value("boolean", "whether a shape must name it")}},
-                {{"default", value("number", "where it is constant")},
+                {{"default", number_or_word("where it is constant")},
+                 {"choices", list_of(text, "the words allowed, the first the default")},
                  {"least", value("integer", "the smallest size allowed")}});
 }
 
@@ -41,8 +46,9 @@ ordered_json variant_schema() {
 }
 
 ordered_json problem_schema() {
-  ordered_json role = value("string", "constant: a plan may keep it packed");
-  role["enum"] = {"input", "constant", "output"};
+  ordered_json role =
+      value("string", "constant: a plan may keep it packed; updated: read and written");
+  role["enum"] = {"input", "constant", "output", "updated"};
   const ordered_json tensor =
       object("A tensor of the problem.",
              {{"name", value("string", "its name")},
@@ -57,7 +63,7 @@ ordered_json problem_schema() {
   return object("A problem with everything that follows from its shape.",
                 {{"kernel", value("string", "the operation")},
                  {"text", value("string", "as rows print it, KERNEL:key=value,...")},
-                 {"parameters", map_of({{"type", "number"}}, "every parameter's value")},
+                 {"parameters", map_of(number_or_word("as in a shape"), "every parameter's value")},
                  {"tensors", list_of(tensor, "inputs first, then the output")},
                  {"cost", cost}});
 }

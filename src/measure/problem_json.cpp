@@ -14,6 +14,8 @@ const char* name_of(ParamKind kind) {
       return "flag";
     case ParamKind::real:
       return "real";
+    case ParamKind::choice:
+      return "choice";
   }
   return "";
 }
@@ -26,13 +28,16 @@ const char* name_of(Role role) {
       return "constant";
     case Role::output:
       return "output";
+    case Role::updated:
+      return "updated";
   }
   return "";
 }
 
-// Sizes and flags are whole numbers, as they are written in a shape.
+// As it is written in a shape: sizes and flags are whole numbers, choices words.
 ordered_json value_json(const ParamSpec& param, double value) {
   if (param.kind == ParamKind::real) return value;
+  if (param.kind == ParamKind::choice) return choices_of(param)[static_cast<std::size_t>(value)];
   return static_cast<std::int64_t>(value);
 }
 
@@ -47,6 +52,7 @@ ordered_json parameters_json(const Kernel& kernel) {
       item["default"] = value_json(param, param.default_value);
     }
     if (param.kind == ParamKind::size) item["least"] = param.least;
+    if (param.kind == ParamKind::choice) item["choices"] = choices_of(param);
     list.push_back(std::move(item));
   }
   return list;
@@ -62,7 +68,7 @@ ordered_json problem_json(const Problem& problem) {
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
     tensors.push_back({{"name", tensor.name},
                        {"role", name_of(tensor.role)},
-                       {"dtype", rooflane::name_of(DType::float32)},
+                       {"dtype", rooflane::name_of(tensor.dtype)},
                        {"shape", tensor_shape(problem, tensor)},
                        {"seed_scale", tensor.seed_scale}});
   }

@@ -9,12 +9,12 @@
 namespace rooflane {
 
 // [{"name":"eps","kind":"real","required":false,"default":1e-05}, ...]: `default` where it is
-// constant, `least` of sizes.
+// constant, `least` of sizes, `choices` of choices.
 nlohmann::ordered_json parameters_json(const Kernel& kernel);
 
 // A complete problem: {"kernel","text","parameters":{every name: value},"tensors":[{"name","role",
 // "dtype","shape","seed_scale"}],"cost":{"flops","exps","bytes"}}. Tensors stand in the kernel's
-// order, the output last; inputs from a seed are multiplied by `seed_scale`.
+// order, outputs last; inputs from a seed are multiplied by `seed_scale`. Choices are words.
 nlohmann::ordered_json problem_json(const Problem& problem);
 
 }  // namespace rooflane
