@@ -16,9 +16,6 @@
 #include "core/machine.hpp"
 #include "measure/sampler.hpp"
 #include "measure/verify.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 
@@ -96,21 +93,28 @@ class BenchRun {
             request.threads.end()) {
           request.threads.push_back(group.threads);
         }
-        if (c.entry->variant->threads == Threads::device && has_device()) {
-          request.devices = {options_.device};
-        }
+        add_devices(*c.entry->variant, request);
       }
     }
     std::sort(request.threads.begin(), request.threads.end());
     return request;
   }
 
-  static bool has_device() {
-#ifdef ROOFLANE_HAS_OPENCL
-    return !opencl::devices().empty();
-#else
-    return false;
-#endif
+  // The device of a variant. One that only a foreign worker knows (a peer's CUDA) may be the device
+  // of a backend under the same name: that one then.
+  void add_devices(const Variant& variant, CeilingsRequest& request) const {
+    if (variant.threads != Threads::device) return;
+    const Devices* own = variant.backend->devices;
+    for (const Backend* backend : all_backends()) {
+      if (backend->devices == nullptr || (own != nullptr && own != backend->devices)) continue;
+      const DeviceId device = {backend->devices, options_.device};
+      const auto& known = request.devices;
+      if (backend->devices->count() == 0 ||
+          std::find(known.begin(), known.end(), device) != known.end()) {
+        continue;
+      }
+      request.devices.push_back(device);
+    }
   }
 
   void take_ceilings() {
@@ -230,7 +234,7 @@ class BenchRun {
           request.threads.end()) {
         request.threads.push_back(threads);
       }
-      if (!m.opened->facts.device.empty()) request.devices = {options_.device};
+      add_devices(*m.planned->entry->variant, request);
     }
     request.seconds = std::min(options_.ceilings_seconds, seconds_again);
     keep_better(result_.ceilings, measure_ceilings(request));

@@ -53,8 +53,8 @@ struct BenchOptions {
   // Every rung of the variants' ladders with the variants themselves, one group per problem over
   // all thread counts. Every variant must have a ladder; excludes `tunings`.
   bool ladder = false;
-  std::string library;  // --blas PATH: behind `blas`; empty: default search
-  int device = 0;       // OpenCL device
+  std::string library;  // of variants that call one, unless their entry names its own
+  int device = 0;       // of backends with devices
   CacheMode cache = CacheMode::warm;
   Timer timer = Timer::steady;
   double min_time = 0.02;         // seconds of timed work per row, at least, over all launches

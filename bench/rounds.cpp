@@ -11,7 +11,7 @@
 #include "core/seeds.hpp"
 #include "measure/interference.hpp"
 #include "measure/sampler.hpp"
-#include "measure/statistics.hpp"
+#include "core/statistics.hpp"
 
 namespace rooflane {
 

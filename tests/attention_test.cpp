@@ -92,9 +92,9 @@ std::vector<Way> ways(const Problem& problem) {
   for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
     if (variant.unsupported != nullptr && variant.unsupported(problem, {})) continue;
-    if (variant.backend != std::string("highway")) {
+    if (variant.backend->name != std::string("highway")) {
       found.push_back({&variant, ""});
-      if (variant.backend == std::string("opencl")) {
+      if (variant.backend->name == std::string("opencl")) {
         for (const Tuning& path : portable_paths(problem)) found.push_back({&variant, "", path});
       }
       continue;

@@ -11,7 +11,6 @@
 #include <map>
 #include <set>
 
-#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absent_variants.hpp"
-#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "backends/installed.hpp"
 #include "core/catalogue.hpp"
@@ -155,12 +154,13 @@ std::vector<Problem> edge_problems(const Catalogue& catalogue, const Kernel& ker
 }
 
 std::vector<std::string> targets_of(const Variant& variant) {
-  return variant.backend == std::string("highway") ? isa_targets() : std::vector<std::string>{""};
+  return variant.backend->name == std::string("highway") ? isa_targets()
+                                                         : std::vector<std::string>{""};
 }
 
 // What peers refuse because the library behind them has no such facility or misses the bound.
 bool may_refuse(const Variant& variant, const Problem& problem) {
-  const std::string kernel = problem.kernel().name, backend = variant.backend;
+  const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "gemm" && problem.flag("prepack"))
     return backend == "cblas" || variant.name == std::string("clblast");
   if (kernel == "gemm" && backend == "onednn") {
@@ -172,8 +172,9 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
 // Layouts that a peer would get wrong and so refuses when memory is bound. Which versions do, and
 // that each refusal is needed: onednn_test.cpp.
 bool may_refuse(const Variant& variant, const Problem& problem, const Layout& layout) {
-  return variant.backend == std::string("onednn") && problem.kernel().name == std::string("gemm") &&
-         layout.padding > 0 && (problem.size("m") == 1 || problem.size("n") == 1);
+  return variant.backend->name == std::string("onednn") &&
+         problem.kernel().name == std::string("gemm") && layout.padding > 0 &&
+         (problem.size("m") == 1 || problem.size("n") == 1);
 }
 
 void run_whole(Plan& plan) {

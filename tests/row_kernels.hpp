@@ -77,7 +77,7 @@ inline void each_way(
   skip_absent(catalogue, problem.kernel());
   for (const CatalogueEntry* entry : catalogue.variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
-    const bool highway = variant.backend == std::string("highway");
+    const bool highway = variant.backend->name == std::string("highway");
     for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
       Environment env;
       env.isa = isa;

@@ -15,7 +15,7 @@
 
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
-#include "measure/verify.hpp"
+#include "measure/reference_file.hpp"
 
 using namespace rooflane;
 

@@ -2,6 +2,7 @@
 // honest floor. Not tuned in any way. Next: hwy.cpp for what tiles, packing and vectors buy.
 #include <memory>
 
+#include "backends/scalar.hpp"
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -103,7 +104,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 const Variant scalar = {.name = "scalar",
                         .kernel = &kernel,
-                        .backend = "scalar",
+                        .backend = &scalar::backend,
                         .threads = Threads::one,
                         .tunables = {},
                         .unsupported = other_math,

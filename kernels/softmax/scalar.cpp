@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/softmax/softmax.hpp"
 
@@ -55,7 +56,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant scalar = {
     .name = "scalar",
     .kernel = &kernel,
-    .backend = "scalar",
+    .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
     .unsupported = other_math,

@@ -1,6 +1,6 @@
 """Logarithms of ratios, with the error that launches and rounds leave in them.
 
-The same estimate as `rooflane compare` makes (src/measure/statistics.hpp, estimate_over_launches):
+The same estimate as `rooflane compare` makes (src/core/statistics.hpp, estimate_over_launches):
 the sources stand there.
 """
 from __future__ import annotations

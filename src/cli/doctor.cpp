@@ -5,8 +5,6 @@
 #include <iostream>
 #include <set>
 
-#include "backends/availability.hpp"
-#include "backends/cblas.hpp"
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/options.hpp"
@@ -14,11 +12,6 @@
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#include "backends/opencl_features.hpp"
-#include "backends/opencl_programs.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -53,83 +46,74 @@ void print_machine() {
 void print_libraries(const Catalogue& catalogue) {
   std::set<std::string> seen;
   for (const CatalogueEntry& entry : catalogue.entries()) {
-    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.name).second) {
-      continue;
-    }
+    const Libraries* libraries = entry.variant->backend->libraries;
+    if (libraries == nullptr || !seen.insert(entry.name).second) continue;
     if (const auto reason = absent_reason(entry)) {
       print_line(entry.name, "absent: " + *reason);
       continue;
     }
-    const auto library = cblas::open(entry.library);
+    const LibraryFacts library = libraries->open(entry.library);
     std::string settings;
-    for (const auto& [name, value] : cblas::best_environment(entry.library)) {
+    for (const auto& [name, value] : libraries->best_environment(entry.library)) {
       settings += fmt::format("; workers run it with {}={}", name, value);
     }
-    print_line(entry.name, fmt::format("{} ({}){}", library->description, library->path, settings));
+    print_line(entry.name, fmt::format("{} ({}){}", library.description, library.path, settings));
   }
 }
 
-// Drivers that cannot be used, with what to do about them. Opens OpenCL, which `bench` does only
-// when it measures a device.
+// The backends of this build whose variants run on devices.
+std::vector<const Devices*> device_backends() {
+  std::vector<const Devices*> all;
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices != nullptr) all.push_back(backend->devices);
+  }
+  return all;
+}
+
+// Drivers that cannot be used, with what to do about them. Opens all of them, which `bench` does
+// only when it measures a device.
 std::vector<Slowdown> broken_drivers() {
   std::vector<Slowdown> found;
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    found.push_back(
-        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
-                     driver.file, driver.reason),
-         "clinfo   # shows it; install the driver anew, or remove its file from "
-         "/etc/OpenCL/vendors"});
+  for (const Devices* devices : device_backends()) {
+    for (Trouble& trouble : devices->broken_drivers()) {
+      found.push_back({std::move(trouble.what), std::move(trouble.mend)});
+    }
   }
-#endif
   return found;
 }
 
-// Prints all devices, or why this build knows none. False when it could use one and finds none.
-bool print_devices([[maybe_unused]] const Catalogue& catalogue) {
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::DeviceInfo& info : opencl::devices()) {
-    print_line(fmt::format("OpenCL {}", info.index),
-               fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
-                           opencl::name_of(info.kind), info.name, info.platform, info.driver,
-                           info.compute_units, print_bytes(info.global_bytes),
-                           print_bytes(info.local_bytes)));
-    const auto failure = opencl::plain_kernel_failure(info.index);
-    print_line("", failure ? "unusable: a plain kernel: " + *failure
-                           : opencl::print_features(opencl::features(info.index)));
+// Prints all devices. False when a backend could use one and finds none.
+bool print_devices() {
+  bool found = true;
+  for (const Devices* devices : device_backends()) {
+    for (const ReportLine& line : devices->report()) print_line(line.label, line.text);
+    found = found && devices->count() > 0;
   }
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    print_line("OpenCL",
-               fmt::format("{} is left out: it crashed at start: {}", driver.file, driver.reason));
-  }
-  if (opencl::devices().empty()) print_line("OpenCL", "no device");
-  const opencl::ProgramCache* programs = opencl::ProgramCache::of_user();
-  print_line("programs",
-             programs != nullptr ? programs->state() : "kept nowhere between processes");
-  return !opencl::devices().empty();
-#else
-  for (const AbsentVariant& absent : catalogue.absent()) {
-    if (absent.variant != "opencl") continue;
-    print_line("OpenCL", absent.reason);
-    break;
-  }
-  return true;
-#endif
+  return found;
 }
 
-// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first OpenCL device
+// What this build lacks, each reason once.
+void print_absent(const Catalogue& catalogue) {
+  std::set<std::string> seen;
+  for (const AbsentVariant& absent : catalogue.absent()) {
+    if (seen.insert(absent.reason).second) {
+      print_line(absent.variant, "absent: " + absent.reason);
+    }
+  }
+}
+
+// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first device
 // where it is more than the CPU again. Never the host's name. It names a folder of results/.
 std::string machine_slug() {
   const Machine& m = machine();
   const std::vector<std::string> targets = isa_targets();
   std::string text = fmt::format("{} {} {}c", m.cpu, targets.empty() ? "baseline" : targets.front(),
                                  m.physical_cores);
-#ifdef ROOFLANE_HAS_OPENCL
-  const auto& devices = opencl::devices();
-  if (!devices.empty() && devices.front().kind != opencl::DeviceKind::cpu) {
-    text += " " + devices.front().name;
+  for (const Devices* devices : device_backends()) {
+    if (devices->count() == 0 || devices->facts(0).is_cpu) continue;
+    text += " " + devices->facts(0).name;
+    break;
   }
-#endif
   for (const std::string_view mark : {"(R)", "(TM)", "(r)", "(tm)"}) {
     for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
       text.replace(at, mark.size(), " ");
@@ -163,7 +147,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   }
   print_machine();
   print_libraries(catalogue);
-  const bool has_devices = print_devices(catalogue);
+  const bool has_devices = print_devices();
+  print_absent(catalogue);
   std::vector<Slowdown> slowdowns = broken_drivers();
   for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
   const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {

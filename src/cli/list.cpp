@@ -4,7 +4,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "backends/availability.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
@@ -39,7 +38,8 @@ std::vector<Listed> everything(const Catalogue& catalogue) {
 std::string terminal_text(const std::vector<Listed>& all) {
   TextTable table{{{"kernel"}, {"variant"}, {"backend"}, {"threads"}, {"available"}}, {}};
   for (const Listed& item : all) {
-    table.rows.push_back({item.kernel->name, item.variant, item.record ? item.record->backend : "-",
+    table.rows.push_back({item.kernel->name, item.variant,
+                          item.record ? item.record->backend->name : "-",
                           item.record ? std::string(name_of(item.record->threads)) : "-",
                           item.reason ? "absent: " + *item.reason : "yes"});
   }
@@ -61,7 +61,7 @@ nlohmann::ordered_json variant_json(const Listed& item) {
   nlohmann::ordered_json object = {{"name", item.variant}, {"available", !item.reason}};
   if (item.reason) object["reason"] = *item.reason;
   if (!item.record) return object;
-  object["backend"] = item.record->backend;
+  object["backend"] = item.record->backend->name;
   object["threads"] = name_of(item.record->threads);
   if (!item.library.empty()) object["library"] = item.library;
   auto tunables = nlohmann::ordered_json::array();

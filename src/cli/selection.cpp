@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "backends/availability.hpp"
 #include "bench/shapes.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "measure/statistics.hpp"
+#include "core/statistics.hpp"
 
 namespace rooflane {
 namespace {

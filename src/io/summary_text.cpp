@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "measure/statistics.hpp"
+#include "core/statistics.hpp"
 
 namespace rooflane {
 namespace {

@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
 #include "core/error.hpp"
 #include "measure/worker_protocol.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 
@@ -33,7 +31,7 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
   for (const CatalogueEntry& entry : catalogue.entries()) {
     const Variant& variant = *entry.variant;
     greeting.variants->push_back(
-        {variant.kernel->name, entry.name, "", variant.threads, variant.backend, true});
+        {variant.kernel->name, entry.name, "", variant.threads, variant.backend->name, true});
   }
   for (const AbsentVariant& absent : catalogue.absent()) {
     Offer offer;
@@ -43,6 +41,13 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
     greeting.variants->push_back(std::move(offer));
   }
   return greeting;
+}
+
+bool lost_devices() {
+  const auto backends = all_backends();
+  return std::any_of(backends.begin(), backends.end(), [](const Backend* backend) {
+    return backend->devices != nullptr && backend->devices->lost();
+  });
 }
 
 json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
@@ -81,9 +86,7 @@ int serve_worker(const Catalogue& catalogue, const Build& build) {
     } catch (const std::exception& error) {
       reply = protocol::failure(Status::runtime_error, error.what());
     }
-#ifdef ROOFLANE_HAS_OPENCL
-    if (!reply.at("ok").get<bool>() && opencl::context_was_lost()) reply["restart"] = true;
-#endif
+    if (!reply.at("ok").get<bool>() && lost_devices()) reply["restart"] = true;
     if (!write_line(out, reply)) return 1;
   }
   return 0;
