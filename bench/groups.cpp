@@ -1,4 +1,4 @@
-// From options to groups of cases. See groups.hpp.
+// From options to the suite. See groups.hpp.
 #include "bench/groups.hpp"
 
 #include <fmt/format.h>
@@ -154,8 +154,7 @@ void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
   std::vector<Tuning> tunings = step_tunings(variant);
   tunings.emplace_back();
   const bool whole_device =
-      variant.threads == Threads::device &&
-      !device_takes_threads(*variant.backend, options.device);
+      variant.threads == Threads::device && !device_takes_threads(*variant.backend, options.device);
   for (const std::string& isa : isas_of(options, entry)) {
     for (const Tuning& tuning : tunings) {
       Case c = case_of(options, entry, tuning, group);
@@ -190,49 +189,43 @@ std::vector<const CatalogueEntry*> entries_with_ladder(const BenchOptions& optio
   return entries;
 }
 
-}  // namespace
-
-std::string Group::title() const {
-  return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
-}
-
-std::vector<Group> make_groups(const BenchOptions& options) {
-  check_options(options);
+// Each number of threads once, in the order given.
+std::vector<int> thread_counts(const BenchOptions& options) {
   std::vector<int> counts;
   for (const int threads : options.threads) {
     if (std::find(counts.begin(), counts.end(), threads) == counts.end()) counts.push_back(threads);
   }
+  return counts;
+}
+
+Group ladder_group(const BenchOptions& options, const BenchProblem& chosen,
+                   const std::vector<int>& counts) {
+  const int most = *std::max_element(counts.begin(), counts.end());
+  Group group{chosen.problem, chosen.preset, most, options.cache, {}};
+  for (const CatalogueEntry* entry : entries_with_ladder(options, chosen.problem.kernel())) {
+    add_ladder(options, *entry, counts, group);
+  }
+  return group;
+}
+
+// One group per number of threads.
+void add_groups(const BenchOptions& options, const BenchProblem& chosen,
+                const std::vector<int>& counts, std::vector<Group>& groups) {
   const int with_singles =
       std::find(counts.begin(), counts.end(), 1) != counts.end() ? 1 : counts.front();
-
-  std::vector<Group> groups;
-  std::vector<std::string> seen;
-  for (const BenchProblem& chosen : options.problems) {
-    const std::string text = chosen.problem.text();
-    if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
-    seen.push_back(text);
-    if (options.ladder) {
-      const int most = *std::max_element(counts.begin(), counts.end());
-      Group group{chosen.problem, chosen.preset, most, options.cache, {}};
-      for (const CatalogueEntry* entry : entries_with_ladder(options, chosen.problem.kernel())) {
-        add_ladder(options, *entry, counts, group);
-      }
-      groups.push_back(std::move(group));
-      continue;
+  const auto entries = chosen_entries(options, chosen.problem.kernel());
+  for (const int threads : counts) {
+    Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
+    for (const CatalogueEntry* entry : entries) {
+      add_cases(options, *entry, threads == with_singles, threads == counts.front(), group);
     }
-    const auto entries = chosen_entries(options, chosen.problem.kernel());
-    for (const int threads : counts) {
-      Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
-      for (const CatalogueEntry* entry : entries) {
-        add_cases(options, *entry, threads == with_singles, threads == counts.front(), group);
-      }
-      groups.push_back(std::move(group));
-    }
+    groups.push_back(std::move(group));
   }
-  check_tunings(options, groups);
+}
 
-  const GoogleBenchmarkFlags flags = parse_google_benchmark_flags(options.google_benchmark_flags);
-  const auto matches = name_filter(flags.filter);
+// Leaves the cases that Google Benchmark's filter chooses, and numbers their rows.
+void keep_matching(const std::string& filter, std::vector<Group>& groups) {
+  const auto matches = name_filter(filter);
   std::int64_t rows = 0;
   std::string some_name;
   for (Group& group : groups) {
@@ -243,9 +236,48 @@ std::vector<Group> make_groups(const BenchOptions& options) {
   std::erase_if(groups, [](const Group& group) { return group.cases.empty(); });
   if (groups.empty()) {
     throw argument_error(fmt::format("--benchmark_filter={}: matches no case; names look like {}",
-                                     flags.filter, some_name));
+                                     filter, some_name));
   }
-  return groups;
+}
+
+}  // namespace
+
+std::string Group::title() const {
+  return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
+}
+
+std::vector<const GroupCase*> Suite::cases() const {
+  std::vector<const GroupCase*> all;
+  for (const Group& group : groups) {
+    for (const GroupCase& c : group.cases) all.push_back(&c);
+  }
+  return all;
+}
+
+std::vector<std::string> Suite::names() const {
+  std::vector<std::string> all;
+  for (const GroupCase* c : cases()) all.push_back(c->name);
+  return all;
+}
+
+Suite make_suite(const BenchOptions& options) {
+  check_options(options);
+  const std::vector<int> counts = thread_counts(options);
+  Suite suite;
+  std::vector<std::string> seen;
+  for (const BenchProblem& chosen : options.problems) {
+    const std::string text = chosen.problem.text();
+    if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+    seen.push_back(text);
+    if (options.ladder) {
+      suite.groups.push_back(ladder_group(options, chosen, counts));
+    } else {
+      add_groups(options, chosen, counts, suite.groups);
+    }
+  }
+  check_tunings(options, suite.groups);
+  keep_matching(options.google_benchmark.filter, suite.groups);
+  return suite;
 }
 
 }  // namespace rooflane

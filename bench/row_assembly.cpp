@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/model.hpp"
-#include "core/statistics.hpp"
 
 namespace rooflane {
 

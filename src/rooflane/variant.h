@@ -25,8 +25,8 @@ extern "C" {
 #define ROOFLANE_EXPORT
 #endif
 
-/* A size, flag (0 or 1) or number of the problem: m, trans_a, alpha (docs/variants.md). Every one of
- * the kernel's is given, at its default where the user gave none. */
+/* A size, flag (0 or 1) or number of the problem: m, trans_a, alpha (docs/variants.md). Every one
+ * of the kernel's is given, at its default where the user gave none. */
 typedef struct {
   const char* name;
   double value;
