@@ -10,7 +10,6 @@
 #include "backends/opencl_ceilings.hpp"
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_programs.hpp"
-#include "core/text.hpp"
 
 namespace rooflane::opencl {
 namespace {
@@ -26,6 +25,11 @@ DeviceFacts facts(int index) {
   const DeviceInfo& info = device(index);
   DeviceFacts facts;
   facts.name = info.name;
+  facts.kind = name_of(info.kind);
+  facts.platform = info.platform;
+  facts.driver = info.driver;
+  facts.global_bytes = info.global_bytes;
+  facts.local_bytes = info.local_bytes;
   facts.is_cpu = info.kind == DeviceKind::cpu;
   facts.compute_units = info.compute_units;
   // What a CPU's driver tells is the nominal clock, and turbo goes beyond it.
@@ -48,39 +52,18 @@ void warm_clock(int index) {
   if (device(index).kind != DeviceKind::cpu) DeviceBench(index, 0).warm_clock();
 }
 
-std::vector<ReportLine> report() {
-  std::vector<ReportLine> lines;
-  for (const DeviceInfo& info : devices()) {
-    lines.push_back(
-        {fmt::format("OpenCL {}", info.index),
-         fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local",
-                     name_of(info.kind), info.name, info.platform, info.driver, info.compute_units,
-                     print_bytes(info.global_bytes), print_bytes(info.local_bytes))});
-    const auto failure = plain_kernel_failure(info.index);
-    lines.push_back({"", failure ? "unusable: a plain kernel: " + *failure
-                                 : print_features(features(info.index))});
-  }
-  for (const BrokenDriver& driver : broken_drivers()) {
-    lines.push_back({"OpenCL", fmt::format("{} is left out: it crashed at start: {}", driver.file,
-                                           driver.reason)});
-  }
-  if (devices().empty()) lines.push_back({"OpenCL", "no device"});
-  const ProgramCache* programs = ProgramCache::of_user();
-  lines.push_back(
-      {"programs", programs != nullptr ? programs->state() : "kept nowhere between processes"});
-  return lines;
+std::string features_text(int index) { return print_features(features(index)); }
+
+std::vector<FailedDriver> failed_drivers() {
+  std::vector<FailedDriver> failed;
+  for (const BrokenDriver& driver : broken_drivers())
+    failed.push_back({driver.file, driver.reason});
+  return failed;
 }
 
-std::vector<Trouble> broken() {
-  std::vector<Trouble> found;
-  for (const BrokenDriver& driver : broken_drivers()) {
-    found.push_back(
-        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent",
-                     driver.file, driver.reason),
-         "clinfo   # shows it; install the driver anew, or remove its file from "
-         "/etc/OpenCL/vendors"});
-  }
-  return found;
+std::string kept_programs() {
+  const ProgramCache* programs = ProgramCache::of_user();
+  return programs != nullptr ? programs->state() : "kept nowhere between processes";
 }
 
 // The loader's own variable; it may also name a single file, which then stands for itself.
@@ -91,15 +74,18 @@ std::optional<std::string> drivers_folder() {
   return vendors;
 }
 
-constexpr Devices functions = {.count = count,
+constexpr Devices functions = {.title = "OpenCL",
+                               .count = count,
                                .facts = facts,
                                .unsupported_threads = refused_threads,
                                .prepare = prepare,
                                .warm_clock = warm_clock,
                                .lost = context_was_lost,
                                .measure_ceilings = measure_ceilings,
-                               .report = report,
-                               .broken_drivers = broken,
+                               .failure = plain_kernel_failure,
+                               .features = features_text,
+                               .failed_drivers = failed_drivers,
+                               .kept_programs = kept_programs,
                                .drivers_folder = drivers_folder};
 
 }  // namespace

@@ -72,24 +72,36 @@ std::vector<const Devices*> device_backends() {
 
 // Drivers that cannot be used, with what to do about them. Opens all of them, which `bench` does
 // only when it measures a device.
-std::vector<Slowdown> broken_drivers() {
+std::vector<Slowdown> failed_drivers() {
   std::vector<Slowdown> found;
   for (const Devices* devices : device_backends()) {
-    for (Trouble& trouble : devices->broken_drivers()) {
-      found.push_back({std::move(trouble.what), std::move(trouble.mend)});
+    for (const FailedDriver& driver : devices->failed_drivers()) {
+      found.push_back({fmt::format("the {} driver {} crashed at start ({}): its devices are absent",
+                                   devices->title, driver.file, driver.reason),
+                       "clinfo   # shows it; install the driver anew, or remove its file from "
+                       "/etc/OpenCL/vendors"});
     }
   }
   return found;
 }
 
-// Prints all devices. False when a backend could use one and finds none.
-bool print_devices() {
-  bool found = true;
-  for (const Devices* devices : device_backends()) {
-    for (const ReportLine& line : devices->report()) print_line(line.label, line.text);
-    found = found && devices->count() > 0;
+void print_devices(const Devices& devices) {
+  for (int i = 0; i < devices.count(); ++i) {
+    const DeviceFacts facts = devices.facts(i);
+    print_line(
+        fmt::format("{} {}", devices.title, i),
+        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", facts.kind,
+                    facts.name, facts.platform, facts.driver, facts.compute_units,
+                    print_bytes(facts.global_bytes), print_bytes(facts.local_bytes)));
+    const auto failure = devices.failure(i);
+    print_line("", failure ? "unusable: a plain kernel: " + *failure : devices.features(i));
   }
-  return found;
+  for (const FailedDriver& driver : devices.failed_drivers()) {
+    print_line(devices.title,
+               fmt::format("{} is left out: it crashed at start: {}", driver.file, driver.reason));
+  }
+  if (devices.count() == 0) print_line(devices.title, "no device");
+  print_line("programs", devices.kept_programs());
 }
 
 // What this build lacks, each reason once.
@@ -147,9 +159,12 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   }
   print_machine();
   print_libraries(catalogue);
-  const bool has_devices = print_devices();
+  const std::vector<const Devices*> backends = device_backends();
+  for (const Devices* devices : backends) print_devices(*devices);
   print_absent(catalogue);
-  std::vector<Slowdown> slowdowns = broken_drivers();
+  const bool has_devices = std::all_of(backends.begin(), backends.end(),
+                                       [](const Devices* devices) { return devices->count() > 0; });
+  std::vector<Slowdown> slowdowns = failed_drivers();
   for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
   const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
     return s.what.find("OpenCL") != std::string::npos;

@@ -32,26 +32,27 @@ struct Libraries {
 };
 
 struct DeviceFacts {
-  std::string name;          // as PlanFacts::device has it
-  bool is_cpu = false;       // the CPU itself: takes a number of threads, has the CPU's caches
-  int compute_units = 0;     // as many threads at most
+  std::string name;  // as PlanFacts::device has it
+  std::string kind;  // "GPU", "accelerator", "CPU"
+  std::string platform, driver;
+  bool is_cpu = false;           // the CPU itself: takes a number of threads, has the CPU's caches
+  int compute_units = 0;         // as many threads at most
+  std::size_t global_bytes = 0;  // memory; of a work-group:
+  std::size_t local_bytes = 0;
   double peak_gflops = 0;    // what clock and units allow; 0: the driver does not tell
   std::string peak_formula;  // "1980 MHz x 132 compute units x 128 lanes x 2"
 };
 
-// Of what a backend finds on this machine: "OpenCL 0", "GPU ...".
-struct ReportLine {
-  std::string label, text;
-};
-// What is broken, and the command that mends it.
-struct Trouble {
-  std::string what, mend;
+struct FailedDriver {
+  std::string file;    // "pocl.icd"
+  std::string reason;  // what happened when it was opened
 };
 
 // What a backend does whose variants run on devices, numbered from 0 (Environment::device).
 // Functions with an index throw Error(unavailable) for a device that is not there.
 struct Devices {
-  int (*count)();  // opens the drivers, which may take a second
+  const char* title;  // "OpenCL"
+  int (*count)();     // opens the drivers, which may take a second
   DeviceFacts (*facts)(int index);
   // Why this number of threads cannot be used; nothing when it can. 0: the whole device.
   std::optional<std::string> (*unsupported_threads)(int index, int threads);
@@ -66,8 +67,11 @@ struct Devices {
   // CPU is 0.
   void (*measure_ceilings)(int index, int threads, double seconds, std::size_t largest_footprint,
                            Ceilings& into);
-  std::vector<ReportLine> (*report)();
-  std::vector<Trouble> (*broken_drivers)();
+  // What is wrong with the plainest kernel on it; nothing when it is usable.
+  std::optional<std::string> (*failure)(int index);
+  std::string (*features)(int index);  // of a usable one, in words
+  std::vector<FailedDriver> (*failed_drivers)();
+  std::string (*kept_programs)();  // what was compiled before and stands on disk, in words
   // The folder in which drivers announce themselves; nothing when none is looked at.
   std::optional<std::string> (*drivers_folder)();
 };
