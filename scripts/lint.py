@@ -31,6 +31,16 @@ DAY = 24 * 60 * 60
 # A function fits a screen; beyond so many lines it is two.
 LONGEST_FUNCTION = 80
 SHORT_FUNCTIONS_IN = ("src/", "bench/")
+# Which folders a folder may include from beside its own: one direction of dependence.
+MAY_INCLUDE = {
+    "src/core": set(),
+    "src/backends": {"core"},
+    "kernels": {"core", "backends"},
+    "src/io": {"core"},
+    "src/measure": {"core", "backends"},
+    "bench": {"core", "backends", "io", "measure"},
+    "src/cli": {"core", "backends", "io", "measure", "bench"},
+}
 
 
 def git(*arguments: str) -> str | None:
@@ -146,6 +156,24 @@ def long_functions(files: Iterable[str]) -> list[str]:
             if lines > LONGEST_FUNCTION]
 
 
+def wrong_includes(files: Iterable[str]) -> list[str]:
+    """Includes against the direction of dependence."""
+    folders = {folder.removeprefix("src/") for folder in MAY_INCLUDE}
+    found = []
+    for file in files:
+        folder = next((folder for folder in MAY_INCLUDE if file.startswith(folder + "/")), None)
+        if folder is None:
+            continue
+        allowed = MAY_INCLUDE[folder] | {folder.removeprefix("src/")}
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, 1):
+            include = re.match(r'#include "(\w+)/', line)
+            if include and include.group(1) in folders - allowed:
+                found.append(f"{file}:{number}: {folder} may include from "
+                             f"{', '.join(sorted(allowed))}, not from {include.group(1)}")
+    return found
+
+
 class Lint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # of the tools
@@ -207,6 +235,7 @@ def main() -> int:
                lambda: lint.run("clang-format", "--dry-run", "-Werror", *c_family))
     short = [file for file in c_family if file.startswith(SHORT_FUNCTIONS_IN)]
     lint.check("functions", short, "files", lambda: lint.report(long_functions(short)))
+    lint.check("includes", c_family, "files", lambda: lint.report(wrong_includes(c_family)))
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
     if not arguments.quick:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
 
+from rooflane_json import PROGRAM, Refused, ask  # noqa: E402
 from target_table import goals, judging, measuring, results, sides, table  # noqa: E402
 
 DATA = SCRIPTS.parent / "bench" / "targets"
@@ -54,8 +53,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--machine", choices=tuple(who.machines),
                         help="whose goals hold; default: by the name of the CPU or device")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path,
-                        help="measure with this program and build nothing",
-                        default=SCRIPTS.parent / "build" / "rooflane")
+                        default=PROGRAM,
+                        help="measure and summarise with this program; build nothing")
     given = parser.parse_args(words)
     given.sides = who
     if given.cl_device is not None and not given.opencl:
@@ -79,27 +78,25 @@ def device_of(given: argparse.Namespace) -> tuple[str, ...]:
         return ()
     if given.cl_device is not None:
         return ("--cl-device", str(given.cl_device))
-    told = subprocess.run([str(given.rooflane.absolute()), "doctor"], capture_output=True,
-                          text=True, check=True, stdin=subprocess.DEVNULL).stdout
-    lines = re.findall(r"^OpenCL (\d+) +(\S+) +(.*)$", told, re.MULTILINE)
-    for index, kind, _ in lines:
-        if kind == "GPU":
-            return ("--cl-device", index)
-    others = "; ".join(f"{index} {kind} {name.split(' (')[0]}" for index, kind, name in lines)
+    devices = ask(given.rooflane.absolute(), "doctor")["opencl"]["devices"]
+    for device in devices:
+        if device["kind"] == "GPU":
+            return ("--cl-device", str(device["index"]))
+    others = "; ".join(f"{device['index']} {device['kind']} {device['name']}" for device in devices)
     raise NoDevice(f"OpenCL sees no GPU on this machine (devices: {others or 'none'}); the goals "
                    "are of a GPU. `rooflane doctor` says what is missing; --cl-device I measures "
                    "another device all the same")
 
 
-def text_of(given: argparse.Namespace, problems: list[results.Problem], classes: list[str],
+def text_of(given: argparse.Namespace, measured: results.Measured, classes: list[str],
             absent: dict[str, str]) -> tuple[str, str]:
     """The tables to print, and what only --out holds."""
     who = given.sides
     targets = goals.read_targets(data_of(given, "targets.txt"), who.machines)
-    machine = given.machine or goals.machine_of(problems[0].machine, who.machines)
+    machine = given.machine or goals.machine_of(measured.problems[0].machine, who.machines)
     judge = judging.judge_each if given.opencl else judging.judge
-    verdicts = judge(problems, targets, machine, classes)
-    peers = table.peers(problems, who, absent)
+    verdicts = judge(measured, targets, machine, classes)
+    peers = table.peers(measured.problems, who, absent)
     if given.opencl:
         return table.each_problem(verdicts, who, machine) + peers, ""
     return table.overview(verdicts, who, machine) + peers, table.every_problem(verdicts)
@@ -132,12 +129,13 @@ def main(words: list[str]) -> int:
                     given.sides, {chosen: shapes[chosen] for chosen in classes}, maths, given.level,
                     given.threads, given.launches, given.resume, device_of(given))
                 files, absent = measuring.measure(given.rooflane, request, Path(folder), prefix)
-            problems = [problem for problem in results.read(files, given.sides, maths)
-                        if problem.name in classes]
-        if not problems:
+            read = results.read(given.rooflane.absolute(), files, given.sides, maths)
+            measured = results.Measured([problem for problem in read.problems
+                                         if problem.name in classes], read.means)
+        if not measured.problems:
             raise goals.InputError(f"no row of a class of {data_of(given, 'shapes.txt')} in "
                                    + ", ".join(map(str, files)))
-        text, more = text_of(given, problems, classes, absent)
+        text, more = text_of(given, measured, classes, absent)
         print(text, end="")
         if given.out:
             Path(f"{given.out}.md").write_text(text + more, encoding="utf-8")
@@ -147,7 +145,7 @@ def main(words: list[str]) -> int:
     except NoDevice as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 3
-    except measuring.BenchFailed as error:
+    except (measuring.BenchFailed, Refused) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return error.status
     return 0

@@ -7,11 +7,11 @@
 # opencl_vs_peers.sh is the same with --opencl in front.
 set -euo pipefail
 root=$(dirname "$0")/..
-measure=1
+build=1
 for argument in "$@"; do
   case $argument in
-    --csv | --csv=* | --rooflane | --rooflane=* | -h | --help) measure=0 ;;
+    --rooflane | --rooflane=* | -h | --help) build=0 ;;
   esac
 done
-if ((measure)); then "$root/scripts/build.sh" rooflane >&2; fi
+if ((build)); then "$root/scripts/build.sh" rooflane >&2; fi
 exec python3 "$root/scripts/speed_vs_peers.py" "$@"

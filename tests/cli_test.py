@@ -43,7 +43,11 @@ class ListAndDoctor(CommandLine):
         out = self.succeed("list")
         for kernel in ["gemm", "softmax", "layernorm", "attention"]:
             for variant in ["scalar", "blas", "hwy", "opencl"]:
-                self.assertRegex(out, rf"(?m)^{kernel} +{variant} .*(yes|absent: .+)$")
+                found = re.search(rf"(?m)^{kernel} +{variant} .*(yes|absent)$", out)
+                self.assertTrue(found, (kernel, variant))
+                if found[1] == "absent":
+                    self.assertRegex(out, rf"(?m)^{variant} is absent \(.*{kernel}.*\): .+")
+        self.assertLessEqual(max(map(len, out.splitlines())), 120)
 
     def test_list_as_json(self):
         document = json.loads(self.succeed("list", "--json"))
@@ -52,6 +56,63 @@ class ListAndDoctor(CommandLine):
         for kernel in document["kernels"]:
             for variant in kernel["variants"]:
                 self.assertEqual("reason" in variant, not variant["available"])
+
+    def test_list_tells_parameters_and_resolves_problems(self):
+        shape = "attention:batch=1,heads=4,kv_heads=2,q_len=3,kv_len=5..6+1,head_dim=16"
+        document = json.loads(self.succeed("list", "--json", "--shape", shape, "--shape",
+                                           "gemm:m=2,n=3,k=4,beta=0.5,prepack=1"))
+        kernels = {kernel["name"]: {p["name"]: p for p in kernel["parameters"]}
+                   for kernel in document["kernels"]}
+        self.assertEqual(kernels["gemm"]["batch"], {"name": "batch", "kind": "size",
+                                                    "required": False, "default": 1, "least": 0})
+        self.assertNotIn("default", kernels["attention"]["kv_heads"])  # it is that of heads
+        self.assertNotIn("default", kernels["gemm"]["m"])
+        short, long, gemm = document["problems"]
+        self.assertEqual(short["parameters"], {
+            "batch": 1, "heads": 4, "kv_heads": 2, "q_len": 3, "kv_len": 5, "head_dim": 16,
+            "causal": 0, "scale": 0.25})
+        self.assertEqual(long["parameters"]["kv_len"], 6)
+        self.assertEqual(short["cost"]["exps"], 4 * 3 * 5)
+        self.assertEqual([(t["name"], t["role"], t["dtype"], t["shape"]) for t in gemm["tensors"]],
+                         [("a", "input", "float32", [1, 2, 4]),
+                          ("b", "constant", "float32", [1, 4, 3]),
+                          ("c0", "input", "float32", [1, 2, 3]),
+                          ("c", "output", "float32", [1, 2, 3])])
+        self.assertEqual(gemm["cost"], {"flops": 48, "exps": 0, "bytes": 4 * (8 + 12 + 6 + 6)})
+        self.assertEqual(gemm["text"], "gemm:m=2,n=3,k=4,beta=0.5,prepack=1")
+        self.refuse(2, ["--shape", "'gemn'"], "list", "--shape", "gemn:m=1")
+
+    def test_json_goes_to_standard_output_or_into_a_file_beside_the_text(self):
+        text = self.succeed("list")
+        self.assertEqual(self.succeed("list", "--json", "l.json"), text)
+        self.assertEqual(self.succeed("list", "--json=m.json"), text)
+        self.assertEqual(self.read("l.json"), self.succeed("list", "--json").encode())
+        self.assertEqual(self.read("l.json"), self.read("m.json"))
+        self.refuse(2, ["--json", "2 times"], "list", "--json", "--json=x")
+        self.refuse(2, ["--json", "needs a value"], "list", "--json=")
+        self.refuse(2, ["--json", "no/x"], "list", "--json", "no/x")
+        # Where files are read, a word behind --json is one of them.
+        self.write("rows.csv", (
+            b"schema_version,kernel,variant,shape,status,p50_ns\n1,gemm,hwy,m=1,PASSED,5\n"))
+        document = json.loads(self.succeed("roofline", "--json", "rows.csv"))
+        self.assertEqual(document["classes"][0]["use"], "hwy")
+        self.succeed("roofline", "--json=r.json", "rows.csv")
+        self.assertEqual(json.loads(self.read("r.json")), document)
+        self.assertTrue(self.read("rows.csv").startswith(b"schema_version,"))
+
+    def test_doctor_as_json(self):
+        document = json.loads(self.succeed("doctor", "--json"))
+        self.assertEqual(document["slug"] + "\n", self.succeed("doctor", "--slug"))
+        self.assertTrue(any(target["here"] for target in document["isa_targets"]))
+        self.assertEqual(len(document["opencl"]["devices"]),
+                         len(re.findall(r"(?m)^OpenCL \d", self.succeed("doctor"))))
+
+    def test_schemas_are_of_verbs_that_write_json(self):
+        titles = {verb: json.loads(self.succeed("schema", *verb.split()))["title"]
+                  for verb in ("", "bench", "list", "doctor", "ceilings", "compare", "roofline")}
+        self.assertEqual(titles[""], titles["bench"])
+        self.assertEqual(len(set(titles.values())), 6)
+        self.refuse(2, ["'rofline'", "nearest is 'roofline'"], "schema", "rofline")
 
     def test_without_an_opencl_device_opencl_is_absent_with_the_reason(self):
         nothing = {"OCL_ICD_VENDORS": self.path("none"), "OPENCL_VENDOR_PATH": self.path("none"),

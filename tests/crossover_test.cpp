@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+
 namespace rooflane {
 namespace {
 
@@ -52,13 +54,11 @@ TEST_CASE("the first size from which on the device wins at every larger one") {
   const std::vector<Crossover> found = crossovers(rows);
   REQUIRE(found.size() == 1);
   CHECK(found[0].family == "m=*,n=*,k=*");
-  CHECK(found[0].device == "Some GPU");
+  CHECK(found[0].setting.device == "Some GPU");
   REQUIRE(found[0].points.size() == 4);
   CHECK(found[0].kernel_from == 2);
   CHECK(found[0].end_to_end_from == 3);
-  const std::vector<std::string> sentences = crossover_sentences(rows);
-  REQUIRE(sentences.size() == 1);
-  CHECK(sentences[0] ==
+  CHECK(crossover_sentence(found[0]) ==
         "gemm:m=*,n=*,k=* (4 sizes, m=16,n=16,k=16 to m=128,n=128,k=128), Some GPU faster than the "
         "CPU: end to end from m=128,n=128,k=128 on, kernel alone from m=64,n=64,k=64 on");
 }
@@ -67,7 +67,7 @@ TEST_CASE("never and always; a win that does not last to the largest size is non
   const auto rows = squares({{10, 5, 9}, {20, 5, 9}, {30, 5, 90}});
   CHECK(crossovers(rows)[0].kernel_from == 0);
   CHECK(!crossovers(rows)[0].end_to_end_from);
-  const std::string text = crossover_sentences(rows)[0];
+  const std::string text = crossover_sentence(crossovers(rows)[0]);
   CHECK(text.find("end to end never in this range, kernel alone at every size") !=
         std::string::npos);
 }
@@ -105,11 +105,37 @@ TEST_CASE("shapes fall into the longest families; flags and single shapes make n
   CHECK(crossovers(rows).empty());
 }
 
+TEST_CASE("lines join only shapes of one family; its name tells the proportion of its sizes") {
+  std::map<std::string, std::vector<std::string>> found;
+  for (const ShapeFamily& family :
+       shape_families({"m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64", "m=1,n=64,k=64",
+                       "m=1,n=128,k=128", "m=8,n=4,k=2", "m=16,n=8,k=4", "m=3,n=5,k=7",
+                       "m=2,n=2,k=2,beta=0.5", "m=2,n=2,k=2,beta=1.5"})) {
+    found[family.name] = family.shapes;
+  }
+  CHECK(found.size() == 3);
+  CHECK(found["m=*,n=*,k=*"].size() == 3);
+  CHECK(found["m=1,n=*,k=*"].size() == 2);
+  CHECK(found["m=4*,n=2*,k=*"].size() == 2);
+}
+
+TEST_CASE("problems on both sides are compared by growing size, of a family or not") {
+  std::vector<MeasuredRow> rows = squares({{10, 5, 9}, {20, 30, 40}});
+  rows.push_back(cpu_row("m=3,n=5,k=7", 1, 100));
+  rows.push_back(device_row("m=3,n=5,k=7", 1, 50, 60));
+  rows.push_back(cpu_row("m=9,n=9,k=9", 5, 100));  // not on the device
+  const std::vector<DeviceComparison> found = device_comparisons(rows);
+  REQUIRE(found.size() == 1);
+  REQUIRE(found[0].points.size() == 3);
+  CHECK(found[0].points[0].shape == "m=3,n=5,k=7");
+  CHECK(found[0].points[2].device_kernel_ns == 30.0);
+}
+
 TEST_CASE("a device with threads is a CPU, and nothing is said of it") {
   auto rows = squares({{100, 50, 60}, {200, 50, 60}});
   for (MeasuredRow& m : rows) m.row.threads = 2;
   CHECK(crossovers(rows).empty());
-  CHECK(crossover_sentences(rows).empty());
+  CHECK(crossover_text(rows, "").empty());
 }
 
 }  // namespace

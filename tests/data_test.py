@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What data users rely on: data_test.py ROOFLANE_WITH_FAKES SCRIPTS.
 
-The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON is
-valid by that schema. Runs itself in an environment with these packages, made from PyPI; exits with
-77 (skipped) where PyPI cannot be reached.
+The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON of each
+verb is valid by its schema. Runs itself in an environment with these packages, made from PyPI; exits
+with 77 (skipped) where PyPI cannot be reached.
 """
 from __future__ import annotations
 
@@ -70,10 +70,15 @@ class DataUsers(unittest.TestCase):
             writer.writeheader()
             writer.writerows(rows)
         cls.rows = rows
-        cls.schema = json.loads(subprocess.run([ROOFLANE, "schema"], stdout=subprocess.PIPE,
-                                               check=True).stdout)
+        cls.schema = cls.output_of("schema")
         with open(cls.json, encoding="utf-8") as file:
             cls.document = json.load(file)
+
+    @staticmethod
+    def output_of(*arguments: str) -> dict:
+        """What the program prints, as JSON."""
+        return json.loads(subprocess.run([ROOFLANE, *arguments], stdout=subprocess.PIPE,
+                                         check=True).stdout)
 
     def types(self) -> dict[str, str]:
         """Column -> string, integer or number, by the schema."""
@@ -158,39 +163,48 @@ class DataUsers(unittest.TestCase):
         counted = duckdb.query(f"select count(*) from '{self.csv}.samples.csv'").fetchall()
         self.assertEqual(counted, [(len(samples),)])
 
-    def errors(self, document) -> list[str]:
+    def errors(self, document, schema: dict | None = None) -> list[str]:
         import jsonschema
-        validator = jsonschema.Draft202012Validator(self.schema)
+        validator = jsonschema.Draft202012Validator(schema or self.schema)
         return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
 
-    def test_a_real_document_is_valid(self):
+    def documents(self) -> dict[str, tuple[dict, dict]]:
+        """Verb -> a document and its schema."""
+        verbs = {"list": ["--shape", "gemm:m=8,n=8,k=8,beta=1"], "doctor": [], "ceilings": ["--threads", "1", "--seconds", "0.5"],
+                 "compare": [self.csv, self.csv], "roofline": [self.csv]}
+        made = {verb: (self.output_of(verb, "--json", *arguments), self.output_of("schema", verb))
+                for verb, arguments in verbs.items()}
+        return {"bench": (self.document, self.schema), **made}
+
+    def test_a_real_document_of_each_verb_is_valid_and_described_field_by_field(self):
         import jsonschema
-        jsonschema.Draft202012Validator.check_schema(self.schema)
-        self.assertEqual(self.errors(self.document), [])
-        self.assertGreater(len(self.document["rows"]), 0)
+        for verb, (document, schema) in self.documents().items():
+            with self.subTest(verb):
+                jsonschema.Draft202012Validator.check_schema(schema)
+                self.assertEqual(self.errors(document, schema), [])
+                self.check_described(document, schema, schema, "$")
+                self.assertNotEqual(self.errors({**document, "schema_version": 2}, schema), [])
+                for field in document:
+                    less = {name: value for name, value in document.items() if name != field}
+                    self.assertNotEqual(self.errors(less, schema), [], field)
 
-    def test_the_schema_describes_every_field_of_a_real_document(self):
-        def resolve(schema):
-            while "$ref" in schema:
-                schema = self.schema["$defs"][schema["$ref"].split("/")[-1]]
-            return schema
-
-        def check(value, schema, where):
-            schema = resolve(schema)
-            self.assertIn("type", schema, where)
-            if isinstance(value, list):
-                for i, item in enumerate(value):
-                    check(item, schema["items"], f"{where}[{i}]")
-            elif isinstance(value, dict):
-                for name, inner in value.items():
-                    known = schema.get("properties", {})
-                    if name not in known and "additionalProperties" in schema:
-                        check(inner, schema["additionalProperties"], f"{where}.{name}")
-                        continue
-                    self.assertIn(name, known, where)
-                    check(inner, known[name], f"{where}.{name}")
-
-        check(self.document, self.schema, "$")
+    def check_described(self, value, schema: dict, root: dict, where: str) -> None:
+        """Every field of a document stands in its schema."""
+        while "$ref" in schema:
+            schema = root["$defs"][schema["$ref"].split("/")[-1]]
+        self.assertIn("type", schema, where)
+        if isinstance(value, list):
+            for i, item in enumerate(value):
+                self.check_described(item, schema["items"], root, f"{where}[{i}]")
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                known = schema.get("properties", {})
+                if name not in known and "additionalProperties" in schema:
+                    self.check_described(inner, schema["additionalProperties"], root,
+                                         f"{where}.{name}")
+                    continue
+                self.assertIn(name, known, where)
+                self.check_described(inner, known[name], root, f"{where}.{name}")
 
     def test_spoiled_documents_are_not_valid(self):
         def spoiled(spoil):

@@ -44,12 +44,11 @@ def seeded(seed, name, count):
 
 
 def softmax(case):
-    """The output of a case's line, as bytes of float32."""
-    words = case.split(" ")
-    sizes = dict(item.split("=") for item in words[0].split(":")[1].split(","))
-    fields = dict(word.split("=") for word in words[1:])
-    rows, cols = int(sizes["rows"]), int(sizes["cols"])
-    x = [8 * value for value in seeded(int(fields.get("seed", 1)), "softmax/x", rows * cols)]
+    """The output of a request's problem, as bytes of float32."""
+    x, y = case["problem"]["tensors"]
+    assert (x["dtype"], x["shape"]) == (y["dtype"], y["shape"]) and x["dtype"] == "float32", case
+    rows, cols = x["shape"]
+    x = [x["seed_scale"] * value for value in seeded(case["seed"], "softmax/x", rows * cols)]
     y = []
     for row in range(rows):
         line = x[row * cols:(row + 1) * cols]
@@ -84,11 +83,12 @@ def greeting(name):
 
 class Worker:
     def __init__(self, name):
-        self.name, self.case, self.outputs = name, "", 0
+        self.name, self.case, self.outputs = name, {}, 0
 
     def open(self, request):
-        self.case = request["case"]
-        assert f"variant={self.name}" in self.case.split(" "), self.case
+        self.case = request
+        assert request["variant"] == self.name, request
+        assert f"variant={self.name}" in request["case"].split(" "), request
         if self.name == "refuses":
             return {"ok": False, "status": "UNSUPPORTED", "reason": "not in the mood"}
         return {"isa": "", "library": "Fake 1.0", "device": "", "driver": "", "tuning": [],

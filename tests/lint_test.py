@@ -1,10 +1,11 @@
-"""The checks of scripts/lint.py that are its own: which functions are too long."""
+"""The checks of scripts/lint.py that are its own: which functions are too long, who includes whom."""
 from __future__ import annotations
 
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, sys.argv.pop(1))
 import lint  # noqa: E402
@@ -38,6 +39,22 @@ class FunctionTest(unittest.TestCase):
             found = lint.long_functions(str(path) for path in sorted(Path(folder).iterdir()))
         self.assertEqual(len(found), 1)
         self.assertIn("81.cpp:206: 81 lines, at most 80: int f(int x) const", found[0])
+
+    def test_an_include_against_the_direction_of_dependence_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(lint, "ROOT", Path(folder)):
+            for name, include in (("src/core/a.hpp", "backends/b.hpp"),
+                                  ("src/backends/b.hpp", "core/a.hpp"),
+                                  ("kernels/k.cpp", "measure/m.hpp"),
+                                  ("bench/b.cpp", "measure/m.hpp"),
+                                  ("tests/t.cpp", "cli/c.hpp")):
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f'// Text.\n#include "{include}"\n', encoding="utf-8")
+            files = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.?pp"))
+            self.assertEqual(lint.wrong_includes(files), [
+                "kernels/k.cpp:2: kernels may include from backends, core, kernels, not from "
+                "measure",
+                "src/core/a.hpp:2: src/core may include from core, not from backends"])
 
 
 if __name__ == "__main__":

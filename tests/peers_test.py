@@ -58,6 +58,14 @@ def npy(path):
     return array.array(letter, content[10 + length:])
 
 
+def resolved(shape):
+    """The problem of a shape with every parameter and tensor, as workers are told it."""
+    told = subprocess.run([ROOFLANE, "list", "--json", "--shape", shape], check=True,
+                          stdout=subprocess.PIPE).stdout
+    problem, = json.loads(told)["problems"]
+    return problem
+
+
 class Worker:
     """A worker process of protocol 1."""
 
@@ -65,6 +73,12 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env={**os.environ, **environment})
         self.greeting = json.loads(self.process.stdout.readline())
+
+    def open(self, shape, **fields):
+        """Opens a shape as the benchmark does, with `fields` in place of the usual ones."""
+        request = {"variant": self.greeting["name"], "math": "fp32", "threads": 1, "cache": "warm",
+                   "timer": "steady", "seed": 1, "problem": resolved(shape)}
+        return self.ask("open", **{**request, **fields})
 
     def ask(self, op, **fields):
         self.process.stdin.write(json.dumps({"op": op, **fields}) + "\n")
@@ -133,8 +147,7 @@ class Peers(unittest.TestCase):
                     continue
                 with self.subTest(peer=name, shape=shape):
                     threads = 0 if name in ("torch-cuda", "triton") else 2
-                    opened = worker.ask(
-                        "open", case=f"{shape} variant={name} threads={threads} seed=7")
+                    opened = worker.open(shape, threads=threads, seed=7)
                     if opened.get("status") == "UNSUPPORTED":
                         self.assertTrue(name != "numpy" or "prepack" in shape, opened)
                         print(f"{name} {shape}: {opened['reason']}", file=sys.stderr)
@@ -155,12 +168,13 @@ class Peers(unittest.TestCase):
     def test_inputs_are_those_of_the_seed_bit_for_bit(self):
         python = self.python_of("numpy")
         code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
+import json
 import numpy as np
-from peer_workers.problem import parse_case, fill_inputs
-case = parse_case(sys.argv[1])
-arrays = {t.name: np.empty(t.shape, np.float32) for t in case.problem.tensors()}
-fill_inputs(case.problem, case.seed, arrays, 2)
-for tensor in case.problem.tensors()[:-1]:
+from peer_workers.problem import problem_of, fill_inputs
+problem = problem_of(json.loads(sys.argv[1]))
+arrays = {t.name: np.empty(t.shape, np.float32) for t in problem.tensors}
+fill_inputs(problem, int(sys.argv[3]), arrays, 2)
+for tensor in problem.tensors[:-1]:
     arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
 """
         for shape, names in [("gemm:m=300,n=210,k=170,batch=2,trans_b=1,beta=1", "a b c0"),
@@ -170,8 +184,8 @@ for tensor in case.problem.tensors()[:-1]:
                               "q k v")]:
             for seed in (1, 2**63 - 1):
                 folder = self.inputs(shape, seed)
-                subprocess.run([python, "-c", code, f"{shape} variant=numpy seed={seed}", folder],
-                               check=True)
+                subprocess.run([python, "-c", code, json.dumps(resolved(shape)), folder,
+                                str(seed)], check=True)
                 for name in names.split():
                     with self.subTest(shape=shape, seed=seed, tensor=name):
                         with open(os.path.join(folder, name + ".bin"), "rb") as file:
@@ -180,7 +194,7 @@ for tensor in case.problem.tensors()[:-1]:
 
     def test_samples_are_taken_as_asked(self):
         worker = self.serve("numpy")
-        self.assertTrue(worker.ask("open", case="softmax:rows=16,cols=64 variant=numpy")["ok"])
+        self.assertTrue(worker.open("softmax:rows=16,cols=64")["ok"])
         calibration = worker.ask("calibrate")
         self.assertGreater(calibration["run_ns"], 0)
         self.assertGreater(calibration["runs_per_sample"], 1)
@@ -196,22 +210,27 @@ for tensor in case.problem.tensors()[:-1]:
     def test_what_cannot_be_served_is_refused_with_a_reason(self):
         worker = self.serve("numpy")
         good = "gemm:m=2,n=2,k=2"
-        for case, status, word in [
-                (f"{good},prepack=1 variant=numpy", "UNSUPPORTED", "prepack"),
-                (f"{good} variant=numpy cache=cold", "UNSUPPORTED", "evicted"),
-                (f"{good} variant=numpy math=bf16", "UNSUPPORTED", "fp32"),
-                (f"{good} variant=numpy timer=event", "UNSUPPORTED", "timer"),
-                (f"{good} variant=numpy isa=%zz", "RUNTIME_ERROR", "%"),
-                ("gemm:m=2,n=2 variant=numpy", "RUNTIME_ERROR", "k="),
-                ("conv:m=2 variant=numpy", "RUNTIME_ERROR", "conv")]:
-            with self.subTest(case=case):
-                answer = worker.ask("open", case=case)
+        half = resolved(good)
+        half["tensors"][0]["dtype"] = "float16"
+        for shape, fields, status, word in [
+                (f"{good},prepack=1", {}, "UNSUPPORTED", "prepack"),
+                (good, {"cache": "cold"}, "UNSUPPORTED", "evicted"),
+                (good, {"math": "bf16"}, "UNSUPPORTED", "fp32"),
+                (good, {"timer": "event"}, "UNSUPPORTED", "timer"),
+                (good, {"problem": half}, "UNSUPPORTED", "a is float16"),
+                (good, {"problem": {"kernel": "conv", "parameters": {}, "tensors": []}},
+                 "UNSUPPORTED", "conv"),
+                (good, {"problem": {"kernel": "gemm"}}, "RUNTIME_ERROR", "parameters")]:
+            with self.subTest(shape=shape, **fields):
+                answer = worker.open(shape, **fields)
                 self.assertEqual((answer["ok"], answer["status"]), (False, status))
                 self.assertIn(word, answer["reason"])
-        huge = worker.ask("open", case=f"softmax:rows={2**40},cols={2**10} variant=numpy")
+        older = worker.ask("open", case=f"{good} variant=numpy")
+        self.assertIn("older than this worker", older["reason"])
+        huge = worker.open(f"softmax:rows={2**40},cols={2**10}")
         self.assertEqual((huge["status"], huge["reason"]), ("RUNTIME_ERROR", "out of memory"))
         self.assertEqual(worker.ask("dance")["status"], "RUNTIME_ERROR")
-        self.assertTrue(worker.ask("open", case=f"{good} variant=numpy")["ok"])
+        self.assertTrue(worker.open(good)["ok"])
         path = os.path.join(self.folder.name, "short")
         with open(path, "wb"):
             pass
@@ -247,7 +266,7 @@ for tensor in case.problem.tensors()[:-1]:
         self.assertTrue(variants)
         for variant in variants:
             self.assertIn("--prepare numba", variant["absent"])
-        self.assertEqual(worker.ask("open", case="softmax:rows=1,cols=1 variant=numba")["status"],
+        self.assertEqual(worker.open("softmax:rows=1,cols=1")["status"],
                          "UNSUPPORTED")
         # An interpreter without the package; one that is no program; packages that do not load.
         bare = self.serve("numpy", ROOFLANE_PEERS_PYTHON=self.bare_python())

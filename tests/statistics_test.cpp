@@ -164,3 +164,32 @@ TEST_CASE("the half width from order statistics covers the median in 95 of 100 t
   const std::vector<double> six = {90, 98, 100, 100, 102, 110};
   CHECK(median_half_width_pct(six) == doctest::Approx(10));
 }
+
+TEST_CASE("a single launch has its rounds for units, a single round no interval") {
+  const std::vector<std::vector<double>> one = {{1.0, 1.1, 0.9, 1.0, 1.05}};
+  const Estimate estimate = estimate_over_launches(one, 1);
+  CHECK(estimate.value == 1.0);
+  CHECK(estimate.df == 4);
+  CHECK(estimate.error > 0);
+  CHECK(estimate.interval().contains(1.0));
+  const std::vector<std::vector<double>> round = {{1.5}};
+  CHECK(estimate_over_launches(round, 1).value == 1.5);
+  CHECK(std::isnan(estimate_over_launches(round, 1).interval().low));
+}
+
+TEST_CASE("the mean of independent estimates has their errors' and Welch's degrees of freedom") {
+  const std::vector<Estimate> equal(4, Estimate{2, 0.1, 5});
+  const Estimate mean = mean_of(equal);
+  CHECK(mean.value == doctest::Approx(2));
+  CHECK(mean.error == doctest::Approx(0.1 / 2));
+  CHECK(mean.df == doctest::Approx(4 * 5));
+  const std::vector<Estimate> unknown = {{2, 0.1, 5}, {4, std::nan(""), 1}};
+  CHECK(mean_of(unknown).value == 3);
+  CHECK(std::isnan(mean_of(unknown).interval().high));
+}
+
+TEST_CASE("an interval comes back from the estimate made of it") {
+  const Estimate estimate = estimate_from_interval(90, {81, 100});
+  CHECK(std::exp(estimate.interval().low) == doctest::Approx(81));
+  CHECK(std::exp(estimate.interval().high) == doctest::Approx(100));
+}

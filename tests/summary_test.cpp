@@ -3,7 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <map>
+#include <tuple>
+
 #include "core/temporary_folder.hpp"
+#include "core/text.hpp"
+#include "io/size_classes.hpp"
+#include "io/summary_json.hpp"
 #include "io/summary_text.hpp"
 
 namespace rooflane {
@@ -25,7 +32,7 @@ MeasuredRow row(const std::string& variant, int threads, double p50,
   r.p50_ns = p50;
   r.p20_ns = p50 * 0.99;
   r.p80_ns = p50 * 1.01;
-  if (variant.starts_with("blas")) r.library = "OpenBLAS 0.3.21 SkylakeX";
+  if (variant.starts_with("blas") || variant == "numpy") r.library = "OpenBLAS 0.3.21 SkylakeX";
   return m;
 }
 
@@ -52,8 +59,8 @@ TEST_CASE("another build's variant is no peer, whatever library it uses") {
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   REQUIRE(groups.size() == 1);
   REQUIRE(line_of(groups[0], "blas@old").row->library == line_of(groups[0], "blas").row->library);
-  CHECK(*line_of(groups[0], "hwy").over_peer == 2);
-  CHECK(*line_of(groups[0], "blas@old").over_peer == 1.25);
+  CHECK(line_of(groups[0], "hwy").over_peer->value() == doctest::Approx(2));
+  CHECK(line_of(groups[0], "blas@old").over_peer->value() == doctest::Approx(1.25));
 }
 
 TEST_CASE("a slower variant is ranked below a faster one, with its speed-ups") {
@@ -63,9 +70,9 @@ TEST_CASE("a slower variant is ranked below a faster one, with its speed-ups") {
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].lines[0].row->variant == "hwy");
   CHECK(groups[0].lines[2].row->variant == "scalar");
-  CHECK(*line_of(groups[0], "hwy").over_scalar == 20);
-  CHECK(*line_of(groups[0], "hwy").over_peer == 2);
-  CHECK(*line_of(groups[0], "scalar").over_peer == 0.1);
+  CHECK(line_of(groups[0], "hwy").over_scalar->value() == doctest::Approx(20));
+  CHECK(line_of(groups[0], "hwy").over_peer->value() == doctest::Approx(2));
+  CHECK(line_of(groups[0], "scalar").over_peer->value() == doctest::Approx(0.1));
   CHECK(line_of(groups[0], "hwy").verdict == Verdict::winner);
   CHECK(line_of(groups[0], "blas").verdict == Verdict::none);
 }
@@ -77,7 +84,7 @@ TEST_CASE("a variant with one thread is compared against every thread count") {
   REQUIRE(groups.size() == 2);
   CHECK(*groups[0].threads == 1);
   CHECK(*groups[1].threads == 2);
-  CHECK(*line_of(groups[1], "hwy").over_scalar == 20);
+  CHECK(line_of(groups[1], "hwy").over_scalar->value() == doctest::Approx(20));
   CHECK(groups[1].lines.size() == 2);
 }
 
@@ -121,7 +128,8 @@ TEST_CASE("no PASSED row, no winner") {
   rows[0].row.p50_ns = std::nullopt;
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   CHECK(groups[0].lines[0].verdict == Verdict::none);
-  CHECK(summary_sentences(groups)[0] == "gemm: 1 without a PASSED row");
+  CHECK(size_classes(groups)[0].undecided == 1);
+  CHECK(size_classes(groups)[0].use.empty());
 }
 
 TEST_CASE("per-round ratios whose interval holds 1 are a TIE, others a win") {
@@ -153,9 +161,9 @@ TEST_CASE("speed-ups are medians of per-round ratios, of rounds with the same pr
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("scalar", 1, 1000)};
   add_samples(rows[0], {50, 100, 200});
   add_samples(rows[1], {200, 1000, 800});
-  CHECK(*line_of(summarise_rows(rows)[0], "hwy").over_scalar == 4);
+  CHECK(line_of(summarise_rows(rows)[0], "hwy").over_scalar->value() == doctest::Approx(4));
   for (Sample& sample : rows[1].samples) sample.probe_ns = 1001;  // another group's rounds
-  CHECK(*line_of(summarise_rows(rows)[0], "hwy").over_scalar == 10);
+  CHECK(line_of(summarise_rows(rows)[0], "hwy").over_scalar->value() == doctest::Approx(10));
 }
 
 TEST_CASE("without samples the intervals of the roof's share decide, then percentiles") {
@@ -177,17 +185,168 @@ TEST_CASE("rows of one identity from several launches count once, by their media
   CHECK(*groups[0].lines[0].row->p50_ns == 200);
 }
 
-TEST_CASE("one line per kernel in words") {
-  std::vector<MeasuredRow> rows = {row("scalar", 1, 1000), row("hwy", 1, 100), row("blas", 1, 200),
-                                   row("scalar", 1, 10, "softmax"), row("hwy", 1, 20, "softmax")};
-  rows[1].row.roof_pct = 81.2;
-  rows[1].row.bound = "compute";
-  const std::vector<std::string> sentences = summary_sentences(summarise_rows(rows));
-  REQUIRE(sentences.size() == 2);
-  CHECK(sentences[0] ==
-        "gemm: hwy wins 1 of 1 case, at 81 % of the roof (compute-bound), 10.0 times as fast as "
-        "scalar, 2.00 times as fast as the best peer");
-  CHECK(sentences[1] == "softmax: scalar wins 1 of 1 case, 1.0 times as fast as scalar");
+TEST_CASE("a class of sizes says what to use, by how much, and where to use something else") {
+  std::vector<MeasuredRow> rows;
+  for (const auto& [shape, level, hwy, blas] :
+       {std::tuple{"m=1", "L2", 100.0, 200.0}, std::tuple{"m=2", "L2", 100.0, 400.0},
+        std::tuple{"m=3", "L2", 300.0, 100.0}, std::tuple{"m=4", "memory", 100.0, 100.1}}) {
+    for (MeasuredRow m : {row("scalar", 1, 1000), row("hwy", 1, hwy), row("blas", 1, blas)}) {
+      m.row.shape = shape;
+      m.row.roof_level = level;
+      m.row.roof_pct = 5000 / *m.row.p50_ns;
+      rows.push_back(m);
+    }
+  }
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  const std::vector<SizeClass> classes = size_classes(groups);
+  REQUIRE(classes.size() == 2);
+  const SizeClass& l2 = classes[0];
+  CHECK(l2.key.label == "L2");
+  CHECK(l2.use == "hwy");
+  CHECK(l2.problems == 3);
+  CHECK(l2.wins == 2);
+  CHECK(l2.over_next->value() == doctest::Approx(std::cbrt(2.0 * 4.0 / 3.0)));
+  CHECK(l2.over_peer->value() == doctest::Approx(std::cbrt(2.0 * 4.0 / 3.0)));
+  CHECK(l2.roof->value() == doctest::Approx(50 / std::cbrt(3.0)));
+  CHECK(*l2.least_roof == doctest::Approx(50.0 / 3));
+  REQUIRE(l2.instead.size() == 1);
+  CHECK(l2.instead[0].row->variant == "blas");
+  CHECK(l2.instead[0].faster->value() == doctest::Approx(3));
+  CHECK(classes[1].ties == 1);
+  const std::string text = terminal_classes(classes);
+  CHECK(text.find("gemm L2, 1 thread: blas instead of hwy at m=3 (3.00x)\n") != std::string::npos);
+  CHECK(text.find(size_principle) != std::string::npos);
+  CHECK(markdown_classes(classes).find("| gemm | L2 | 1 thread | hwy | 2 of 3 |") !=
+        std::string::npos);
+  CHECK(class_sentence(l2).starts_with("gemm L2, 1 thread: use hwy, fastest in 2 of 3, 1.39x"));
+  const std::vector<SizeClass> whole = size_classes(groups, false);
+  REQUIRE(whole.size() == 1);
+  CHECK(whole[0].problems == 4);
+}
+
+TEST_CASE("a variant that runs a kernel on one thread only meets every thread count of it") {
+  const std::vector<MeasuredRow> rows = {row("numpy", 1, 80, "softmax"),
+                                         row("hwy", 2, 50, "softmax"), row("numpy", 2, 60, "gemm"),
+                                         row("hwy", 2, 50, "gemm")};
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 2);
+  CHECK(*line_of(groups[0], "numpy").row->p50_ns == 80);
+  CHECK(*groups[0].threads == 2);
+}
+
+TEST_CASE("another build's variant never wins") {
+  const std::vector<MeasuredRow> rows = {row("hwy@old", 1, 10), row("hwy", 1, 50)};
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  CHECK(line_of(groups[0], "hwy").verdict == Verdict::winner);
+  CHECK(line_of(groups[0], "hwy@old").verdict == Verdict::none);
+  CHECK_FALSE(groups[0].next);
+}
+
+TEST_CASE("a math without peers of its own is held against strict ones of the same problem") {
+  std::vector<MeasuredRow> rows = {row("opencl", 1, 100), row("blas", 1, 90), row("opencl", 1, 45)};
+  rows[2].row.math = "3xtf32";
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[1].lines.size() == 1);
+  CHECK(groups[1].lines[0].over_peer->value() == doctest::Approx(2));
+}
+
+TEST_CASE("ratios come with the interval of launches; a row over itself is 1") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 200)};
+  for (const auto& [launch, factor] : {std::pair{1, 1.9}, std::pair{2, 2.0}, std::pair{3, 2.1}}) {
+    for (int round = 0; round < 5; ++round) {
+      rows[0].samples.push_back({0, launch, round, 100.0, 1000});
+      rows[1].samples.push_back({1, launch, round, 100.0 * factor, 1000});
+    }
+  }
+  const SummaryGroup group = summarise_rows(rows)[0];
+  const Ratio& ratio = *line_of(group, "hwy").over_peer;
+  CHECK(ratio.value() == doctest::Approx(std::cbrt(1.9 * 2.0 * 2.1)));
+  REQUIRE(ratio.interval());
+  // Three launches that differ by 5 % say little: Student's t of two degrees of freedom is 4.3.
+  CHECK(ratio.interval()->low < 1.9);
+  CHECK(ratio.interval()->high > 2.1);
+  CHECK(line_of(group, "blas").over_peer->value() == 1);
+  CHECK_FALSE(line_of(group, "blas").over_peer->interval());
+}
+
+TEST_CASE("figures of a preset are geometric means over its problems, against each peer") {
+  std::vector<MeasuredRow> rows;
+  for (const auto& [shape, blas, blas_b] :
+       {std::tuple{"m=1", 200.0, 300.0}, std::tuple{"m=2", 800.0, 300.0}}) {
+    for (MeasuredRow m : {row("hwy", 1, 100), row("blas", 1, blas), row("blas-b", 1, blas_b)}) {
+      m.row.shape = shape;
+      m.row.preset = "gemm-small";
+      rows.push_back(m);
+    }
+  }
+  const std::vector<PresetFigures> figures = preset_figures(summarise_rows(rows));
+  REQUIRE(figures.size() == 1);
+  CHECK(figures[0].variant == "hwy");
+  CHECK(figures[0].problems == 2);
+  std::map<std::string, double> against;
+  for (const auto& [peer, mean] : figures[0].against) against[peer] = mean.value();
+  CHECK(against[""] == doctest::Approx(std::sqrt(2.0 * 3.0)));
+  CHECK(against["blas"] == doctest::Approx(4));
+  CHECK(against["blas-b"] == doctest::Approx(3));
+}
+
+TEST_CASE("rows that lose by far are folded unless all are asked for; the best peer never is") {
+  const std::vector<MeasuredRow> rows = {row("hwy", 1, 10), row("near", 1, 29), row("far", 1, 31),
+                                         row("blas", 1, 400), row("blas-b", 1, 500)};
+  const SummaryGroup group = summarise_rows(rows)[0];
+  const auto variants = [&](Shown shown) {
+    std::vector<std::string> names;
+    for (const auto& cells : summary_table(group, shown).rows) names.push_back(cells[0]);
+    return names;
+  };
+  CHECK(variants(Shown::close) == std::vector<std::string>{"hwy", "near", "blas"});
+  CHECK(variants(Shown::all).size() == 5);
+  CHECK(terminal_summary({&group, 1}).find("folded (--all): far 3.1x, blas-b 50x\n") !=
+        std::string::npos);
+  CHECK(terminal_summary({&group, 1}, Shown::all).find("folded") == std::string::npos);
+}
+
+TEST_CASE("whatever the rows, lines fit the terminal") {
+  std::vector<MeasuredRow> rows;
+  for (int i = 0; i < 8; ++i) {
+    MeasuredRow m = row("a-variant-of-a-library-with-a-long-name-" + std::to_string(i), 1, 1e8 + i);
+    m.row.shape = "batch=32,heads=128,kv_heads=128,q_len=16384,kv_len=16384,head_dim=128,causal=1";
+    m.row.library = "Library" + std::to_string(i) + " with settings that are told at some length";
+    m.row.roof_pct = m.row.roof_pct_lo = m.row.roof_pct_hi = 100;
+    m.row.model_pct = 99;
+    m.row.gflops = m.row.gb_s = 123456;
+    m.row.bound = "compute";
+    rows.push_back(m);
+  }
+  rows[7].row.status = "RUNTIME_ERROR";
+  rows[7].row.reason = std::string(300, 'x') + " and many words, " + rows[0].row.library;
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  const std::string text =
+      terminal_summary(groups, Shown::all) + terminal_classes(size_classes(groups));
+  for (const std::string_view line : split(text, '\n')) CHECK(line.size() <= terminal_width);
+  CHECK(text.find("\n  xxx") != std::string::npos);  // the reason stands below, and goes on
+}
+
+TEST_CASE("the summary as JSON names rows by position and tells ratios, winners and classes") {
+  std::vector<MeasuredRow> rows = {row("scalar", 1, 1000), row("blas", 1, 100), row("hwy", 1, 50),
+                                   row("hwy", 1, 70)};
+  rows[3].row.tuning = "step=0";
+  const nlohmann::ordered_json json = summary_json(rows, std::vector<ReadFile>{{"a.csv", 4}});
+  CHECK(json["files"][0]["rows"] == 4);
+  CHECK(json["rungs"] == std::vector<int>{3});
+  CHECK(json["rows"].size() == 4);
+  REQUIRE(json["groups"].size() == 1);
+  const auto& group = json["groups"][0];
+  CHECK(group["fastest"] == 2);
+  CHECK(group["next"] == 1);
+  CHECK(group["tie"] == false);
+  CHECK(group["peers"] == std::vector<int>{1});
+  CHECK(group["over_next"]["value"].get<double>() == doctest::Approx(2));
+  CHECK(group["lines"][0]["over"]["blas"]["value"].get<double>() == doctest::Approx(2));
+  CHECK(group["lines"][0]["over_scalar"]["value"].get<double>() == doctest::Approx(20));
+  CHECK(group["lines"][1]["over"].empty());
+  CHECK(json["classes"][0]["use"] == "hwy");
 }
 
 TEST_CASE("rows and samples come back from files; samples without a row are left out") {
@@ -207,16 +366,16 @@ TEST_CASE("the share of the model has a column where it differs from the roof's,
   std::vector<MeasuredRow> rows = {row("hwy", 1, 50), row("scalar", 1, 1000)};
   rows[0].row.roof_pct = rows[0].row.model_pct = 90;
   const auto title_at = [&](std::size_t column) {
-    return summary_table(summarise_rows(rows)[0]).columns.at(column).title;
+    return summary_table(summarise_rows(rows)[0], Shown::all).columns.at(column).title;
   };
-  CHECK(title_at(7) == "bound");
+  CHECK(title_at(5) == "bound");
   rows[0].row.model_pct = 97.25;
-  CHECK(title_at(6) == "% of roof [95 %]");
-  CHECK(title_at(7) == "% of model");
-  CHECK(title_at(8) == "bound");
-  const TextTable table = summary_table(summarise_rows(rows)[0]);
-  CHECK(table.rows[0][7] == "97.2");
-  CHECK(table.rows[1][7] == "");
+  CHECK(title_at(4) == "% of roof [95 %]");
+  CHECK(title_at(5) == "% of model");
+  CHECK(title_at(6) == "bound");
+  const TextTable table = summary_table(summarise_rows(rows)[0], Shown::all);
+  CHECK(table.rows[0][5] == "97");
+  CHECK(table.rows[1][5] == "");
   for (const auto& cells : table.rows) CHECK(cells.size() == table.columns.size());
 }
 
@@ -227,12 +386,12 @@ TEST_CASE("a row within three times an empty kernel is bound by its launch, and 
   CHECK(terminal_summary(summarise_rows(rows)).find("launch") == std::string::npos);
   rows[0].row.empty_kernel_ns = 1e4;
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
-  CHECK(summary_table(groups[0]).rows[1][7] == "launch");
-  CHECK(summary_table(groups[0]).rows[0][7] == "memory");
+  CHECK(summary_table(groups[0], Shown::all).rows[1][5] == "launch");
+  CHECK(summary_table(groups[0], Shown::all).rows[0][5] == "memory");
   CHECK(terminal_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
   CHECK(markdown_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
   rows[0].row.p50_ns = 3.1e4;
-  CHECK(summary_table(summarise_rows(rows)[0]).rows[1][7] == "memory");
+  CHECK(summary_table(summarise_rows(rows)[0], Shown::all).rows[1][5] == "memory");
 }
 
 TEST_CASE("Markdown has one table per problem") {

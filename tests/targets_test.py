@@ -7,6 +7,7 @@ must be whole. Measures nothing, needs no network.
 from __future__ import annotations
 
 import csv
+import json
 import math
 import random
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import skip
 
 ROOFLANE, ROOT = "", Path()
-COLUMNS = ["cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
+COLUMNS = ["schema_version", "cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
            "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi", "device", "math", "flops",
            "bytes", "bound"]
 ROUNDS, LAUNCHES, OURS_NS = 5, 3, 1000.0
@@ -39,7 +40,7 @@ class Run:
         """A row that takes `factor` times what ours takes. Rounds differ by a factor that all
         variants share, besides `noise` of their own."""
         timed = status == "PASSED"
-        cells = {"cpu": self.cpu, "kernel": preset.split("-")[0], "variant": variant,
+        cells = {"schema_version": "1", "cpu": self.cpu, "kernel": preset.split("-")[0], "variant": variant,
                  "library": f"Lib{variant} 1" if library is None else library, "shape": shape,
                  "preset": preset, "threads": "" if self.device else str(threads),
                  "status": status, "device": self.device, "math": math_used, "bound": bound,
@@ -71,7 +72,9 @@ class Run:
 
 
 def summarise(*arguments: str, script: str = "speed_vs_peers") -> subprocess.CompletedProcess:
-    return subprocess.run([str(ROOT / f"scripts/{script}.sh"), *arguments], text=True,
+    """Runs a script with the program under test, or the one that is named."""
+    program = [] if "--rooflane" in arguments else ["--rooflane", ROOFLANE]
+    return subprocess.run([str(ROOT / f"scripts/{script}.sh"), *program, *arguments], text=True,
                           capture_output=True, check=False)
 
 
@@ -263,7 +266,7 @@ class Table(unittest.TestCase):
     def test_classes_choose_lines(self):
         run = self.run_of()
         for preset in ("gemm-small", "softmax-odd", "softmax-long"):
-            run.ours(preset=preset)
+            run.ours(preset=preset, shape=f"of={preset}")
         names = [line["class"] for line in self.lines(run, "--classes", "softmax")]
         self.assertEqual(names, ["softmax-odd", "softmax-long"])
         names = [line["class"] for line in self.lines(run, "--classes", "gemm-small,softmax-odd")]
@@ -379,36 +382,48 @@ class Device(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("several machines", done.stderr)
 
+    def stand_in(self, devices: list[tuple[str, str]], cases: str = "") -> str:
+        """A program that has these devices (kind, name), and does in other `cases` of the shell as
+        told."""
+        listed = [{"index": index, "kind": kind, "name": name}
+                  for index, (kind, name) in enumerate(devices)]
+        path = self.folder / "stand-in"
+        path.write_text(f"""#!/bin/sh
+echo "$@" >> {self.folder}/calls
+case "$*" in
+  doctor*) echo '{json.dumps({"opencl": {"devices": listed}})}' ;;
+  {cases}
+esac
+""", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
     def test_without_a_gpu_it_says_so_and_ends_with_3(self):
-        for devices, told in (("OpenCL 0      CPU pthread-AMD EPYC (Portable Computing Language)",
-                               "devices: 0 CPU pthread-AMD EPYC)"), ("OpenCL  no device", "none")):
-            program = self.folder / "rooflane"
-            program.write_text(f"#!/bin/sh\necho '{devices}'\n", encoding="utf-8")
-            program.chmod(0o755)
-            done = summarise("--rooflane", str(program), script="opencl_vs_peers")
+        for devices, told in (([("CPU", "pthread-AMD EPYC")], "devices: 0 CPU pthread-AMD EPYC)"),
+                              ([], "none")):
+            done = summarise("--rooflane", self.stand_in(devices), script="opencl_vs_peers")
             self.assertEqual((done.returncode, done.stdout), (3, ""))
             self.assertIn("OpenCL sees no GPU on this machine", done.stderr)
             self.assertIn(told, done.stderr)
 
     def test_the_first_gpu_is_measured_by_its_own_clock_with_the_peers_of_the_same_rounds(self):
-        program = self.folder / "rooflane"
+        def listing(*names: str) -> str:
+            variants = [{"name": name, "available": True} for name in names]
+            return json.dumps({"kernels": [{"variants": variants}]})
+
         # Takes down how it is called, knows two peers, and writes no row.
-        program.write_text(f"""#!/bin/sh
-echo "$@" >> {self.folder}/calls
-case "$*" in
-  doctor) printf 'OpenCL 0      CPU some\nOpenCL 1      GPU card (x)\n' ;;
-  *--dry-run*--peers*) echo 'gemm:m=8,n=8,k=8 variant=torch-cuda' ;;
-  *--dry-run*) echo 'gemm:m=8,n=8,k=8 variant=opencl'; echo 'gemm:m=8,n=8,k=8 variant=clblast' ;;
+        program = self.stand_in([("CPU", "some"), ("GPU", "card")], f"""
+  list*--peers*) echo '{listing("torch-cuda")}' ;;
+  list*) echo '{listing("opencl", "clblast")}' ;;
+  roofline*) exec {ROOFLANE} "$@" ;;
   *--math*) exit 2 ;;
-  *) shift; shift; echo 'preset,shape,variant,status,p50_ns,roof_pct' > "$1" ;;
-esac
-""", encoding="utf-8")
-        program.chmod(0o755)
-        done = summarise("--rooflane", str(program), "--quick", "--classes",
+  *) shift; shift; echo 'schema_version,kernel,preset,shape,variant,status' > "$1" ;;""")
+        done = summarise("--rooflane", program, "--quick", "--classes",
                          "gemm-square,gemm-square-3xtf32,softmax-memory", script="opencl_vs_peers")
         self.assertEqual(done.returncode, 2)  # no row
         self.assertIn("no row of a class", done.stderr)
-        calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+        calls = [line for line in (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+                 if line.startswith("bench")]
         strict, split, others = calls[-3:]
         for words in ("--preset gemm-square,gemm-square-3xtf32 ", "--launches 1",
                       "-v opencl,clblast", "--peers torch-cuda", "--timer event", "--cl-device 1",
@@ -485,19 +500,28 @@ class Data(unittest.TestCase):
 
 
 class Peers(unittest.TestCase):
-    """What is asked of the benchmark before it measures."""
+    """What is asked of the program before it measures."""
 
-    def test_what_a_peer_lacks_is_told_in_its_own_words(self):
-        for text, reason in (
-                ("note: variant numba is absent: No module named 'numba'\n",
-                 "No module named 'numba'"),
-                ("+ pip\npeers: mkl is absent: PyPI cannot be reached\nnote: variant blas-mkl is "
-                 "absent: --peers mkl: no library can be had\n", "PyPI cannot be reached"),
-                ("rooflane: --peers numpy: the worker exited with status 1\n",
-                 "--peers numpy: the worker exited with status 1"),
-                ("", "not in this build")):
-            variant, peer = ("blas-mkl", "mkl") if "mkl" in text else ("numba", "numba")
-            self.assertEqual(measuring.absence(variant, peer, text), reason)
+    def test_each_peer_is_asked_for_by_itself_and_its_reason_kept(self):
+        def answer(name: str, **more) -> str:
+            return json.dumps({"kernels": [{"variants": [{"name": name, **more}]}]})
+
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "rooflane")
+            program.write_text(f"""#!/bin/sh
+case "$*" in
+  *"--peers numba"*) echo '{answer("numba", available=False, reason="No module named numba")}' ;;
+  *"--peers numpy"*) echo '{answer("numpy", available=True)}' ;;
+  *"--peers "*) echo 'rooflane: --peers: it cannot be had' >&2; exit 2 ;;
+  *) echo '{answer("hwy", available=True)}' ;;
+esac
+""", encoding="utf-8")
+            program.chmod(0o755)
+            here, absent = measuring.find_peers(program, sides.CPU)
+        self.assertEqual(here, {"hwy", "numpy"})
+        self.assertEqual(absent["numba"], "No module named numba")
+        self.assertEqual(absent["torch"], "--peers: it cannot be had")
+        self.assertEqual(absent["onednn"], "not in this build")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class CudaPlan(Plan):
     def __init__(self, problem: Problem, arrays: Arrays,
                  make_call: Callable[[Tensors], Callable[[], torch.Tensor]]):
         before = torch.cuda.memory_allocated()
-        *inputs, output = [tensor.name for tensor in problem.tensors()]
+        *inputs, output = [tensor.name for tensor in problem.tensors]
         host = {name: pinned(arrays[name]) for name in arrays}
         arrays.update({name: tensor.numpy() for name, tensor in host.items()})
         tensors = {name: tensor.to("cuda") for name, tensor in host.items()}

@@ -86,7 +86,7 @@ def operands(p: Problem, arrays: Arrays) -> list[tuple[str, np.ndarray, str]]:
     """Name, array and role of each operand; Gemm's matrices have no batch axis."""
     drop = p.kernel == "gemm" and p.batch == 1
     return [(tensor.name, arrays[tensor.name][0] if drop else arrays[tensor.name], tensor.role)
-            for tensor in p.tensors()]
+            for tensor in p.tensors]
 
 
 class OnnxPlan(Plan):
@@ -106,7 +106,7 @@ class OnnxPlan(Plan):
                 continue
             bind = self.binding.bind_output if role == "output" else self.binding.bind_input
             bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
-        self._output = arrays[problem.tensors()[-1].name]
+        self._output = arrays[problem.output.name]
 
     def run(self) -> None:
         self.session.run_with_iobinding(self.binding)

@@ -1,6 +1,6 @@
 """Serves protocol 1 (src/measure/worker.hpp) for one peer: `python -m peer_workers.serve NAME`.
 
-Knows cases, inputs and the sampler; how a kernel is computed stands in the *_peer.py. It is started
+Knows requests, inputs and the sampler; how a kernel is computed stands in the *_peer.py. It is started
 by peers.py in the peer's own interpreter, or, with --absent REASON, in any.
 """
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Server:
     def __init__(self, name: str, absent: str | None):
         self.name = name
         self.reason = absent
-        self.threads = 1
+        self.seed = self.threads = 1
+        self.by_event = False
         self.peer = None
         self.close({})
         if absent is None:
@@ -150,26 +151,32 @@ class Server:
             raise Refusal("UNSUPPORTED", self.reason)
         # Here and not above: NumPy is missing where the peer is absent.
         from peer_workers.peer import Unsupported, aligned_array
-        from peer_workers.problem import fill_inputs, parse_case
+        from peer_workers.problem import fill_inputs, problem_of
 
-        case = parse_case(request["case"])
-        problem = case.problem
+        if "problem" not in request:
+            raise Refusal("RUNTIME_ERROR", "the request holds no resolved problem: whoever asks is "
+                                           "older than this worker")
+        problem = problem_of(request["problem"])
         if problem.kernel not in self.peer.kernels:
             raise Refusal("UNSUPPORTED", f"{self.name} has no {problem.kernel} of its own")
-        math = case.fields.get("math", "fp32")
-        if math != "fp32":
-            raise Refusal("UNSUPPORTED", f"math {math}: this variant computes strict fp32 only")
-        if case.fields.get("cache") == "cold":
+        if request["math"] != "fp32":
+            raise Refusal("UNSUPPORTED",
+                          f"math {request['math']}: this variant computes strict fp32 only")
+        for tensor in problem.tensors:
+            if tensor.dtype != "float32":
+                raise Refusal("UNSUPPORTED", f"{tensor.name} is {tensor.dtype}: this variant "
+                                             "takes float32 only")
+        if request["cache"] == "cold":
             raise Refusal("UNSUPPORTED",
                           "cache cold: operands of this worker cannot be evicted from here")
         on_device = self.peer.kernels[problem.kernel] == "device"
-        if case.fields.get("timer") == "event" and not on_device:
+        if request["timer"] == "event" and not on_device:
             raise Refusal("UNSUPPORTED", "timer event: only device variants have one")
         # A device leaves the host's CPUs to whoever fills its inputs.
-        threads = len(os.sched_getaffinity(0)) if on_device else max(1, case.threads)
-        self.arrays = {tensor.name: aligned_array(tensor.shape) for tensor in problem.tensors()}
-        fill_inputs(problem, case.seed, self.arrays, threads)
-        self.arrays[problem.tensors()[-1].name].fill(0)  # no page of it is new to a run
+        threads = len(os.sched_getaffinity(0)) if on_device else max(1, request["threads"])
+        self.arrays = {tensor.name: aligned_array(tensor.shape) for tensor in problem.tensors}
+        fill_inputs(problem, request["seed"], self.arrays, threads)
+        self.arrays[problem.output.name].fill(0)  # no page of it is new to a run
         start = time.perf_counter_ns()
         try:
             self.plan = self.peer.plan(problem, self.arrays, threads)
@@ -178,8 +185,8 @@ class Server:
             raise Refusal("UNSUPPORTED", str(reason)) from None
         plan_ns = time.perf_counter_ns() - start
         self.plan.upload()
-        self.case = case
-        self.threads = threads
+        self.problem, self.seed, self.threads = problem, request["seed"], threads
+        self.by_event = request["timer"] == "event"
         device, driver = self.peer.device()
         library = self.plan.library or self.peer.library()
         return {"isa": "", "library": library, "device": device, "driver": driver, "tuning": [],
@@ -197,8 +204,7 @@ class Server:
         from peer_workers.problem import fill_inputs
 
         plan = self._opened()
-        problem = self.case.problem
-        fill_inputs(problem, self.case.seed, self.arrays, self.threads)
+        fill_inputs(self.problem, self.seed, self.arrays, self.threads)
         plan.poison()
         plan.upload()
         plan.run()
@@ -219,11 +225,10 @@ class Server:
         plan = self._opened()
         samples: dict[str, list[float]] = {
             name: [] for name in ("ns", "h2d_ns", "kernel_ns", "d2h_ns", "e2e_ns")}
-        by_event = self.case.fields.get("timer") == "event"
-        on_device = self.peer.kernels[self.case.problem.kernel] == "device"
+        on_device = self.peer.kernels[self.problem.kernel] == "device"
         warm_up(plan.run)
         for _ in range(request["n"]):
-            if by_event:
+            if self.by_event:
                 samples["ns"].append(plan.kernel_ns(request["runs"]))
             else:
                 samples["ns"].append(time_runs(plan.run, request["runs"]))
@@ -240,7 +245,7 @@ class Server:
 
     def close(self, request: Message) -> Message:
         self.plan = None
-        self.case = None
+        self.problem = None
         self.arrays = {}
         gc.collect()
         return {}

@@ -52,7 +52,7 @@ def vector_call(problem: Problem, operands: list[torch.Tensor], out: torch.Tenso
 def ways_of(problem: Problem, tensors: Tensors) -> dict[str, Call]:
     """Every way in which PyTorch computes the problem, by name."""
     operands = operands_of(problem, tensors)
-    out = tensors[problem.tensors()[-1].name]
+    out = tensors[problem.output.name]
     if problem.kernel == "attention":
         return {name: lambda way=way: way(*operands)
                 for name, way in attention_ways(problem).items()}

@@ -64,7 +64,7 @@ class TorchPeer(Peer):
         torch.set_num_threads(threads)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         operands = operands_of(problem, tensors)
-        out = problem.tensors()[-1]
+        out = problem.output
         call, writes_output = self.call_of(problem, operands, tensors[out.name])
         return TorchPlan(call, operands, out.shape, writes_output)
 

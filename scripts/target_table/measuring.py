@@ -5,20 +5,15 @@ run; classes that ours computes in another math than fp32 have one more, without
 """
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rooflane_json import Refused, ask
 from target_table.goals import FP32
 from target_table.sides import Sides
-
-# One small problem of each kernel, to ask which variants are here.
-ASK = ("gemm:m=n=k=8", "softmax:rows=2,cols=8", "layernorm:rows=2,cols=8",
-       "attention:batch=1,heads=1,q_len=4,kv_len=4,head_dim=8")
-
 
 class BenchFailed(Exception):
     """The benchmark could not run; its own message stands on standard error."""
@@ -26,16 +21,6 @@ class BenchFailed(Exception):
     def __init__(self, text: str, status: int):
         super().__init__(text)
         self.status = status
-
-
-def absence(variant: str, peer: str | None, text: str) -> str:
-    """Why a variant is not here, from what the benchmark wrote on standard error."""
-    patterns = [rf"^peers: {re.escape(peer or variant)} is absent: (.*)$",
-                rf"^note: variant {re.escape(variant)} is absent: (.*)$", r"^rooflane: (.*)$"]
-    for pattern in patterns:
-        if found := re.search(pattern, text, re.MULTILINE):
-            return found[1]
-    return "not in this build"
 
 
 def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
@@ -48,21 +33,22 @@ def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
     for variant, peer in sides.peers.items():
         by_peer.setdefault(peer, []).append(variant)
     for peer, variants in by_peer.items():
-        command = [str(rooflane), "bench", "--dry-run", "--threads", "1"]
-        for shape in ASK:
-            command += ["--shape", shape]
-        if peer:
-            command += ["--peers", peer]
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL)
-        if done.returncode != 0 and peer is None:
-            sys.stderr.write(done.stderr)
-            raise BenchFailed("no dry run succeeds", done.returncode)
-        found = set(re.findall(r" variant=(\S+)", done.stdout))
-        here |= found & {sides.ours, *variants}
+        reasons: dict[str, str] = {}
+        try:
+            told = ask(rooflane, "list", *(["--peers", peer] if peer else []))
+            for kernel in told["kernels"]:
+                for one in kernel["variants"]:
+                    if one["available"]:
+                        here |= {one["name"]} & {sides.ours, *variants}
+                    else:
+                        reasons.setdefault(one["name"], one["reason"])
+        except Refused as error:
+            if peer is None:
+                raise BenchFailed(f"the variants cannot be listed: {error}", error.status) from error
+            reasons = dict.fromkeys(variants, str(error))
         for variant in variants:
-            if variant not in found:
-                absent[variant] = absence(variant, peer, done.stderr)
+            if variant not in here:
+                absent[variant] = reasons.get(variant, "not in this build")
                 print(f"peer {variant} is absent: {absent[variant]}", file=sys.stderr)
     return here, absent
 

@@ -1,12 +1,11 @@
 """Verdicts as Markdown. Figures come from judging.py; nothing is computed here."""
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from target_table.estimates import Estimate
+from rooflane_json import Figure
 from target_table.judging import Judged, Verdict
-from target_table.results import Measured, Problem
+from target_table.results import Problem, Row, failure, passed
 from target_table.sides import Sides
 
 
@@ -18,16 +17,15 @@ def _number(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 100 else ">99"
 
 
-def _ratio(estimate: Estimate | None) -> str:
-    if estimate is None:
+def _ratio(figure: Figure | None) -> str:
+    if figure is None:
         return "–"
-    interval = estimate.interval()
-    return _number(math.exp(estimate.value)) + (
-        f" [{_number(interval[0])}, {_number(interval[1])}]" if interval else "")
+    interval = f" [{_number(figure.low)}, {_number(figure.high)}]" if figure.low else ""
+    return _number(figure.value) + interval
 
 
-def _per_cent(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else f"{math.exp(estimate.value):.1f}"
+def _per_cent(figure: Figure | None) -> str:
+    return "–" if figure is None else f"{figure.value:.1f}"
 
 
 def _goal(conditions: Sequence[Judged]) -> str:
@@ -50,12 +48,14 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
     for verdict in verdicts:
         worst = verdict.worst("best")
         lowest = verdict.worst("roof")
-        roof = _per_cent(verdict.roof) + (f" ({_per_cent(lowest.roof)})" if lowest else "")
-        case = (f"{_ratio(worst.ratio).split()[0]} `{worst.problem.shape}` ({worst.best.variant})"
-                if worst else "no peer passed")
-        text += _row([verdict.name, str(verdict.threads), str(len(verdict.figures)),
-                      _ratio(verdict.ratio), case, roof, _goal(verdict.must), _goal(verdict.aim),
-                      verdict.met])
+        roof = _per_cent(verdict.means.get("roof"))
+        if lowest:
+            roof += f" ({_per_cent(lowest.figures['roof'])})"
+        case = (f"{_ratio(worst.figures['best']).split()[0]} `{worst.shape}` "
+                f"({worst.peers[0]['variant']})" if worst else "no peer passed")
+        text += _row([verdict.name, str(verdict.threads), str(len(verdict.problems)),
+                      _ratio(verdict.means.get("best")), case, roof, _goal(verdict.must),
+                      _goal(verdict.aim), verdict.met])
     return text + (
         f"\nCPU: {_machine(verdicts)}; goals of {sides.machines[machine]}. A ratio is the best "
         f"peer's time over that of `{sides.ours}`, in the same rounds; of a class it is the "
@@ -64,20 +64,20 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
 
 
 def _machine(verdicts: Sequence[Verdict]) -> str:
-    return verdicts[0].figures[0].problem.machine if verdicts else ""
+    return verdicts[0].problems[0].machine if verdicts else ""
 
 
-def _speed(measured: Measured) -> str:
+def _speed(row: Row) -> str:
     """Time, and speed in the unit of what bounds the problem."""
-    if not measured.passed:
-        return measured.failure
-    row = measured.rows[0]
-    time = f"{measured.p50_ns / 1000:.4g} µs"
-    if not row.get("flops"):
+    if not passed(row):
+        return failure(row)
+    ns = row["p50_ns"]
+    time = f"{ns / 1000:.4g} µs"
+    if not row["flops"]:
         return time
-    if row.get("bound") == "memory":
-        return f"{time}, {float(row['bytes']) / measured.p50_ns:.0f} GB/s"
-    return f"{time}, {float(row['flops']) / measured.p50_ns / 1000:.4g} TFLOP/s"
+    if row["bound"] == "memory":
+        return f"{time}, {row['bytes'] / ns:.0f} GB/s"
+    return f"{time}, {row['flops'] / ns / 1000:.4g} TFLOP/s"
 
 
 def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
@@ -87,15 +87,15 @@ def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str
     text += _row(["---", "---", "---", "---", "---", "---", "---:", "---", "---", "---"])
     counts = {"aim": 0, "must": 0, "no": 0}
     for verdict in verdicts:
-        figures = verdict.figures[0]
-        problem = figures.problem
-        best = f"{figures.best.variant} {_speed(figures.best)}" if figures.best else "none passed"
+        problem = verdict.problems[0]
+        best = problem.peers[0] if problem.peers else None
+        told = f"{best['variant']} {_speed(best)}" if best else "none passed"
         # The line names the problem already.
         met = verdict.met.replace(f"{problem.text} ", "")
         counts |= {word: counts[word] + 1 for word in counts if met.startswith(word)}
-        text += _row([problem.kernel, problem.shape, problem.math, _speed(problem.ours), best,
-                      _ratio(figures.ratio), _per_cent(figures.roof), _goal(verdict.must),
-                      _goal(verdict.aim), met])
+        text += _row([problem.kernel, problem.shape, problem.math, _speed(problem.ours), told,
+                      _ratio(problem.figures.get("best")), _per_cent(problem.figures.get("roof")),
+                      _goal(verdict.must), _goal(verdict.aim), met])
     return text + (
         f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more the "
         f"must, {counts['no']} neither. Device: {_machine(verdicts)}; goals of "
@@ -113,13 +113,13 @@ def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> 
     best: dict[str, int] = {}
     failures: dict[str, list[str]] = {}
     for problem in problems:
-        for name, measured in problem.variants.items():
-            libraries.setdefault(name, set()).update(
-                row["library"] for row in measured.rows if row["library"])
-            if not measured.passed and measured.rows[0]["status"] not in ("UNSUPPORTED", "SKIPPED"):
-                failures.setdefault(name, []).append(f"{problem.text} {measured.failure}")
-        for fastest in problem.peers()[:1]:
-            best[fastest.variant] = best.get(fastest.variant, 0) + 1
+        for row in problem.variants:
+            name = row["variant"]
+            libraries.setdefault(name, set()).update({row["library"]} - {None})
+            if not passed(row) and row["status"] not in ("UNSUPPORTED", "SKIPPED"):
+                failures.setdefault(name, []).append(f"{problem.text} {failure(row)}")
+        for fastest in problem.peers[:1]:
+            best[fastest["variant"]] = best.get(fastest["variant"], 0) + 1
     text = "\nPeers: " + "; ".join(
         f"{name} ({', '.join(sorted(libraries[name]))}), best of {best.get(name, 0)}"
         for name in sorted(libraries, key=lambda name: -best.get(name, 0))
@@ -142,10 +142,11 @@ def every_problem(verdicts: Sequence[Verdict]) -> str:
     text = "\n" + _row(["class", "problem", "threads", "time, µs", "best peer", "ratio [95 %]",
                         "% of roof"]) + _row(["---", "---", "---:", "---:", "---", "---", "---:"])
     for verdict in verdicts:
-        for figures in verdict.figures:
-            ours = figures.problem.ours
-            time = f"{ours.p50_ns / 1000:.4g}" if ours.passed else ours.failure
-            text += _row([verdict.name, f"`{figures.problem.text}`", str(verdict.threads), time,
-                          figures.best.variant if figures.best else "–", _ratio(figures.ratio),
-                          _per_cent(figures.roof)])
+        for problem in verdict.problems:
+            ours = problem.ours
+            time = f"{ours['p50_ns'] / 1000:.4g}" if passed(ours) else failure(ours)
+            text += _row([verdict.name, f"`{problem.text}`", str(verdict.threads), time,
+                          problem.peers[0]["variant"] if problem.peers else "–",
+                          _ratio(problem.figures.get("best")),
+                          _per_cent(problem.figures.get("roof"))])
     return text

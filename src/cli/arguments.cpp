@@ -66,6 +66,7 @@ void Arguments::flag(const std::string& name, const std::string& help) {
 
 // CLI11 takes any number, so that a word too many does not hide an unknown flag; parse() counts.
 void Arguments::declare_positional(const std::string& name, const std::string& help, bool many) {
+  has_positionals_ = true;
   Declared& entry = declared_[name];
   entry.many = many;
   app_->add_option(name, entry.values, help)->type_name(many ? repeated : "");
@@ -77,6 +78,39 @@ void Arguments::positional(const std::string& name, const std::string& help) {
 
 void Arguments::positionals(const std::string& name, const std::string& help) {
   declare_positional(name, help, true);
+}
+
+void Arguments::json_output(const std::string& help) {
+  takes_json_ = true;
+  // For the help and the nearest name; its words never reach CLI11, which knows no optional value.
+  app_->add_flag("--json", help)->type_name(has_positionals_ ? "[=FILE]" : "[FILE]");
+  valid_flags_.emplace_back("--json");
+}
+
+// The words less those of --json, which are taken down.
+std::vector<std::string> Arguments::without_json(const std::vector<std::string>& words) {
+  if (!takes_json_) return words;
+  constexpr std::string_view with_value = "--json=";
+  std::vector<std::string> others;
+  int given = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--json") {
+      const bool takes_next =
+          !has_positionals_ && i + 1 < words.size() && !words[i + 1].starts_with("-");
+      json_ = takes_next ? words[++i] : "";
+      ++given;
+      if (takes_next && json_->empty()) throw argument_error("--json is empty; it needs a value");
+    } else if (words[i].starts_with(with_value)) {
+      json_ = words[i].substr(with_value.size());
+      ++given;
+    } else {
+      others.push_back(words[i]);
+    }
+  }
+  if (given > 1) {
+    throw argument_error(fmt::format("--json is given {} times; allowed is once", given));
+  }
+  return others;
 }
 
 void Arguments::pass_through(const std::string& prefix) { prefix_ = prefix; }
@@ -91,12 +125,14 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
   words_ = words;
   std::vector<std::string> own;
   for (const std::string& word : words) {
-    const bool passed = !prefix_.empty() && word.starts_with(prefix_);
-    (passed ? passed_ : own).push_back(word);
     // CLI11 would take the next word for the value of `--csv=`.
     if (word.starts_with("--") && word.find('=') == word.size() - 1) {
       throw argument_error(fmt::format("{} is empty; it needs a value", word));
     }
+  }
+  for (const std::string& word : without_json(words)) {
+    const bool passed = !prefix_.empty() && word.starts_with(prefix_);
+    (passed ? passed_ : own).push_back(word);
   }
   try {
     // CLI11 takes the words last to first.

@@ -29,6 +29,9 @@ class Arguments {
   void flag(const std::string& name, const std::string& help);
   void positional(const std::string& name, const std::string& help);
   void positionals(const std::string& name, const std::string& help);  // one or more
+  // `--json [FILE]`; asked for by json(). A verb with positionals takes FILE as --json=FILE only:
+  // in `roofline --json rows.csv` the word behind is what is read. Declared after the positionals.
+  void json_output(const std::string& help);
   // Words that begin with the prefix are kept for passed().
   void pass_through(const std::string& prefix);
   // Commands that work when pasted, one after another, in an empty folder.
@@ -46,6 +49,8 @@ class Arguments {
   // Every value split at commas: `-k gemm,softmax -k attention`. Throws for an empty piece.
   std::vector<std::string> list(const std::string& name) const;
   const std::vector<std::string>& passed() const { return passed_; }
+  // FILE of --json; empty for standard output, nothing when not asked for.
+  const std::optional<std::string>& json() const { return json_; }
   const std::vector<std::string>& words() const { return words_; }  // all of them, as given
 
  private:
@@ -56,6 +61,7 @@ class Arguments {
   void declare(const std::string& names, const std::string& value, const std::string& help,
                bool many);
   void declare_positional(const std::string& name, const std::string& help, bool many);
+  std::vector<std::string> without_json(const std::vector<std::string>& words);
 
   std::unique_ptr<CLI::App> app_;
   std::map<std::string, Declared> declared_;  // options and positionals by name
@@ -64,6 +70,9 @@ class Arguments {
   std::string prefix_;
   std::vector<std::string> passed_;
   std::vector<std::string> words_;
+  bool takes_json_ = false;
+  bool has_positionals_ = false;
+  std::optional<std::string> json_;
 };
 
 // Collects what is wrong with the arguments, so that all of them are looked at before anything

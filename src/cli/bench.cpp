@@ -20,6 +20,7 @@
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "io/size_classes.hpp"
 #include "io/summary_text.hpp"
 #include "measure/ceilings_json.hpp"
 
@@ -156,8 +157,10 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
 bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& measured) {
   const bool ladder = read.options.ladder;
   const bool prints = read.prints_summary();
+  const std::vector<SummaryGroup> groups = summarise_rows(measured);
   if (prints && read.has_file() && !ladder) {
-    std::cout << terminal_summary(summarise_rows(measured)) << crossover_text(measured, "");
+    std::cout << terminal_summary(groups, read.shows_all ? Shown::all : Shown::close)
+              << crossover_text(measured, "");
   }
   if (prints && (read.has_file() || ladder)) {
     std::cout << terminal_ladders(ladders_of(measured), rung_texts(*read.options.catalogue));
@@ -169,6 +172,9 @@ bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& m
     if (!prints || !read.has_file()) continue;
     const std::string header = "old: V@" + build + ", new: V, in the same rounds";
     std::cout << "\n" << terminal_comparison(comparison, {&header, 1});
+  }
+  if (prints && read.has_file() && !ladder) {
+    std::cout << "\n" << terminal_classes(size_classes(groups));
   }
   return regressed;
 }

@@ -149,6 +149,7 @@ void declare_bench(Arguments& arguments) {
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--all", "the summary shows rows that lose by far too");
   arguments.flag("--ladder",
                  "measure every rung of the variants' ladders, from the plainest loops up, and "
                  "print what each bought; default preset: ladder");
@@ -170,6 +171,7 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   BenchArguments read;
   read.dry_run = arguments.has("--dry-run");
   read.resume = arguments.has("--resume");
+  read.shows_all = arguments.has("--all");
   read.fail_on_regression = arguments.has("--fail-on-regression");
   const bool ladder = arguments.has("--ladder");
   Complaints complaints;

@@ -14,6 +14,7 @@ struct BenchArguments {
   bool dry_run = false;
   bool resume = false;
   bool fail_on_regression = false;
+  bool shows_all = false;  // rows that lose by far too
 
   // Rows and samples go to a file, and what is printed is a summary of them.
   bool has_file() const { return !csv.empty(); }

@@ -5,13 +5,14 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/table.hpp"
 #include "measure/ceilings_json.hpp"
@@ -98,7 +99,7 @@ std::vector<DeviceId> devices_to_measure(const Arguments& arguments) {
 }
 
 void declare(Arguments& arguments) {
-  arguments.option("--json", "FILE", "write them as JSON too");
+  arguments.json_output("as JSON: into FILE beside the table, or instead of it");
   arguments.repeatable("--threads", "N,...", "thread counts; default: 1 and all physical cores");
   declare_device(arguments);
   arguments.option("--seconds", "S", "time for everything; default: 20");
@@ -108,15 +109,8 @@ void declare(Arguments& arguments) {
 int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   Complaints complaints;
   CeilingsRequest request;
-  const std::string json = arguments.value("--json").value_or("");
-  complaints.check([&] {
-    try {
-      if (!json.empty()) require_writable(json);
-    } catch (const Error& error) {
-      throw Error(error.kind(), std::string("--json: ") + error.what());
-    }
-    return true;
-  });
+  const std::optional<JsonOutput> json =
+      complaints.check([&] { return std::optional(JsonOutput(arguments)); });
   request.threads = complaints.check([&] {
     const std::vector<std::string> pieces = arguments.list("--threads");
     if (!pieces.empty()) return parse_threads(pieces);
@@ -133,11 +127,11 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   };
   const Ceilings ceilings = measure_ceilings(request);
   progress.wipe();
-  std::cout << terminal_text(ceilings);
-  if (!json.empty()) {
+  if (!json->replaces_text()) std::cout << terminal_text(ceilings);
+  if (json->asked()) {
     nlohmann::ordered_json document = {{"schema_version", 1}, {"machine", machine_json(machine())}};
     document["ceilings"] = nlohmann::ordered_json(nlohmann::json(ceilings));
-    write_json(json, document);
+    json->write(document);
   }
   return 0;
 }

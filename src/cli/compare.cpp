@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
+#include "cli/json_output.hpp"
 #include "cli/verbs.hpp"
 #include "core/status.hpp"
 #include "core/text.hpp"
+#include "io/compare_json.hpp"
 #include "io/compare_text.hpp"
 
 namespace rooflane {
@@ -18,11 +21,13 @@ void declare(Arguments& arguments) {
   arguments.option("--against", "NAME", "compare V@NAME (old) with V (new) in one file");
   arguments.flag("--fail-on-regression", "exit status 1 when a row is SLOWER or FAILING");
   arguments.flag("--markdown", "for a pull request: counts, changed rows, the rest folded");
+  arguments.json_output("as JSON");
   arguments.flag("--any-machine", "compare rows of different machines too");
   arguments.examples(
       {"rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv old.csv",
        "rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv new.csv",
-       "rooflane compare old.csv new.csv", "rooflane compare old.csv new.csv --markdown"});
+       "rooflane compare old.csv new.csv", "rooflane compare --json old.csv new.csv",
+       "rooflane compare old.csv new.csv --markdown"});
 }
 
 std::vector<MeasuredRow> rows_of(const std::string& path) {
@@ -37,14 +42,23 @@ std::vector<MeasuredRow> rows_of(const std::string& path) {
   return rows;
 }
 
-int show(const Arguments& arguments, const Comparison& comparison,
-         const std::vector<std::string>& header) {
-  std::cout << (arguments.has("--markdown") ? markdown_comparison(comparison, header)
-                                            : terminal_comparison(comparison, header));
+// What the two sides are called, in JSON.
+struct Names {
+  std::string before, after;
+};
+
+int show(const Arguments& arguments, const JsonOutput& json, const Comparison& comparison,
+         const std::vector<std::string>& header, const Names& names) {
+  if (!json.replaces_text()) {
+    std::cout << (arguments.has("--markdown") ? markdown_comparison(comparison, header)
+                                              : terminal_comparison(comparison, header));
+  }
+  if (json.asked()) json.write(comparison_json(comparison, names.before, names.after));
   return arguments.has("--fail-on-regression") && comparison.regressed() ? 1 : 0;
 }
 
 int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+  const JsonOutput json(arguments);
   const std::vector<std::string>& files = arguments.values("FILE");
   if (const auto name = arguments.value("--against")) {
     if (files.size() != 1) {
@@ -61,8 +75,9 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
       throw argument_error("--against: " + unknown_name("build", *name, builds));
     }
     return show(
-        arguments, compare_against(rows, *name),
-        {run_line(files[0], rows), fmt::format("old: V@{}, new: V, in the same rounds", *name)});
+        arguments, json, compare_against(rows, *name),
+        {run_line(files[0], rows), fmt::format("old: V@{}, new: V, in the same rounds", *name)},
+        {"V@" + *name, "V"});
   }
   if (files.size() != 2) {
     throw argument_error(
@@ -81,7 +96,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
   std::vector<std::string> header = {"old: " + run_line(files[0], before),
                                      "new: " + run_line(files[1], after)};
   if (!difference.empty()) header.push_back("different machines: " + difference);
-  return show(arguments, compare_rows(before, after), header);
+  return show(arguments, json, compare_rows(before, after), header, {files[0], files[1]});
 }
 
 }  // namespace

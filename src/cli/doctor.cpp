@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/slowdowns.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "io/json.hpp"
 
 namespace rooflane {
 namespace {
@@ -20,7 +24,124 @@ void print_line(const std::string& label, const std::string& text) {
   std::cout << fmt::format("{:<14}{}\n", label, text);
 }
 
-void print_machine() {
+struct Library {
+  std::string variant;
+  std::optional<std::string> absent;
+  std::string description, path;
+  Variables environment;  // what workers run it with
+};
+
+struct IsaTarget {
+  std::string name;
+  bool here = false;  // this CPU has it
+};
+
+struct Device {
+  DeviceFacts facts;
+  std::optional<std::string> failure;  // of a plain kernel: the device is unusable
+  std::string features;                // in words; empty where it is unusable
+};
+
+// What a backend of this build finds whose variants run on devices.
+struct DeviceBackend {
+  std::string name, title;
+  std::vector<Device> devices;
+  std::vector<FailedDriver> failed_drivers;
+  std::string programs;  // what the cache of programs on disk holds
+};
+
+// What doctor tells, as text and as JSON.
+struct Findings {
+  std::vector<IsaTarget> targets;
+  std::vector<Library> libraries;
+  std::vector<DeviceBackend> device_backends;
+  std::vector<AbsentVariant> absent;  // what this build lacks, each reason once
+  std::vector<Slowdown> slowdowns;
+};
+
+std::vector<IsaTarget> targets_of_build() {
+  const std::vector<std::string> usable = isa_targets();
+  const std::set<std::string> here(usable.begin(), usable.end());
+  std::vector<IsaTarget> targets;
+  for (const std::string& name : generated_isa_targets()) {
+    targets.push_back({name, here.contains(name)});
+  }
+  return targets;
+}
+
+std::vector<Library> libraries_of(const Catalogue& catalogue) {
+  std::vector<Library> libraries;
+  std::set<std::string> seen;
+  for (const CatalogueEntry& entry : catalogue.entries()) {
+    const Libraries* functions = entry.variant->backend->libraries;
+    if (functions == nullptr || !seen.insert(entry.name).second) continue;
+    Library& library =
+        libraries.emplace_back(Library{entry.name, absent_reason(entry), "", "", {}});
+    if (library.absent) continue;
+    const LibraryFacts opened = functions->open(entry.library);
+    library.description = opened.description;
+    library.path = opened.path;
+    library.environment = functions->best_environment(entry.library);
+  }
+  return libraries;
+}
+
+std::vector<DeviceBackend> device_backends() {
+  std::vector<DeviceBackend> found;
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    const Devices& functions = *backend->devices;
+    DeviceBackend& here =
+        found.emplace_back(DeviceBackend{backend->name, functions.title, {}, {}, {}});
+    for (int i = 0; i < functions.count(); ++i) {
+      Device& device =
+          here.devices.emplace_back(Device{functions.facts(i), functions.failure(i), {}});
+      if (!device.failure) device.features = functions.features(i);
+    }
+    here.failed_drivers = functions.failed_drivers();
+    here.programs = functions.kept_programs();
+  }
+  return found;
+}
+
+std::vector<AbsentVariant> absent_of_build(const Catalogue& catalogue) {
+  std::vector<AbsentVariant> absent;
+  std::set<std::string> seen;
+  for (const AbsentVariant& variant : catalogue.absent()) {
+    if (seen.insert(variant.reason).second) absent.push_back(variant);
+  }
+  return absent;
+}
+
+// What slows this machine down; drivers that cannot be used first.
+std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue,
+                                   const std::vector<DeviceBackend>& backends) {
+  std::vector<Slowdown> slowdowns;
+  for (const DeviceBackend& backend : backends) {
+    for (const FailedDriver& driver : backend.failed_drivers) {
+      slowdowns.push_back(
+          {fmt::format("the {} driver {} crashed at start ({}): its devices are absent",
+                       backend.title, driver.file, driver.reason),
+           "clinfo   # shows it; install the driver anew, or remove its file from "
+           "/etc/OpenCL/vendors"});
+    }
+  }
+  for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
+  for (const DeviceBackend& backend : backends) {
+    const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [&](const Slowdown& s) {
+      return s.what.find(backend.title) != std::string::npos;
+    });
+    if (!backend.devices.empty() || explained) continue;
+    slowdowns.push_back({fmt::format("no {} device is found, though a driver is installed: it is "
+                                     "broken or may not use the card",
+                                     backend.title),
+                         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
+                         "be open to this user"});
+  }
+  return slowdowns;
+}
+
+void print_machine(const std::vector<IsaTarget>& targets) {
   const Machine& m = machine();
   print_line("rooflane", fmt::format("{} ({}, {})", build_version, build_commit, build_compiler));
   print_line("system", m.os);
@@ -34,83 +155,47 @@ void print_machine() {
                                    print_bytes(m.l3_bytes)));
   print_line("memory", fmt::format("{}, {} available", print_bytes(m.memory_bytes),
                                    print_bytes(available_memory_bytes())));
-  const std::vector<std::string> usable = isa_targets();
-  const std::set<std::string> here(usable.begin(), usable.end());
-  std::vector<std::string> targets;
-  for (const std::string& name : generated_isa_targets()) {
-    targets.push_back(here.contains(name) ? name : name + " (not on this CPU)");
+  std::vector<std::string> names;
+  for (const IsaTarget& target : targets) {
+    names.push_back(target.here ? target.name : target.name + " (not on this CPU)");
   }
-  print_line("ISA targets", join(targets, ", "));
+  print_line("ISA targets", join(names, ", "));
 }
 
-void print_libraries(const Catalogue& catalogue) {
-  std::set<std::string> seen;
-  for (const CatalogueEntry& entry : catalogue.entries()) {
-    const Libraries* libraries = entry.variant->backend->libraries;
-    if (libraries == nullptr || !seen.insert(entry.name).second) continue;
-    if (const auto reason = absent_reason(entry)) {
-      print_line(entry.name, "absent: " + *reason);
-      continue;
-    }
-    const LibraryFacts library = libraries->open(entry.library);
+void print_libraries(const std::vector<Library>& libraries) {
+  for (const Library& library : libraries) {
     std::string settings;
-    for (const auto& [name, value] : libraries->best_environment(entry.library)) {
+    for (const auto& [name, value] : library.environment) {
       settings += fmt::format("; workers run it with {}={}", name, value);
     }
-    print_line(entry.name, fmt::format("{} ({}){}", library.description, library.path, settings));
+    print_line(library.variant, library.absent ? "absent: " + *library.absent
+                                               : fmt::format("{} ({}){}", library.description,
+                                                             library.path, settings));
   }
 }
 
-// The backends of this build whose variants run on devices.
-std::vector<const Devices*> device_backends() {
-  std::vector<const Devices*> all;
-  for (const Backend* backend : all_backends()) {
-    if (backend->devices != nullptr) all.push_back(backend->devices);
-  }
-  return all;
-}
-
-// Drivers that cannot be used, with what to do about them. Opens all of them, which `bench` does
-// only when it measures a device.
-std::vector<Slowdown> failed_drivers() {
-  std::vector<Slowdown> found;
-  for (const Devices* devices : device_backends()) {
-    for (const FailedDriver& driver : devices->failed_drivers()) {
-      found.push_back({fmt::format("the {} driver {} crashed at start ({}): its devices are absent",
-                                   devices->title, driver.file, driver.reason),
-                       "clinfo   # shows it; install the driver anew, or remove its file from "
-                       "/etc/OpenCL/vendors"});
-    }
-  }
-  return found;
-}
-
-void print_devices(const Devices& devices) {
-  for (int i = 0; i < devices.count(); ++i) {
-    const DeviceFacts facts = devices.facts(i);
+void print_devices(const DeviceBackend& backend) {
+  for (std::size_t i = 0; i < backend.devices.size(); ++i) {
+    const auto& [facts, failure, features] = backend.devices[i];
     print_line(
-        fmt::format("{} {}", devices.title, i),
+        fmt::format("{} {}", backend.title, i),
         fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", facts.kind,
                     facts.name, facts.platform, facts.driver, facts.compute_units,
                     print_bytes(facts.global_bytes), print_bytes(facts.local_bytes)));
-    const auto failure = devices.failure(i);
-    print_line("", failure ? "unusable: a plain kernel: " + *failure : devices.features(i));
+    print_line("", failure ? "unusable: a plain kernel: " + *failure : features);
   }
-  for (const FailedDriver& driver : devices.failed_drivers()) {
-    print_line(devices.title,
-               fmt::format("{} is left out: it crashed at start: {}", driver.file, driver.reason));
+  for (const auto& [file, reason] : backend.failed_drivers) {
+    print_line(backend.title, fmt::format("{} is left out: it crashed at start: {}", file, reason));
   }
-  if (devices.count() == 0) print_line(devices.title, "no device");
-  print_line("programs", devices.kept_programs());
+  if (backend.devices.empty()) print_line(backend.title, "no device");
+  print_line("programs", backend.programs);
 }
 
-// What this build lacks, each reason once.
-void print_absent(const Catalogue& catalogue) {
-  std::set<std::string> seen;
-  for (const AbsentVariant& absent : catalogue.absent()) {
-    if (seen.insert(absent.reason).second) {
-      print_line(absent.variant, "absent: " + absent.reason);
-    }
+void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
+  std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
+                                  : "\nWhat slows this machine down, and what mends it:\n");
+  for (const Slowdown& slowdown : slowdowns) {
+    std::cout << "- " << slowdown.what << "\n    " << slowdown.mend << "\n";
   }
 }
 
@@ -121,8 +206,9 @@ std::string machine_slug() {
   const std::vector<std::string> targets = isa_targets();
   std::string text = fmt::format("{} {} {}c", m.cpu, targets.empty() ? "baseline" : targets.front(),
                                  m.physical_cores);
-  for (const Devices* devices : device_backends()) {
-    if (devices->count() == 0 || devices->facts(0).is_cpu) continue;
+  for (const Backend* backend : all_backends()) {
+    const Devices* devices = backend->devices;
+    if (devices == nullptr || devices->count() == 0 || devices->facts(0).is_cpu) continue;
     text += " " + devices->facts(0).name;
     break;
   }
@@ -145,42 +231,102 @@ std::string machine_slug() {
   return slug;
 }
 
+using nlohmann::ordered_json;
+
+ordered_json text_or_null(const std::optional<std::string>& text) {
+  return text ? ordered_json(*text) : ordered_json();
+}
+
+ordered_json devices_json(const DeviceBackend& backend) {
+  ordered_json devices = ordered_json::array();
+  for (std::size_t i = 0; i < backend.devices.size(); ++i) {
+    const auto& [facts, failure, features] = backend.devices[i];
+    devices.push_back({{"index", i},
+                       {"kind", facts.kind},
+                       {"name", facts.name},
+                       {"platform", facts.platform},
+                       {"driver", facts.driver},
+                       {"compute_units", facts.compute_units},
+                       {"global_bytes", facts.global_bytes},
+                       {"local_bytes", facts.local_bytes},
+                       {"unusable", text_or_null(failure)},
+                       {"features", features}});
+  }
+  ordered_json broken = ordered_json::array();
+  for (const auto& [file, reason] : backend.failed_drivers) {
+    broken.push_back({{"file", file}, {"reason", reason}});
+  }
+  return {{"backend", backend.name},
+          {"devices", devices},
+          {"broken_drivers", broken},
+          {"programs", backend.programs}};
+}
+
+ordered_json document(const Findings& findings) {
+  ordered_json targets = ordered_json::array();
+  for (const IsaTarget& target : findings.targets) {
+    targets.push_back({{"name", target.name}, {"here", target.here}});
+  }
+  ordered_json libraries = ordered_json::array();
+  for (const Library& library : findings.libraries) {
+    ordered_json environment = ordered_json::object();
+    for (const auto& [name, value] : library.environment) environment[name] = value;
+    libraries.push_back({{"variant", library.variant},
+                         {"absent", text_or_null(library.absent)},
+                         {"description", library.description},
+                         {"path", library.path},
+                         {"environment", environment}});
+  }
+  ordered_json backends = ordered_json::array();
+  for (const DeviceBackend& backend : findings.device_backends) {
+    backends.push_back(devices_json(backend));
+  }
+  ordered_json absent = ordered_json::array();
+  for (const AbsentVariant& variant : findings.absent) {
+    absent.push_back({{"variant", variant.variant}, {"reason", variant.reason}});
+  }
+  ordered_json slowdowns = ordered_json::array();
+  for (const Slowdown& slowdown : findings.slowdowns) {
+    slowdowns.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
+  }
+  return {{"schema_version", 1},          {"version", build_version},
+          {"build_commit", build_commit}, {"compiler", build_compiler},
+          {"slug", machine_slug()},       {"machine", machine_json(machine())},
+          {"isa_targets", targets},       {"libraries", libraries},
+          {"device_backends", backends},  {"absent", absent},
+          {"slowdowns", slowdowns}};
+}
+
 void declare(Arguments& arguments) {
   declare_blas(arguments);
   arguments.flag("--slug", "print only this machine's name in results/: CPU, ISA, cores, device");
-  arguments.examples({"rooflane doctor", "rooflane doctor --slug"});
+  arguments.json_output("as JSON");
+  arguments.examples({"rooflane doctor", "rooflane doctor --slug", "rooflane doctor --json"});
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  const JsonOutput json(arguments);
   apply_blas(arguments.values("--blas"), catalogue);
   if (arguments.has("--slug")) {
     std::cout << machine_slug() << "\n";
     return 0;
   }
-  print_machine();
-  print_libraries(catalogue);
-  const std::vector<const Devices*> backends = device_backends();
-  for (const Devices* devices : backends) print_devices(*devices);
-  print_absent(catalogue);
-  const bool has_devices = std::all_of(backends.begin(), backends.end(),
-                                       [](const Devices* devices) { return devices->count() > 0; });
-  std::vector<Slowdown> slowdowns = failed_drivers();
-  for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
-  const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
-    return s.what.find("OpenCL") != std::string::npos;
-  });
-  if (!has_devices && !explained) {
-    slowdowns.push_back(
-        {"no OpenCL device is found, though a driver is installed: it is broken or "
-         "may not use the card",
-         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
-         "be open to this user"});
+  Findings findings{targets_of_build(),
+                    libraries_of(catalogue),
+                    device_backends(),
+                    absent_of_build(catalogue),
+                    {}};
+  findings.slowdowns = slowdowns_of(catalogue, findings.device_backends);
+  if (!json.replaces_text()) {
+    print_machine(findings.targets);
+    print_libraries(findings.libraries);
+    for (const DeviceBackend& backend : findings.device_backends) print_devices(backend);
+    for (const AbsentVariant& variant : findings.absent) {
+      print_line(variant.variant, "absent: " + variant.reason);
+    }
+    print_slowdowns(findings.slowdowns);
   }
-  std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
-                                  : "\nWhat slows this machine down, and what mends it:\n");
-  for (const Slowdown& slowdown : slowdowns) {
-    std::cout << "- " << slowdown.what << "\n    " << slowdown.mend << "\n";
-  }
+  if (json.asked()) json.write(document(findings));
   return 0;
 }
 

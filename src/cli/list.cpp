@@ -1,13 +1,16 @@
 // `rooflane list`: every kernel and variant; available, or why not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
 #include "io/table.hpp"
+#include "measure/problem_json.hpp"
 
 namespace rooflane {
 namespace {
@@ -35,26 +38,55 @@ std::vector<Listed> everything(const Catalogue& catalogue) {
   return all;
 }
 
-std::string terminal_text(const std::vector<Listed>& all) {
+// Reasons stand below the table: they are sentences. Kernels that lack a variant for one reason
+// share a line.
+std::string variants_text(const std::vector<Listed>& all) {
   TextTable table{{{"kernel"}, {"variant"}, {"backend"}, {"threads"}, {"available"}}, {}};
+  std::vector<std::pair<std::pair<std::string, std::string>, std::vector<std::string>>> absent;
   for (const Listed& item : all) {
     table.rows.push_back({item.kernel->name, item.variant,
                           item.record ? item.record->backend->name : "-",
                           item.record ? std::string(name_of(item.record->threads)) : "-",
-                          item.reason ? "absent: " + *item.reason : "yes"});
+                          item.reason ? "absent" : "yes"});
+    if (!item.reason) continue;
+    const std::pair key{item.variant, *item.reason};
+    const auto known =
+        std::find_if(absent.begin(), absent.end(), [&](const auto& a) { return a.first == key; });
+    if (known == absent.end()) {
+      absent.push_back({key, {item.kernel->name}});
+    } else {
+      known->second.push_back(item.kernel->name);
+    }
   }
-  return terminal_table(table);
+  std::string text = terminal_table(table);
+  if (!absent.empty()) text += "\n";
+  for (const auto& [key, kernels] : absent) {
+    text += wrapped(
+        fmt::format("{} is absent ({}): {}", key.first, fmt::join(kernels, ", "), key.second));
+  }
+  return text;
 }
 
-nlohmann::ordered_json parameters_json(const Kernel& kernel) {
-  auto list = nlohmann::ordered_json::array();
-  for (const ParamSpec& param : kernel.params) {
-    const char* kind = param.kind == ParamKind::size   ? "size"
-                       : param.kind == ParamKind::flag ? "flag"
-                                                       : "real";
-    list.push_back({{"name", param.name}, {"kind", kind}, {"required", param.required}});
+std::string problems_text(const std::vector<Problem>& problems) {
+  std::string text;
+  for (const Problem& problem : problems) {
+    TextTable table{{{"tensor"}, {"role"}, {"dtype"}, {"shape"}}, {}};
+    const nlohmann::ordered_json json = problem_json(problem);
+    for (const auto& tensor : json["tensors"]) {
+      table.rows.push_back({tensor["name"], tensor["role"], tensor["dtype"],
+                            print_shape(tensor["shape"].get<Shape>())});
+    }
+    std::string parameters;
+    for (const auto& [name, value] : json["parameters"].items()) {
+      parameters += fmt::format("{}{}={}", parameters.empty() ? "" : ", ", name, value.dump());
+    }
+    const Cost cost = problem.kernel().cost(problem);
+    text += (text.empty() ? "" : "\n") + problem.text() + "\n" + wrapped(parameters) +
+            fmt::format("{:.6g} flops, {:.6g} exps, {:.6g} compulsory bytes\n", cost.flops,
+                        cost.exps, cost.bytes) +
+            terminal_table(table);
   }
-  return list;
+  return text;
 }
 
 nlohmann::ordered_json variant_json(const Listed& item) {
@@ -81,7 +113,23 @@ nlohmann::ordered_json variant_json(const Listed& item) {
   return object;
 }
 
-nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Listed>& all) {
+// The problems of every --shape, ranges expanded.
+std::vector<Problem> read_shapes(const Arguments& arguments, const Catalogue& catalogue) {
+  std::vector<Problem> problems;
+  for (const std::string& shape : arguments.values("--shape")) {
+    try {
+      for (Problem& problem : parse_shapes(shape, catalogue.kernels())) {
+        problems.push_back(std::move(problem));
+      }
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string("--shape: ") + error.what());
+    }
+  }
+  return problems;
+}
+
+nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Listed>& all,
+                                const std::vector<Problem>& problems) {
   auto kernels = nlohmann::ordered_json::array();
   for (const Kernel* kernel : catalogue.kernels()) {
     auto variants = nlohmann::ordered_json::array();
@@ -93,27 +141,35 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
                        {"parameters", parameters_json(*kernel)},
                        {"variants", variants}});
   }
-  return {{"schema_version", 1}, {"kernels", kernels}};
+  auto resolved = nlohmann::ordered_json::array();
+  for (const Problem& problem : problems) resolved.push_back(problem_json(problem));
+  return {{"schema_version", 1}, {"kernels", kernels}, {"problems", resolved}};
 }
 
 void declare(Arguments& arguments) {
-  arguments.flag("--json", "as JSON, with parameters, tunables and ladders");
+  arguments.repeatable(
+      "--shape", "SHAPE",
+      "resolve these problems: every parameter, tensors, cost; ranges as in bench");
+  arguments.json_output("as JSON, with parameters, tunables, ladders and the problems of --shape");
   declare_blas(arguments);
   declare_workers(arguments);
-  arguments.examples({"rooflane list", "rooflane list --json"});
+  arguments.examples({"rooflane list", "rooflane list --shape gemm:m=n=k=64",
+                      "rooflane list --json --shape attention:batch=1,heads=2,q_len=4,kv_len=4,"
+                      "head_dim=8"});
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+  const JsonOutput json(arguments);
+  const std::vector<Problem> problems = read_shapes(arguments, catalogue);
   apply_blas(arguments.values("--blas"), catalogue);
   Complaints complaints;
   add_workers(arguments, {}, settings, catalogue, complaints);
   complaints.raise();
   const std::vector<Listed> all = everything(catalogue);
-  if (arguments.has("--json")) {
-    std::cout << document(catalogue, all).dump(2) << "\n";
-  } else {
-    std::cout << terminal_text(all);
+  if (!json.replaces_text()) {
+    std::cout << (problems.empty() ? variants_text(all) : problems_text(problems));
   }
+  if (json.asked()) json.write(document(catalogue, all, problems));
   return 0;
 }
 

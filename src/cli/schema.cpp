@@ -1,36 +1,20 @@
-// `rooflane schema`: JSON Schema of what `bench --json` writes. Rows come from the table of columns
-// (io/json.hpp); the context is described here, beside the verb that writes it (bench.cpp). A test
-// finds fields of a real document that are missing here.
+// `rooflane schema`: JSON Schemas of what verbs write with --json; here that of `bench` and all
+// that is of the machine, those of other verbs in schema_documents.cpp. Rows come from the table of
+// columns (io/json.hpp). A test finds fields of a real document that are missing here.
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "cli/schema.hpp"
 #include "cli/verbs.hpp"
+#include "core/text.hpp"
 #include "io/json.hpp"
 
 namespace rooflane {
 namespace {
 
+using namespace schema;
 using nlohmann::ordered_json;
-
-ordered_json value(const char* type, const char* description) {
-  return {{"description", description}, {"type", type}};
-}
-
-ordered_json list_of(const ordered_json& item, const char* description) {
-  return {{"description", description}, {"type", "array"}, {"items", item}};
-}
-
-// Every field is required; more may come with later versions.
-ordered_json object(const char* description, const ordered_json& fields) {
-  ordered_json required = ordered_json::array();
-  for (const auto& [name, ignored] : fields.items()) required.push_back(name);
-  return {{"description", description},
-          {"type", "object"},
-          {"required", required},
-          {"properties", fields}};
-}
-
-ordered_json definition(const char* name) { return {{"$ref", std::string("#/$defs/") + name}}; }
 
 ordered_json machine_schema() {
   return object("The machine of the run.",
@@ -149,43 +133,87 @@ ordered_json context_schema() {
        {"ceilings", definition("ceilings")}});
 }
 
-ordered_json document_schema() {
-  ordered_json version = value("integer", "version of the table of columns");
-  version["const"] = Row().schema_version;
-  ordered_json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                         {"$id", "urn:rooflane:results:1"},
-                         {"title", "Results of rooflane bench --json"}};
-  schema.update(object("The rows of a run and its context.",
-                       {{"schema_version", version},
-                        {"context", definition("context")},
-                        {"rows", list_of(definition("row"), "in the order of the CSV")}}));
+}  // namespace
+
+namespace schema {
+
+ordered_json machine_definitions() {
+  return {{"machine", machine_schema()},   {"slowdown", slowdown_schema()},
+          {"ceilings", ceilings_schema()}, {"fma", fma_schema()},
+          {"rate", rate_schema()},         {"bandwidth", bandwidth_schema()},
+          {"transfer", transfer_schema()}, {"launch", launch_schema()}};
+}
+
+ordered_json versioned_row() {
   ordered_json row = row_schema();
-  row["properties"]["schema_version"] = version;
-  schema["$defs"] = {{"row", row},
-                     {"context", context_schema()},
-                     {"machine", machine_schema()},
-                     {"worker", worker_schema()},
-                     {"slowdown", slowdown_schema()},
-                     {"ceilings", ceilings_schema()},
-                     {"fma", fma_schema()},
-                     {"rate", rate_schema()},
-                     {"bandwidth", bandwidth_schema()},
-                     {"transfer", transfer_schema()},
-                     {"launch", launch_schema()}};
+  row["properties"]["schema_version"] = version_field();
+  return row;
+}
+
+ordered_json version_field() {
+  ordered_json version = value("integer", "version of this schema; it grows when fields change");
+  version["const"] = Row().schema_version;
+  return version;
+}
+
+ordered_json document(const std::string& verb, const ordered_json& fields,
+                      const ordered_json& definitions) {
+  ordered_json all = {{"schema_version", version_field()}};
+  all.update(fields);
+  ordered_json schema = {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"$id", verb == "bench" ? "urn:rooflane:results:1" : "urn:rooflane:" + verb + ":1"},
+      {"title", "What rooflane " + verb + " --json writes"}};
+  schema.update(object("The document.", all));
+  schema["$defs"] = definitions;
   return schema;
 }
 
-void declare(Arguments& arguments) {
-  arguments.examples({"rooflane schema", "rooflane schema > rooflane.schema.json"});
+}  // namespace schema
+
+namespace {
+
+ordered_json bench_schema() {
+  ordered_json definitions = machine_definitions();
+  definitions["row"] = versioned_row();
+  definitions["context"] = context_schema();
+  definitions["worker"] = worker_schema();
+  return document("bench",
+                  {{"context", definition("context")},
+                   {"rows", list_of(definition("row"), "in the order of the CSV")}},
+                  definitions);
 }
 
-int run(const Arguments&, Catalogue&, const CliSettings&) {
-  std::cout << document_schema().dump(2) << "\n";
-  return 0;
+const std::pair<const char*, ordered_json (*)()> schemas[] = {
+    {"bench", bench_schema},
+    {"list", schema::list_document},
+    {"doctor", schema::doctor_document},
+    {"ceilings", schema::ceilings_document},
+    {"compare", schema::compare_document},
+    {"roofline", schema::roofline_document}};
+
+void declare(Arguments& arguments) {
+  arguments.positional("VERB", "bench (default), list, doctor, ceilings, compare or roofline");
+  arguments.examples(
+      {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
+}
+
+int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+  const std::string verb = arguments.value("VERB").value_or("bench");
+  std::vector<std::string> names;
+  for (const auto& [name, make] : schemas) {
+    if (verb == name) {
+      std::cout << make().dump(2) << "\n";
+      return 0;
+    }
+    names.emplace_back(name);
+  }
+  throw argument_error(unknown_name("verb with --json", verb, names));
 }
 
 }  // namespace
 
-const Verb schema_verb = {"schema", "the JSON Schema of what bench --json writes", declare, run};
+const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json", declare,
+                          run};
 
 }  // namespace rooflane

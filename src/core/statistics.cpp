@@ -18,6 +18,11 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 // repeat within a few per cent of its width from seed to seed.
 constexpr int resamples = 2000;
 
+// Half a 95 % interval of a normal distribution, in standard deviations; and so many degrees of
+// freedom that Student's distribution is one.
+constexpr double normal_quantile = 1.96;
+constexpr double most_df = 1000;
+
 // Type 7: position q·(n-1) between the order statistics, linearly. `sorted` must not be empty.
 double quantile_of_sorted(std::span<const double> sorted, double q) {
   const double position = q * static_cast<double>(sorted.size() - 1);
@@ -151,7 +156,8 @@ double student_quantile(double tail, double df) {
 }
 
 Interval Estimate::interval() const {
-  const double half = student_quantile(0.025, df) * error;
+  if (std::isnan(error)) return {nan, nan};
+  const double half = (df >= most_df ? normal_quantile : student_quantile(0.025, df)) * error;
   return {value - half, value + half};
 }
 
@@ -166,8 +172,10 @@ double Estimate::p_beyond(double margin) const {
 Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed) {
   const std::size_t count = launches.size();
   const auto n = static_cast<double>(count);
-  Estimate estimate{0, 0, n - 1};
+  const auto units = static_cast<double>(count > 1 ? count : launches.front().size());
+  Estimate estimate{0, nan, units - 1};
   for (const std::vector<double>& rounds : launches) estimate.value += median(rounds) / n;
+  if (units < 2) return estimate;
 
   // The standard error of a standard error from B resamples is 1/sqrt(2B) of it: 4 % here.
   constexpr int error_resamples = 400;
@@ -182,8 +190,25 @@ Estimate estimate_over_launches(std::span<const std::vector<double>> launches, s
       mean += median_in_place(drawn) / n;
     }
   }
-  estimate.error = summarise(means).stdev * std::sqrt(n / (n - 1));
+  estimate.error = summarise(means).stdev * std::sqrt(units / (units - 1));
   return estimate;
+}
+
+Estimate estimate_from_interval(double value, Interval interval) {
+  return {std::log(value), std::log(interval.high / interval.low) / (2 * normal_quantile), most_df};
+}
+
+Estimate mean_of(std::span<const Estimate> estimates) {
+  const auto n = static_cast<double>(estimates.size());
+  double value = 0;
+  double variance = 0;
+  double spread = 0;
+  for (const Estimate& estimate : estimates) {
+    value += estimate.value / n;
+    variance += estimate.error * estimate.error;
+    spread += std::pow(estimate.error, 4) / estimate.df;
+  }
+  return {value, std::sqrt(variance) / n, spread > 0 ? variance * variance / spread : most_df};
 }
 
 Estimate difference(const Estimate& x, const Estimate& y) {

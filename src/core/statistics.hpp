@@ -39,7 +39,8 @@ double student_tail(double t, double df);
 // The t with P(T > t) = tail, 0 < tail < 0.5.
 double student_quantile(double tail, double df);
 
-// An estimate with its standard error and the degrees of freedom behind the error.
+// An estimate with its standard error and the degrees of freedom behind the error; an error that
+// nothing is known of is NaN, and so are the interval's ends.
 struct Estimate {
   double value = 0;
   double error = 0;
@@ -54,9 +55,17 @@ struct Estimate {
 // launches, then over the rounds in each (Davison and Hinkley, Bootstrap Methods and their
 // Application, 1997, section 3.8), times sqrt(n/(n-1)): resampling n launches sees only (n-1)/n of
 // their variance, and percentiles of it are far too narrow at n = 3 (Hesterberg, What Teachers
-// Should Know about the Bootstrap, 2015); hence also n-1 degrees of freedom. Needs at least two
-// launches, each with a round.
+// Should Know about the Bootstrap, 2015); hence also n-1 degrees of freedom. A single launch shows
+// only how much its rounds differ, not what a fresh process would change: there n counts rounds,
+// and the interval is too narrow. Of a single round no error is known. Needs a round in each
+// launch.
 Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed);
+
+// The logarithm of a figure from its 95 % interval, as of a normal distribution.
+Estimate estimate_from_interval(double value, Interval interval);
+
+// The mean of independent estimates, at least one; degrees of freedom after Welch.
+Estimate mean_of(std::span<const Estimate> estimates);
 
 // x - y of independent estimates; degrees of freedom after Welch (Biometrika 34, 1947).
 Estimate difference(const Estimate& x, const Estimate& y);

@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "core/seeds.hpp"
@@ -19,12 +18,10 @@
 namespace rooflane {
 namespace {
 
-using Launches = std::vector<std::vector<double>>;
-
 // All rows of one identity in one file.
 struct Side {
   const Row* row = nullptr;  // the first that did not pass, else the first
-  std::vector<const MeasuredRow*> members;
+  SameRows members;
 };
 
 std::string base_variant(const Row& row) { return row.variant.substr(0, row.variant.find('@')); }
@@ -80,70 +77,6 @@ bool not_asked_for(const Row& row) {
   return row.status == "SKIPPED" || row.status == "UNSUPPORTED";
 }
 
-// A launch keeps its undisturbed samples when there are as many as this, else all of them.
-constexpr std::size_t least_undisturbed = 3;
-
-struct Observation {
-  double value = 0;
-  bool disturbed = false;
-};
-
-Launches kept(const std::map<std::int64_t, std::vector<Observation>>& by_launch) {
-  Launches launches;
-  for (const auto& [launch, observations] : by_launch) {
-    std::vector<double> all, calm;
-    for (const Observation& observation : observations) {
-      all.push_back(observation.value);
-      if (!observation.disturbed) calm.push_back(observation.value);
-    }
-    launches.push_back(calm.size() >= least_undisturbed ? std::move(calm) : std::move(all));
-  }
-  return launches;
-}
-
-// Logarithms of the samples, divided by the probe of their round when asked; samples that lack it
-// are left out.
-Launches log_times(const Side& side, bool normalised) {
-  std::map<std::int64_t, std::vector<Observation>> by_launch;
-  for (const MeasuredRow* measured : side.members) {
-    for (const Sample& sample : measured->samples) {
-      if (!(sample.ns > 0)) continue;
-      if (normalised && !(sample.probe_ns && *sample.probe_ns > 0)) continue;
-      by_launch[sample.launch].push_back(
-          {std::log(sample.ns) - (normalised ? std::log(*sample.probe_ns) : 0),
-           !sample.disturbance.empty()});
-    }
-  }
-  return kept(by_launch);
-}
-
-// Logarithms of new / old where both have a sample of one round; rounds of other groups have
-// another probe.
-Launches log_ratios(const Side& before, const Side& after) {
-  using Round = std::tuple<std::int64_t, std::int64_t, std::optional<double>>;
-  const auto by_round = [](const Side& side) {
-    std::map<Round, Observation> samples;
-    for (const MeasuredRow* measured : side.members) {
-      for (const Sample& sample : measured->samples) {
-        if (!(sample.ns > 0)) continue;
-        // A round that was repeated has a disturbed sample and the one that replaces it.
-        Observation& known = samples[{sample.launch, sample.round, sample.probe_ns}];
-        if (known.value == 0 || known.disturbed) known = {sample.ns, !sample.disturbance.empty()};
-      }
-    }
-    return samples;
-  };
-  const auto old_rounds = by_round(before);
-  std::map<std::int64_t, std::vector<Observation>> by_launch;
-  for (const auto& [round, sample] : by_round(after)) {
-    const auto found = old_rounds.find(round);
-    if (found == old_rounds.end()) continue;
-    by_launch[std::get<0>(round)].push_back({std::log(sample.value / found->second.value),
-                                             sample.disturbed || found->second.disturbed});
-  }
-  return kept(by_launch);
-}
-
 // One row while it is being judged. One estimate must be beyond the margin, or two in agreement.
 struct Judged {
   ComparedRow compared;
@@ -180,8 +113,8 @@ Judged judge_files(const Side& before, const Side& after) {
   if (!both_passed(judged.compared)) return judged;
   const std::uint64_t seed = seed_of(*after.row);
   for (const bool normalised : {true, false}) {
-    const Launches x = log_times(before, normalised);
-    const Launches y = log_times(after, normalised);
+    const Launches x = log_times(before.members, normalised);
+    const Launches y = log_times(after.members, normalised);
     if (x.size() < compare_least_launches || y.size() < compare_least_launches) {
       judged.estimates.clear();
       judged.compared.reason = too_few(x.size(), y.size());
@@ -198,7 +131,7 @@ Judged judge_builds(const Side& before, const Side& after) {
   judged.compared.before = before.row;
   judged.compared.after = after.row;
   if (!both_passed(judged.compared)) return judged;
-  const Launches ratios = log_ratios(before, after);
+  const Launches ratios = log_ratios(after.members, before.members);
   if (ratios.size() < compare_least_launches) {
     judged.compared.reason =
         ratios.empty()

@@ -24,6 +24,23 @@ std::string change_text(const ComparedRow& row) {
   return fmt::format("{} [{}, {}]", per_cent(*row.ratio), per_cent(*row.low), per_cent(*row.high));
 }
 
+// Reasons of failures may be sentences; those stand below the table.
+bool is_long(const ComparedRow& row) {
+  constexpr std::size_t longest = 60;  // what is said of intervals is shorter
+  return row.reason.size() > longest;
+}
+
+std::vector<std::string> reasons_below(std::span<const ComparedRow> rows) {
+  std::vector<std::string> lines;
+  for (const ComparedRow& compared : rows) {
+    if (!is_long(compared)) continue;
+    const Row& row = compared.after != nullptr ? *compared.after : *compared.before;
+    lines.push_back(fmt::format("{} {}:{} {}: {}", change_name(compared.change), row.kernel,
+                                row.shape, row.variant, compared.reason));
+  }
+  return lines;
+}
+
 TextTable table_of(std::span<const ComparedRow> rows) {
   TextTable table{{{"verdict", false},
                    {"problem", false},
@@ -44,7 +61,8 @@ TextTable table_of(std::span<const ComparedRow> rows) {
     if (row.math != "fp32" && !row.math.empty()) problem += "  " + row.math;
     table.rows.push_back({change_name(compared.change), problem, row.variant,
                           row.threads ? fmt::format("{}", *row.threads) : "", time(compared.before),
-                          time(compared.after), change_text(compared), compared.reason});
+                          time(compared.after), change_text(compared),
+                          is_long(compared) ? "below" : compared.reason});
   }
   return table;
 }
@@ -87,9 +105,13 @@ std::string counts_line(const Comparison& comparison) {
 
 std::string terminal_comparison(const Comparison& comparison, std::span<const std::string> header) {
   std::string text;
-  for (const std::string& line : header) text += line + "\n";
+  for (const std::string& line : header) text += wrapped(line);
   if (!header.empty()) text += "\n";
-  if (!comparison.rows.empty()) text += terminal_table(table_of(comparison.rows)) + "\n";
+  if (!comparison.rows.empty()) {
+    text += terminal_table(table_of(comparison.rows));
+    for (const std::string& line : reasons_below(comparison.rows)) text += wrapped(line);
+    text += "\n";
+  }
   return text + counts_line(comparison) + "\n";
 }
 
@@ -99,6 +121,7 @@ std::string markdown_comparison(const Comparison& comparison, std::span<const st
   std::vector<ComparedRow> news, rest;
   for (const ComparedRow& row : comparison.rows) (is_news(row) ? news : rest).push_back(row);
   if (!news.empty()) text += "\n" + markdown_table(table_of(news));
+  for (const std::string& line : reasons_below(news)) text += "\n- " + line + "\n";
   if (!rest.empty()) {
     text += fmt::format("\n<details><summary>{} without a change that can be told</summary>\n\n{}",
                         rest.size(), markdown_table(table_of(rest)));

@@ -8,7 +8,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "core/text.hpp"
@@ -55,7 +54,7 @@ std::optional<Line> line_through(const Parameters& x, const Parameters& y) {
     words.push_back(x[i].first + "=*");
   }
   if (growing.empty()) return std::nullopt;
-  Line line{join(words, ","), {}};
+  Line line;
   for (const auto& [a, b] : growing) {
     const auto& [first_a, first_b] = growing.front();
     if (static_cast<double>(a) * static_cast<double>(first_b) !=
@@ -64,39 +63,17 @@ std::optional<Line> line_through(const Parameters& x, const Parameters& y) {
     }
     line.proportion.push_back(a / common);
   }
+  auto factor = line.proportion.begin();
+  for (std::string& word : words) {
+    if (!word.ends_with('*')) continue;
+    if (*factor != 1) word.insert(word.size() - 1, std::to_string(*factor));
+    ++factor;
+  }
+  line.family = join(words, ",");
   return line;
 }
 
-// Disjoint families of at least two shapes, those with the most first.
-std::vector<std::pair<std::string, std::set<std::string>>> families_of(
-    const std::vector<std::string>& shapes) {
-  std::vector<Parameters> parameters;
-  for (const std::string& shape : shapes) parameters.push_back(parameters_of(shape));
-  std::map<Line, std::set<std::string>> members;
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    for (std::size_t j = i + 1; j < shapes.size(); ++j) {
-      if (const auto line = line_through(parameters[i], parameters[j])) {
-        members[*line].insert({shapes[i], shapes[j]});
-      }
-    }
-  }
-  std::vector<std::pair<std::string, std::set<std::string>>> families;
-  while (true) {
-    const auto largest = std::max_element(
-        members.begin(), members.end(),
-        [](const auto& x, const auto& y) { return x.second.size() < y.second.size(); });
-    if (largest == members.end() || largest->second.size() < 2) return families;
-    families.emplace_back(largest->first.family, largest->second);
-    for (auto& [line, others] : members) {
-      for (const std::string& shape : families.back().second) others.erase(shape);
-    }
-  }
-}
-
-bool is_timed(const Row& row) {
-  return row.status == "PASSED" && row.p50_ns && *row.p50_ns > 0 &&
-         row.variant.find('@') == std::string::npos && !step_of(row);
-}
+bool is_timed(const Row& row) { return may_win(row) && !is_other_build(row) && !step_of(row); }
 bool is_device(const Row& row) { return !row.threads && !row.device.empty(); }
 
 void keep_least(std::optional<double>& least, const std::optional<double>& value) {
@@ -123,48 +100,85 @@ std::string where(const Crossover& crossover, const std::optional<std::size_t>& 
 
 }  // namespace
 
-std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows) {
-  using Setting = std::tuple<std::string, std::string, std::string, std::string, std::string>;
-  const auto setting_of = [](const Row& row) {
-    return Setting{row.kernel, row.dtype, row.math, row.cache, row.cpu};
-  };
-  std::vector<std::pair<Setting, std::string>> order;  // with the device
-  for (const MeasuredRow& measured : rows) {
-    const Row& row = measured.row;
-    const std::pair key{setting_of(row), row.device};
-    if (is_timed(row) && is_device(row) &&
-        std::find(order.begin(), order.end(), key) == order.end()) {
-      order.push_back(key);
+std::vector<ShapeFamily> shape_families(const std::vector<std::string>& shapes) {
+  std::vector<Parameters> parameters;
+  for (const std::string& shape : shapes) parameters.push_back(parameters_of(shape));
+  std::map<Line, std::set<std::string>> members;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    for (std::size_t j = i + 1; j < shapes.size(); ++j) {
+      if (const auto line = line_through(parameters[i], parameters[j])) {
+        members[*line].insert({shapes[i], shapes[j]});
+      }
     }
   }
+  std::vector<ShapeFamily> families;
+  while (true) {
+    const auto largest = std::max_element(
+        members.begin(), members.end(),
+        [](const auto& x, const auto& y) { return x.second.size() < y.second.size(); });
+    if (largest == members.end() || largest->second.size() < 2) return families;
+    const std::set<std::string> taken = largest->second;
+    families.push_back({largest->first.family, {taken.begin(), taken.end()}});
+    for (auto& [line, others] : members) {
+      for (const std::string& shape : taken) others.erase(shape);
+    }
+  }
+}
 
-  std::vector<Crossover> result;
-  for (const auto& [setting, device] : order) {
+std::vector<DeviceComparison> device_comparisons(std::span<const MeasuredRow> rows) {
+  const auto setting_of = [](const Row& row, const std::string& device) {
+    return DeviceSetting{row.kernel, row.dtype, row.math, row.cache, row.cpu, device};
+  };
+  std::vector<DeviceSetting> order;
+  for (const MeasuredRow& measured : rows) {
+    const DeviceSetting setting = setting_of(measured.row, measured.row.device);
+    if (is_timed(measured.row) && is_device(measured.row) &&
+        std::find(order.begin(), order.end(), setting) == order.end()) {
+      order.push_back(setting);
+    }
+  }
+  std::vector<DeviceComparison> compared;
+  for (const DeviceSetting& setting : order) {
     std::map<std::string, CrossoverPoint> points;  // by shape
     for (const MeasuredRow& measured : rows) {
       const Row& row = measured.row;
-      if (!is_timed(row) || setting_of(row) != setting) continue;
+      if (!is_timed(row) || setting_of(row, setting.device) != setting) continue;
       CrossoverPoint& point = points[row.shape];
       point.shape = row.shape;
       point.flops = row.flops.value_or(0);
-      if (is_device(row) && row.device == device) {
+      if (is_device(row) && row.device == setting.device) {
         keep_least(point.device_kernel_ns, row.kernel_ns ? row.kernel_ns : row.p50_ns);
         keep_least(point.device_end_to_end_ns, row.e2e_ns);
       } else if (row.threads && (point.cpu == nullptr || *row.p50_ns < *point.cpu->p50_ns)) {
         point.cpu = &row;
       }
     }
-    std::vector<std::string> shapes;
+    DeviceComparison one{setting, {}};
     for (const auto& [shape, point] : points) {
-      if (point.cpu != nullptr && point.device_kernel_ns) shapes.push_back(shape);
+      if (point.cpu != nullptr && point.device_kernel_ns) one.points.push_back(point);
     }
-    for (const auto& [family, members] : families_of(shapes)) {
-      const auto& [kernel, dtype, math, cache, cpu] = setting;
-      Crossover crossover{kernel, dtype, math, cache, cpu, device, family, {}, {}, {}, true};
-      for (const std::string& shape : members) crossover.points.push_back(points.at(shape));
-      std::sort(crossover.points.begin(), crossover.points.end(),
-                [](const CrossoverPoint& x, const CrossoverPoint& y) { return x.flops < y.flops; });
-      for (const CrossoverPoint& point : crossover.points) {
+    std::stable_sort(
+        one.points.begin(), one.points.end(),
+        [](const CrossoverPoint& x, const CrossoverPoint& y) { return x.flops < y.flops; });
+    if (!one.points.empty()) compared.push_back(std::move(one));
+  }
+  return compared;
+}
+
+std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows) {
+  std::vector<Crossover> result;
+  for (const DeviceComparison& compared : device_comparisons(rows)) {
+    std::vector<std::string> shapes;
+    for (const CrossoverPoint& point : compared.points) shapes.push_back(point.shape);
+    std::sort(shapes.begin(), shapes.end());
+    for (const ShapeFamily& family : shape_families(shapes)) {
+      Crossover crossover{compared.setting, family.name, {}, {}, {}, true};
+      for (const CrossoverPoint& point : compared.points) {
+        if (std::find(family.shapes.begin(), family.shapes.end(), point.shape) ==
+            family.shapes.end()) {
+          continue;
+        }
+        crossover.points.push_back(point);
         crossover.has_end_to_end = crossover.has_end_to_end && point.device_end_to_end_ns;
       }
       crossover.kernel_from = wins_from(crossover.points, &CrossoverPoint::device_kernel_ns);
@@ -178,21 +192,17 @@ std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows) {
   return result;
 }
 
-std::vector<std::string> crossover_sentences(std::span<const MeasuredRow> rows) {
-  std::vector<std::string> sentences;
-  for (const Crossover& c : crossovers(rows)) {
-    std::string text =
-        fmt::format("{}:{} ({} sizes, {} to {}), {} faster than the CPU: ", c.kernel, c.family,
-                    c.points.size(), c.points.front().shape, c.points.back().shape, c.device);
-    if (c.has_end_to_end) text += "end to end " + where(c, c.end_to_end_from) + ", ";
-    sentences.push_back(text + "kernel alone " + where(c, c.kernel_from));
-  }
-  return sentences;
+std::string crossover_sentence(const Crossover& c) {
+  std::string text = fmt::format(
+      "{}:{} ({} sizes, {} to {}), {} faster than the CPU: ", c.setting.kernel, c.family,
+      c.points.size(), c.points.front().shape, c.points.back().shape, c.setting.device);
+  if (c.has_end_to_end) text += "end to end " + where(c, c.end_to_end_from) + ", ";
+  return text + "kernel alone " + where(c, c.kernel_from);
 }
 
 std::string crossover_text(std::span<const MeasuredRow> rows, const std::string& bullet) {
   std::string text;
-  for (const std::string& sentence : crossover_sentences(rows)) text += bullet + sentence + "\n";
+  for (const Crossover& c : crossovers(rows)) text += bullet + crossover_sentence(c) + "\n";
   return text;
 }
 

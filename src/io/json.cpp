@@ -77,11 +77,13 @@ ordered_json document_json(std::span<const Row> rows, const ordered_json& contex
   return {{"schema_version", 1}, {"context", context}, {"rows", list}};
 }
 
+std::string json_text(const ordered_json& document) {
+  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 void write_json(const std::string& path, const ordered_json& document) {
-  // Text from drivers may hold bytes that are no UTF-8: they become U+FFFD instead of an exception.
-  const std::string text = document.dump(2, ' ', false, ordered_json::error_handler_t::replace);
   ReplacedFile file(path);
-  file.write(text + "\n");
+  file.write(json_text(document));
   file.commit();
 }
 

@@ -19,6 +19,9 @@ nlohmann::ordered_json machine_json(const Machine& machine);
 nlohmann::ordered_json document_json(std::span<const Row> rows,
                                      const nlohmann::ordered_json& context);
 
+// The document on many lines with the last line's end. Text from drivers may hold bytes that are no
+// UTF-8: they become U+FFFD.
+std::string json_text(const nlohmann::ordered_json& document);
 // Replaces the file when complete; throws Error(argument) when it cannot be written.
 void write_json(const std::string& path, const nlohmann::ordered_json& document);
 

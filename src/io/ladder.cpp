@@ -31,10 +31,6 @@ Place place_of(const Row& row) {
   return {!step, step.value_or(0), row.threads.value_or(0)};
 }
 
-bool has_time(const MeasuredRow& measured) {
-  return measured.row.p50_ns && *measured.row.p50_ns > 0;
-}
-
 // The one of `candidates` (all of one step, by threads) to compare a row of `threads` with.
 const MeasuredRow* at_threads(const Members& candidates, std::int64_t threads) {
   const MeasuredRow* found = candidates.empty() ? nullptr : candidates.front();
@@ -66,8 +62,9 @@ Ladder ladder_of(const Members& members, const std::string& isa) {
     LadderLine line{&measured->row, step, {}, {}};
     const auto ratio = [&](const Members& others) -> std::optional<double> {
       const MeasuredRow* other = at_threads(others, measured->row.threads.value_or(0));
-      if (other == nullptr || !has_time(*other) || !has_time(*measured)) return std::nullopt;
-      return time_ratio(*other, *measured);
+      if (other == nullptr || !has_time(other->row) || !has_time(measured->row))
+        return std::nullopt;
+      return time_ratio({other}, {measured}).value();
     };
     line.over_before = ratio(before);
     line.over_first = ratio(first);
@@ -110,10 +107,7 @@ TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
     const std::optional<double>& speed = compute ? row.gflops : row.gb_s;
     RungText text{ladder.variant, "the variant itself"};
     if (line.step) text = texts(ladder.kernel, ladder.variant, *line.step);
-    if (row.status != "PASSED") {
-      text.idea += fmt::format("{}[{}{}{}]", text.idea.empty() ? "" : " ", row.status,
-                               row.reason.empty() ? "" : ": ", row.reason);
-    }
+    if (row.status != "PASSED") text.idea += (text.idea.empty() ? "[" : " [") + row.status + "]";
     table.rows.push_back({line.step ? fmt::format("{}", *line.step) : "-", text.name,
                           row.threads ? fmt::format("{}", *row.threads) : "", time_text(row.p50_ns),
                           speed ? fmt::format("{:.4g}", *speed) : "",
@@ -121,6 +115,18 @@ TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
                           times(line.over_before), times(line.over_first), text.idea});
   }
   return table;
+}
+
+// Reasons are sentences: they stand below the table.
+std::vector<std::string> notes_of(const Ladder& ladder) {
+  std::vector<std::string> notes;
+  for (const LadderLine& line : ladder.lines) {
+    if (line.row->status == "PASSED" || line.row->reason.empty()) continue;
+    notes.push_back(fmt::format("{} {}: {}",
+                                line.step ? fmt::format("step {}", *line.step) : ladder.variant,
+                                line.row->status, line.row->reason));
+  }
+  return notes;
 }
 
 }  // namespace
@@ -163,7 +169,8 @@ std::vector<Ladder> ladders_of(std::span<const MeasuredRow> rows) {
 std::string terminal_ladders(std::span<const Ladder> ladders, const RungTexts& texts) {
   std::string text;
   for (const Ladder& ladder : ladders) {
-    text += "\n" + title_of(ladder) + "\n" + terminal_table(table_of(ladder, texts));
+    text += "\n" + wrapped(title_of(ladder)) + terminal_table(table_of(ladder, texts));
+    for (const std::string& note : notes_of(ladder)) text += wrapped(note);
   }
   return text;
 }
@@ -172,6 +179,7 @@ std::string markdown_ladders(std::span<const Ladder> ladders, const RungTexts& t
   std::string text;
   for (const Ladder& ladder : ladders) {
     text += "\n**" + title_of(ladder) + "**\n\n" + markdown_table(table_of(ladder, texts));
+    for (const std::string& note : notes_of(ladder)) text += "\n- " + note + "\n";
   }
   return text;
 }

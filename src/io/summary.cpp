@@ -1,15 +1,13 @@
 // Groups of rows, speed-ups and verdicts.
 #include "io/summary.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
-
-#include "core/statistics.hpp"
 
 namespace rooflane {
 namespace {
@@ -17,8 +15,8 @@ namespace {
 // What must be equal for two rows to be compared, thread count aside.
 using ProblemKey =
     std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
-ProblemKey problem_key(const Row& row) {
-  return {row.kernel, row.shape, row.dtype, row.math, row.cache, row.cpu};
+ProblemKey problem_key(const Row& row, const std::string& math) {
+  return {row.kernel, row.shape, row.dtype, math, row.cache, row.cpu};
 }
 
 // "OpenBLAS 0.3.21 SkylakeX" and "OpenBLAS 0.3.21 Haswell" are one library by name.
@@ -29,175 +27,167 @@ Identity identity_in_group(const Row& row) {
   return {row.variant, library_name(row), row.isa, row.device};
 }
 
-bool has_time(const Row& row) { return row.p50_ns && *row.p50_ns > 0; }
-bool may_win(const Row& row) { return row.status == "PASSED" && has_time(row); }
+using Members = std::vector<const MeasuredRow*>;
+using AtThreads = std::optional<std::int64_t>;
 
-// Variants that only ever ran on one thread, while others of the same rows ran on more.
-std::set<std::string> one_thread_variants(std::span<const MeasuredRow> rows) {
-  std::set<std::string> one, many;
+// Kernel and variant.
+using Implementation = std::pair<std::string, std::string>;
+
+// Variants that only ever ran a kernel on one thread, while others ran it on more.
+std::set<Implementation> one_thread_variants(std::span<const MeasuredRow> rows) {
+  std::set<Implementation> one, many;
+  std::set<std::string> kernels;  // that ran on more
   for (const MeasuredRow& measured : rows) {
     const Row& row = measured.row;
-    if (row.threads && !step_of(row)) (*row.threads > 1 ? many : one).insert(row.variant);
+    if (!row.threads || step_of(row)) continue;
+    (*row.threads > 1 ? many : one).insert({row.kernel, row.variant});
+    if (*row.threads > 1) kernels.insert(row.kernel);
   }
-  std::set<std::string> result;
-  if (many.empty()) return result;
-  std::set_difference(one.begin(), one.end(), many.begin(), many.end(),
-                      std::inserter(result, result.end()));
+  std::set<Implementation> result;
+  for (const Implementation& implementation : one) {
+    if (!many.contains(implementation) && kernels.contains(implementation.first)) {
+      result.insert(implementation);
+    }
+  }
   return result;
 }
 
-// A round of one group: rounds of other groups, or of other runs, have another probe.
-using RoundKey = std::tuple<std::int64_t, std::int64_t, std::optional<double>>;
-RoundKey round_key(const Sample& sample) { return {sample.launch, sample.round, sample.probe_ns}; }
-
-// Per-round ratios x / y where both have a sample of the same round.
-std::vector<double> round_ratios(const MeasuredRow& x, const MeasuredRow& y) {
-  std::map<RoundKey, double> by_round;
-  for (const Sample& sample : y.samples) by_round[round_key(sample)] = sample.ns;
-  std::vector<double> ratios;
-  for (const Sample& sample : x.samples) {
-    const auto found = by_round.find(round_key(sample));
-    if (found != by_round.end() && found->second > 0) ratios.push_back(sample.ns / found->second);
+// Rows of one problem by identity, each with the row that stands for it, fastest first.
+std::vector<SummaryLine> lines_of(const Members& members) {
+  std::vector<Identity> seen;
+  std::map<Identity, SameRows> same;
+  for (const MeasuredRow* m : members) {
+    SameRows& list = same[identity_in_group(m->row)];
+    if (list.empty()) seen.push_back(identity_in_group(m->row));
+    list.push_back(m);
   }
-  return ratios;
+  std::vector<SummaryLine> lines;
+  for (const Identity& identity : seen) {
+    const SameRows& rows = same[identity];
+    lines.push_back({&representative(rows)->row, rows, {}, {}, SummaryLine::Verdict::none});
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const SummaryLine& x, const SummaryLine& y) {
+    if (has_time(*x.row) != has_time(*y.row)) return has_time(*x.row);
+    return has_time(*x.row) && *x.row->p50_ns < *y.row->p50_ns;
+  });
+  return lines;
 }
 
-// 95 % interval of the time from that of the roof's share, which is proportional to 1/time; else
-// the 20th to 80th percentile, wider than the interval of the median.
-Interval time_interval(const Row& row) {
-  if (row.roof_pct && row.roof_pct_lo && row.roof_pct_hi && *row.roof_pct_lo > 0) {
-    return {*row.p50_ns * *row.roof_pct / *row.roof_pct_hi,
-            *row.p50_ns * *row.roof_pct / *row.roof_pct_lo};
+template <class Counts>
+std::optional<std::size_t> first_that(const std::vector<SummaryLine>& lines, Counts&& counts) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (may_win(*lines[i].row) && counts(*lines[i].row)) return i;
   }
-  return {row.p20_ns.value_or(*row.p50_ns), row.p80_ns.value_or(*row.p50_ns)};
+  return std::nullopt;
 }
-
-// Fewer paired rounds than this say nothing about an interval.
-constexpr std::size_t least_rounds = 3;
 
 // An interval wholly below 1 names the other one as the faster, against the medians of the times:
 // that decides nothing either.
-bool is_tie(const MeasuredRow& winner, const MeasuredRow& other) {
-  const std::vector<double> ratios = round_ratios(other, winner);
-  if (ratios.size() >= least_rounds) return median_interval(ratios, 1).low <= 1;
-  const Interval fast = time_interval(winner.row);
-  const Interval slow = time_interval(other.row);
-  return slow.low <= fast.high;
+bool holds_one(const Ratio& ratio) {
+  const std::optional<Interval> interval = ratio.interval();
+  return !interval || interval->low <= 1;
 }
 
-// The fastest PASSED row that counts; rows are sorted by time. Null when there is none.
-const MeasuredRow* fastest(const std::vector<const MeasuredRow*>& rows,
-                           bool (*counts)(const Row&)) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const MeasuredRow* measured) {
-    return may_win(measured->row) && counts(measured->row);
-  });
-  return found == rows.end() ? nullptr : *found;
+std::vector<SummaryLine> peers_of(const std::vector<SummaryLine>& lines) {
+  std::vector<SummaryLine> peers;
+  for (const SummaryLine& line : lines) {
+    if (may_win(*line.row) && is_peer(*line.row)) peers.push_back(line);
+  }
+  return peers;
 }
 
-std::vector<SummaryLine> lines_of(std::vector<const MeasuredRow*> rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const MeasuredRow* x, const MeasuredRow* y) {
-    if (has_time(x->row) != has_time(y->row)) return has_time(x->row);
-    return has_time(x->row) && *x->row.p50_ns < *y->row.p50_ns;
-  });
-  const MeasuredRow* scalar = fastest(rows, [](const Row& row) { return row.variant == "scalar"; });
-  // A peer is other people's library; a variant of another build (hwy@old) is none.
-  const MeasuredRow* peer = fastest(rows, [](const Row& row) {
-    return !row.library.empty() && row.variant.find('@') == std::string::npos;
-  });
-  const auto winner =
-      std::find_if(rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
-  std::vector<SummaryLine> lines;
-  std::size_t ties = 0;
-  for (const MeasuredRow* measured : rows) {
-    SummaryLine line{&measured->row, {}, {}, SummaryLine::Verdict::none};
-    if (has_time(measured->row)) {
-      if (scalar != nullptr) line.over_scalar = time_ratio(*scalar, *measured);
-      if (peer != nullptr) line.over_peer = time_ratio(*peer, *measured);
-    }
-    if (winner != rows.end() && measured != *winner && may_win(measured->row) &&
-        is_tie(**winner, *measured)) {
-      line.verdict = SummaryLine::Verdict::tie;
-      ++ties;
-    }
-    lines.push_back(line);
+// A row over itself is 1, whatever its noise.
+Ratio times_as_fast(const SummaryLine& line, const SummaryLine& other) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  return line.row == other.row ? Ratio{{0, unknown, 1}} : time_ratio(other.same, line.same);
+}
+
+void add_speed_ups(SummaryGroup& group) {
+  const auto scalar =
+      first_that(group.lines, [](const Row& row) { return row.variant == "scalar"; });
+  for (SummaryLine& line : group.lines) {
+    if (!has_time(*line.row)) continue;
+    if (scalar) line.over_scalar = times_as_fast(line, group.lines[*scalar]);
+    if (!group.peers.empty()) line.over_peer = times_as_fast(line, group.peers.front());
   }
-  if (winner != rows.end()) {
-    lines[static_cast<std::size_t>(winner - rows.begin())].verdict =
-        ties > 0 ? SummaryLine::Verdict::tie : SummaryLine::Verdict::winner;
+}
+
+void add_verdicts(SummaryGroup& group) {
+  const auto ours_or_peer = [](const Row& row) { return !is_other_build(row); };
+  group.fastest = first_that(group.lines, ours_or_peer);
+  if (!group.fastest) return;
+  SummaryLine& winner = group.lines[*group.fastest];
+  winner.verdict = SummaryLine::Verdict::winner;
+  for (std::size_t i = *group.fastest + 1; i < group.lines.size(); ++i) {
+    SummaryLine& line = group.lines[i];
+    if (!may_win(*line.row) || !ours_or_peer(*line.row)) continue;
+    const Ratio ratio = time_ratio(line.same, winner.same);
+    if (!group.next) {
+      group.next = i;
+      group.over_next = ratio;
+    }
+    if (holds_one(ratio)) winner.verdict = line.verdict = SummaryLine::Verdict::tie;
   }
-  return lines;
+}
+
+// Of the rows at the group's threads; a row of one thread in a group of two has caches of its own.
+std::string size_of(const SummaryGroup& group) {
+  std::string any;
+  for (const SummaryLine& line : group.lines) {
+    if (line.row->roof_level.empty()) continue;
+    if (line.row->threads == group.threads) return line.row->roof_level;
+    if (any.empty()) any = line.row->roof_level;
+  }
+  return any;
 }
 
 }  // namespace
 
-double time_ratio(const MeasuredRow& x, const MeasuredRow& y) {
-  const std::vector<double> ratios = round_ratios(x, y);
-  return ratios.size() >= least_rounds ? median(ratios) : *x.row.p50_ns / *y.row.p50_ns;
-}
-
-const MeasuredRow* representative(std::vector<const MeasuredRow*> rows) {
-  const auto timed_end = std::stable_partition(
-      rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
-  if (timed_end == rows.begin()) return rows.front();
-  std::sort(rows.begin(), timed_end, [](const MeasuredRow* x, const MeasuredRow* y) {
-    return *x->row.p50_ns < *y->row.p50_ns;
-  });
-  return rows[static_cast<std::size_t>(timed_end - rows.begin() - 1) / 2];
-}
-
-std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_paths) {
-  std::vector<MeasuredRow> all;
-  for (const std::string& path : csv_paths) {
-    const std::size_t first = all.size();
-    for (Row& row : read_csv(path)) all.push_back({std::move(row), {}});
-    const std::string samples = samples_path(path);
-    if (::access(samples.c_str(), F_OK) != 0) continue;
-    for (const Sample& sample : read_samples(samples)) {
-      // Samples of a group that never ended have no row.
-      const std::size_t position = first + static_cast<std::size_t>(sample.row);
-      if (sample.row >= 0 && position < all.size()) all[position].samples.push_back(sample);
-    }
-  }
-  return all;
-}
-
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
-  const std::set<std::string> one_thread = one_thread_variants(rows);
+  const std::set<Implementation> one_thread = one_thread_variants(rows);
   const auto everywhere = [&](const Row& row) {
-    return !row.threads || one_thread.contains(row.variant);
+    return !row.threads || one_thread.contains({row.kernel, row.variant});
+  };
+  const auto at_threads = [&](const Members& members, const AtThreads& threads) {
+    Members chosen;
+    std::copy_if(members.begin(), members.end(), std::back_inserter(chosen),
+                 [&](const auto* m) { return everywhere(m->row) || m->row.threads == threads; });
+    return chosen;
   };
 
   std::vector<ProblemKey> order;
-  std::map<ProblemKey, std::vector<const MeasuredRow*>> problems;
+  std::map<ProblemKey, Members> problems;
   for (const MeasuredRow& measured : rows) {
     if (step_of(measured.row)) continue;
-    auto& members = problems[problem_key(measured.row)];
-    if (members.empty()) order.push_back(problem_key(measured.row));
+    const ProblemKey key = problem_key(measured.row, measured.row.math);
+    Members& members = problems[key];
+    if (members.empty()) order.push_back(key);
     members.push_back(&measured);
   }
 
   std::vector<SummaryGroup> groups;
   for (const ProblemKey& key : order) {
-    const std::vector<const MeasuredRow*>& members = problems[key];
-    std::set<std::optional<std::int64_t>> counts;
+    const Members& members = problems[key];
+    std::set<AtThreads> counts;
     for (const MeasuredRow* m : members) {
       if (!everywhere(m->row)) counts.insert(m->row.threads);
     }
     if (counts.empty()) counts.insert(members.front()->row.threads);
-    for (const std::optional<std::int64_t>& threads : counts) {
-      std::vector<Identity> seen;
-      std::map<Identity, std::vector<const MeasuredRow*>> same;
-      for (const MeasuredRow* m : members) {
-        if (!everywhere(m->row) && m->row.threads != threads) continue;
-        auto& list = same[identity_in_group(m->row)];
-        if (list.empty()) seen.push_back(identity_in_group(m->row));
-        list.push_back(m);
-      }
-      std::vector<const MeasuredRow*> chosen;
-      for (const Identity& identity : seen) chosen.push_back(representative(same[identity]));
+    for (const AtThreads& threads : counts) {
       const Row& first = members.front()->row;
-      groups.push_back({first.kernel, first.shape, first.dtype, first.math, first.cache, first.cpu,
-                        threads, lines_of(std::move(chosen))});
+      SummaryGroup group{first.kernel, first.shape, first.dtype, first.math, first.cache,
+                         first.cpu,    threads,     "",          {},         {},
+                         {},           {},          {}};
+      group.lines = lines_of(at_threads(members, threads));
+      group.peers = peers_of(group.lines);
+      const auto strict = problems.find(problem_key(first, "fp32"));
+      if (group.peers.empty() && strict != problems.end()) {
+        group.peers = peers_of(lines_of(at_threads(strict->second, threads)));
+      }
+      group.size = size_of(group);
+      add_speed_ups(group);
+      add_verdicts(group);
+      groups.push_back(std::move(group));
     }
   }
   return groups;

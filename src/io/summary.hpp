@@ -1,6 +1,7 @@
 // The roofline summary: per problem the variants with speed, distance to the roof, speed-ups and
 // the winner. Knows rows and samples only, nothing of how they were measured; how it looks stands
-// in io/summary_text.hpp.
+// in io/summary_text.hpp and io/summary_json.hpp, what it comes to per kernel and size in
+// io/size_classes.hpp.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "io/csv.hpp"
-#include "io/row.hpp"
+#include "io/measured_rows.hpp"
 
 namespace rooflane {
 
-// A row with its own samples (none: the row's percentiles and intervals are used).
-struct MeasuredRow {
-  Row row;
-  std::vector<Sample> samples;
-};
-
-// Rows of all files, in order, with the samples of `FILE.samples.csv` where it exists.
-std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_paths);
-
-// Time of x / time of y: the median over the rounds that they share, else that of their medians.
-// Both must have a time.
-double time_ratio(const MeasuredRow& x, const MeasuredRow& y);
-// One of several rows with one identity: the one with the median time, or the first without any.
-const MeasuredRow* representative(std::vector<const MeasuredRow*> rows);
-
 struct SummaryLine {
-  const Row* row = nullptr;
-  // Time of scalar, of the best peer / time of this row: the median of per-round ratios where both
-  // were measured in the same rounds, else the ratio of the medians.
-  std::optional<double> over_scalar;
-  std::optional<double> over_peer;
+  const Row* row = nullptr;  // stands for `same`
+  SameRows same;
+  // Time of scalar, of the best peer / time of this row.
+  std::optional<Ratio> over_scalar;
+  std::optional<Ratio> over_peer;
   enum class Verdict { none, winner, tie } verdict = Verdict::none;
 };
 
@@ -42,15 +27,27 @@ struct SummaryLine {
 struct SummaryGroup {
   std::string kernel, shape, dtype, math, cache, cpu;
   std::optional<std::int64_t> threads;  // empty: devices without threads only
+  // The plateau of the measured bandwidth that the operands fit in: L1, L2, L3, memory; empty where
+  // no row knows.
+  std::string size;
   std::vector<SummaryLine> lines;
+  // Positions in `lines`; nothing where no row can be that. `next` is the fastest of the others.
+  std::optional<std::size_t> fastest, next;
+  std::optional<Ratio> over_next;  // time of `next` / time of `fastest`
+  // Best first. In another math than fp32 without peers of its own, strict float32 peers of the
+  // same problem, which are no lines then.
+  std::vector<SummaryLine> peers;
+
+  bool is_tie() const { return fastest && lines[*fastest].verdict == SummaryLine::Verdict::tie; }
 };
 
-// Variants with one thread (they have no row with more threads) and rows without threads (GPUs)
-// appear in the group of every thread count. A peer is a row with a `library`. The winner is the
-// fastest PASSED row; it and every PASSED row whose ratio to it has a 95 % interval that holds 1
-// (or that lies on the other side of it) are a TIE. Of several rows with one identity (launches,
-// repeated files) the one with the median time stands for all. Rungs of a ladder (io/ladder.hpp)
-// take no part. Lines point into `rows`.
+// Variants with one thread (they have no row of the kernel with more threads) and rows without
+// threads (GPUs) appear in the group of every thread count. The winner is the fastest PASSED row of
+// this build and other people's libraries (a variant V@NAME of another build is never it); it and
+// every PASSED row whose ratio to it has a 95 % interval that holds 1 (or that lies on the other
+// side of it) are a TIE. Of several rows with one identity (launches, repeated files) the one with
+// the median time stands for all. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into
+// `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 }  // namespace rooflane

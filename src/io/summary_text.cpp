@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-
-#include "core/statistics.hpp"
+#include <utility>
 
 namespace rooflane {
 namespace {
+
+using Verdict = SummaryLine::Verdict;
+
+// Rows that take longer than this many times the fastest's time decide nothing.
+constexpr double folded_from = 3;
 
 // Four significant digits without an exponent below a million: 0.01234, 12.34, 1234.
 std::string number(double value) {
@@ -20,33 +23,16 @@ std::string number(double value) {
 
 std::string number(const std::optional<double>& value) { return value ? number(*value) : ""; }
 
+// Two or three digits: intervals are wider than what more would say.
+std::string per_cent(double value) {
+  return value < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string share(const Row& row) {
   if (!row.roof_pct) return "";
-  if (!row.roof_pct_lo || !row.roof_pct_hi) return fmt::format("{:.1f}", *row.roof_pct);
-  return fmt::format("{:.1f} [{:.1f}, {:.1f}]", *row.roof_pct, *row.roof_pct_lo, *row.roof_pct_hi);
-}
-
-// Whether the model says more than the roof: somewhere exps or unfused operations take their time.
-bool has_model(const SummaryGroup& group) {
-  return std::any_of(group.lines.begin(), group.lines.end(), [](const SummaryLine& line) {
-    const Row& row = *line.row;
-    return row.model_pct && row.roof_pct && std::abs(*row.model_pct - *row.roof_pct) >= 0.1;
-  });
-}
-
-// "% of model", beside the roof's column, where it differs.
-void add_model(const SummaryGroup& group, TextTable& table) {
-  constexpr std::ptrdiff_t place = 7;  // after "% of roof"
-  table.columns.insert(table.columns.begin() + place, {"% of model", true});
-  for (std::size_t i = 0; i < group.lines.size(); ++i) {
-    const std::optional<double>& share = group.lines[i].row->model_pct;
-    std::vector<std::string>& cells = table.rows[i];
-    cells.insert(cells.begin() + place, share ? fmt::format("{:.1f}", *share) : "");
-  }
-}
-
-std::string times(const std::optional<double>& ratio) {
-  return ratio ? fmt::format("{:.2f}x", *ratio) : "";
+  if (!row.roof_pct_lo || !row.roof_pct_hi) return per_cent(*row.roof_pct);
+  return fmt::format("{} [{}, {}]", per_cent(*row.roof_pct), per_cent(*row.roof_pct_lo),
+                     per_cent(*row.roof_pct_hi));
 }
 
 // What the row ran with: library, device or ISA target.
@@ -56,74 +42,131 @@ std::string with(const Row& row) {
   return row.isa;
 }
 
-// A row without a PASSED keeps its status; the reason says why.
+// The variant, with its ISA target, library or device where it has several rows in the group.
+std::string label(const SummaryGroup& group, const Row& row) {
+  const auto same =
+      std::count_if(group.lines.begin(), group.lines.end(),
+                    [&](const SummaryLine& line) { return line.row->variant == row.variant; });
+  return same > 1 ? row.variant + " " + with(row) : row.variant;
+}
+
 std::string verdict(const SummaryLine& line) {
-  if (line.verdict == SummaryLine::Verdict::winner) return "WINNER";
-  if (line.verdict == SummaryLine::Verdict::tie) return "TIE";
-  if (line.row->status == "PASSED") return "";
-  return line.row->reason.empty() ? line.row->status : line.row->status + ": " + line.row->reason;
+  if (line.verdict == Verdict::winner) return "WINNER";
+  if (line.verdict == Verdict::tie) return "TIE";
+  return line.row->status == "PASSED" ? "" : line.row->status;
 }
 
-const SummaryLine* first_winner(const SummaryGroup& group) {
+// Whether the table shows a line; all others are told below it.
+bool is_shown(const SummaryGroup& group, const SummaryLine& line, Shown shown) {
+  const Row& row = *line.row;
+  if (!has_time(row)) return false;
+  if (shown == Shown::all || !group.fastest || !may_win(row)) return true;
+  const bool best_peer = !group.peers.empty() && group.peers.front().row == line.row;
+  return best_peer || line.verdict != Verdict::none ||
+         *row.p50_ns <= folded_from * *group.lines[*group.fastest].row->p50_ns;
+}
+
+std::vector<const SummaryLine*> shown_lines(const SummaryGroup& group, Shown shown) {
+  std::vector<const SummaryLine*> lines;
   for (const SummaryLine& line : group.lines) {
-    if (line.verdict != SummaryLine::Verdict::none) return &line;
+    if (is_shown(group, line, shown)) lines.push_back(&line);
   }
-  return nullptr;
+  return lines;
 }
 
-std::string plural(std::size_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+// Whether the model says more than the roof: somewhere exps or unfused operations take their time.
+bool has_model(const std::vector<const SummaryLine*>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const SummaryLine* line) {
+    const Row& row = *line->row;
+    return row.model_pct && row.roof_pct && std::abs(*row.model_pct - *row.roof_pct) >= 1;
+  });
 }
 
-// What the medians over a variant's wins say: ", at 81 % of the roof, 12.3x scalar".
-std::string medians_text(const std::vector<const SummaryLine*>& wins) {
-  std::vector<double> shares, scalars, peers;
-  std::size_t memory_bound = 0;
-  for (const SummaryLine* line : wins) {
-    if (line->row->roof_pct) shares.push_back(*line->row->roof_pct);
-    if (line->over_scalar) scalars.push_back(*line->over_scalar);
-    if (line->over_peer && line->row->library.empty()) peers.push_back(*line->over_peer);
-    if (line->row->bound == "memory") ++memory_bound;
+// "% of model", beside the roof's column, where it differs.
+void add_model(const std::vector<const SummaryLine*>& lines, TextTable& table) {
+  constexpr std::ptrdiff_t place = 5;  // after "% of roof"
+  table.columns.insert(table.columns.begin() + place, {"% of model", true});
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::optional<double>& share = lines[i]->row->model_pct;
+    std::vector<std::string>& cells = table.rows[i];
+    cells.insert(cells.begin() + place, share ? per_cent(*share) : "");
   }
-  std::string text;
-  if (!shares.empty()) {
-    text += fmt::format(", at {:.0f} % of the roof", median(shares));
-    if (memory_bound == 0) text += " (compute-bound)";
-    if (memory_bound == wins.size()) text += " (memory-bound)";
-  }
-  if (!scalars.empty()) text += fmt::format(", {:.1f} times as fast as scalar", median(scalars));
-  if (!peers.empty()) text += fmt::format(", {:.2f} times as fast as the best peer", median(peers));
-  return text;
 }
 
-std::string sentence(const std::string& kernel, std::span<const SummaryGroup> groups) {
-  std::vector<std::string> order;
-  std::map<std::string, std::vector<const SummaryLine*>> wins;
-  std::size_t problems = 0, ties = 0, undecided = 0;
-  for (const SummaryGroup& group : groups) {
-    if (group.kernel != kernel) continue;
-    ++problems;
-    const SummaryLine* best = first_winner(group);
-    if (!best) {
-      ++undecided;
-    } else if (best->verdict == SummaryLine::Verdict::tie) {
-      ++ties;
+// Which rows are folded away, by how much they lose.
+std::string folded_note(const SummaryGroup& group, Shown shown) {
+  std::vector<std::string> folded;
+  for (const SummaryLine& line : group.lines) {
+    if (!has_time(*line.row) || is_shown(group, line, shown)) continue;
+    folded.push_back(fmt::format("{} {:.3g}x", label(group, *line.row),
+                                 *line.row->p50_ns / *group.lines[*group.fastest].row->p50_ns));
+  }
+  if (folded.empty()) return "";
+  return fmt::format("slower than the fastest, folded (--all): {}", fmt::join(folded, ", "));
+}
+
+// Explains `launch` where a table shows it.
+std::string launch_note(const std::vector<const SummaryLine*>& lines) {
+  for (const SummaryLine* line : lines) {
+    const Row& row = *line->row;
+    if (!is_launch_bound(row)) continue;
+    return fmt::format(
+        "launch: within three times an empty kernel's {} on {}; no kernel comes near the roof",
+        time_text(row.empty_kernel_ns), row.device);
+  }
+  return "";
+}
+
+// What stands below a table: folded rows, then statuses with their reasons, those of one reason
+// together.
+std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
+  std::vector<std::string> notes;
+  const auto add = [&](std::string note) {
+    if (!note.empty()) notes.push_back(std::move(note));
+  };
+  add(folded_note(group, shown));
+  add(launch_note(shown_lines(group, shown)));
+  std::vector<std::pair<std::string, std::string>> statuses;  // what, variants
+  for (const SummaryLine& line : group.lines) {
+    const Row& row = *line.row;
+    if (row.status == "PASSED") continue;
+    const std::string what = row.reason.empty() ? row.status : row.status + ": " + row.reason;
+    const auto known = std::find_if(statuses.begin(), statuses.end(),
+                                    [&](const auto& status) { return status.first == what; });
+    if (known == statuses.end()) {
+      statuses.emplace_back(what, label(group, row));
     } else {
-      if (wins[best->row->variant].empty()) order.push_back(best->row->variant);
-      wins[best->row->variant].push_back(best);
+      known->second += ", " + label(group, row);
     }
   }
-  std::stable_sort(order.begin(), order.end(), [&](const std::string& x, const std::string& y) {
-    return wins[x].size() > wins[y].size();
-  });
-  std::vector<std::string> parts;
-  for (const std::string& variant : order) {
-    parts.push_back(fmt::format("{} wins {} of {}{}", variant, wins[variant].size(),
-                                plural(problems, "case"), medians_text(wins[variant])));
+  for (const auto& [what, variants] : statuses) add(variants + " " + what);
+  return notes;
+}
+
+// What each variant ran with over all groups: "hwy AVX3; onednn oneDNN 2.6.3".
+std::string with_line(std::span<const SummaryGroup> groups) {
+  std::vector<std::string> words;
+  for (const SummaryGroup& group : groups) {
+    for (const SummaryLine& line : group.lines) {
+      const std::string what = with(*line.row);
+      const std::string word = line.row->variant + ": " + what;
+      if (!what.empty() && std::find(words.begin(), words.end(), word) == words.end()) {
+        words.push_back(word);
+      }
+    }
   }
-  if (ties > 0) parts.push_back(plural(ties, "tie"));
-  if (undecided > 0) parts.push_back(fmt::format("{} without a PASSED row", undecided));
-  return fmt::format("{}: {}", kernel, fmt::join(parts, "; "));
+  return words.empty() ? "" : fmt::format("with {}", fmt::join(words, "; "));
+}
+
+// Calls `show` for the groups of each CPU in turn, with its name.
+template <class Show>
+void for_each_cpu(std::span<const SummaryGroup> groups, Show&& show) {
+  for (std::size_t first = 0; first < groups.size();) {
+    std::size_t end = first;
+    while (end < groups.size() && groups[end].cpu == groups[first].cpu) ++end;
+    show(groups[first].cpu, groups.subspan(first, end - first));
+    first = end;
+  }
 }
 
 }  // namespace
@@ -136,88 +179,84 @@ std::string time_text(const std::optional<double>& ns) {
   return number(*ns / 1e9) + " s";
 }
 
-std::string summary_title(const SummaryGroup& group) {
-  std::string title = group.kernel + ":" + group.shape;
-  if (group.threads) title += "  " + plural(static_cast<std::size_t>(*group.threads), "thread");
-  title += "  " + group.cache;
-  if (!group.math.empty()) title += "  " + group.math;
-  return title;
+std::string ratio_text(const std::optional<Ratio>& ratio) {
+  if (!ratio) return "";
+  const std::optional<Interval> interval = ratio->interval();
+  const auto figure = [](double value) {
+    return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+  };
+  return figure(ratio->value()) + "x" +
+         (interval ? fmt::format(" [{}, {}]", figure(interval->low), figure(interval->high)) : "");
 }
 
-TextTable summary_table(const SummaryGroup& group) {
+std::string summary_title(const SummaryGroup& group) {
+  std::string title = group.kernel + ":" + group.shape;
+  if (group.threads) {
+    title += fmt::format("  {} thread{}", *group.threads, *group.threads == 1 ? "" : "s");
+  }
+  for (const std::string& word : {group.cache, group.math, group.size}) {
+    if (!word.empty()) title += "  " + word;
+  }
+  const auto top = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
+    return has_time(*line.row) && line.row->ai && line.row->roof_gflops;
+  });
+  if (top == group.lines.end()) return title;
+  return title + fmt::format("  {} FLOP/byte, roof {} GFLOP/s", number(*top->row->ai),
+                             number(*top->row->roof_gflops));
+}
+
+TextTable summary_table(const SummaryGroup& group, Shown shown) {
   TextTable table{{{"variant", false},
                    {"time", true},
                    {"GFLOP/s", true},
                    {"GB/s", true},
-                   {"FLOP/byte", true},
-                   {"roof GFLOP/s", true},
                    {"% of roof [95 %]", true},
                    {"bound", false},
-                   {"vs scalar", true},
-                   {"vs best peer", true},
-                   {"verdict", false},
-                   {"with", false}},
+                   {"x scalar", true},
+                   {"x best peer [95 %]", true},
+                   {"verdict", false}},
                   {}};
-  for (const SummaryLine& line : group.lines) {
-    const Row& row = *line.row;
-    table.rows.push_back({row.variant, time_text(row.p50_ns), number(row.gflops), number(row.gb_s),
-                          number(row.ai), number(row.roof_gflops), share(row),
-                          is_launch_bound(row) ? "launch" : row.bound, times(line.over_scalar),
-                          times(line.over_peer), verdict(line), with(row)});
+  const std::vector<const SummaryLine*> lines = shown_lines(group, shown);
+  for (const SummaryLine* line : lines) {
+    const Row& row = *line->row;
+    table.rows.push_back(
+        {label(group, row), time_text(row.p50_ns), number(row.gflops), number(row.gb_s), share(row),
+         is_launch_bound(row) ? "launch" : row.bound,
+         line->over_scalar ? fmt::format("{:.2f}x", line->over_scalar->value()) : "",
+         ratio_text(line->over_peer), verdict(*line)});
   }
-  if (has_model(group)) add_model(group, table);
+  if (has_model(lines)) add_model(lines, table);
   return table;
 }
 
-std::vector<std::string> summary_sentences(std::span<const SummaryGroup> groups) {
-  std::vector<std::string> kernels, sentences;
-  for (const SummaryGroup& group : groups) {
-    if (std::find(kernels.begin(), kernels.end(), group.kernel) == kernels.end()) {
-      kernels.push_back(group.kernel);
-      sentences.push_back(sentence(group.kernel, groups));
-    }
-  }
-  return sentences;
-}
-
-// Explains `launch` where a table shows it.
-std::string launch_note(const SummaryGroup& group) {
-  for (const SummaryLine& line : group.lines) {
-    const Row& row = *line.row;
-    if (!is_launch_bound(row)) continue;
-    return fmt::format(
-        "launch: within three times an empty kernel's {} on {}; no kernel comes near the roof\n",
-        time_text(row.empty_kernel_ns), row.device);
-  }
-  return "";
-}
-
-std::string terminal_summary(std::span<const SummaryGroup> groups) {
+std::string terminal_summary(std::span<const SummaryGroup> groups, Shown shown) {
   std::string text;
-  std::string cpu;
-  for (const SummaryGroup& group : groups) {
-    if (group.cpu != cpu) text += (cpu.empty() ? "" : "\n") + group.cpu + "\n";
-    cpu = group.cpu;
-    text += "\n" + summary_title(group) + "\n" + terminal_table(summary_table(group)) +
-            launch_note(group);
-  }
-  text += "\n";
-  for (const std::string& line : summary_sentences(groups)) text += line + "\n";
+  for_each_cpu(groups, [&](const std::string& cpu, std::span<const SummaryGroup> those) {
+    text += (text.empty() ? "" : "\n") + cpu + "\n";
+    for (const SummaryGroup& group : those) {
+      text += "\n" + wrapped(summary_title(group));
+      const TextTable table = summary_table(group, shown);
+      if (!table.rows.empty()) text += terminal_table(table);
+      for (const std::string& note : notes_of(group, shown)) text += wrapped(note);
+    }
+    const std::string with = with_line(those);
+    if (!with.empty()) text += "\n" + wrapped(with);
+  });
   return text;
 }
 
-std::string markdown_summary(std::span<const SummaryGroup> groups) {
+std::string markdown_summary(std::span<const SummaryGroup> groups, Shown shown) {
   std::string text;
-  std::string cpu;
-  for (const SummaryGroup& group : groups) {
-    if (group.cpu != cpu) text += (cpu.empty() ? "" : "\n") + group.cpu + "\n";
-    cpu = group.cpu;
-    text += "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group));
-    const std::string note = launch_note(group);
-    if (!note.empty()) text += "\n" + note;
-  }
-  text += "\n";
-  for (const std::string& line : summary_sentences(groups)) text += "- " + line + "\n";
+  for_each_cpu(groups, [&](const std::string& cpu, std::span<const SummaryGroup> those) {
+    text += (text.empty() ? "" : "\n") + cpu + "\n";
+    for (const SummaryGroup& group : those) {
+      text +=
+          "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group, shown));
+      for (const std::string& note : notes_of(group, shown)) text += "\n- " + note + "\n";
+    }
+    const std::string with = with_line(those);
+    if (!with.empty()) text += "\n" + with + "\n";
+  });
   return text;
 }
 

@@ -1,4 +1,5 @@
-// How a roofline summary looks: on a terminal, in Markdown, and one line per kernel in words.
+// How a roofline summary looks, problem by problem: on a terminal and in Markdown. The answer over
+// all problems stands in io/size_classes.hpp.
 #pragma once
 
 #include <span>
@@ -12,13 +13,19 @@ namespace rooflane {
 
 // "12.34 us"; four significant digits.
 std::string time_text(const std::optional<double>& ns);
+// "1.20x [1.16, 1.25]".
+std::string ratio_text(const std::optional<Ratio>& ratio);
 
-TextTable summary_table(const SummaryGroup& group);
+// Which rows a table shows: without those that lose by far, or all.
+enum class Shown { close, all };
+
+// Rows with a time; those beyond three times the fastest's are folded away, unless they are the
+// best peer, tied or of a wrong variant.
+TextTable summary_table(const SummaryGroup& group, Shown shown);
+// What is measured, the intensity and the roof of the row on top.
 std::string summary_title(const SummaryGroup& group);
-// One sentence per kernel, in order of appearance.
-std::vector<std::string> summary_sentences(std::span<const SummaryGroup> groups);
 
-std::string terminal_summary(std::span<const SummaryGroup> groups);
-std::string markdown_summary(std::span<const SummaryGroup> groups);
+std::string terminal_summary(std::span<const SummaryGroup> groups, Shown shown = Shown::close);
+std::string markdown_summary(std::span<const SummaryGroup> groups, Shown shown = Shown::close);
 
 }  // namespace rooflane

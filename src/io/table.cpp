@@ -2,6 +2,7 @@
 #include "io/table.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace rooflane {
 namespace {
@@ -16,8 +17,44 @@ std::vector<std::size_t> widths_of(const TextTable& table) {
   return widths;
 }
 
+constexpr std::size_t gap = 2;  // spaces between columns
+
+// Takes from the widest column that stands left, again and again, until all fit. A column below
+// `narrowest` would break every word.
+void narrow(const TextTable& table, std::vector<std::size_t>& widths) {
+  constexpr std::size_t narrowest = 12;
+  std::size_t total = gap * (widths.size() - 1);
+  for (const std::size_t width : widths) total += width;
+  while (total > terminal_width) {
+    std::size_t* widest = nullptr;
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      if (!table.columns[c].right && (widest == nullptr || widths[c] > *widest))
+        widest = &widths[c];
+    }
+    if (widest == nullptr || *widest <= narrowest) return;
+    --*widest;
+    --total;
+  }
+}
+
+// The cell as lines of at most `width`, broken after spaces and commas where there are any.
+std::vector<std::string> lines_of(const std::string& cell, std::size_t width) {
+  std::vector<std::string> lines;
+  std::string rest = cell;
+  while (rest.size() > width) {
+    std::size_t end = rest.find_last_of(" ,", width - 1);
+    end = end == std::string::npos || end == 0 ? width : end + 1;
+    std::string line = rest.substr(0, end);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line);
+    rest.erase(0, end);
+  }
+  lines.push_back(rest);
+  return lines;
+}
+
 std::string padded(const std::string& cell, std::size_t width, bool right) {
-  const std::string space(width - cell.size(), ' ');
+  const std::string space(width - std::min(width, cell.size()), ' ');
   return right ? space + cell : cell + space;
 }
 
@@ -40,20 +77,44 @@ std::string escaped(const std::string& cell) {
 }  // namespace
 
 std::string terminal_table(const TextTable& table) {
-  const std::vector<std::size_t> widths = widths_of(table);
+  std::vector<std::size_t> widths = widths_of(table);
+  narrow(table, widths);
   std::string text;
-  const auto add_line = [&](const std::vector<std::string>& cells) {
-    std::string line;
+  const auto add_row = [&](const std::vector<std::string>& cells) {
+    std::vector<std::vector<std::string>> columns;
+    std::size_t height = 1;
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      if (c > 0) line += "  ";
-      line += padded(cells[c], widths[c], table.columns[c].right);
+      columns.push_back(lines_of(cells[c], widths[c]));
+      height = std::max(height, columns.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    for (std::size_t i = 0; i < height; ++i) {
+      std::string line;
+      for (std::size_t c = 0; c < columns.size(); ++c) {
+        if (c > 0) line += std::string(gap, ' ');
+        line +=
+            padded(i < columns[c].size() ? columns[c][i] : "", widths[c], table.columns[c].right);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
   };
-  add_line(titles_of(table));
-  for (const auto& row : table.rows) add_line(row);
+  add_row(titles_of(table));
+  for (const auto& row : table.rows) add_row(row);
   return text;
+}
+
+std::string wrapped(const std::string& text) {
+  std::string result;
+  std::string_view indent;
+  std::string rest = text;
+  while (true) {
+    const std::string line = lines_of(rest, terminal_width - indent.size()).front();
+    result += std::string(indent) + line + "\n";
+    if (line.size() >= rest.size()) return result;
+    rest.erase(0, line.size());
+    rest.erase(0, rest.find_first_not_of(' '));
+    indent = "  ";
+  }
 }
 
 std::string markdown_table(const TextTable& table) {

@@ -1,4 +1,5 @@
-// Tables of text: aligned for a terminal, or as Markdown. Cells are plain ASCII.
+// Tables of text: aligned for a terminal, or as Markdown. Cells are plain ASCII; what is printed on
+// a terminal fits `terminal_width` columns.
 #pragma once
 
 #include <string>
@@ -15,7 +16,13 @@ struct TextTable {
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
 };
 
-std::string terminal_table(const TextTable& table);  // two spaces between columns, no rulers
+inline constexpr std::size_t terminal_width = 120;
+
+// Two spaces between columns, no rulers. Where that is too wide, the widest columns that stand left
+// are narrowed and their cells go on in the next line, broken after a space or a comma.
+std::string terminal_table(const TextTable& table);
+// A text as lines that fit, the second and later ones indented by two; with the last line's end.
+std::string wrapped(const std::string& text);
 std::string markdown_table(const TextTable& table);
 
 }  // namespace rooflane

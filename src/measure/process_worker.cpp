@@ -101,7 +101,7 @@ class ProcessWorker final : public Worker {
     greet();
     open_ = c;
     if (!settings_.variant.empty()) open_.variant = settings_.variant;
-    return answer_as(protocol::opened_from, {{"op", "open"}, {"case", open_.text()}});
+    return answer_as(protocol::opened_from, protocol::open_request(open_));
   }
   Verification verify(const std::string& reference_path) override {
     if (!verifies()) {

@@ -14,7 +14,13 @@
 // each request with {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}, with "restart":true where its process is of
 // no more use (a device was lost): it is ended, and the next case gets a new one. The requests:
-//   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2"} -> Opened's fields
+//   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2","variant":"hwy","math":"fp32",
+//    "threads":2,"cache":"warm","timer":"steady","seed":1,
+//    "problem":{"kernel":"gemm","text":"gemm:m=8,n=8,k=8","parameters":{"m":8,...,"beta":0.0},
+//               "tensors":[{"name":"a","role":"input","dtype":"float32","shape":[1,8,8],
+//                           "seed_scale":1.0},...],"cost":{"flops":1024.0,...}}} -> Opened's fields
+//        the case's line is enough for a build of Rooflane; who has no parser for it takes the
+//        resolved fields: every parameter with its value, every tensor, defaults filled in
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
 //   {"op":"output","path":"/path","output_bytes":N}  (instead of verify, where "verifies" is false)
 //        the worker makes its inputs from the seed anew, fills its output with NaN, runs once, and

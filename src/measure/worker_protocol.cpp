@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "measure/problem_json.hpp"
+
 namespace rooflane::protocol {
 
 namespace {
@@ -33,6 +35,18 @@ Threads threads_from(const std::string& name) {
 
 std::string line_of(const json& message) {
   return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json open_request(const Case& c) {
+  return {{"op", "open"},
+          {"case", c.text()},
+          {"problem", problem_json(c.problem)},
+          {"variant", c.variant},
+          {"math", c.math},
+          {"threads", c.threads},
+          {"cache", name_of(c.cache)},
+          {"timer", name_of(c.timer)},
+          {"seed", c.seed}};
 }
 
 json to_json(const Greeting& greeting) {

@@ -16,6 +16,7 @@ inline constexpr std::size_t longest_line = std::size_t{1} << 24;
 // strings, since JSON has none.
 std::string line_of(const nlohmann::json& message);
 
+nlohmann::json open_request(const Case& c);
 nlohmann::json to_json(const Greeting& greeting);
 nlohmann::json to_json(const Opened& opened);
 nlohmann::json to_json(const Verification& verification);

@@ -1,0 +1,26 @@
+// `--json [FILE]` of the verbs that print data: JSON into FILE beside the text, or, without FILE,
+// on standard output instead of the text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/arguments.hpp"
+
+namespace rooflane {
+
+class JsonOutput {
+ public:
+  // What the arguments ask for. Throws Error(argument) when FILE cannot be written.
+  explicit JsonOutput(const Arguments& arguments);
+
+  bool asked() const { return asked_; }
+  bool replaces_text() const { return asked_ && file_.empty(); }
+  void write(const nlohmann::ordered_json& document) const;
+
+ private:
+  bool asked_ = false;
+  std::string file_;
+};
+
+}  // namespace rooflane

@@ -1,0 +1,300 @@
+// JSON Schemas of what list, doctor, ceilings, compare and roofline write with --json.
+#include "cli/schema.hpp"
+
+namespace rooflane::schema {
+namespace {
+
+const ordered_json text = {{"type", "string"}};
+const ordered_json integer = {{"type", "integer"}};
+
+ordered_json parameter_schema() {
+  ordered_json kind = value("string", "size and flag are whole numbers");
+  kind["enum"] = {"size", "flag", "real"};
+  return object("A parameter of a kernel, in the order of the shape.",
+                {{"name", value("string", "its key in a shape")},
+                 {"kind", kind},
+                 {"required", value("boolean", "whether a shape must name it")}},
+                {{"default", value("number", "where it is constant")},
+                 {"least", value("integer", "the smallest size allowed")}});
+}
+
+ordered_json variant_schema() {
+  ordered_json threads = value("string", "what it does with threads");
+  threads["enum"] = {"one", "many", "device"};
+  const ordered_json tunable = object("A tunable.", {{"name", value("string", "its key")},
+                                                     {"meaning", value("string", "what it sets")},
+                                                     {"least", value("integer", "smallest value")},
+                                                     {"most", value("integer", "largest value")}});
+  const ordered_json rung =
+      object("A rung of its ladder.", {{"name", value("string", "in a word")},
+                                       {"idea", value("string", "what it adds to the one before")},
+                                       {"threads", threads}});
+  return object("One implementation of the kernel.",
+                {{"name", value("string", "as -v names it")},
+                 {"available", value("boolean", "whether this build and machine can run it")}},
+                {{"reason", value("string", "why it is absent")},
+                 {"backend", value("string", "scalar, cblas, highway, opencl, ...")},
+                 {"threads", threads},
+                 {"library", value("string", "path of its CBLAS library, where one was named")},
+                 {"tunables", list_of(tunable, "what --tuning takes")},
+                 {"ladder", list_of(rung, "from the plainest on")}});
+}
+
+ordered_json problem_schema() {
+  ordered_json role = value("string", "constant: a plan may keep it packed");
+  role["enum"] = {"input", "constant", "output"};
+  const ordered_json tensor =
+      object("A tensor of the problem.",
+             {{"name", value("string", "its name")},
+              {"role", role},
+              {"dtype", value("string", "element type")},
+              {"shape", list_of(integer, "sizes of its axes")},
+              {"seed_scale", value("number", "what inputs from a seed are multiplied by")}});
+  const ordered_json cost =
+      object("Counts of one run.", {{"flops", value("number", "floating-point operations")},
+                                    {"exps", value("number", "exponentials")},
+                                    {"bytes", value("number", "compulsory: each operand once")}});
+  return object("A problem with everything that follows from its shape.",
+                {{"kernel", value("string", "the operation")},
+                 {"text", value("string", "as rows print it, KERNEL:key=value,...")},
+                 {"parameters", map_of({{"type", "number"}}, "every parameter's value")},
+                 {"tensors", list_of(tensor, "inputs first, then the output")},
+                 {"cost", cost}});
+}
+
+// A ratio of times, or another figure, with its 95 % interval.
+ordered_json figure_schema() {
+  ordered_json figure = object("A figure with its 95 % interval.",
+                               {{"value", value("number", "the estimate")},
+                                {"low", nullable("number", "null: the interval is not known")},
+                                {"high", nullable("number", "null: the interval is not known")}});
+  figure["type"] = {"object", "null"};
+  return figure;
+}
+
+ordered_json setting_fields() {
+  return {{"kernel", value("string", "the operation")},
+          {"dtype", value("string", "element type")},
+          {"math", value("string", "arithmetic used")},
+          {"cache", value("string", "warm or cold")},
+          {"cpu", value("string", "model name of the CPU")}};
+}
+
+ordered_json with(ordered_json fields, const ordered_json& more) {
+  fields.update(more);
+  return fields;
+}
+
+ordered_json line_schema() {
+  ordered_json verdict = value("string", "of the group");
+  verdict["enum"] = {"winner", "tie", "none"};
+  return object("A variant in a group.",
+                {{"row", value("integer", "its position in rows")},
+                 {"variant", value("string", "the implementation")},
+                 {"verdict", verdict},
+                 {"over_scalar", definition("figure")},
+                 {"over_best_peer", definition("figure")},
+                 {"over", map_of(definition("figure"),
+                                 "peer -> times as fast as it; of variants that are no library")},
+                 {"roof_pct", definition("figure")}});
+}
+
+ordered_json group_schema() {
+  return object(
+      "One problem at one number of threads, math and cache mode.",
+      with(setting_fields(),
+           {{"problem", value("string", "KERNEL:shape")},
+            {"shape", value("string", "sizes and flags")},
+            {"threads", nullable("integer", "null: devices without threads only")},
+            {"size", value("string", "the plateau that the operands fit in; empty: not known")},
+            {"fastest", nullable("integer", "position of the fastest PASSED row")},
+            {"tie", value("boolean", "whether the fastest ties with another")},
+            {"next", nullable("integer", "position of the fastest of the others")},
+            {"over_next", definition("figure")},
+            {"peers", list_of(integer,
+                              "positions of other people's libraries, fastest first; in "
+                              "another math without peers, strict float32 ones")},
+            {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
+}
+
+ordered_json class_schema() {
+  const ordered_json instead = object("A problem that another variant wins.",
+                                      {{"problem", value("string", "KERNEL:shape")},
+                                       {"row", value("integer", "position of the winner's row")},
+                                       {"faster", definition("figure")}});
+  return object(
+      "The problems of one kernel and size at one place.",
+      with(setting_fields(),
+           {{"threads", nullable("integer", "null: devices without threads only")},
+            {"size", value("string", "plateau; empty: all sizes, or not known")},
+            {"problems", value("integer", "how many")},
+            {"use", value("string", "the variant that is fastest or ties in most; empty: none")},
+            {"wins", value("integer", "problems that it wins")},
+            {"ties", value("integer", "problems in which it ties")},
+            {"undecided", value("integer", "problems without a PASSED row")},
+            {"over_next", definition("figure")},
+            {"over_best_peer", definition("figure")},
+            {"roof_pct", definition("figure")},
+            {"least_roof_pct", nullable("number", "of its problems, per cent")},
+            {"instead", list_of(instead, "where to use another variant")},
+            {"text", value("string", "all this as a sentence")}}));
+}
+
+ordered_json preset_schema() {
+  return object("A variant over the problems of a preset; geometric means.",
+                with(setting_fields(),
+                     {{"threads", nullable("integer", "null: devices without threads only")},
+                      {"preset", value("string", "the preset of its rows")},
+                      {"variant", value("string", "nobody's library")},
+                      {"problems", value("integer", "how many")},
+                      {"over_best_peer", definition("figure")},
+                      {"over", map_of(definition("figure"), "peer -> times as fast as it")},
+                      {"roof_pct", definition("figure")}}));
+}
+
+ordered_json device_schema() {
+  const ordered_json point =
+      object("A problem measured on both.",
+             {{"shape", value("string", "sizes and flags")},
+              {"flops", value("number", "floating-point operations")},
+              {"cpu_row", value("integer", "position of the fastest row of the CPU")},
+              {"kernel_ns", nullable("number", "least time of the device's kernel")},
+              {"end_to_end_ns", nullable("number", "least time with transfers")}});
+  const ordered_json family =
+      object("Shapes whose sizes grow by one factor.",
+             {{"family", value("string", "with * for the sizes that grow")},
+              {"shapes", list_of(text, "by growing size")},
+              {"text", value("string", "from which size on the device is faster")}});
+  return object("A device beside the CPU.",
+                with(setting_fields(), {{"device", value("string", "its name")},
+                                        {"points", list_of(point, "by growing size")},
+                                        {"families", list_of(family, "where sizes grow")}}));
+}
+
+}  // namespace
+
+ordered_json list_document() {
+  const ordered_json kernel =
+      object("A kernel.", {{"name", value("string", "its name")},
+                           {"summary", value("string", "the maths in a line")},
+                           {"parameters", list_of(definition("parameter"), "of its shapes")},
+                           {"variants", list_of(definition("variant"), "its implementations")}});
+  return document("list",
+                  {{"kernels", list_of(definition("kernel"), "all of this build")},
+                   {"problems", list_of(definition("problem"), "those of --shape")}},
+                  {{"kernel", kernel},
+                   {"parameter", parameter_schema()},
+                   {"variant", variant_schema()},
+                   {"problem", problem_schema()}});
+}
+
+ordered_json doctor_document() {
+  const ordered_json target = object("A Highway target of this build.",
+                                     {{"name", value("string", "its name")},
+                                      {"here", value("boolean", "whether this CPU has it")}});
+  const ordered_json library = object(
+      "A CBLAS library.", {{"variant", value("string", "the variant it stands behind")},
+                           {"absent", nullable("string", "why it cannot be had; null: it is here")},
+                           {"description", value("string", "name, version, core type")},
+                           {"path", value("string", "its file")},
+                           {"environment", map_of(text, "variables that workers run it with")}});
+  const ordered_json device = object(
+      "A device.", {{"index", value("integer", "what --cl-device takes")},
+                    {"kind", value("string", "CPU, GPU or accelerator")},
+                    {"name", value("string", "as rows have it")},
+                    {"platform", value("string", "its platform")},
+                    {"driver", value("string", "version of the driver")},
+                    {"compute_units", value("integer", "compute units")},
+                    {"global_bytes", value("integer", "memory")},
+                    {"local_bytes", value("integer", "local memory of a work-group")},
+                    {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
+                    {"features", value("string", "what its kernels may use, in words")}});
+  const ordered_json broken = object(
+      "A driver that is left out.",
+      {{"file", value("string", "its file")}, {"reason", value("string", "how it crashed")}});
+  const ordered_json backend =
+      object("A backend of this build that runs on devices.",
+             {{"backend", value("string", "its name")},
+              {"devices", list_of(device, "by index")},
+              {"broken_drivers", list_of(broken, "that crashed at their start")},
+              {"programs", value("string", "the cache of programs on disk")}});
+  const ordered_json absent = object("What this build lacks, each reason once.",
+                                     {{"variant", value("string", "the first that lacks it")},
+                                      {"reason", value("string", "why")}});
+  return document("doctor",
+                  {{"version", value("string", "version of rooflane")},
+                   {"build_commit", value("string", "git commit of the build")},
+                   {"compiler", value("string", "compiler and version")},
+                   {"slug", value("string", "this machine's name in results/")},
+                   {"machine", definition("machine")},
+                   {"isa_targets", list_of(target, "best first")},
+                   {"libraries", list_of(library, "one per variant")},
+                   {"device_backends", list_of(backend, "with what they find")},
+                   {"absent", list_of(absent, "not built")},
+                   {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")}},
+                  machine_definitions());
+}
+
+ordered_json ceilings_document() {
+  return document("ceilings",
+                  {{"machine", definition("machine")}, {"ceilings", definition("ceilings")}},
+                  machine_definitions());
+}
+
+ordered_json compare_document() {
+  ordered_json verdict = value("string", "what became of it");
+  verdict["enum"] = {"FAILING", "SLOWER", "FASTER", "UNSURE", "only OLD", "only NEW", "SAME"};
+  const ordered_json row = object("A row of both sides.",
+                                  {{"verdict", verdict},
+                                   {"kernel", value("string", "the operation")},
+                                   {"shape", value("string", "sizes and flags")},
+                                   {"dtype", value("string", "element type")},
+                                   {"math", value("string", "arithmetic used")},
+                                   {"variant", value("string", "the implementation")},
+                                   {"isa", nullable("string", "Highway target")},
+                                   {"threads", nullable("integer", "null on a GPU")},
+                                   {"cache", value("string", "warm or cold")},
+                                   {"device", nullable("string", "OpenCL device")},
+                                   {"old_ns", nullable("number", "median of OLD, ns")},
+                                   {"new_ns", nullable("number", "median of NEW, ns")},
+                                   {"ratio", definition("figure")},
+                                   {"reason", nullable("string", "why it is UNSURE or FAILING")}});
+  return document("compare",
+                  {{"old", value("string", "the file or build")},
+                   {"new", value("string", "the file or build")},
+                   {"regressed", value("boolean", "whether a row is SLOWER or FAILING")},
+                   {"counts", map_of(integer, "verdict -> rows")},
+                   {"rows", list_of(definition("row"), "sorted by verdict; ratio: new / old")}},
+                  {{"row", row}, {"figure", figure_schema()}});
+}
+
+ordered_json roofline_document() {
+  const ordered_json file =
+      object("A file that was read.", {{"path", value("string", "as given")},
+                                       {"rows", value("integer", "how many of rows it holds")}});
+  const ordered_json family = object("Shapes of a kernel whose sizes grow by one factor.",
+                                     {{"kernel", value("string", "the operation")},
+                                      {"family", value("string", "with * for the sizes that grow")},
+                                      {"shapes", list_of(text, "its shapes")}});
+  return document(
+      "roofline",
+      {{"files", list_of(file, "in order")},
+       {"principle", value("string", "what sizes are, in a line")},
+       {"classes", list_of(definition("class"), "which variant to use, by kernel and size")},
+       {"kernels", list_of(definition("class"), "the same over all sizes")},
+       {"presets", list_of(definition("preset"), "variants over presets")},
+       {"groups", list_of(definition("group"), "problem by problem")},
+       {"families", list_of(family, "of timed shapes")},
+       {"devices", list_of(definition("device"), "devices beside the CPU")},
+       {"rungs", list_of(integer, "positions of rows of ladders, which take no part")},
+       {"rows", list_of(definition("row"), "of all files, in order")}},
+      {{"figure", figure_schema()},
+       {"line", line_schema()},
+       {"group", group_schema()},
+       {"class", class_schema()},
+       {"preset", preset_schema()},
+       {"device", device_schema()},
+       {"row", versioned_row()}});
+}
+
+}  // namespace rooflane::schema

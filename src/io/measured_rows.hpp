@@ -1,0 +1,66 @@
+// Rows with their samples, read from files, and what rounds say of times and their ratios. The
+// statistics stand in core/statistics.hpp; verdicts in io/summary.hpp and io/compare.hpp.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/statistics.hpp"
+#include "io/csv.hpp"
+#include "io/row.hpp"
+
+namespace rooflane {
+
+// A row with its own samples (none: the row's percentiles and intervals are used).
+struct MeasuredRow {
+  Row row;
+  std::vector<Sample> samples;
+};
+
+// Rows of all files, in order, with the samples of `FILE.samples.csv` where it exists and is asked
+// for. `rows_of_file`, where given, learns how many rows each file has.
+std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_paths,
+                                            bool with_samples = true,
+                                            std::vector<std::size_t>* rows_of_file = nullptr);
+
+// The rows of one identity: launches, or repeated files.
+using SameRows = std::vector<const MeasuredRow*>;
+// The values of each launch's rounds.
+using Launches = std::vector<std::vector<double>>;
+
+// Logarithms of the samples, by launch; divided by the probe of their round when `normalised`:
+// samples that lack it are left out. A launch keeps its undisturbed samples where there are at
+// least three, else all of them.
+Launches log_times(const SameRows& rows, bool normalised);
+// Logarithms of x / y where both have a sample of one round, likewise. Rounds of other groups or
+// runs have another probe or run.
+Launches log_ratios(const SameRows& x, const SameRows& y);
+
+// A ratio, or another positive figure, by the estimate of its logarithm.
+struct Ratio {
+  Estimate log;
+  double value() const;
+  // 95 %; nothing where the error is not known.
+  std::optional<Interval> interval() const;
+};
+
+// One of several rows with one identity: the one with the median time, or the first without any.
+const MeasuredRow* representative(SameRows rows);
+// Time of x / time of y, from the rounds that they share where there are at least three, else from
+// the medians and intervals of their representatives, which both must have a time.
+Ratio time_ratio(const SameRows& x, const SameRows& y);
+// The geometric mean of figures of independent problems; nothing when there is none.
+std::optional<Ratio> geometric_mean(std::span<const Ratio> figures);
+// The share of the roof with the row's interval; nothing where the row has none.
+std::optional<Ratio> roof_share(const Row& row);
+
+bool has_time(const Row& row);
+// Whether the row is right and timed.
+bool may_win(const Row& row);
+// Whether it is other people's library; a variant of another build (hwy@old) is none.
+bool is_peer(const Row& row);
+bool is_other_build(const Row& row);
+
+}  // namespace rooflane

@@ -1,0 +1,77 @@
+// Parameters and problems to JSON. See problem_json.hpp.
+#include "measure/problem_json.hpp"
+
+namespace rooflane {
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* name_of(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::size:
+      return "size";
+    case ParamKind::flag:
+      return "flag";
+    case ParamKind::real:
+      return "real";
+  }
+  return "";
+}
+
+const char* name_of(Role role) {
+  switch (role) {
+    case Role::input:
+      return "input";
+    case Role::constant:
+      return "constant";
+    case Role::output:
+      return "output";
+  }
+  return "";
+}
+
+// Sizes and flags are whole numbers, as they are written in a shape.
+ordered_json value_json(const ParamSpec& param, double value) {
+  if (param.kind == ParamKind::real) return value;
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+ordered_json parameters_json(const Kernel& kernel) {
+  ordered_json list = ordered_json::array();
+  for (const ParamSpec& param : kernel.params) {
+    ordered_json item = {
+        {"name", param.name}, {"kind", name_of(param.kind)}, {"required", param.required}};
+    if (!param.required && param.default_from == nullptr) {
+      item["default"] = value_json(param, param.default_value);
+    }
+    if (param.kind == ParamKind::size) item["least"] = param.least;
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+ordered_json problem_json(const Problem& problem) {
+  const Kernel& kernel = problem.kernel();
+  ordered_json parameters = ordered_json::object();
+  for (const ParamSpec& param : kernel.params) {
+    parameters[param.name] = value_json(param, problem.value(param.name));
+  }
+  ordered_json tensors = ordered_json::array();
+  for (const TensorSpec& tensor : kernel.tensors(problem)) {
+    tensors.push_back({{"name", tensor.name},
+                       {"role", name_of(tensor.role)},
+                       {"dtype", rooflane::name_of(DType::float32)},
+                       {"shape", tensor_shape(problem, tensor)},
+                       {"seed_scale", tensor.seed_scale}});
+  }
+  const Cost cost = kernel.cost(problem);
+  return {{"kernel", kernel.name},
+          {"text", problem.text()},
+          {"parameters", parameters},
+          {"tensors", tensors},
+          {"cost", {{"flops", cost.flops}, {"exps", cost.exps}, {"bytes", cost.bytes}}}};
+}
+
+}  // namespace rooflane

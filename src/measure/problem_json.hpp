@@ -1,0 +1,20 @@
+// Kernels' parameters and resolved problems as JSON: what `list --json` prints, and what a worker's
+// `open` request carries, so that no script parses shapes or repeats a kernel's defaults and costs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "core/kernel.hpp"
+
+namespace rooflane {
+
+// [{"name":"eps","kind":"real","required":false,"default":1e-05}, ...]: `default` where it is
+// constant, `least` of sizes.
+nlohmann::ordered_json parameters_json(const Kernel& kernel);
+
+// A complete problem: {"kernel","text","parameters":{every name: value},"tensors":[{"name","role",
+// "dtype","shape","seed_scale"}],"cost":{"flops","exps","bytes"}}. Tensors stand in the kernel's
+// order, the output last; inputs from a seed are multiplied by `seed_scale`.
+nlohmann::ordered_json problem_json(const Problem& problem);
+
+}  // namespace rooflane
