@@ -58,7 +58,7 @@ void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Case& c = group.cases[i].measured;
     members[i].measured = &measured[i];
-    members[i].active = measured[i].status == Status::passed;
+    members[i].active = has_speed(measured[i].status);
     members[i].cpus = workers_.cpus_for(c);
     measured[i].affinity = workers_.affinity_of(c);
     open(members[i]);
@@ -172,11 +172,16 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
 void GroupRunner::verify(Member& member, const Group& group, bool again) {
   member.attempt([&] {
     Measured& measured = *member.measured;
+    const Math& math = measured.planned->measured.math_record();
     measured.verification =
-        member.worker->verify(reference_.path_for(group.problem, options_.seed));
-    if (!measured.verification->passed) {
-      member.stop(Status::failed, fmt::format("{}{}", again ? "after the measurement: " : "",
-                                              measured.verification->reason));
+        member.worker->verify(reference_.path_for(group.problem, options_.seed, math));
+    const std::string reason =
+        fmt::format("{}{}", again ? "after the measurement: " : "", measured.verification->reason);
+    if (!measured.verification->usable()) {
+      member.stop(Status::failed, reason);
+    } else if (measured.verification->status == Status::inaccurate) {
+      measured.status = Status::inaccurate;
+      measured.reason = reason;
     }
     member.worker->settle();
   });

@@ -31,7 +31,7 @@ void check_options(const BenchOptions& options) {
   if (options.ladder && !options.tunings.empty()) {
     throw argument_error("--ladder measures variants at their own tuning: --tuning has no place");
   }
-  known_math(options.math);
+  options.catalogue->math(options.math);
   for (const std::string& isa : options.isas) resolve_isa(isa);
   if (!(options.min_time >= 0)) throw argument_error("min_time: allowed are seconds from 0 on");
   if (!(options.timeout > 0)) throw argument_error("timeout: allowed are seconds above 0");

@@ -16,9 +16,8 @@ namespace rooflane {
 
 namespace {
 
-bool has_speed(const Measured& measured) {
-  return (measured.status == Status::passed || measured.status == Status::suspect) &&
-         !measured.ns.empty();
+bool was_timed(const Measured& measured) {
+  return (has_speed(measured.status) || measured.status == Status::suspect) && !measured.ns.empty();
 }
 
 std::optional<double> median_of(const std::vector<double>& samples) {
@@ -93,7 +92,7 @@ void join_roof(const Measured& measured, const Roof& roof, Row& row) {
   row.roof_gflops = roof.roof_gflops;
   row.roof_level = roof.level;
   row.bound = roof.bound;
-  if (!has_speed(measured)) return;
+  if (!was_timed(measured)) return;
   const std::vector<double> percentages = roof_percentages(measured, roof.least_ns);
   const Interval interval = median_interval(percentages, measured.planned->measured.seed);
   row.roof_pct = median(percentages);
@@ -106,7 +105,7 @@ void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
   row.model_ns = model_ns(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, c.cache);
-  if (!row.model_ns || !has_speed(measured)) return;
+  if (!row.model_ns || !was_timed(measured)) return;
   row.model_pct = median(roof_percentages(measured, *row.model_ns));
 }
 
@@ -142,7 +141,7 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
   constexpr double least_margin = 0.03;
   const std::optional<Roof> roof = roof_of(measured, ceilings);
-  if (!roof || !has_speed(measured)) return false;
+  if (!roof || !was_timed(measured)) return false;
   const Summary summary = summarise(measured.ns);
   return summary.p50 < roof->least_ns * (1 - std::max(least_margin, summary.noise_pct / 100));
 }
@@ -178,7 +177,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   row.isa = c.isa.empty() ? variant.backend->isa : c.isa;
   row.tuning = c.tuning.text();
   row.math = c.math;
-  row.dtype = "float32";
+  row.dtype = dtype_text(c.problem);
   row.shape = c.problem.shape();
   row.preset = group.preset;
   row.seed = static_cast<std::int64_t>(c.seed);
@@ -197,7 +196,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   if (const auto roof = roof_of(measured, ceilings)) join_roof(measured, *roof, row);
   join_model(measured, ceilings, row);
   join_launch(measured, ceilings, row);
-  if (has_speed(measured)) {
+  if (was_timed(measured)) {
     join_samples(measured, row);
     if (cost.flops > 0 && *row.p50_ns > 0) {
       row.gflops = cost.flops / *row.p50_ns;

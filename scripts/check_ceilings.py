@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,10 @@ def output_of(command: list[str]) -> str:
 
 def measure(program: Path, seconds: float) -> dict[str, Any]:
     """The ceilings that `rooflane ceilings` measures now."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ceilings.json"
-        command = [str(program), "ceilings", "--seconds", str(seconds), "--json", str(path)]
-        print("+", " ".join(command), file=sys.stderr)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return json.loads(path.read_text())["ceilings"]
+    command = [str(program), "ceilings", "--seconds", str(seconds), "--json"]
+    print("+", " ".join(command), file=sys.stderr)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["ceilings"]
 
 
 def rate_at(curve: dict[str, Any], footprint: float, loop: str) -> float:

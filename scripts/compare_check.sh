@@ -38,7 +38,17 @@ run() { # FILE ARGUMENTS...: a run whose rows may be SUSPECT is a run all the sa
     exit "$status"
   fi
 }
-count() { awk -v verdict="$1" '$1 == verdict { n++ } END { print n + 0 }' "$2"; }
+# VERDICT FILE [KERNEL | -KERNEL]: rows of `compare --json` with that verdict, of one kernel or of
+# all but one.
+count() {
+  python3 - "$@" <<'END'
+import json, sys
+verdict, file, kernel = [*sys.argv[1:], ""][:3]
+rows = [row for row in json.load(open(file))["rows"] if row["verdict"] == verdict]
+other = kernel.startswith("-")
+print(sum(not kernel or (row["kernel"] == kernel.lstrip("-")) != other for row in rows))
+END
+}
 
 {
   echo "| pair | rows | FASTER | SLOWER | UNSURE | SAME |"
@@ -48,10 +58,10 @@ rows=0 flagged=0
 for ((pair = 1; pair <= pairs; ++pair)); do
   run "$work/old.csv" "${light[@]}"
   run "$work/new.csv" "${light[@]}"
-  build/rooflane compare "$work/old.csv" "$work/new.csv" >"$work/compared.txt"
+  build/rooflane compare --json "$work/old.csv" "$work/new.csv" >"$work/compared.json"
   line=()
   for verdict in FASTER SLOWER UNSURE SAME; do
-    line+=("$(count $verdict "$work/compared.txt")")
+    line+=("$(count $verdict "$work/compared.json")")
   done
   total=$((line[0] + line[1] + line[2] + line[3]))
   echo "| $pair | $total | ${line[0]} | ${line[1]} | ${line[2]} | ${line[3]} |" >>"$work/report.md"
@@ -86,7 +96,8 @@ run "$work/against.csv" -v hwy --against "slowed=$work/slowed/build/rooflane" --
   --min-time 0.5 --threads 1 --shape softmax:rows=8192,cols=1024..4096*2 \
   --shape layernorm:rows=4096,cols=768
 # The slowed one is OLD there: that this build is FASTER means that it was found.
-build/rooflane compare "$work/against.csv" --against slowed >"$work/compared.txt"
+build/rooflane compare "$work/against.csv" --against slowed --json="$work/compared.json" \
+  >"$work/compared.txt"
 {
   echo "Softmax slowed by 5 %, in the same rounds (old: the slowed build):"
   echo
@@ -99,6 +110,6 @@ if [[ -n $out ]]; then
   mkdir -p "$(dirname "$out")"
   cp "$work/report.md" "$out.md"
 fi
-found=$(count FASTER <(grep softmax: "$work/compared.txt"))
-wrong=$(grep -v softmax: "$work/compared.txt" | grep -cE '^(FASTER|SLOWER) ' || true)
+found=$(count FASTER "$work/compared.json" softmax)
+wrong=$(($(count FASTER "$work/compared.json" -softmax) + $(count SLOWER "$work/compared.json" -softmax)))
 ((flagged * 100 <= rows && found == 3 && wrong == 0))

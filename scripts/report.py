@@ -3,10 +3,11 @@
 
 Reads what `rooflane bench --csv` wrote, with X.json and X.csv.samples.csv beside X.csv where they
 exist. --html is one page that opens offline, --svg its roofline, --readme a page of Markdown about
-one machine. This file needs the standard library only; the charts (report_page/) are drawn in an
-environment with Altair and vl-convert that it makes from PyPI at the first call.
+one machine. What is compared with what, and every ratio, is asked of `rooflane roofline --json`.
+This file needs the standard library only; the charts (report_page/) are drawn in an environment
+with Altair and vl-convert that it makes from PyPI at the first call.
 
-Exit status: 0 good, 2 wrong arguments or input, 3 the environment cannot be had here.
+Exit status: 0 good, 2 wrong arguments or input, 3 the environment or the program is not to be had.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 from python_environment import Unavailable, ensure  # noqa: E402
 from report_page import readme, results  # noqa: E402
+from rooflane_json import PROGRAM, Refused  # noqa: E402
 
 PACKAGES = ["altair==6.3.0", "vl-convert-python==1.9.0.post1"]
 
@@ -32,16 +34,21 @@ def main() -> int:
     parser.add_argument("--svg", metavar="FILE", help="static roofline picture to write")
     parser.add_argument("--readme", metavar="FILE",
                         help="page of Markdown to write, about one machine")
+    parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, default=PROGRAM,
+                        help="the program that judges the rows; default: build/rooflane")
     arguments = parser.parse_args()
     targets = [arguments.html, arguments.svg, arguments.readme]
     if not any(targets):
         print("report.py: --html FILE, --svg FILE or --readme FILE is needed", file=sys.stderr)
         return 2
     try:
-        machines = results.read_all(arguments.csv)
         for target in filter(None, targets):
             if not Path(target).resolve().parent.is_dir():
                 raise results.InputError(f"{target}: no such folder")
+        program = arguments.rooflane.absolute()
+        # Samples are left alone, so that anyone who has the CSV and the JSON beside it makes the
+        # same page again.
+        machines = results.read_all(program, arguments.csv, "--without-samples")
         if arguments.html or arguments.svg:
             if status := draw(arguments):
                 return status
@@ -51,7 +58,7 @@ def main() -> int:
     except (results.InputError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 2
-    except Unavailable as error:
+    except (Unavailable, Refused) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 3
     return 0
@@ -61,7 +68,8 @@ def draw(arguments: argparse.Namespace) -> int:
     """Writes page and picture in the environment that can draw. Raises Unavailable."""
     python = ensure("report", " ".join(PACKAGES),
                     lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
-    command = [str(python), "-m", "report_page", *(str(Path(p).resolve()) for p in arguments.csv)]
+    command = [str(python), "-m", "report_page", "--rooflane", str(arguments.rooflane.absolute()),
+               *(str(Path(p).resolve()) for p in arguments.csv)]
     for option in ("html", "svg"):
         if path := getattr(arguments, option):
             command += [f"--{option}", str(Path(path).resolve())]

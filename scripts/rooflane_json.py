@@ -1,7 +1,7 @@
 """Asks the program for JSON (`rooflane VERB --json`); standard library only.
 
-Scripts read what C++ computed and compute no statistic of their own: `rooflane schema VERB` says what
-the documents hold.
+Scripts read what C++ computed and compute no statistic of their own: `rooflane schema VERB` says
+what the documents hold.
 """
 from __future__ import annotations
 

@@ -216,6 +216,11 @@ TEST_CASE("too few launches, no samples and other statuses are UNSURE with the r
   CHECK(comparison.rows[0].change == Change::failing);
   CHECK(comparison.rows[0].reason == "was PASSED, is FAILED: wrong");
   CHECK(comparison.regressed());
+  after[0].row.status = "INACCURATE";
+  CHECK(compare_rows(before, after).rows[0].change == Change::failing);
+  before[0].row.status = "INACCURATE";
+  CHECK(compare_rows(before, after).rows[0].reason == "no samples of NEW");
+  before[0].row.status = "PASSED";
   after[0].row.status = "UNSUPPORTED";
   CHECK(compare_rows(before, after).rows[0].change == Change::unsure);
   before[0].row.status = "SKIPPED";

@@ -42,7 +42,7 @@ const Kernel toy = {
           return std::vector<TensorSpec>{
               {"x", Role::input, {{"rows", Axis::Form::leading}, {"cols"}}},
               {"w", Role::input, {{"cols"}}},
-              {"y", Role::output, {{"rows", Axis::Form::leading}, {"cols"}}, 1, "x"}};
+              {"y", Role::output, {{"rows", Axis::Form::leading}, {"cols"}}, &float32, 1, "x"}};
         },
     .cost =
         [](const Problem& p) {
@@ -96,13 +96,14 @@ TEST_CASE("an unknown name is answered with the nearest valid one") {
 
 TEST_CASE("status names read back") {
   for (const Status status :
-       {Status::passed, Status::failed, Status::skipped, Status::unsupported, Status::timeout,
-        Status::build_error, Status::runtime_error, Status::suspect}) {
+       {Status::passed, Status::inaccurate, Status::failed, Status::skipped, Status::unsupported,
+        Status::timeout, Status::build_error, Status::runtime_error, Status::suspect}) {
     CHECK(parse_status(name_of(status)) == status);
   }
   CHECK_FALSE(parse_status("GOOD").has_value());
   CHECK_FALSE(is_bad(Status::unsupported));
   CHECK(is_bad(Status::suspect));
+  CHECK_FALSE(is_bad(Status::inaccurate));
 }
 
 TEST_CASE("a problem prints in the kernel's order without defaults and reads back") {
@@ -163,7 +164,8 @@ TEST_CASE("sizes come from arrays, and a disagreement names both axes") {
   const Problem known(toy);
   const Problem p = infer_problem(known, {{"x", {2, 3, 5}}, {"w", {5}}});
   CHECK(p.text() == "toy:rows=6,cols=5,flip=0");
-  CHECK(output_array_shape(p, {{"x", {2, 3, 5}}, {"w", {5}}}) == Shape{2, 3, 5});
+  CHECK(output_array_shape(p, toy.tensors(p).back(), {{"x", {2, 3, 5}}, {"w", {5}}}) ==
+        Shape{2, 3, 5});
   CHECK(infer_problem(known, {{"x", {5}}, {"w", {5}}}).size("rows") == 1);
   CHECK(message_of([&] {
           infer_problem(known, {{"x", {3, 4}}, {"w", {5}}});

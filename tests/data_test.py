@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What data users rely on: data_test.py ROOFLANE_WITH_FAKES SCRIPTS.
 
-The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON of each
-verb is valid by its schema. Runs itself in an environment with these packages, made from PyPI; exits
-with 77 (skipped) where PyPI cannot be reached.
+The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON of
+each verb is valid by its schema. Runs itself in an environment with these packages, made from PyPI;
+exits with 77 (skipped) where PyPI cannot be reached.
 """
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ class DataUsers(unittest.TestCase):
 
     def documents(self) -> dict[str, tuple[dict, dict]]:
         """Verb -> a document and its schema."""
-        verbs = {"list": ["--shape", "gemm:m=8,n=8,k=8,beta=1"], "doctor": [], "ceilings": ["--threads", "1", "--seconds", "0.5"],
+        verbs = {"list": ["--shape", "gemm:m=8,n=8,k=8,beta=1"], "doctor": [],
+                 "ceilings": ["--threads", "1", "--seconds", "0.5"],
                  "compare": [self.csv, self.csv], "roofline": [self.csv]}
         made = {verb: (self.output_of(verb, "--json", *arguments), self.output_of("schema", verb))
                 for verb, arguments in verbs.items()}

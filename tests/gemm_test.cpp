@@ -50,7 +50,7 @@ void for_each_way(const Problem& problem, F&& body) {
         Environment env;
         env.isa = isa;
         env.threads = threads;
-        if (variant.unsupported != nullptr && variant.unsupported(problem, env)) continue;
+        if (refusal(variant, problem, env)) continue;
         for (const Tuning& tuning : tunings) {
           if (threads > 1 && threads_of(variant, tuning) != Threads::many) continue;
           INFO(problem.text(), " ", entry->name, " isa=", isa, " threads=", threads, " ",
@@ -96,11 +96,13 @@ TEST_CASE("the reference equals values computed by hand, for both transpositions
       operands.set("a", contiguous_view(const_cast<float*>(trans_a ? at : a), shape_a));
       operands.set("b", contiguous_view(const_cast<float*>(trans_b ? bt : b), shape_b));
       operands.set("c0", contiguous_view(const_cast<float*>(c0), Shape{1, 2, 2}));
-      double value[4], bound[4];
-      gemm::kernel.reference(problem, operands, whole_region(2, 2), value, bound);
+      double value[4], bound[4], plain_bound[4];
+      gemm::kernel.reference(problem, fp32, operands, "c", whole_region(2, 2),
+                             {value, bound, plain_bound});
       for (int i = 0; i < 4; ++i) CHECK(value[i] == expected[i]);
       // |alpha||A||B| + |beta||c0| of element (0,0): 2·(1 + 2 + 9) + 5 = 29.
       CHECK(bound[0] == doctest::Approx((8 + std::sqrt(3.0)) * 0x1p-24 * 29).epsilon(1e-12));
+      CHECK(plain_bound[0] == doctest::Approx(2 * bound[0]).epsilon(1e-12));
     }
   }
 }
@@ -108,12 +110,13 @@ TEST_CASE("the reference equals values computed by hand, for both transpositions
 TEST_CASE("chosen rows and columns of the reference equal the same elements of the whole") {
   const Problem problem = gemm_problem("m=13,n=150,k=21,batch=3,trans_b=1,alpha=0.5,beta=2");
   const OwnedOperands operands(problem, seed, 1);
-  std::vector<double> value(39 * 150), bound(39 * 150);
-  gemm::kernel.reference(problem, operands.all(), whole_region(39, 150), value.data(),
-                         bound.data());
+  std::vector<double> value(39 * 150), bound(39 * 150), plain(39 * 150);
+  gemm::kernel.reference(problem, fp32, operands.all(), "c", whole_region(39, 150),
+                         {value.data(), bound.data(), plain.data()});
   const Region region = {{38, 0, 12, 13, 14}, {149, 3, 70}};
   std::vector<double> some(15), some_bound(15);
-  gemm::kernel.reference(problem, operands.all(), region, some.data(), some_bound.data());
+  gemm::kernel.reference(problem, fp32, operands.all(), "c", region,
+                         {some.data(), some_bound.data(), plain.data()});
   for (std::size_t i = 0; i < region.rows.size(); ++i) {
     for (std::size_t j = 0; j < region.cols.size(); ++j) {
       const auto at = static_cast<std::size_t>(region.rows[i] * 150 + region.cols[j]);
@@ -156,7 +159,7 @@ TEST_CASE(
     OwnedOperands operands(problem, seed, 1);
     run_plan(gemm::scalar, problem, {}, operands.all());
     const auto check = [&] {
-      return gemm::kernel.whole_check(problem, operands.all(), operands.output(), seed);
+      return gemm::kernel.whole_check(problem, fp32, operands.all(), seed).over_plain_bound;
     };
     CHECK(check() <= 1);
     float* c = operands.output().f32();

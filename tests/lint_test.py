@@ -1,4 +1,4 @@
-"""The checks of scripts/lint.py that are its own: which functions are too long, who includes whom."""
+"""The checks of scripts/lint.py that are its own: functions too long, who includes whom."""
 from __future__ import annotations
 
 import sys

@@ -12,8 +12,9 @@ typedef struct {
 
 static const char* last_error(void) { return "out of ideas"; }
 
-static void* plan(const rooflane_problem* problem, int32_t threads, const rooflane_tensors* none) {
-  (void)none;
+static void* plan(const rooflane_problem* problem, int32_t threads, const int64_t* tuning,
+                  const rooflane_tensors* none) {
+  (void)none, (void)tuning;
   if (ODD == ODD_PLAN_FAILS || rooflane_value(problem, "rows") < 0 || threads < 1) return NULL;
   return calloc(1, sizeof(Plan));
 }
@@ -29,7 +30,9 @@ static int32_t run(void* self) {
   if (ODD == ODD_CRASH) abort();
   if (ODD == ODD_HANG) sleep(1000);
   if (ODD == ODD_RUN_FAILS) return 1;
-  for (int64_t i = 0; i < p->x.shape[0] * p->x.shape[1]; ++i) p->y.data[i] = expf(p->x.data[i]);
+  for (int64_t i = 0; i < p->x.shape[0] * p->x.shape[1]; ++i) {
+    ((float*)p->y.data)[i] = expf(((const float*)p->x.data)[i]);
+  }
   return 0;
 }
 
@@ -39,12 +42,15 @@ static const char* refuse(const rooflane_problem* problem, int32_t threads) {
 }
 
 static const rooflane_variant variants[] = {
-    {ODD == ODD_KERNEL ? "softmix" : "softmax", NULL, "Odd 1.0", 0, 0, refuse, plan, bind, run,
-     free},
-    {"layernorm", "second", NULL, 1, 0, NULL, plan, bind, ODD == ODD_INCOMPLETE ? NULL : run, free},
+    {ODD == ODD_KERNEL ? "softmix" : "softmax", NULL, "Odd 1.0", 0, 0, NULL, NULL, 0, refuse, plan,
+     bind, run, free},
+    {"layernorm", "second", NULL, 1, 0, NULL, NULL, 0, NULL, plan, bind,
+     ODD == ODD_INCOMPLETE ? NULL : run, free},
 };
-static const rooflane_plugin plugin = {ODD == ODD_ABI ? 99u : ROOFLANE_VARIANT_ABI, 2, variants,
-                                       last_error};
+static const rooflane_plugin plugin = {ODD == ODD_ABI       ? 99u
+                                       : ODD == ODD_OLD_ABI ? 1u
+                                                            : ROOFLANE_VARIANT_ABI,
+                                       2, variants, last_error};
 
 #if ODD == ODD_NO_SYMBOL
 const rooflane_plugin* another_function(void);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The report's pages and picture, and what results/ holds: report_test.py REPORT.PY RESULTS_FOLDER.
+"""The report's pages and picture, and what results/ holds:
+report_test.py REPORT.PY RESULTS_FOLDER ROOFLANE.
 
 Standard library only; report.py makes its own environment. Where PyPI cannot be reached, the tests
 that need it are skipped.
@@ -9,6 +10,7 @@ import glob
 import html.parser
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -18,21 +20,24 @@ import xml.etree.ElementTree
 
 import skip
 
-REPORT, RESULTS = "", ""
+REPORT, RESULTS, ROOFLANE = "", "", ""
 OFFLINE = False
 NASTY = [
-    {"kernel": "gemm", "variant": "scalar", "shape": "m=1,n=2", "status": "PASSED", "reason": "",
-     "threads": "1", "flops": "100", "ai": "0.5", "gflops": "2", "p50_ns": "50"},
-    {"kernel": "gemm", "variant": "odd@\"v\"", "shape": "m=1,n=2", "status": "FAILED",
+    {"schema_version": "1", "kernel": "gemm", "variant": "scalar", "shape": "m=1,n=2",
+     "status": "PASSED", "reason": "", "threads": "1", "flops": "100", "ai": "0.5", "gflops": "2",
+     "p50_ns": "50"},
+    {"schema_version": "1", "kernel": "gemm", "variant": "odd@\"v\"", "shape": "m=1,n=2",
+     "status": "FAILED",
      "reason": "a, \"b\"\nnext <script>alert(1)</script></table> & <b>bold</b>", "threads": "",
      "flops": "", "ai": "", "gflops": "", "p50_ns": ""},
-    {"kernel": "</script><img src=https://example.org/x>", "variant": "hwy", "shape": "",
-     "status": "PASSED", "reason": "", "threads": "2", "flops": "200", "ai": "4", "gflops": "9",
-     "p50_ns": "22"}]
+    {"schema_version": "1", "kernel": "</script><img src=https://example.org/x>",
+     "variant": "hwy", "shape": "", "status": "PASSED", "reason": "", "threads": "2",
+     "flops": "200", "ai": "4", "gflops": "9", "p50_ns": "22"}]
 
 
 def report(*arguments):
-    return subprocess.run([sys.executable, REPORT, *arguments], capture_output=True, text=True)
+    return subprocess.run([sys.executable, REPORT, "--rooflane", ROOFLANE, *arguments],
+                          capture_output=True, text=True)
 
 
 def read(path):
@@ -42,16 +47,26 @@ def read(path):
 
 def in_picture(rows):
     """How many points the picture shows of a machine's rows: those at the most threads, with the
-    variants that only run on one; of a device where the CPU has none."""
+    variants that run a kernel only on one; of a device where the CPU has none."""
     threads = {}
     for row in rows:
         if row["threads"]:
-            threads.setdefault(row["variant"], set()).add(int(row["threads"]))
+            threads.setdefault((row["kernel"], row["variant"]), set()).add(int(row["threads"]))
     if not threads:
         return len(rows)
     most = max(map(max, threads.values()))
-    return sum(bool(row["threads"]) and (int(row["threads"]) == most
-                                         or threads[row["variant"]] == {1}) for row in rows)
+    ran_on_most = {kernel for (kernel, _), counts in threads.items() if most in counts}
+    return sum(bool(row["threads"]) and (int(row["threads"]) == most or (
+        threads[row["kernel"], row["variant"]] == {1} and row["kernel"] in ran_on_most))
+               for row in rows)
+
+
+def same(shown, cell):
+    """Whether a cell of the page says what one of the file does."""
+    try:
+        return shown == cell or float(shown) == float(cell)
+    except ValueError:
+        return False
 
 
 class Page(html.parser.HTMLParser):
@@ -125,7 +140,8 @@ class ReportTest(Scratch):
         rows = [row for name in files for row in read(name)]
         self.assertEqual(len(shown), len(rows))
         for row in rows:
-            self.assertTrue(any(all(one[k] == v for k, v in row.items()) for one in shown), row)
+            self.assertTrue(any(all(same(one.get(k, ""), v) for k, v in row.items())
+                                for one in shown), row)
         self.assertEqual(page.fetched, [])
         self.assertNotIn("link", page.tags)
         self.assertNotIn("img", page.tags)
@@ -155,7 +171,7 @@ class ReportTest(Scratch):
 
     def machine(self, rows):
         """What the page knows of a file with these rows."""
-        return results.read_all([self.write("rows.csv", rows)])[0]
+        return results.read_all(pathlib.Path(ROOFLANE), [self.write("rows.csv", rows)])[0]
 
     def test_ratios_are_formed_within_one_cache_mode_and_thread_count(self):
         def row(variant, threads, cache, ns, library=""):
@@ -167,17 +183,46 @@ class ReportTest(Scratch):
             row("blas", "2", "warm", "10", "X 1"), row("hwy", "1", "warm", "25"),
             row("hwy", "2", "warm", "5"), row("hwy@old", "2", "warm", "1", ""),
             row("scalar", "1", "cold", "400"), row("hwy", "2", "cold", "40")])
-        ratios = groups.Ratios(machine)
         found = {}
-        for group in groups.groups(machine):
-            for one in group.rows:
-                rivals = groups.scalar_of(group), groups.best_peer_of(group)
-                found[one["cache"], group.threads, one["variant"]] = tuple(
-                    rival and ratios.of(rival, one) for rival in rivals)
+        for group in machine.groups:
+            for line in group.lines:
+                found[line.row["cache"], group.threads, line.row["variant"]] = tuple(
+                    figure and round(figure.value, 9)
+                    for figure in (line.over_scalar, line.over_best_peer))
         self.assertEqual(found["warm", "1", "hwy"], (4, 0.8))
         self.assertEqual(found["warm", "2", "hwy"], (20, 2))
         self.assertEqual(found["warm", "2", "scalar"], (1, 0.1))
         self.assertEqual(found["cold", "2", "hwy"], (10, None))
+
+    def test_the_page_begins_with_what_to_use(self):
+        def row(variant, shape, ns, library="", level="L2"):
+            return {**NASTY[0], "variant": variant, "shape": shape, "p50_ns": ns,
+                    "library": library, "roof_level": level, "roof_pct": "40"}
+
+        name = self.write("rows.csv", [
+            row("hwy", "m=1", "10"), row("blas", "m=1", "25", "X 1"),
+            row("hwy", "m=2", "10"), row("blas", "m=2", "40", "X 1"),
+            row("hwy", "m=3", "30"), row("blas", "m=3", "10", "X 1"),
+            row("hwy", "m=4", "10", level="memory")])
+        made = report(name, "--html", self.path("p.html"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        with open(self.path("p.html"), encoding="utf-8") as file:
+            text = file.read()
+        cells = [re.findall("<td>(.*?)</td>", line) for line in
+                 re.findall("<tr>(<td>.*?)</tr>", text.split('id="answer"')[1].split("<h2")[0])]
+        self.assertEqual(cells, [
+            ["gemm", "L2", "1 thread", "hwy", "2 of 3", "1.49× [1.49, 1.49]", "1.49× [1.49, 1.49]",
+             "40 (40)", "blas at m=3 (3.00×)"],
+            ["gemm", "memory", "1 thread", "hwy", "1 of 1", "", "", "40", ""]])
+        self.assertLess(text.index('id="answer"'), text.index('class="chart"'))
+
+    def test_without_the_program_it_says_so(self):
+        made = subprocess.run([sys.executable, REPORT, "--rooflane", self.path("none"), "--html",
+                               self.path("x.html"), self.write("rows.csv", NASTY)],
+                              capture_output=True, text=True)
+        self.assertEqual(made.returncode, 3)
+        self.assertIn("--rooflane", made.stderr)
+        self.assertEqual(len(made.stderr.splitlines()), 1, made.stderr)
 
     def test_a_ceiling_is_drawn_once_memory_as_at_its_largest_footprint(self):
         def row(level, footprint, peak):
@@ -187,7 +232,7 @@ class ReportTest(Scratch):
         first = self.write("first.csv", [row("L2", 1e5, 300), row("L2", 2e5, 280),
                                          row("memory", 1e8, 90), row("memory", 1e9, 40)])
         second = self.write("second.csv", [row("L2", 1e5, 310), row("memory", 1e9, 42)])
-        (machine,) = results.read_all([first, second])
+        (machine,) = results.read_all(pathlib.Path(ROOFLANE), [first, second])
         self.assertEqual({(c.name, c.place): c.value for c in machine.ceilings},
                          {("FMA", "1 thread"): 100, ("L2", "1 thread"): 310,
                           ("memory", "1 thread"): 42})
@@ -220,31 +265,6 @@ class ReportTest(Scratch):
         machine = self.machine([row("step=0", "10"), row("mc=96,kc=384", "20"), row("step=1", "5")])
         self.assertEqual([one["tuning"] for one in machine.rows], ["mc=96,kc=384"])
         self.assertTrue(any("2 rows of ladders" in note for note in machine.notes), machine.notes)
-
-    def test_lines_join_only_shapes_of_one_family(self):
-        family = groups.families(["m=16,n=16,k=16", "m=32,n=32,k=32", "m=64,n=64,k=64",
-                                  "m=1,n=64,k=64", "m=1,n=128,k=128", "m=8,n=4,k=2",
-                                  "m=16,n=8,k=4", "m=3,n=5,k=7", "m=2,n=2,k=2,beta=0.5",
-                                  "m=2,n=2,k=2,beta=1.5"])
-        self.assertEqual(family, {
-            "m=16,n=16,k=16": "m=*,n=*,k=*", "m=32,n=32,k=32": "m=*,n=*,k=*",
-            "m=64,n=64,k=64": "m=*,n=*,k=*", "m=1,n=64,k=64": "m=1,n=*,k=*",
-            "m=1,n=128,k=128": "m=1,n=*,k=*", "m=8,n=4,k=2": "m=4*,n=2*,k=*",
-            "m=16,n=8,k=4": "m=4*,n=2*,k=*"})
-
-    def test_a_device_wins_from_the_first_size_on_that_it_keeps(self):
-        rows = []
-        for size, cpu, kernel, whole in ((1, 10, 5, 50), (2, 20, 30, 60), (4, 80, 40, 90),
-                                         (8, 300, 90, 200)):
-            sized = {**NASTY[0], "shape": f"m={size},n=1", "flops": str(size), "kernel_ns": "",
-                     "e2e_ns": "", "device": ""}
-            rows += [{**sized, "p50_ns": str(cpu)},
-                     {**sized, "variant": "opencl", "threads": "", "device": "GPU",
-                      "p50_ns": str(kernel), "kernel_ns": str(kernel), "e2e_ns": str(whole)}]
-        (sizes,) = groups.cpu_and_device(self.machine(rows)).values()
-        self.assertEqual(groups.wins_from(sizes, "kernel_ns"), "from m=4,n=1 on")
-        self.assertEqual(groups.wins_from(sizes, "e2e_ns"), "from m=8,n=1 on")
-        self.assertEqual(groups.wins_from(sizes[:3], "e2e_ns"), "never in this range")
 
     def test_bad_input_exits_with_2_and_one_line(self):
         with open(self.path("other.csv"), "w", encoding="utf-8") as file:
@@ -285,16 +305,10 @@ class ReadmeTest(Scratch):
                      self.row("scalar", 1000, shape=shape, threads="1")]
         lines = self.lines(self.write("rows.csv", rows))
         self.assertEqual(self.line(lines, "| gemm | L2"),
-                         ["gemm", "L2", "2 threads", "2", "hwy 1, x 1", "2.00 (0.50)", "50 (50)"])
+                         ["gemm", "L2", "2 threads", "hwy", "1 of 2", "2.00 [2.00, 2.00]",
+                          "2.00 [2.00, 2.00]", "50 (50)"])
         self.assertEqual(self.line(lines, "| `gemm:m=2,n=2`")[2], "x")
         self.assertTrue(any("`x` 2 (X 1); `y` 0 (Y 2)" in line for line in lines))
-
-    def test_a_class_is_the_preset_where_that_is_one_of_the_kernel(self):
-        lines = self.lines(self.write("rows.csv", [
-            self.row("hwy", 1, preset="gemm-small"),
-            self.row("hwy", 1, preset="bert-base", shape="m=2,n=2")]))
-        self.assertEqual(self.line(lines, "| gemm | small")[3], "1")
-        self.assertEqual(self.line(lines, "| gemm | L2")[3], "1")
 
     def test_a_dirty_build_and_a_missing_context_are_told(self):
         name = self.write("rows.csv", [self.row("hwy", 1, git_dirty="1")])
@@ -411,13 +425,13 @@ class ResultsTest(Scratch):
 
 
 if __name__ == "__main__":
-    REPORT, RESULTS = sys.argv[1:3]
+    REPORT, RESULTS, ROOFLANE = sys.argv[1:4]
     sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
-    from report_page import groups, results  # found through the argument
+    from report_page import results  # found through the argument
     with tempfile.TemporaryDirectory() as scratch:
         probe = os.path.join(scratch, "empty.csv")
         with open(probe, "w", encoding="utf-8") as empty:
-            empty.write("kernel,variant,shape,status\n")
+            empty.write("schema_version,kernel,variant,shape,status\n")
         done = report(probe, "--html", os.path.join(scratch, "page.html"))
         if done.returncode == 3 and "PyPI cannot be reached" in done.stderr:
             OFFLINE = True

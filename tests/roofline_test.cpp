@@ -27,7 +27,7 @@ Kernel make_toy() {
   toy.params = params;
   toy.tensors = [](const Problem&) {
     return std::vector<TensorSpec>{{"x", Role::input, {{"n"}}},
-                                   {"y", Role::output, {{"n"}}, 1, "x"}};
+                                   {"y", Role::output, {{"n"}}, &float32, 1, "x"}};
   };
   toy.cost = [](const Problem& p) {
     return Cost{p.value("n") * p.value("work"), 0, 8 * p.value("n")};

@@ -81,7 +81,7 @@ inline void each_way(
     for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
       Environment env;
       env.isa = isa;
-      if (variant.unsupported != nullptr && variant.unsupported(problem, env)) continue;
+      if (refusal(variant, problem, env)) continue;
       std::vector<Tuning> tunings = variant.tunings(problem, env);
       for (const Tuning& step : step_tunings(variant)) tunings.push_back(step);
       for (const Tuning& tuning : tunings) {
@@ -115,10 +115,14 @@ inline Problem make_problem(const std::string& text) {
 
 // Compares with the double-precision reference within the kernel's bound, and finds what was
 // written beside the output.
-inline void check_output(const Problem& problem, const Operands& operands, const Matrix& y) {
+// Plain sums of a library behind a variant may lose what they lose.
+inline void check_output(const Problem& problem, Operands operands, const Matrix& y,
+                         const Variant& variant) {
+  operands.set("y", y.view());
   const Reference reference = compute_reference(problem, operands, 1);
-  const Verification result = verify_output(problem, operands, y.view(), reference, 1);
-  CHECK_MESSAGE(result.passed, result.reason);
+  const Verification result = verify_output(problem, operands, reference, 1);
+  const bool is_peer = variant.backend->name == std::string("onednn");
+  CHECK_MESSAGE((is_peer ? result.usable() : result.passed()), result.reason);
   CHECK(y.guards_hold());
 }
 

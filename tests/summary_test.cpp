@@ -122,6 +122,21 @@ TEST_CASE("rows that failed or are suspect never win, but are shown") {
   CHECK(text.find("FAILED: element [0,0]: 1 instead of 2") != std::string::npos);
 }
 
+TEST_CASE("an INACCURATE row keeps its speed, is a peer that a note names, and never wins") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 50), row("numpy", 1, 200)};
+  rows[1].row.status = "INACCURATE";
+  rows[1].row.reason = "element [0,0] is 2, expected 1 within 0.2";
+  rows[1].row.err_value = 4.6;
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 1);
+  CHECK(line_of(groups[0], "hwy").verdict == Verdict::winner);
+  CHECK(line_of(groups[0], "hwy").over_peer->value() == doctest::Approx(0.5));
+  CHECK(line_of(groups[0], "blas").verdict == Verdict::none);
+  const std::string text = terminal_summary(groups, Shown::all);
+  CHECK(text.find("best peer: blas, which errs 4.6 bounds") != std::string::npos);
+  CHECK(text.find("INACCURATE: element [0,0] is 2") != std::string::npos);
+}
+
 TEST_CASE("no PASSED row, no winner") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 10)};
   rows[0].row.status = "TIMEOUT";

@@ -19,9 +19,9 @@ from pathlib import Path
 import skip
 
 ROOFLANE, ROOT = "", Path()
-COLUMNS = ["schema_version", "cpu", "kernel", "variant", "tuning", "library", "shape", "preset", "threads", "status",
-           "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi", "device", "math", "flops",
-           "bytes", "bound"]
+COLUMNS = ["schema_version", "cpu", "kernel", "variant", "tuning", "library", "shape", "preset",
+           "threads", "status", "reason", "p50_ns", "roof_pct", "roof_pct_lo", "roof_pct_hi",
+           "device", "math", "flops", "bytes", "bound"]
 ROUNDS, LAUNCHES, OURS_NS = 5, 3, 1000.0
 SEED = 20261121
 AMD, INTEL = "AMD EPYC", "Intel Xeon Processor"
@@ -40,7 +40,8 @@ class Run:
         """A row that takes `factor` times what ours takes. Rounds differ by a factor that all
         variants share, besides `noise` of their own."""
         timed = status == "PASSED"
-        cells = {"schema_version": "1", "cpu": self.cpu, "kernel": preset.split("-")[0], "variant": variant,
+        cells = {"schema_version": "1", "cpu": self.cpu, "kernel": preset.split("-")[0],
+                 "variant": variant,
                  "library": f"Lib{variant} 1" if library is None else library, "shape": shape,
                  "preset": preset, "threads": "" if self.device else str(threads),
                  "status": status, "device": self.device, "math": math_used, "bound": bound,

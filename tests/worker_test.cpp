@@ -51,7 +51,7 @@ Outcome outcome_of(Worker& worker, const Case& c) {
     worker.open(c);
     for (int i = 0; i < 2; ++i) {
       const Verification verification = worker.verify("");
-      if (!verification.passed) return {Status::failed, verification.reason};
+      if (!verification.passed()) return {Status::failed, verification.reason};
       if (i == 0) worker.sample(1, 1);
     }
     worker.close();

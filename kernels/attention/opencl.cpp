@@ -205,7 +205,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Sizes s(problem);
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
-  if (env.math == math_3xtf32) {
+  if (env.math == math_3xtf32.name) {
     const std::int64_t road = has_tensor_road(info) ? 1 : 0;
     for (const Tensor& tiles : tensor_tiles(s, room_of(info, road), room_of(info, 0), road)) {
       list.push_back(tiles.tuning());
@@ -352,9 +352,7 @@ class OpenclPlan final : public opencl::DevicePlan {
 constexpr int64_t longest = int64_t{1} << 30;
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  Environment any_math = env;
-  if (env.math == math_3xtf32) any_math.math = "fp32";  // the one that all opencl kernels have
-  if (auto reason = opencl::unsupported_anywhere(problem, any_math, 0)) return reason;
+  if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
   const Sizes s(problem);
   for (const auto& [name, length] :
        {std::pair("q_len · heads/kv_heads", s.q_len * s.group()), std::pair("kv_len", s.kv_len)}) {
@@ -371,7 +369,7 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
                                              static_cast<double>(s.q_len * splits) *
                                              static_cast<double>(s.head_dim + 2)
                                        : 0;
-  return opencl::unsupported_anywhere(problem, any_math, part_bytes);
+  return opencl::unsupported_anywhere(problem, env, part_bytes);
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
@@ -380,13 +378,13 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   const Sizes s(problem);
   const int64_t path = tuning.get("path", any_device);
   const int64_t road = tuning.get("road", 0);
-  if ((path == split_products) != (env.math == math_3xtf32)) {
+  if ((path == split_products) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
   if (path == split_products) {
     if (road == 1 && !has_tensor_road(info)) {
       return fmt::format("math {} needs matrix units that take tf32 for road=1, which {} lacks",
-                         math_3xtf32, info.name);
+                         math_3xtf32.name, info.name);
     }
     const Room room = room_of(info, road);
     if (Tensor::from(tuning).fits(room, s.head_dim)) return std::nullopt;
@@ -443,6 +441,7 @@ const Variant opencl = {.name = "opencl",
                         .tunings = tunings,
                         .plan = plan,
                         .tuning_defect = tuning_defect,
-                        .ladder = opencl_ladder};
+                        .ladder = opencl_ladder,
+                        .maths = fp32_and_3xtf32};
 
 }  // namespace rooflane::attention

@@ -19,8 +19,6 @@
 
 namespace rooflane::attention {
 
-inline constexpr std::string_view math_3xtf32 = "3xtf32";
-
 struct Tensor {
   std::int64_t road, warps, mt, bk;
 

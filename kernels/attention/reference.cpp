@@ -62,12 +62,10 @@ Cost cost(const Problem& problem) {
   const Sizes s(problem);
   const auto batch = static_cast<double>(s.batch), head_dim = static_cast<double>(s.head_dim);
   const double pairs = batch * static_cast<double>(s.heads) * visible_pairs(s);
-  const double q_elements = batch * static_cast<double>(s.heads * s.q_len) * head_dim;
-  const double kv_elements = batch * static_cast<double>(s.kv_heads * s.kv_len) * head_dim;
   const double flops = 4 * head_dim * pairs;
   return {.flops = flops,
           .exps = pairs,
-          .bytes = sizeof(float) * (2 * q_elements + 2 * kv_elements),
+          .bytes = traffic_bytes(problem),
           .fma_flops = flops,
           .unfused_flops = 4 * pairs};
 }
@@ -77,11 +75,11 @@ Cost cost(const Problem& problem) {
 //   |err| <= ((8+√kv_len)·u + 2δ)·Σ_j w_j|v_j|,  δ = 4u + (8+√head_dim)·u·max_j
 //   scale·Σ_d|q_d||k_jd|
 // with δ the relative error of a weight: 4u for exp itself, the rest for the error of its argument.
+// Plain sums over the keys may lose (8+√kv_len)·u more.
 // Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be flushed to zero.
 void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
-                   const std::vector<std::int64_t>& cols, std::vector<double>& weight,
-                   double* value, double* bound) {
-  constexpr double u = 0x1p-24;
+                   const std::vector<std::int64_t>& cols, std::vector<double>& weight, double u,
+                   const ReferenceOut& out) {
   const std::int64_t i = row % s.q_len;
   const std::int64_t head = row / s.q_len % s.heads;
   const std::int64_t batch = row / s.q_len / s.heads;
@@ -90,8 +88,9 @@ void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
   const float* v = in.v.matrix(batch, head / s.group());
   const std::int64_t visible = s.visible(i);
   if (visible == 0) {
-    std::fill_n(value, cols.size(), 0.0);
-    std::fill_n(bound, cols.size(), 0.0);
+    for (double* values : {out.value, out.bound, out.plain_bound}) {
+      std::fill_n(values, cols.size(), 0.0);
+    }
     return;
   }
 
@@ -131,13 +130,15 @@ void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
       absolute += weight[j] * std::abs(element);
       values += std::abs(element);
     }
-    value[c] = total / sum;
-    bound[c] = relative * absolute / sum + 0x1p-126 * values;
+    out.value[c] = total / sum;
+    out.bound[c] = relative * absolute / sum + 0x1p-126 * values;
+    out.plain_bound[c] =
+        out.bound[c] + plain_sum_error(static_cast<double>(s.kv_len), u) * absolute / sum;
   }
 }
 
-void reference(const Problem& problem, const Operands& inputs, const Region& region, double* value,
-               double* bound) {
+void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
+               const Region& region, const ReferenceOut& out) {
   const Sizes s(problem);
   Bound in;
   in.q = Heads(inputs.at("q"));
@@ -148,8 +149,10 @@ void reference(const Problem& problem, const Operands& inputs, const Region& reg
   const std::size_t cols = region.cols.size();
   parallel_for(nullptr, threads, static_cast<std::int64_t>(region.rows.size()),
                [&](std::int64_t i, int thread) {
+                 const auto at = static_cast<std::ptrdiff_t>(i * cols);
                  reference_row(s, in, region.rows[i], region.cols, weights[thread],
-                               value + i * cols, bound + i * cols);
+                               math.sums->unit_roundoff,
+                               {out.value + at, out.bound + at, out.plain_bound + at});
                });
 }
 
@@ -163,6 +166,7 @@ const Kernel kernel = {
     .cost = cost,
     .check = check,
     .reference = reference,
+    .maths = fp32_and_3xtf32,
 };
 
 }  // namespace rooflane::attention

@@ -83,7 +83,7 @@ const Variant scalar = {
     .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = other_math,
+    .unsupported = nullptr,
     .tunings = no_tunings,
     .plan = plan,
 };

@@ -17,10 +17,8 @@ namespace rooflane::common {
 // Derived classes choose kernel, arguments and grid in their constructor.
 class OpenclRung : public opencl::DevicePlan {
  protected:
-  // Throws Error(unavailable) for another math than fp32, which a variant may know and rungs do
-  // not.
   OpenclRung(const Problem& problem, const Tuning& step, const Environment& env)
-      : DevicePlan(problem, step, strict(env)) {}
+      : DevicePlan(problem, step, env) {}
 
   void set(opencl::KernelCall call, opencl::Launch size) {
     call_ = std::move(call);
@@ -38,12 +36,6 @@ class OpenclRung : public opencl::DevicePlan {
   }
 
  private:
-  static const Environment& strict(const Environment& env) {
-    if (env.math == "fp32") return env;
-    throw unavailable_error(
-        fmt::format("math {}: rungs of the opencl ladder compute strict fp32 only", env.math));
-  }
-
   void enqueue() override { launch(call_, size_); }
 
   opencl::KernelCall call_;

@@ -233,6 +233,9 @@ std::optional<std::string> opencl_row_defect(const Problem& problem, const Tunin
                        info.max_work_group, info.name);
   }
   if (auto defect = defect_of_form(problem.size("cols"), t)) return defect;
+  if (t.get("form", 0) != row_form::loop && problem.dtype("type") != &float32) {
+    return "forms 1 and 2 take float32 only";
+  }
   std::size_t local_limit = info.local_bytes;
   if (t.get("road", 0) == 1) {
     const opencl::Features& found = opencl::features(env.device);
@@ -290,6 +293,9 @@ std::string OpenclRowPlan::options(int phase) {
   std::string text = opencl::defines(tuning());
   if (tuning().get("form", 0) == row_form::loop) {
     const bool is_split = tuning().get("splits", 1) > 1;
+    const DType type = problem().dtype("type");
+    if (type == &float16) text += " -DFLOAT16";
+    if (type == &bfloat16) text += " -DBFLOAT16";
     return text +
            fmt::format(" -DSINGLE={:d} -DPHASE={}", !is_split && is_single(tuning(), cols_), phase);
   }

@@ -211,19 +211,21 @@ inline Slice slice_of_row(std::int64_t cols, int part, int parts) {
 }
 
 // x and y of a row kernel: [rows,cols] with row strides in elements.
-struct RowOperands {
-  const float* x = nullptr;
+template <class T>
+struct TypedRows {
+  const T* x = nullptr;
   std::int64_t x_stride = 0;
-  float* y = nullptr;
+  T* y = nullptr;
   std::int64_t y_stride = 0;
 
-  RowOperands() = default;
-  explicit RowOperands(const Operands& operands)
-      : x(operands.at("x").f32()),
+  TypedRows() = default;
+  explicit TypedRows(const Operands& operands)
+      : x(operands.at("x").as<T>()),
         x_stride(operands.at("x").strides[0]),
-        y(operands.at("y").f32()),
+        y(operands.at("y").as<T>()),
         y_stride(operands.at("y").strides[0]) {}
 };
+using RowOperands = TypedRows<float>;
 
 // The last element of the rows before `end`.
 inline const float* last_of_rows(const RowOperands& io, std::int64_t end, std::size_t cols) {

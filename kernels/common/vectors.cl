@@ -14,18 +14,76 @@ typedef CAT(float, V) floatv;
 #define VSTORE(v, p) CAT(vstore, V)(v, 0, p)
 #endif
 
+// Elements of tensors in memory, by -DFLOAT16 and -DBFLOAT16 shorter than the floats that are
+// computed with. GLOAD and GSTORE: vectors of them as floatv; stores round to nearest, ties to even.
+#if defined(FLOAT16)
+typedef half element;
+#define LOAD_ONE(p, i) vload_half(i, p)
+#define STORE_ONE(v, p, i) vstore_half_rte(v, i, p)
+#if V == 1
+#define GLOAD(p) vload_half(0, p)
+#define GSTORE(v, p) vstore_half_rte(v, 0, p)
+#else
+#define GLOAD(p) CAT(vload_half, V)(0, p)
+#define GSTORE(v, p) CAT(CAT(vstore_half, V), _rte)(v, 0, p)
+#endif
+#elif defined(BFLOAT16)
+typedef ushort element;
+#if V == 1
+typedef uint uintv;
+#define AS_FLOATV as_float
+#define AS_UINTV as_uint
+#define TO_UINTV convert_uint
+#define TO_USHORTV convert_ushort
+#define LOAD_USHORTS(p) (*(p))
+#define STORE_USHORTS(v, p) (*(p) = (v))
+#else
+typedef CAT(uint, V) uintv;
+#define AS_FLOATV CAT(as_float, V)
+#define AS_UINTV CAT(as_uint, V)
+#define TO_UINTV CAT(convert_uint, V)
+#define TO_USHORTV CAT(convert_ushort, V)
+#define LOAD_USHORTS(p) CAT(vload, V)(0, p)
+#define STORE_USHORTS(v, p) CAT(vstore, V)(v, 0, p)
+#endif
+// The upper half of the float; a NaN, which rounding could carry into the sign, is made quiet.
+ushort bfloat_of(float x) {
+  const uint bits = as_uint(x);
+  return isnan(x) ? (bits >> 16) | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+#define LOAD_ONE(p, i) as_float((uint)(p)[i] << 16)
+#define STORE_ONE(v, p, i) ((p)[i] = bfloat_of(v))
+#define GLOAD(p) AS_FLOATV(TO_UINTV(LOAD_USHORTS(p)) << 16)
+#if V == 1
+#define GSTORE(v, p) STORE_ONE(v, p, 0)
+#else
+void store_bfloats(floatv v, __global ushort* p) {
+  const uintv bits = AS_UINTV(v);
+  const uintv rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  STORE_USHORTS(TO_USHORTV(select(rounded, bits >> 16 | 64, isnan(v))), p);
+}
+#define GSTORE(v, p) store_bfloats(v, p)
+#endif
+#else
+typedef float element;
+#define LOAD_ONE(p, i) ((p)[i])
+#define STORE_ONE(v, p, i) ((p)[i] = (v))
+#define GLOAD VLOAD
+#define GSTORE VSTORE
+#endif
+
 // The first `count` (1 to V-1) elements at p; `fill` in the other lanes. No byte beyond is touched.
-floatv load_some(__global const float* p, int count, float fill) {
+floatv load_some(__global const element* p, int count, float fill) {
   float lane[V];
-  for (int i = 0; i < V; ++i) lane[i] = i < count ? p[i] : fill;
+  for (int i = 0; i < V; ++i) lane[i] = i < count ? LOAD_ONE(p, i) : fill;
   return VLOAD(lane);
 }
 
 // Stores the first `count` lanes.
-void store_some(floatv v, __global float* p, int count) {
+void store_some(floatv v, __global element* p, int count) {
   float lane[V];
   VSTORE(v, lane);
-  for (int i = 0; i < count; ++i) p[i] = lane[i];
+  for (int i = 0; i < count; ++i) STORE_ONE(lane[i], p, i);
 }
 
 // Lanes from `count` on set to zero.

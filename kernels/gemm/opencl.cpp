@@ -136,7 +136,7 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
-  if (env.math == math_3xtf32) return tensor_tunings(g, info);
+  if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
   const std::vector<Guess> skinny = skinny_guesses(g, info);
   if (info.kind == DeviceKind::cpu) {
@@ -206,7 +206,7 @@ class TilePlan final : public opencl::DevicePlan {
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (env.math == math_3xtf32) return tensor_unsupported(problem, env);
+  if (env.math == math_3xtf32.name) return tensor_unsupported(problem, env);
   const Gemm g(problem);
   // Packed panels are at most one tile wider than b.
   const double packed_bytes = g.prepack
@@ -220,7 +220,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const std::int64_t path = tuning.get("path", path_tiles);
-  if ((path == path_tensor) != (env.math == math_3xtf32)) {
+  if ((path == path_tensor) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
@@ -264,6 +264,7 @@ const Variant opencl = {.name = "opencl",
                         .tunings = tunings,
                         .plan = plan,
                         .tuning_defect = tuning_defect,
-                        .ladder = opencl_ladder};
+                        .ladder = opencl_ladder,
+                        .maths = fp32_and_3xtf32};
 
 }  // namespace rooflane::gemm

@@ -54,7 +54,6 @@ inline SplitPart first_part(std::int64_t splits, std::int64_t road) {
   return splits == 1 ? SplitPart::none : road == 1 ? SplitPart::write_and_add : SplitPart::write;
 }
 
-inline constexpr std::string_view math_3xtf32 = "3xtf32";
 // As in Variant, for env.math = 3xtf32. Every device has the portable road; it is slow (below 1
 // GFLOP/s), being there for checks.
 std::optional<std::string> tensor_unsupported(const Problem& problem, const Environment& env);

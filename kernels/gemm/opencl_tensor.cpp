@@ -283,17 +283,15 @@ class TensorPlan final : public opencl::DevicePlan {
 
 std::optional<std::string> tensor_unsupported(const Problem& problem, const Environment& env) {
   const Gemm g(problem);
-  Environment any_math = env;
-  any_math.math = "fp32";  // the one that all opencl kernels have
   const double b_bytes = g.prepack ? 4.0 * static_cast<double>(g.batch) * static_cast<double>(g.k) *
                                          static_cast<double>(g.n)
                                    : 0;
-  if (auto reason = opencl::unsupported_anywhere(problem, any_math, b_bytes)) return reason;
+  if (auto reason = opencl::unsupported_anywhere(problem, env, b_bytes)) return reason;
   if (std::max({g.m, g.n, g.k, g.batch}) >= longest) {
-    return fmt::format("math {}: sizes must stay below {}", math_3xtf32, longest);
+    return fmt::format("math {}: sizes must stay below {}", math_3xtf32.name, longest);
   }
   const Tensor first = Tensor::from(tensor_tunings(g, opencl::device(env.device)).front());
-  return opencl::unsupported_anywhere(problem, any_math, b_bytes + beside_bytes(first, g));
+  return opencl::unsupported_anywhere(problem, env, b_bytes + beside_bytes(first, g));
 }
 
 std::vector<Tuning> tensor_tunings(const Gemm& g, const DeviceInfo& info) {
@@ -331,7 +329,7 @@ std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
   const Tensor t = Tensor::from(tuning);
   if (t.road == 1 && !has_tensor_road(info)) {
     return fmt::format("road=1 under math {} needs matrix units that take tf32, which {} lacks",
-                       math_3xtf32, info.name);
+                       math_3xtf32.name, info.name);
   }
   if (fits(t, g, info)) return std::nullopt;
   return fmt::format(

@@ -17,8 +17,6 @@ namespace {
 
 using std::int64_t;
 
-constexpr double u = 0x1p-24;  // unit roundoff of float32
-
 constexpr ParamSpec params[] = {
     {.name = "m", .kind = ParamKind::size, .required = true},
     {.name = "n", .kind = ParamKind::size, .required = true},
@@ -29,6 +27,9 @@ constexpr ParamSpec params[] = {
     {.name = "alpha", .kind = ParamKind::real, .default_value = 1},
     {.name = "beta", .kind = ParamKind::real},
     {.name = "prepack", .kind = ParamKind::flag},
+    {.name = "a_type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "b_type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "c_type", .kind = ParamKind::choice, .dtypes = float_types},
 };
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
@@ -38,16 +39,25 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
                    : std::vector<Axis>{batch, {rows}, {cols}};
   };
   std::vector<TensorSpec> list;
-  list.push_back(
-      {.name = "a", .role = Role::input, .axes = matrix_axes(problem.flag("trans_a"), "m", "k")});
+  list.push_back({.name = "a",
+                  .role = Role::input,
+                  .axes = matrix_axes(problem.flag("trans_a"), "m", "k"),
+                  .dtype = problem.dtype("a_type")});
   list.push_back({.name = "b",
                   .role = problem.flag("prepack") ? Role::constant : Role::input,
-                  .axes = matrix_axes(problem.flag("trans_b"), "k", "n")});
+                  .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
+                  .dtype = problem.dtype("b_type")});
   if (problem.value("beta") != 0) {
-    list.push_back({.name = "c0", .role = Role::input, .axes = matrix_axes(false, "m", "n")});
+    list.push_back({.name = "c0",
+                    .role = Role::input,
+                    .axes = matrix_axes(false, "m", "n"),
+                    .dtype = problem.dtype("c_type")});
   }
-  list.push_back(
-      {.name = "c", .role = Role::output, .axes = matrix_axes(false, "m", "n"), .like = "a"});
+  list.push_back({.name = "c",
+                  .role = Role::output,
+                  .axes = matrix_axes(false, "m", "n"),
+                  .dtype = problem.dtype("c_type"),
+                  .like = "a"});
   return list;
 }
 
@@ -57,12 +67,8 @@ Cost cost(const Problem& problem) {
   const double n = static_cast<double>(problem.size("n"));
   const double k = static_cast<double>(problem.size("k"));
   const double batch = static_cast<double>(problem.size("batch"));
-  const double outputs = problem.value("beta") != 0 ? 2 : 1;
   const double flops = 2 * batch * m * n * k;
-  return {.flops = flops,
-          .exps = 0,
-          .bytes = 4 * batch * (m * k + k * n + outputs * m * n),
-          .fma_flops = flops};
+  return {.flops = flops, .exps = 0, .bytes = traffic_bytes(problem), .fma_flops = flops};
 }
 
 // Sums for up to 4 rows of op(a) against 64 gathered columns: two rows of accumulators in L1 each.
@@ -113,10 +119,18 @@ void reference_block(const Gemm& g, const Side& a, const Side& b, const Region& 
   }
 }
 
-// value = alpha·op(a)·op(b) + beta·c0 and its bound, in double, for region.rows × region.cols;
+// What the element's error bound holds of the sum of magnitudes: rounding of both operands to what
+// the math multiplies, and of the sum.
+double bound_factor(const Gemm& g, const Math& math) {
+  return 2 * math.operand_roundoff +
+         (8 + std::sqrt(static_cast<double>(g.k))) * math.sums->unit_roundoff;
+}
+
+// value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
 // rows count over batch·m. Memory: 64 gathered columns per thread.
-void reference(const Problem& problem, const Operands& inputs, const Region& region, double* value,
-               double* bound) {
+void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
+               const Region& region, const ReferenceOut& out) {
+  const auto [value, bound, plain_bound] = out;
   const Gemm g(problem);
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
@@ -160,8 +174,19 @@ void reference(const Problem& problem, const Operands& inputs, const Region& reg
                                    std::min(cols, j0 + col_block), value, bound);
                  });
   }
-  const double factor = (8 + std::sqrt(static_cast<double>(g.k))) * u;
-  for (int64_t i = 0; i < rows * cols; ++i) bound[i] *= factor;
+  const double factor = bound_factor(g, math);
+  const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
+  for (int64_t i = 0; i < rows * cols; ++i) {
+    plain_bound[i] = bound[i] * plain;
+    bound[i] *= factor;
+  }
+}
+
+// Zero against zero is right; anything against a bound of zero, NaN included, is not.
+void note_ratio(double error, double bound, double& worst) {
+  const double ratio = error == 0 ? 0 : error / bound;
+  if (ratio <= worst) return;
+  worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
 }
 
 // Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
@@ -170,17 +195,23 @@ void reference(const Problem& problem, const Operands& inputs, const Region& reg
 // its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
 //   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖);
 // a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
-// the element-wise comparison and its scan judge those.
-double whole_check(const Problem& problem, const Operands& inputs, const View& output,
-                   std::uint64_t seed) {
+// the element-wise comparison and its scan judge those. Rounding c to its own format adds that of
+// each element, by the same argument together ‖c_i‖ times its size.
+WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
+                       std::uint64_t seed) {
   const Gemm g(problem);
-  if (g.empty()) return 0;
-  const Matrix<const float> c = const_matrix(output);
-  const double factor = 6 * (8 + std::sqrt(static_cast<double>(g.k))) * u;
+  if (g.empty()) return {};
+  const Operands& inputs = operands;
+  const Matrix<const float> c = const_matrix(operands.at("c"));
+  constexpr double deviations = 6;
+  const double factor = bound_factor(g, math);
+  const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
+  const DType type = problem.dtype("c_type");
+  const double rounding = output_roundoff(type);
   std::vector<double> x(static_cast<std::size_t>(g.n));
   std::vector<double> y(static_cast<std::size_t>(g.k));
-  std::vector<double> worst_of_chunk;
-  double worst = 0;
+  std::vector<WholeError> worst_of_chunk;
+  WholeError worst;
   for (int64_t batch = 0; batch < g.batch; ++batch) {
     for (int64_t j = 0; j < g.n; ++j) {
       const auto index = static_cast<std::uint64_t>(batch * g.n + j);
@@ -208,7 +239,7 @@ double whole_check(const Problem& problem, const Operands& inputs, const View& o
     }
     constexpr int64_t chunk = 64;
     const int64_t chunks = (g.m + chunk - 1) / chunk;
-    worst_of_chunk.assign(static_cast<std::size_t>(chunks), 0.0);
+    worst_of_chunk.assign(static_cast<std::size_t>(chunks), {});
     parallel_for(nullptr, machine().physical_cores, chunks, [&](int64_t task, int) {
       for (int64_t i = task * chunk; i < std::min(g.m, (task + 1) * chunk); ++i) {
         double expected = 0;
@@ -239,17 +270,24 @@ double whole_check(const Problem& problem, const Operands& inputs, const View& o
         }
         if (!std::isfinite(expected)) continue;
         double got = 0;
-        for (int64_t j = 0; j < g.n; ++j) got += c.row(batch, i)[j] * x[j];
+        double norm_c = 0;
+        for (int64_t j = 0; j < g.n; ++j) {
+          const double value = c.row(batch, i)[j];
+          got += value * x[j];
+          norm_c += value * value;
+        }
         const double error = std::fabs(got - expected);
-        // Zero against zero is right; anything against a zero scale, NaN included, is not.
-        const double ratio = error == 0 ? 0 : error / (factor * scale);
-        double& slot = worst_of_chunk[task];
-        slot = ratio <= slot       ? slot
-               : std::isnan(ratio) ? std::numeric_limits<double>::infinity()
-                                   : ratio;
+        const double rounded =
+            rounding * std::sqrt(norm_c) + type->smallest * std::sqrt(static_cast<double>(g.n));
+        note_ratio(error, deviations * (factor * scale + rounded), worst_of_chunk[task].over_bound);
+        note_ratio(error, deviations * (plain * scale + rounded),
+                   worst_of_chunk[task].over_plain_bound);
       }
     });
-    worst = std::max(worst, *std::max_element(worst_of_chunk.begin(), worst_of_chunk.end()));
+    for (const WholeError& chunk_worst : worst_of_chunk) {
+      worst.over_bound = std::max(worst.over_bound, chunk_worst.over_bound);
+      worst.over_plain_bound = std::max(worst.over_plain_bound, chunk_worst.over_plain_bound);
+    }
   }
   return worst;
 }
@@ -263,6 +301,7 @@ const Kernel kernel = {.name = "gemm",
                        .cost = cost,
                        .check = nullptr,
                        .reference = reference,
+                       .maths = fp32_and_3xtf32,
                        .columns_are_cheap = true,
                        .whole_check = whole_check};
 

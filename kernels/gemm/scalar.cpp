@@ -1,9 +1,11 @@
 // GEMM, variant `scalar`: plain loops on one thread, compiled without auto-vectorisation; the
 // honest floor. Not tuned in any way. Next: hwy.cpp for what tiles, packing and vectors buy.
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "backends/scalar.hpp"
-#include "core/buffer.hpp"
+#include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
 
@@ -12,29 +14,30 @@ namespace {
 
 using std::int64_t;
 
+// a and c are converted a row at a time, elements of b, of type B, where they are used.
+template <class B>
 class ScalarPlan final : public Plan {
  public:
-  ScalarPlan(const Problem& problem, const Operands& constants) : Plan(problem), g_(problem) {
+  ScalarPlan(const Problem& problem, const Operands& constants)
+      : Plan(problem),
+        g_(problem),
+        a_row_(static_cast<std::size_t>(g_.k)),
+        c_row_(static_cast<std::size_t>(g_.n)) {
     if (!g_.prepack) return;
     // prepack=1: op(b) as [batch,k,n] without gaps.
-    const Side from = side_b(g_, constants.at("b"));
-    packed_ = Buffer(static_cast<std::size_t>(g_.batch * g_.k * g_.n) * sizeof(float));
-    b_ = {packed_.f32(), g_.k * g_.n, 1, g_.n};
-    float* to = packed_.f32();
+    const Elements from = b_of(constants.at("b"));
+    packed_.reserve(static_cast<std::size_t>(g_.batch * g_.k * g_.n));
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       for (int64_t p = 0; p < g_.k; ++p) {
         for (int64_t j = 0; j < g_.n; ++j) {
-          *to++ = from.data[batch * from.batch_stride + p * from.inner + j * from.outer];
+          packed_.push_back(from.data[batch * from.batch_stride + p * from.inner + j * from.outer]);
         }
       }
     }
+    b_ = {packed_.data(), g_.k * g_.n, 1, g_.n};
   }
 
   void run() override {
-    if (!g_.reads_ab()) {
-      scale_only(g_, c0_, c_);
-      return;
-    }
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       for (int64_t i = 0; i < g_.m; ++i) row(batch, i);
     }
@@ -42,62 +45,90 @@ class ScalarPlan final : public Plan {
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
-    if (packed_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
-    }
+    if (!packed_.empty()) list.push_back(std::as_bytes(std::span(packed_)));
     return list;
   }
 
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.packed_bytes = packed_.bytes();
+    facts.workspace_bytes = (a_row_.size() + c_row_.size()) * sizeof(float);
+    facts.packed_bytes = packed_.size() * sizeof(B);
     return facts;
   }
 
  private:
+  // op(b)(p,j) stands at data + batch·batch_stride + j·outer + p·inner.
+  struct Elements {
+    const B* data = nullptr;
+    int64_t batch_stride = 0, outer = 0, inner = 0;
+  };
+
+  Elements b_of(const View& b) const {
+    return {b.as<B>(), b.strides[0], g_.trans_b ? b.strides[1] : 1, g_.trans_b ? 1 : b.strides[1]};
+  }
+
   void on_bind(const Operands& operands) override {
-    a_ = side_a(g_, operands.at("a"));
-    if (!g_.prepack) b_ = side_b(g_, operands.at("b"));
-    if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
-    c_ = matrix(operands.at("c"));
+    a_ = operands.at("a");
+    if (!g_.prepack) b_ = b_of(operands.at("b"));
+    if (g_.reads_c0()) c0_ = operands.at("c0");
+    c_ = operands.at("c");
   }
 
   // One row of c: along n where rows of op(b) are contiguous, else one dot product per element.
   void row(int64_t batch, int64_t i) {
-    const float* a = a_.data + batch * a_.batch_stride + i * a_.outer;
-    const float* b = b_.data + batch * b_.batch_stride;
-    float* c = c_.row(batch, i);
-    if (b_.outer == 1) {
-      for (int64_t j = 0; j < g_.n; ++j) c[j] = 0;
-      for (int64_t p = 0; p < g_.k; ++p) {
-        const float x = a[p * a_.inner];
-        for (int64_t j = 0; j < g_.n; ++j) c[j] += x * b[p * b_.inner + j];
-      }
-    } else {
-      for (int64_t j = 0; j < g_.n; ++j) {
-        float sum = 0;
-        for (int64_t p = 0; p < g_.k; ++p) sum += a[p * a_.inner] * b[p + j * b_.outer];
-        c[j] = sum;
-      }
+    std::fill(c_row_.begin(), c_row_.end(), 0.0f);
+    if (g_.reads_ab()) {
+      read_a(batch, i);
+      add_products(b_.data + batch * b_.batch_stride);
+      for (float& c : c_row_) c *= g_.alpha;
     }
-    for (int64_t j = 0; j < g_.n; ++j) c[j] *= g_.alpha;
-    if (g_.reads_c0()) {
-      const float* c0 = c0_.row(batch, i);
-      for (int64_t j = 0; j < g_.n; ++j) c[j] += g_.beta * c0[j];
+    with_float_type(c_.dtype, [&](auto type) {
+      using C = decltype(type);
+      if (g_.reads_c0()) {
+        const C* c0 = c0_.as<C>() + batch * c0_.strides[0] + i * c0_.strides[1];
+        for (int64_t j = 0; j < g_.n; ++j) c_row_[j] += g_.beta * c0[j];
+      }
+      C* c = c_.as<C>() + batch * c_.strides[0] + i * c_.strides[1];
+      for (int64_t j = 0; j < g_.n; ++j) c[j] = static_cast<C>(c_row_[j]);
+    });
+  }
+
+  void read_a(int64_t batch, int64_t i) {
+    with_float_type(a_.dtype, [&](auto type) {
+      const int64_t outer = g_.trans_a ? 1 : a_.strides[1], inner = g_.trans_a ? a_.strides[1] : 1;
+      const auto* from = a_.as<decltype(type)>() + batch * a_.strides[0] + i * outer;
+      for (int64_t p = 0; p < g_.k; ++p) a_row_[p] = from[p * inner];
+    });
+  }
+
+  void add_products(const B* b) {
+    if (b_.outer == 1) {
+      for (int64_t p = 0; p < g_.k; ++p) {
+        const float x = a_row_[p];
+        for (int64_t j = 0; j < g_.n; ++j) c_row_[j] += x * b[p * b_.inner + j];
+      }
+      return;
+    }
+    for (int64_t j = 0; j < g_.n; ++j) {
+      float sum = 0;
+      for (int64_t p = 0; p < g_.k; ++p) sum += a_row_[p] * b[p + j * b_.outer];
+      c_row_[j] = sum;
     }
   }
 
   const Gemm g_;
-  Buffer packed_;
-  Side a_, b_;
-  Matrix<const float> c0_;
-  Matrix<float> c_;
+  std::vector<float> a_row_, c_row_;
+  std::vector<B> packed_;
+  View a_, c0_, c_;
+  Elements b_;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment&,
                            const Operands& constants) {
-  return std::make_unique<ScalarPlan>(problem, constants);
+  return with_float_type(problem.dtype("b_type"), [&](auto type) -> std::unique_ptr<Plan> {
+    return std::make_unique<ScalarPlan<decltype(type)>>(problem, constants);
+  });
 }
 
 }  // namespace
@@ -107,8 +138,9 @@ const Variant scalar = {.name = "scalar",
                         .backend = &scalar::backend,
                         .threads = Threads::one,
                         .tunables = {},
-                        .unsupported = other_math,
+                        .unsupported = nullptr,
                         .tunings = no_tunings,
-                        .plan = plan};
+                        .plan = plan,
+                        .dtypes = float_types};
 
 }  // namespace rooflane::gemm

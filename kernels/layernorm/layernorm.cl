@@ -23,17 +23,17 @@
     }                                                               \
   }
 
-#define LOAD_CHUNK FOR_CHUNK(part[j] = VLOAD(row_x + AT(j)))
+#define LOAD_CHUNK FOR_CHUNK(part[j] = GLOAD(row_x + AT(j)))
 #define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]))
 #define ADD_SQUARES \
   FOR_CHUNK(add_exactly(&squares, &squares_lost, (part[j] - mean) * (part[j] - mean)))
 #define STORE_CHUNK                                                                        \
-  FOR_CHUNK(VSTORE((part[j] - mean) * scale * VLOAD(gamma + begin + AT(j)) + VLOAD(beta + begin + AT(j)),  \
+  FOR_CHUNK(GSTORE((part[j] - mean) * scale * GLOAD(gamma + begin + AT(j)) + GLOAD(beta + begin + AT(j)),  \
                    row_y + AT(j)))
 
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
-    __global const float* restrict x, __global const float* restrict gamma,
-    __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps
+    __global const element* restrict x, __global const element* restrict gamma,
+    __global const element* restrict beta, __global element* restrict y, long rows, long cols, float eps
 #if SPLITS > 1
     , __global float4* partials, __global uint* next_number
 #endif
@@ -48,8 +48,8 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void layernorm(
   const long width = (cols / V + SPLITS) / SPLITS * V;
   const long begin = min(piece * width, cols);
   const long count = min(begin + width, cols) - begin;
-  __global const float* row_x = x + row * cols + begin;
-  __global float* row_y = y + row * cols + begin;
+  __global const element* row_x = x + row * cols + begin;
+  __global element* row_y = y + row * cols + begin;
   const long whole = count / V;
   const int rest = place == 0 ? (int)(count % V) : 0;
   floatv part[CHUNK];

@@ -86,7 +86,7 @@ struct LayerNormOperands : common::RowOperands {
 
   LayerNormOperands() = default;
   explicit LayerNormOperands(const Operands& operands)
-      : RowOperands(operands), gamma(operands.at("gamma").f32()), beta(operands.at("beta").f32()) {}
+      : TypedRows(operands), gamma(operands.at("gamma").f32()), beta(operands.at("beta").f32()) {}
 };
 
 }  // namespace rooflane::layernorm

@@ -1,5 +1,6 @@
 // LayerNorm in double precision, plain, and the room's record. See layernorm.hpp for the maths.
 #include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/seeds.hpp"
@@ -10,22 +11,23 @@
 namespace rooflane::layernorm {
 namespace {
 
-constexpr double u = 0x1p-24;
 constexpr std::uint64_t elements_checked_per_row = 4;
 
 constexpr ParamSpec params[] = {
     {.name = "rows", .kind = ParamKind::size, .required = true},
     {.name = "cols", .kind = ParamKind::size, .required = true, .least = 1},
     {.name = "eps", .kind = ParamKind::real, .default_value = 1e-5},
+    {.name = "type", .kind = ParamKind::choice, .dtypes = float_types},
 };
 
-std::vector<TensorSpec> tensors(const Problem&) {
+std::vector<TensorSpec> tensors(const Problem& problem) {
+  const DType type = problem.dtype("type");
   const std::vector<Axis> matrix = {{"rows", Axis::Form::leading}, {"cols"}};
   const std::vector<Axis> vector = {{"cols"}};
-  return {{.name = "x", .role = Role::input, .axes = matrix},
-          {.name = "gamma", .role = Role::input, .axes = vector},
-          {.name = "beta", .role = Role::input, .axes = vector},
-          {.name = "y", .role = Role::output, .axes = matrix, .like = "x"}};
+  return {{.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
+          {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
+          {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
+          {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
 }
 
 // An element's 7 flops: unfused the sum for the mean, the difference to it and the product with
@@ -34,7 +36,7 @@ Cost cost(const Problem& problem) {
   const double cols = problem.value("cols");
   const double elements = problem.value("rows") * cols;
   return {.flops = 7 * elements,
-          .bytes = 8 * elements + 8 * cols,
+          .bytes = traffic_bytes(problem),
           .fma_flops = 4 * elements,
           .unfused_flops = 3 * elements};
 }
@@ -65,51 +67,68 @@ Row row_of(const Problem& problem, const View& x, std::int64_t row) {
 struct Expected {
   double value;
   double bound;
+  double plain_bound;
 };
 
-Expected element(const Row& row, std::int64_t cols, std::int64_t j, double gamma, double beta) {
+Expected element(const Row& row, std::int64_t cols, std::int64_t j, double gamma, double beta,
+                 double u) {
   const double centred = row.x[j] - row.mean;
   const double roundings = (8 + std::sqrt(static_cast<double>(cols))) * u;
-  return {centred / row.sigma * gamma + beta,
-          roundings * (std::abs(gamma) * (std::abs(centred) + std::abs(row.mean)) / row.sigma +
-                       std::abs(beta))};
+  const double scale =
+      std::abs(gamma) * (std::abs(centred) + std::abs(row.mean)) / row.sigma + std::abs(beta);
+  const double plain = plain_sum_error(static_cast<double>(cols), u);
+  return {centred / row.sigma * gamma + beta, roundings * scale, (roundings + plain) * scale};
 }
 
-void reference(const Problem& problem, const Operands& inputs, const Region& region, double* value,
-               double* bound) {
+void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
+               const Region& region, const ReferenceOut& out) {
   const float* gamma = inputs.at("gamma").f32();
   const float* beta = inputs.at("beta").f32();
   const std::int64_t cols = problem.size("cols");
+  std::size_t at = 0;
   for (std::int64_t r : region.rows) {
     const Row row = row_of(problem, inputs.at("x"), r);
     for (std::int64_t j : region.cols) {
-      const Expected expected = element(row, cols, j, gamma[j], beta[j]);
-      *value++ = expected.value;
-      *bound++ = expected.bound;
+      const Expected expected = element(row, cols, j, gamma[j], beta[j], math.sums->unit_roundoff);
+      out.value[at] = expected.value;
+      out.bound[at] = expected.bound;
+      out.plain_bound[at] = expected.plain_bound;
+      ++at;
     }
   }
 }
 
+// Keeps the larger of `worst` and the ratio; NaN counts as worst.
+void note(double error, double bound, double& worst) {
+  const double ratio = error == 0 ? 0 : error / bound;
+  if (!(ratio <= worst))
+    worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+}
+
 // Some elements of every row, seeded for each. The moments of a row take most of its reference's
 // time, but no memory: a reference for all rows holds 16 bytes an element.
-double whole_check(const Problem& problem, const Operands& inputs, const View& output,
-                   std::uint64_t seed) {
-  const float* gamma = inputs.at("gamma").f32();
-  const float* beta = inputs.at("beta").f32();
+WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
+                       std::uint64_t seed) {
+  const float* gamma = operands.at("gamma").f32();
+  const float* beta = operands.at("beta").f32();
+  const View& output = operands.at("y");
+  const DType type = problem.dtype("type");
+  const double rounding = output_roundoff(type);
   const std::int64_t rows = problem.size("rows");
   const std::int64_t cols = problem.size("cols");
-  double worst = 0;
+  WholeError worst;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Row row = row_of(problem, inputs.at("x"), r);
+    const Row row = row_of(problem, operands.at("x"), r);
     const float* y = output.f32() + r * output.strides[0];
     for (std::uint64_t k = 0; k < elements_checked_per_row; ++k) {
       const std::uint64_t random = splitmix64(seed + static_cast<std::uint64_t>(r) + (k << 48));
       const auto j = static_cast<std::int64_t>(random % static_cast<std::uint64_t>(cols));
-      const Expected expected = element(row, cols, j, gamma[j], beta[j]);
+      const Expected expected = element(row, cols, j, gamma[j], beta[j], math.sums->unit_roundoff);
       if (std::isnan(expected.value) && std::isnan(y[j])) continue;
       const double error = std::abs(y[j] - expected.value);
-      const double ratio = error == 0 ? 0 : error / expected.bound;
-      if (!(ratio <= worst)) worst = ratio;  // NaN counts as worst
+      const double rounded = rounding * std::abs(expected.value) + type->smallest / 2;
+      note(error, expected.bound + rounded, worst.over_bound);
+      note(error, expected.plain_bound + rounded, worst.over_plain_bound);
     }
   }
   return worst;

@@ -3,12 +3,14 @@
 #include <cmath>
 
 #include "backends/scalar.hpp"
+#include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 namespace rooflane::layernorm {
 namespace {
 
+template <class T>
 class ScalarPlan final : public Plan {
  public:
   explicit ScalarPlan(const Problem& problem)
@@ -20,8 +22,8 @@ class ScalarPlan final : public Plan {
   void run() override {
     const auto count = static_cast<double>(cols_);
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const float* x = io_.x + row * io_.x_stride;
-      float* y = io_.y + row * io_.y_stride;
+      const T* x = io_.x + row * io_.x_stride;
+      T* y = io_.y + row * io_.y_stride;
       double sum = 0;
       for (std::int64_t j = 0; j < cols_; ++j) sum += x[j];
       const double mean = sum / count;
@@ -29,7 +31,7 @@ class ScalarPlan final : public Plan {
       for (std::int64_t j = 0; j < cols_; ++j) squares += (x[j] - mean) * (x[j] - mean);
       const double scale = 1 / std::sqrt(squares / count + eps_);
       for (std::int64_t j = 0; j < cols_; ++j) {
-        y[j] = static_cast<float>((x[j] - mean) * scale) * io_.gamma[j] + io_.beta[j];
+        y[j] = static_cast<T>(static_cast<float>((x[j] - mean) * scale) * gamma_[j] + beta_[j]);
       }
     }
   }
@@ -41,18 +43,26 @@ class ScalarPlan final : public Plan {
   }
 
  protected:
-  void on_bind(const Operands& operands) override { io_ = LayerNormOperands(operands); }
+  void on_bind(const Operands& operands) override {
+    io_ = common::TypedRows<T>(operands);
+    gamma_ = operands.at("gamma").as<T>();
+    beta_ = operands.at("beta").as<T>();
+  }
 
  private:
   std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  LayerNormOperands io_;
+  common::TypedRows<T> io_;
+  const T* gamma_ = nullptr;
+  const T* beta_ = nullptr;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment&,
                            const Operands&) {
-  return std::make_unique<ScalarPlan>(problem);
+  return with_float_type(problem.dtype("type"), [&](auto type) -> std::unique_ptr<Plan> {
+    return std::make_unique<ScalarPlan<decltype(type)>>(problem);
+  });
 }
 
 }  // namespace
@@ -63,9 +73,10 @@ const Variant scalar = {
     .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = other_math,
+    .unsupported = nullptr,
     .tunings = no_tunings,
     .plan = plan,
+    .dtypes = float_types,
 };
 
 }  // namespace rooflane::layernorm

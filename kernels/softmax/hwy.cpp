@@ -13,6 +13,7 @@
 #include "generated_catalogue.hpp"
 #include "kernels/softmax/softmax.hpp"
 
+#include "kernels/common/converted_rows.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/softmax/hwy.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
@@ -526,12 +527,20 @@ class HwyPlan final : public Plan {
 // On a Zen 4 rows of 2048 and 4096 were 1.75 and 1.3 times as fast into L2 as into L1, from pages
 // 1.6 and 1.7 times.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  if (problem.dtype("type") != &float32) return common::converted_row_tunings(problem, env);
   return common::row_tunings(problem, env, common::Fetch::pages);
+}
+
+std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
+                                 const Environment& env) {
+  return std::make_unique<HwyPlan>(problem, tuning, env);
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  return std::make_unique<HwyPlan>(problem, complete_tuning(hwy, problem, env, tuning), env);
+  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
+  if (problem.dtype("type") == &float32) return float_plan(problem, complete, env);
+  return common::converted_rows(problem, complete, env, float_plan);
 }
 
 }  // namespace
@@ -542,10 +551,11 @@ const Variant hwy = {
     .backend = &highway::backend,
     .threads = Threads::many,
     .tunables = common::row_tunables,
-    .unsupported = other_math,
+    .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
     .ladder = ladder,
+    .dtypes = float_types,
 };
 
 }  // namespace rooflane::softmax

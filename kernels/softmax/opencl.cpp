@@ -44,6 +44,7 @@ const Variant opencl = {.name = "opencl",
                         .tunings = common::opencl_row_tunings,
                         .plan = plan,
                         .tuning_defect = common::opencl_row_defect,
-                        .ladder = opencl_ladder};
+                        .ladder = opencl_ladder,
+                        .dtypes = float_types};
 
 }  // namespace rooflane::softmax

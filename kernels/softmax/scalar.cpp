@@ -1,54 +1,69 @@
 // Softmax in three plain loops per row, one thread, auto-vectorisation off: the honest floor.
-// The sum is kept in double, because a float32 sum of n terms may err by n roundings.
+// The sum is kept in double, because a float32 sum of n terms may err by n roundings. Shorter
+// formats are converted element by element; their exps wait in a row of float.
 #include <cmath>
 #include <limits>
+#include <type_traits>
+#include <vector>
 
 #include "backends/scalar.hpp"
+#include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 namespace rooflane::softmax {
 namespace {
 
+template <class T>
 class ScalarPlan final : public Plan {
  public:
   explicit ScalarPlan(const Problem& problem)
-      : Plan(problem), rows_(problem.size("rows")), cols_(problem.size("cols")) {}
+      : Plan(problem), rows_(problem.size("rows")), cols_(problem.size("cols")) {
+    if (!in_place) exps_.resize(static_cast<std::size_t>(cols_));
+  }
 
   void run() override {
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const float* x = io_.x + row * io_.x_stride;
-      float* y = io_.y + row * io_.y_stride;
+      const T* x = io_.x + row * io_.x_stride;
+      T* y = io_.y + row * io_.y_stride;
+      float* exps = exps_.data();
+      if constexpr (in_place) exps = y;
       float max = -std::numeric_limits<float>::infinity();
-      for (std::int64_t j = 0; j < cols_; ++j) max = x[j] > max ? x[j] : max;
+      for (std::int64_t j = 0; j < cols_; ++j)
+        max = static_cast<float>(x[j]) > max ? static_cast<float>(x[j]) : max;
       double sum = 0;
       for (std::int64_t j = 0; j < cols_; ++j) {
-        y[j] = std::exp(x[j] - max);
-        sum += y[j];
+        exps[j] = std::exp(static_cast<float>(x[j]) - max);
+        sum += exps[j];
       }
       const auto scale = static_cast<float>(1 / sum);
-      for (std::int64_t j = 0; j < cols_; ++j) y[j] *= scale;
+      for (std::int64_t j = 0; j < cols_; ++j) y[j] = static_cast<T>(exps[j] * scale);
     }
   }
 
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
+    facts.workspace_bytes = exps_.size() * sizeof(float);
     return facts;
   }
 
  protected:
-  void on_bind(const Operands& operands) override { io_ = common::RowOperands(operands); }
+  void on_bind(const Operands& operands) override { io_ = common::TypedRows<T>(operands); }
 
  private:
+  static constexpr bool in_place = std::is_same_v<T, float>;
   std::int64_t rows_;
   std::int64_t cols_;
-  common::RowOperands io_;
+  std::vector<float> exps_;
+  common::TypedRows<T> io_;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment&,
                            const Operands&) {
-  return std::make_unique<ScalarPlan>(problem);
+  return with_float_type(problem.dtype("type"), [&](auto type) -> std::unique_ptr<Plan> {
+    return std::make_unique<ScalarPlan<decltype(type)>>(problem);
+  });
 }
 
 }  // namespace
@@ -59,9 +74,10 @@ const Variant scalar = {
     .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
-    .unsupported = other_math,
+    .unsupported = nullptr,
     .tunings = no_tunings,
     .plan = plan,
+    .dtypes = float_types,
 };
 
 }  // namespace rooflane::softmax

@@ -1,2 +1,2 @@
-"""The pages of report.py: results.py reads, groups.py compares, charts.py and roofline.py draw,
-page.py writes HTML, readme.py Markdown."""
+"""The pages of report.py: results.py reads what `rooflane roofline --json` says, charts.py and
+roofline.py draw, page.py and readme.py write."""

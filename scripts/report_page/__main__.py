@@ -12,11 +12,12 @@ def main() -> int:
     """Writes the files asked for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("csv", nargs="+")
+    parser.add_argument("--rooflane", type=Path)
     parser.add_argument("--html")
     parser.add_argument("--svg")
     arguments = parser.parse_args()
     try:
-        machines = results.read_all(arguments.csv)
+        machines = results.read_all(arguments.rooflane, arguments.csv)
         if arguments.html:
             Path(arguments.html).write_text(page.document(machines), encoding="utf-8")
         if arguments.svg:

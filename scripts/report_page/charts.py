@@ -8,9 +8,9 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from report_page import groups, roofline
+from report_page import roofline
 from report_page.marks import GREY, Figure, choice, colour, data, log_scale, record, spec, tips
-from report_page.results import Machine, number, where
+from report_page.results import Machine, number, problem_name, unusual, where
 
 ALL = "all"
 LINE = 34  # letters that fit beside a chart
@@ -36,7 +36,7 @@ def speeds(machine: Machine) -> list[Figure]:
                 and (number(r, "flops") or 0) > 0]
         if not rows:
             continue
-        family = groups.families(r["shape"] for r in rows)
+        family = machine.families.get(kernel, {})
         points = [record(r, "flops", "gflops", "gb_s", "p50_ns")
                   | {"family": family.get(r["shape"], r["shape"]),
                      "line": "|".join([r["variant"], where(r), *(r.get(c, "") for c in (
@@ -98,21 +98,25 @@ def problems_axis() -> alt.Y:
 
 
 def speedups(machine: Machine) -> list[Figure]:
-    """Bars: how many times as fast as scalar, and as the best peer, as `rooflane roofline` has it:
-    medians over the rounds that both were measured in."""
-    ratios = groups.Ratios(machine)
+    """Bars: how many times as fast as scalar, and as the best peer, as `rooflane roofline` has it,
+    from the rounds that both were measured in."""
     bars: dict[str, list[dict[str, Any]]] = {"scalar": [], "the best peer": []}
-    for group in groups.groups(machine):
-        rivals = {"scalar": groups.scalar_of(group), "the best peer": groups.best_peer_of(group)}
-        for over, rival in rivals.items():
-            for row in group.rows if rival is not None else []:
-                if row is rival or row["variant"] == "scalar":
+    for group in machine.groups:
+        for line in group.lines:
+            row = line.row
+            if row["variant"] == "scalar":
+                continue
+            for over, rival, figure in (
+                    ("scalar", "scalar", line.over_scalar),
+                    ("the best peer", (group.best_peer or {}).get("variant"),
+                     None if row is group.best_peer else line.over_best_peer)):
+                if figure is None:
                     continue
                 bars[over].append(record(row, "p50_ns") | {
-                    "speed_up": ratios.of(rival, row), "one": 1, "over": rival["variant"],
-                    "threads": group.threads or NO_CPU,
-                    "problem": two_lines(groups.problem_name(row)),
-                    "name": f"{row['variant']}, {where(row)}, {row.get('isa', '')}"})
+                    "speed_up": figure.value, "low": figure.low, "high": figure.high, "one": 1,
+                    "over": rival, "threads": group.threads or NO_CPU,
+                    "problem": two_lines(problem_name(row)),
+                    "name": f"{row['variant']}, {where(row)}, {row['isa']}"})
     figures = []
     for over, all_values in bars.items():
         for kernel in kernels(all_values):
@@ -122,7 +126,7 @@ def speedups(machine: Machine) -> list[Figure]:
                 x=alt.X("speed_up:Q", scale=log_scale(), axis=alt.Axis(format="~g", orient="top"),
                         title=f"times as fast as {over} (log)"), x2="one:Q",
                 color=colour([v["variant"] for v in values], BESIDE),
-                tooltip=[*tips("speed_up", "p50_ns"), alt.Tooltip("over:N")])
+                tooltip=[*tips("speed_up", "low", "high", "p50_ns"), alt.Tooltip("over:N")])
             figures.append((f"{kernel}: speed-up over {over}",
                             by_threads([chart], values, rule_at_one())))
     return figures
@@ -131,8 +135,8 @@ def speedups(machine: Machine) -> list[Figure]:
 def shares(machine: Machine) -> list[Figure]:
     """How much of the roof was reached, with its interval, and of the model where it says more."""
     found = []
-    for group in groups.groups(machine):
-        for row in group.rows:
+    for group in machine.groups:
+        for row in (line.row for line in group.lines):
             if number(row, "roof_pct") is None:
                 continue
             entry = record(row, "roof_pct", "roof_pct_lo", "roof_pct_hi", "model_pct", "p50_ns")
@@ -141,8 +145,8 @@ def shares(machine: Machine) -> list[Figure]:
                                  and abs(model - entry["roof_pct"]) > 0.01 * model else None)
             found.append(entry | {
                 "threads": group.threads or NO_CPU,
-                "problem": two_lines(groups.problem_name(row)),
-                "name": f"{row['variant']}, {where(row)}, {row.get('isa', '')}"})
+                "problem": two_lines(problem_name(row)),
+                "name": f"{row['variant']}, {where(row)}, {row['isa']}"})
     return [share_of_kernel(kernel, [v for v in found if v["kernel"] == kernel])
             for kernel in kernels(found)]
 
@@ -201,7 +205,7 @@ def distributions(machine: Machine) -> list[Figure]:
 def crossover(machine: Machine) -> list[Figure]:
     """A device against the fastest CPU row: over all problems, then along families of shapes."""
     figures = []
-    series = {"kernel_ns": "kernel alone", "e2e_ns": "with transfers"}
+    series = {"kernel_ns": "kernel alone", "end_to_end_ns": "with transfers"}
     shades = {"fastest CPU": "#0072B2", "kernel alone": "#009E73", "with transfers": "#D55E00"}
 
     def colours(*names: str) -> alt.Color:
@@ -210,37 +214,31 @@ def crossover(machine: Machine) -> list[Figure]:
 
     tooltip = [alt.Tooltip(f"{n}:N") for n in ("name", "series", "cpu")] + [
         alt.Tooltip(f"{n}:Q", format=".4~g") for n in ("ns", "times")]
-    for (setting, device), sizes in groups.cpu_and_device(machine).items():
+    for compared in machine.devices:
+        setting, device = " ".join([compared["kernel"], *unusual(compared)]), compared["device"]
         values, curves = [], []
-        family = groups.families(s.shape for s in sizes)
-        for s in sizes:
-            cpu = float(s.cpu["p50_ns"])
-            common = {"problem": two_lines(s.name), "name": s.name, "flops": s.flops,
-                      "cpu": f"{s.cpu['variant']}, {where(s.cpu)}"}
-            curves.append(common | {"series": "fastest CPU", "ns": cpu, "times": 1})
+        for point in compared["points"]:
+            cpu = point["cpu_row"]
+            common = {"problem": two_lines(problem_name(cpu)), "name": point["shape"],
+                      "flops": point["flops"], "cpu": f"{cpu['variant']}, {where(cpu)}"}
+            curves.append(common | {"series": "fastest CPU", "ns": cpu["p50_ns"], "times": 1})
             for column, name in series.items():
-                if ns := getattr(s, column):
-                    values.append(common | {"series": name, "ns": ns, "times": cpu / ns})
+                if ns := point[column]:
+                    values.append(common | {"series": name, "ns": ns, "times": cpu["p50_ns"] / ns})
         dots = alt.Chart(data(values)).mark_point(filled=True, size=60).encode(
             x=alt.X("times:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"),
                     title="times as fast as the fastest CPU row (log)"),
             y=problems_axis(), color=colours(*series.values()), tooltip=tooltip)
         figures.append((f"{setting}: {device} against the CPU",
                         spec(alt.layer(dots, rule_at_one()), alt.Step(30))))
-        for line in sorted(set(family.values())):
-            those = [s for s in sizes if family.get(s.shape) == line]
-            names = {s.name for s in those}
-            told = [f"kernel alone {groups.wins_from(those, 'kernel_ns')}"]
-            if all(s.e2e_ns for s in those):
-                told.append(f"with transfers {groups.wins_from(those, 'e2e_ns')}")
-            chart = alt.Chart(data([v for v in curves + values if v["name"] in names])
+        for family in compared["families"]:
+            chart = alt.Chart(data([v for v in curves + values if v["name"] in family["shapes"]])
                               ).mark_line(point=True).encode(
                 x=alt.X("flops:Q", scale=log_scale(), title="size, FLOP",
                         axis=alt.Axis(format="~s")),
                 y=alt.Y("ns:Q", scale=alt.Scale(type="log"), title="time, ns",
                         axis=alt.Axis(format="~s")), color=colours(*shades), tooltip=tooltip)
-            figures.append((f"{setting}:{line}: {device} is faster: {'; '.join(told)}",
-                            spec(chart, 260)))
+            figures.append((family["text"], spec(chart, 260)))
     return figures
 
 

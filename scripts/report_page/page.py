@@ -1,4 +1,5 @@
-"""The HTML of the report: one file, nothing loaded. Charts come from charts.py."""
+"""The HTML of the report: one file, nothing loaded; first the answer, then the charts (charts.py),
+then what else is known."""
 from __future__ import annotations
 
 import html
@@ -6,7 +7,8 @@ import json
 from typing import Any
 
 from report_page import charts
-from report_page.results import Machine
+from report_page.results import Machine, Row, SizeClass
+from rooflane_json import Figure
 
 POLICY = ("default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; "
           "style-src 'unsafe-inline'; img-src data:")
@@ -160,6 +162,51 @@ def about(machine: Machine) -> str:
     return f'<div class="card">{"".join(parts)}</div>'
 
 
+def ratio(figure: Figure | None) -> str:
+    """How many times as fast, with its interval."""
+    if figure is None:
+        return ""
+    interval = "" if figure.low is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
+    return f"{figure.value:.2f}×{interval}"
+
+
+def share(size_class: SizeClass) -> str:
+    """Per cent of the roof: geometric mean (least)."""
+    if size_class.roof is None:
+        return ""
+    least = size_class.told["least_roof_pct"]
+    return f"{size_class.roof.value:.0f}" + (
+        f" ({least:.0f})" if size_class.told["problems"] > 1 else "")
+
+
+def instead(size_class: SizeClass) -> str:
+    """Which other variants to use where, those of one variant together."""
+    by_variant: dict[str, list[str]] = {}
+    for other in size_class.told["instead"]:
+        faster = other["faster"] or {}
+        by_variant.setdefault(other["variant"], []).append(
+            other["shape"] + (f" ({faster['value']:.2f}×)" if faster else ""))
+    return "; ".join(f"{variant} at {', '.join(shapes)}" for variant, shapes in by_variant.items())
+
+
+def answer(machine: Machine) -> str:
+    """Per kernel and class of sizes: what to use, by how much, how far from the roof, what else."""
+    if not machine.classes:
+        return '<p class="soft">No row to tell of.</p>'
+    titles = ("kernel", "size", "at", "use", "fastest in", "times as fast as the next",
+              "as the best peer", "% of the roof (least)", "instead, where another wins")
+    lines = []
+    for one in machine.classes:
+        cells = (one.setting, one.size, one.where, one.told["use"] or "none passed", one.wins,
+                 ratio(one.over_next), ratio(one.over_best_peer), share(one),
+                 instead(one))
+        lines.append("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in cells) + "</tr>")
+    head = "".join(f"<th scope=col>{title}</th>" for title in titles)
+    return (f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}'
+            f'</tbody></table></div><p class="soft">{esc(machine.principle)}; ratios and shares of '
+            "several problems are geometric means, with 95 % intervals.</p>")
+
+
 def without_speed(machine: Machine) -> str:
     """Rows that are not PASSED, those with one reason together."""
     same: dict[tuple[str, ...], list[str]] = {}
@@ -176,21 +223,28 @@ def without_speed(machine: Machine) -> str:
             f"<th>rows<th>first shape</tr></thead><tbody>{lines}</tbody></table></div>")
 
 
+def cell(value: Any) -> str:
+    """A value of a row; whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
+
+
 def table(machines: list[Machine]) -> str:
-    """Every row with every column."""
-    columns = list(dict.fromkeys(c for machine in machines for c in machine.columns))
+    """Every row, with every column in which some row has something."""
+    columns = list(dict.fromkeys(c for machine in machines for c in machine.columns()))
     first = [c for c in ("cpu", "kernel", "variant", "threads", "shape", "status", "reason",
                          "p50_ns", "gflops", "gb_s", "roof_pct") if c in columns]
     columns = first + [c for c in columns if c not in first]
     head = "".join(f'<th scope=col tabindex=0>{esc(c)}</th>' for c in columns)
-    lines = []
-    for machine in machines:
-        for row in machine.rows:
-            cells = "".join(f"<td>{esc(row.get(c, ''))}</td>" for c in columns)
-            kind = "" if row["status"] == "PASSED" else ' class="bad"'
-            lines.append(f"<tr{kind}>{cells}</tr>")
+
+    def line(row: Row) -> str:
+        kind = "" if row["status"] == "PASSED" else ' class="bad"'
+        return f"<tr{kind}>{''.join(f'<td>{esc(cell(row[c]))}</td>' for c in columns)}</tr>"
+
+    lines = "".join(line(row) for machine in machines for row in machine.rows)
     return (f'<div class="scroll"><table id="rows"><thead><tr>{head}</tr></thead>'
-            f'<tbody>{"".join(lines)}</tbody></table></div>')
+            f'<tbody>{lines}</tbody></table></div>')
 
 
 def document(machines: list[Machine]) -> str:
@@ -213,7 +267,9 @@ def document(machines: list[Machine]) -> str:
                 parts.append('<p class="soft">Nothing measured.</p>')
             parts.append("</div>")
         parts.append("</div>")
-    links += ['<a href="#bad">Not passed</a>', '<a href="#all">All rows</a>']
+    links = ['<a href="#answer">What to use</a>', *links, '<a href="#machines">Machines</a>',
+             '<a href="#bad">Not passed</a>', '<a href="#all">All rows</a>']
+    answers = "".join(f"<h3>{esc(m.label)}</h3>{answer(m)}" for m in machines)
     bad = "".join(f'<div class="machine"><h3>{esc(m.label)}</h3>{without_speed(m)}</div>'
                   for m in machines)
     library = charts.javascript().replace("</script", "<\\/script")
@@ -223,8 +279,9 @@ def document(machines: list[Machine]) -> str:
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>Rooflane report</title><style>{STYLE}</style></head><body>
 <header><h1>Rooflane report</h1><nav>{"".join(links)}</nav></header><main>
-<h2>Machines</h2><div class="machines">{"".join(about(m) for m in machines)}</div>
+<h2 id="answer">What to use, by how much, and how far from the roof</h2>{answers}
 {"".join(parts)}
+<h2 id="machines">Machines</h2><div class="machines">{"".join(about(m) for m in machines)}</div>
 <h2 id="bad">Not passed</h2><div class="machines">{bad}</div>
 <h2 id="all">All rows</h2>
 <input id="filter" type="search" placeholder="Filter: words that a row holds" aria-label="Filter">

@@ -1,22 +1,28 @@
 """Rows of one machine as a page of Markdown: results/<machine>/README.md.
 
-Reads nothing, draws nothing, computes no statistic of its own: rows and ceilings come from
-results.py, who is compared with whom from groups.py, means from target_table/estimates.py. Samples
-are left alone, so that anyone who has the CSV and the JSON beside it makes the same page again.
+Reads nothing, draws nothing, computes no statistic: rows, ceilings, classes and ratios come from
+results.py.
 """
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from report_page import groups
-from report_page.results import InputError, Machine, Row, is_peer, number, place, where
-from target_table import estimates
-from target_table.estimates import Estimate
+from report_page.results import (
+    Figure,
+    InputError,
+    Machine,
+    Row,
+    SizeClass,
+    is_peer,
+    number,
+    place,
+    problem_name,
+    where,
+)
 
 MOST_LINES = 60  # a page on a screen or a sheet of paper
 MOST_CLASSES = 20
@@ -27,61 +33,36 @@ NONE = "–"
 
 @dataclass
 class Compared:
-    """One problem at one place: the fastest of all, the fastest of this project's variants, and of
-    the peers."""
+    """One problem at one place: the fastest of all, the fastest of this project's variants over the
+    best peer, and that peer."""
 
-    setting: str  # the kernel, with cache mode and math where those are not the usual ones
-    size: str  # class of sizes
     threads: str  # of the group; none where all of it is a device's
     fastest: Row
-    ours: Row | None
     peer: Row | None
-    ratio: float | None  # the best peer's time over ours
+    ratio: Figure | None  # the best peer's time over ours
+
+    @property
+    def kernel(self) -> str:
+        """With cache mode and math where those are not the usual ones."""
+        return problem_name(self.fastest).replace(f":{self.fastest['shape']}", "", 1)
 
     @property
     def where(self) -> str:
         """The threads, or the device where nothing else took part."""
         return where(self.fastest | {"threads": self.threads})
 
-    @property
-    def share(self) -> float | None:
-        """Per cent of the roof that the fastest reached."""
-        return number(self.fastest, "roof_pct")
-
-
-def _size_class(row: Row) -> str:
-    """The preset where that is a class of the kernel (gemm-small), else what its operands come
-    from: the plateau of the bandwidth at their footprint."""
-    preset, prefix = row.get("preset", ""), f"{row['kernel']}-"
-    if preset.startswith(prefix):
-        return preset.removeprefix(prefix)
-    return row.get("roof_level") or NONE
-
-
-def _fastest(rows: Iterable[Row]) -> Row | None:
-    return min(rows, key=lambda row: float(row["p50_ns"]), default=None)
-
 
 def compare(machine: Machine) -> list[Compared]:
-    """Every problem at every place, in the order of the rows; other builds (hwy@old) aside.
-    What only peers ran at (NumPy at one thread) is left out beside what ours ran at."""
-    ratios = groups.Ratios(replace(machine, samples=[]))
+    """Every problem at every place that has a PASSED row."""
     found = []
-    for group in groups.groups(machine):
-        group = replace(group, rows=[row for row in group.rows if "@" not in row["variant"]])
-        fastest = _fastest(group.rows)
-        if fastest is None:
+    for group in machine.groups:
+        if group.fastest is None:
             continue
-        ours = _fastest(row for row in group.rows
-                        if not is_peer(row) and row["variant"] != "scalar")
-        peer = groups.best_peer_of(group)
-        found.append(Compared(
-            groups.problem_name(fastest).replace(f":{fastest['shape']}", "", 1),
-            _size_class(fastest), group.threads, fastest, ours, peer,
-            ratios.of(peer, ours) if peer and ours else None))
-    with_ours = {groups.problem_key(one.fastest) for one in found if one.ours}
-    return [one for one in found
-            if one.ours or groups.problem_key(one.fastest) not in with_ours]
+        ours = next((line for line in group.lines if not is_peer(line.row)
+                     and line.row["variant"] != "scalar" and "@" not in line.row["variant"]), None)
+        found.append(Compared(group.threads, group.fastest, group.best_peer,
+                              ours.over_best_peer if ours else None))
+    return found
 
 
 def _only_most_threads(compared: Sequence[Compared]) -> list[Compared]:
@@ -120,17 +101,8 @@ def _time(ns: float) -> str:
     return f"{ns:.4g} ns"
 
 
-def _mean_and_least(values: Sequence[float], form: str) -> str:
-    """Geometric mean (least)."""
-    known = [value for value in values if value > 0]
-    if not known:
-        return NONE
-    mean = math.exp(estimates.mean([Estimate(math.log(value)) for value in known]).value)
-    return f"{mean:{form}} ({min(known):{form}})"
-
-
 def _distinct(rows: Iterable[Row], column: str) -> list[str]:
-    return sorted({row[column] for row in rows if row.get(column)})
+    return sorted({str(row[column]) for row in rows if row[column] != ""})
 
 
 def _counted(count: int, noun: str) -> str:
@@ -139,40 +111,32 @@ def _counted(count: int, noun: str) -> str:
 
 # --------------------------------------------------------------------------------------- tables
 
-def _class_table(compared: Sequence[Compared]) -> list[str]:
+def _ratio(figure: Figure | None) -> str:
+    if figure is None:
+        return NONE
+    interval = "" if figure.low is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
+    return f"{figure.value:.2f}{interval}"
+
+
+def _class_table(machine: Machine) -> list[str]:
     """A line per kernel, class of sizes and place, as fine as fits."""
-    def table(those: Sequence[Compared], by_size: bool) -> dict[tuple[str, ...], list[Compared]]:
-        lines: dict[tuple[str, ...], list[Compared]] = {}
-        for one in those:
-            key = one.setting, one.size if by_size else "all", one.where
-            lines.setdefault(key, []).append(one)
-        return lines
+    def at_most_threads(classes: Sequence[SizeClass]) -> list[SizeClass]:
+        most = _most_threads(one.threads for one in classes)
+        return [one for one in classes if one.threads in ("", most)]
 
-    most = _only_most_threads(compared)
-    lines = table(compared, True)
-    for coarser in ((most, True), (most, False)):
-        if len(lines) > MOST_CLASSES:
-            lines = table(*coarser)
-    first = list(lines)  # one kernel's lines together, and of those one class's
-
-    def order(key: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(next(i for i, other in enumerate(first) if other[:depth] == key[:depth])
-                     for depth in (1, 2, 3))
-
-    text = [_line(["kernel", "sizes", "at", "problems", "fastest", "over the best peer (least)",
-                   "% of the roof (least)"]),
-            _line(["---", "---", "---", "---:", "---", "---:", "---:"])]
-    for setting, size, at in sorted(lines, key=order)[:MOST_CLASSES]:
-        those = lines[setting, size, at]
-        wins = Counter(one.fastest["variant"] for one in those)
-        names = sorted(wins, key=lambda name: (-wins[name], name))
-        told = names[0] if len(names) == 1 else ", ".join(f"{n} {wins[n]}" for n in names)
-        text.append(_line([
-            setting, size, at, str(len(those)), told,
-            _mean_and_least([one.ratio for one in those if one.ratio], ".2f"),
-            _mean_and_least([one.share for one in those if one.share], ".0f")]))
-    if len(lines) > MOST_CLASSES:
-        text.append(_line([f"{len(lines) - MOST_CLASSES} more", *[""] * 6]))
+    classes = machine.classes
+    for coarser in (at_most_threads(machine.classes), at_most_threads(machine.kernels)):
+        if len(classes) > MOST_CLASSES:
+            classes = coarser
+    text = [_line(["kernel", "sizes", "at", "use", "fastest in", "over the next [95 %]",
+                   "over the best peer [95 %]", "% of the roof (least)"]),
+            _line(["---", "---", "---", "---", "---", "---:", "---:", "---:"])]
+    for one in classes[:MOST_CLASSES]:
+        roof = (f"{one.roof.value:.0f} ({one.told['least_roof_pct']:.0f})" if one.roof else NONE)
+        text.append(_line([one.setting, one.size, one.where, one.told["use"] or NONE, one.wins,
+                           _ratio(one.over_next), _ratio(one.over_best_peer), roof]))
+    if len(classes) > MOST_CLASSES:
+        text.append(_line([f"{len(classes) - MOST_CLASSES} more", *[""] * 7]))
     return text
 
 
@@ -180,7 +144,7 @@ def _spread(compared: Sequence[Compared], most: int) -> list[Compared]:
     """At most `most` problems at the most threads: of each kernel as many, evenly by size."""
     kernels: dict[str, list[Compared]] = {}
     for one in _only_most_threads(compared):
-        kernels.setdefault(one.setting, []).append(one)
+        kernels.setdefault(one.kernel, []).append(one)
     shares = dict.fromkeys(kernels, 0)
     left = min(most, sum(map(len, kernels.values())))
     while left > 0:
@@ -203,17 +167,18 @@ def _problem_table(compared: Sequence[Compared], most: int) -> list[str]:
             _line(["---", "---", "---", "---:", "---:", "---:", "---:", "---", "---", "---:"])]
     for one in _spread(compared, most):
         row = one.fastest
+        share = number(row, "roof_pct")
         low, high = number(row, "roof_pct_lo"), number(row, "roof_pct_hi")
         interval = f" [{low:.0f}, {high:.0f}]" if low is not None and high is not None else ""
         bound = row.get("bound") or NONE
         if bound == "memory" and row.get("roof_level") not in (None, "", "memory"):
             bound = f"memory ({row['roof_level']})"
         text.append(_line([
-            f"`{groups.problem_name(row)}`", one.where, row["variant"], _time(float(row["p50_ns"])),
+            f"`{problem_name(row)}`", one.where, row["variant"], _time(row["p50_ns"]),
             _figure(number(row, "gflops")), _figure(number(row, "gb_s")),
-            NONE if one.share is None else f"{one.share:.0f}{interval}", bound,
+            NONE if share is None else f"{share:.0f}{interval}", bound,
             one.peer["variant"] if one.peer else NONE,
-            NONE if one.ratio is None else f"{one.ratio:.2f}"]))
+            NONE if one.ratio is None else f"{one.ratio.value:.2f}"]))
     return text
 
 
@@ -362,11 +327,10 @@ def document(machines: Sequence[Machine], files: Sequence[Path]) -> str:
     head = [f"# {_plain(title)}", "", *(_plain(fact) for fact in _facts(machine)), ""]
     if picture:
         head += ["![Ceilings and what each variant reached](roofline.svg)", ""]
-    head += ["A ratio is the best peer's time over that of this project's fastest variant, above 1 "
-             "where ours is faster; of a class it is the geometric mean (least). % of the roof is "
-             "what the fastest reached. Sizes: the class that a problem was measured in, or the "
-             "plateau of bandwidth (L1 to memory) that its operands come from.", "",
-             *_class_table(compared), ""]
+    head += ["What to use, by how much, and how far from the roof; " + machine.principle + ". "
+             "Ratios are times as fast, of several problems geometric means, as are shares of the "
+             "roof. At the end of a problem's line: the best peer's time over that of this "
+             "project's fastest variant.", "", *_class_table(machine), ""]
     tail = ["", _peers(machine, compared), ""]
     if note := _without_speed(machine.rows):
         tail[-1:] = ["", _plain(note), ""]

@@ -7,9 +7,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from report_page.groups import one_thread_variants
 from report_page.marks import GREY, choice, colour, data, record, spec, tips
-from report_page.results import Ceiling, Machine, Row, number, place, where
+from report_page.results import TIMED, Ceiling, Machine, Row, number, place, where
 
 CLOSE = 1.1  # peaks within a tenth of one another share a line
 HEIGHT = 480  # pixels
@@ -18,19 +17,27 @@ LABEL = 13  # pixels from one line of text to the next
 
 def has_speed(row: Row) -> bool:
     """Whether the chart has a point for the row."""
-    return (row["status"] == "PASSED" and (number(row, "gflops") or 0) > 0
+    return (row["status"] in TIMED and (number(row, "gflops") or 0) > 0
             and (number(row, "ai") or 0) > 0)
 
 
-def places_of(row: Row, threads: list[str], singles: set[str]) -> list[str]:
-    """The places whose ceilings a row is shown under: the CPU at its threads (variants of one
-    thread at every count), and its device."""
+def thread_counts(machine: Machine) -> dict[int, list[str]]:
+    """Row (by id) -> the thread counts at which it is compared: its own, or, of a variant that runs
+    on one thread only, every one that others run on."""
+    found: dict[int, list[str]] = {}
+    for group in machine.groups:
+        for line in group.lines:
+            found.setdefault(id(line.row), []).append(group.threads)
+    return found
+
+
+def places_of(row: Row, counts: dict[int, list[str]]) -> list[str]:
+    """The places whose ceilings a row is shown under: the CPU at its thread counts, its device."""
     found = []
-    if row.get("threads"):
-        counts = threads if row["variant"] in singles else [row["threads"]]
-        found = [where({"threads": count}) for count in counts]
-    if row.get("device"):
-        found.append(place(row.get("threads", ""), row["device"]))
+    if row["threads"]:
+        found = [where({"threads": count}) for count in counts.get(id(row), [row["threads"]])]
+    if row["device"]:
+        found.append(place(row["threads"], row["device"]))
     return found or [where(row)]
 
 
@@ -38,12 +45,12 @@ def points_of(machine: Machine) -> list[dict[str, Any]]:
     """A point per row with a speed and place it is shown at; CPU places first, most threads on
     top."""
     rows = [row for row in machine.rows if has_speed(row)]
-    singles = one_thread_variants(machine.rows)
-    threads = sorted({r["threads"] for r in rows if r.get("threads")},
+    counts = thread_counts(machine)
+    threads = sorted({r["threads"] for r in rows if r["threads"]},
                      key=lambda count: (len(count), count), reverse=True)
     order = [where({"threads": count}) for count in threads]
     points = [record(row, "ai", "gflops", "gb_s", "roof_pct", "model_pct", "p50_ns")
-              | {"place": at} for row in rows for at in places_of(row, threads, singles)]
+              | {"place": at} for row in rows for at in places_of(row, counts)]
     return sorted(points, key=lambda p: order.index(p["place"]) if p["place"] in order
                   else len(order))
 

@@ -15,6 +15,7 @@ from rooflane_json import Refused, ask
 from target_table.goals import FP32
 from target_table.sides import Sides
 
+
 class BenchFailed(Exception):
     """The benchmark could not run; its own message stands on standard error."""
 
@@ -44,7 +45,7 @@ def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
                         reasons.setdefault(one["name"], one["reason"])
         except Refused as error:
             if peer is None:
-                raise BenchFailed(f"the variants cannot be listed: {error}", error.status) from error
+                raise BenchFailed(f"no list of variants: {error}", error.status) from error
             reasons = dict.fromkeys(variants, str(error))
         for variant in variants:
             if variant not in here:

@@ -248,8 +248,7 @@ const Backend backend = {.name = "cblas",
                          .libraries = &libraries,
                          .foreign_threads = true};
 
-std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env) {
-  if (auto reason = other_math(problem, env)) return reason;
+std::optional<std::string> unsupported_anywhere(const Problem&, const Environment& env) {
   return absent_reason(env.library);
 }
 

@@ -56,7 +56,7 @@ std::shared_ptr<const Library> open(const std::string& path);
 // Why the library at `path` (empty: the default) cannot be opened; nothing when it can. Opens it.
 std::optional<std::string> absent_reason(const std::string& path);
 
-// Why no plan can work with env's library: it cannot be opened, or env.math is not strict float32.
+// Why no plan can work with env's library: it cannot be opened.
 std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env);
 
 // Environment with which a process must be started so that the library at `path` runs at its best:

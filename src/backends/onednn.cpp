@@ -87,8 +87,7 @@ std::string description() {
                      isa_name());
 }
 
-std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env) {
-  if (auto reason = other_math(problem, env)) return reason;
+std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment&) {
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     for (const std::int64_t length : tensor_shape(problem, tensor)) {
       if (length > std::numeric_limits<int>::max()) {

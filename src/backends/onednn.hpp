@@ -24,7 +24,7 @@ const dnnl::engine& engine();
 // "oneDNN 2.6.3 avx512_core strict": version, the instruction set it may use, the math mode.
 std::string description();
 
-// Why no plan can work: env.math is not strict float32, or a size beyond what oneDNN indexes.
+// Why no plan can work: a size beyond what oneDNN indexes.
 std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env);
 
 // Floats in one register of the widest instructions it may use.

@@ -29,26 +29,15 @@ bool is_dense(const View& view) {
   return true;
 }
 
-std::size_t dense_bytes(const View& view) {
-  return static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
-}
+std::size_t dense_bytes(const View& view) { return view.dtype->bytes(view.elements()); }
 
 // body(row of the view, row of the dense array) for every row of the last axis.
 template <class Body>
 void for_each_row(const View& view, std::byte* dense, Body body) {
   if (view.empty()) return;
-  const std::size_t element = size_of(view.dtype);
-  const std::size_t row_bytes = static_cast<std::size_t>(view.shape[view.rank - 1]) * element;
-  std::array<std::int64_t, View::max_rank> index{};
-  for (;;) {
-    std::int64_t offset = 0;
-    for (int axis = 0; axis + 1 < view.rank; ++axis) offset += index[axis] * view.strides[axis];
-    body(static_cast<std::byte*>(view.data) + offset * static_cast<std::int64_t>(element), dense,
-         row_bytes);
-    dense += row_bytes;
-    int axis = view.rank - 2;
-    while (axis >= 0 && ++index[axis] == view.shape[axis]) index[axis--] = 0;
-    if (axis < 0) return;
+  const std::size_t row_bytes = view.dtype->bytes(view.cols());
+  for (std::int64_t row = 0; row < view.rows(); ++row, dense += row_bytes) {
+    body(view.row(row), dense, row_bytes);
   }
 }
 
@@ -109,19 +98,10 @@ void require_fit(const Context& context, const KernelCall& call, const char* nam
   }
 }
 
-double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
-  double bytes = sizeof(float);
-  for (const std::int64_t length : tensor_shape(problem, tensor)) {
-    bytes *= static_cast<double>(length);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::optional<std::string> unsupported_anywhere(const Problem& problem, const Environment& env,
                                                 double workspace_bytes) {
-  if (auto reason = other_math(problem, env)) return reason;
   const std::vector<DeviceInfo>& all = devices();
   if (env.device < 0 || env.device >= static_cast<int>(all.size())) {
     try {
@@ -182,8 +162,7 @@ DevicePlan::DevicePlan(const Problem& problem, const Tuning& tuning, const Envir
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (tensor.role == Role::constant) continue;
     const auto bytes = static_cast<std::size_t>(tensor_bytes(problem, tensor));
-    copies_.push_back(
-        {tensor.name, tensor.role == Role::output, DeviceBuffer(*context_, bytes), PinnedBuffer()});
+    copies_.push_back({tensor.name, tensor.role, DeviceBuffer(*context_, bytes), PinnedBuffer()});
   }
 }
 
@@ -283,7 +262,7 @@ void DevicePlan::on_bind(const Operands& operands) {
 void DevicePlan::upload() {
   upload_.clear();
   for (Copy& copy : copies_) {
-    if (copy.is_output || copy.memory.bytes() == 0) continue;
+    if (!is_read(copy.role) || copy.memory.bytes() == 0) continue;
     const View& view = bound_.at(copy.tensor);
     const void* from = view.data;
     if (copy.staging.data() != nullptr) {
@@ -306,8 +285,9 @@ void DevicePlan::run() {
 }
 
 bool DevicePlan::writes_nothing() const {
-  return std::all_of(copies_.begin(), copies_.end(),
-                     [](const Copy& copy) { return !copy.is_output || copy.memory.bytes() == 0; });
+  return std::all_of(copies_.begin(), copies_.end(), [](const Copy& copy) {
+    return !is_written(copy.role) || copy.memory.bytes() == 0;
+  });
 }
 
 void DevicePlan::hold(double ns) {
@@ -369,7 +349,7 @@ std::optional<double> DevicePlan::time_device_runs(std::int64_t runs) {
 void DevicePlan::download() {
   download_.clear();
   for (Copy& copy : copies_) {
-    if (!copy.is_output || copy.memory.bytes() == 0) continue;
+    if (!is_written(copy.role) || copy.memory.bytes() == 0) continue;
     const View& view = bound_.at(copy.tensor);
     const bool is_staged = copy.staging.data() != nullptr;
     void* to = is_staged ? copy.staging.data() : view.data;

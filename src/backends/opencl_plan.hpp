@@ -89,7 +89,7 @@ class DevicePlan : public Plan {
  private:
   struct Copy {
     std::string tensor;
-    bool is_output;
+    Role role;
     DeviceBuffer memory;
     PinnedBuffer staging;  // only while the bound view has gaps
   };

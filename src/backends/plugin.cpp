@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -28,6 +29,8 @@ struct Loaded {
   rooflane_variant table{};
   const char* (*last_error)() = nullptr;
   Variant variant{};
+  std::vector<DType> dtypes;
+  std::vector<Tunable> tunables;
 
   Error failure(const char* step) const {
     const char* const text = last_error != nullptr ? last_error() : nullptr;
@@ -43,22 +46,43 @@ std::size_t places_used = 0;
 class ProblemInC {
  public:
   explicit ProblemInC(const Problem& problem) {
-    for (const ParamSpec& param : problem.kernel().params) {
-      params_.push_back({param.name, problem.value(param.name)});
+    const auto params = problem.kernel().params;
+    texts_.reserve(params.size());  // params_ points into it
+    for (const ParamSpec& param : params) {
+      const bool is_choice = param.kind == ParamKind::choice;
+      if (is_choice) texts_.push_back(problem.choice(param.name));
+      params_.push_back(
+          {param.name, problem.value(param.name), is_choice ? texts_.back().c_str() : nullptr});
     }
     problem_ = {problem.kernel().name, params_.data(), params_.size()};
   }
   const rooflane_problem* get() const { return &problem_; }
 
  private:
+  std::vector<std::string> texts_;
   std::vector<rooflane_param> params_;
   rooflane_problem problem_{};
 };
 
+const rooflane_quantisation* quantisation_in_c(DType dtype) {
+  const Quantisation& from = dtype->quantisation;
+  if (from.bits == 0) return nullptr;
+  // One for each format, made once: plugins may keep the pointer.
+  static std::map<DType, rooflane_quantisation> made;
+  const bool per_block = from.per == Quantisation::Per::block;
+  rooflane_quantisation& to = made[dtype];
+  to = {from.bits, per_block ? static_cast<std::int32_t>(dtype->block) : 0,
+        static_cast<std::int32_t>(dtype->block_bytes), from.scale->name.data(),
+        from.zero != nullptr ? from.zero->name.data() : nullptr};
+  return &to;
+}
+
 class TensorsInC {
  public:
   void add(const char* name, const View& view) {
-    rooflane_tensor tensor{name, view.f32(), view.rank, {}, {}};
+    // Names of formats are literals and end with a zero.
+    rooflane_tensor tensor{
+        name, view.data, view.dtype->name.data(), quantisation_in_c(view.dtype), view.rank, {}, {}};
     std::copy(view.shape.begin(), view.shape.end(), std::begin(tensor.shape));
     std::copy(view.strides.begin(), view.strides.end(), std::begin(tensor.strides));
     tensors_.push_back(tensor);
@@ -73,13 +97,17 @@ class TensorsInC {
 
 class PluginPlan final : public Plan {
  public:
-  PluginPlan(const Loaded& loaded, const Problem& problem, const Environment& env,
-             const Operands& constants)
-      : Plan(problem), loaded_(loaded) {
+  PluginPlan(const Loaded& loaded, const Problem& problem, const Tuning& tuning,
+             const Environment& env, const Operands& constants)
+      : Plan(problem),
+        loaded_(loaded),
+        tuning_(complete_tuning(loaded.variant, problem, env, tuning)) {
     TensorsInC given;
     for (const auto& [name, view] : constants.all()) given.add(name.c_str(), view);
     const int threads = loaded.table.many_threads != 0 ? env.threads : 1;
-    plan_ = loaded.table.plan(ProblemInC(problem).get(), threads, given.get());
+    std::vector<std::int64_t> values;
+    for (const Tunable& tunable : loaded.tunables) values.push_back(tuning_.get(tunable.name, 0));
+    plan_ = loaded.table.plan(ProblemInC(problem).get(), threads, values.data(), given.get());
     if (plan_ == nullptr) throw loaded.failure("plan");
   }
   ~PluginPlan() override { loaded_.table.destroy(plan_); }
@@ -91,6 +119,7 @@ class PluginPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     if (loaded_.table.library != nullptr) facts.library = loaded_.table.library;
+    facts.tuning = tuning_;
     return facts;
   }
 
@@ -106,12 +135,12 @@ class PluginPlan final : public Plan {
 
  private:
   const Loaded& loaded_;
+  Tuning tuning_;
   void* plan_ = nullptr;
 };
 
-std::optional<std::string> refusal(const Loaded& loaded, const Problem& problem,
-                                   const Environment& env) {
-  if (auto reason = other_math(problem, env)) return reason;
+std::optional<std::string> plugin_refusal(const Loaded& loaded, const Problem& problem,
+                                          const Environment& env) {
   const rooflane_variant& table = loaded.table;
   const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
   const bool has_constants = std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
@@ -125,22 +154,33 @@ std::optional<std::string> refusal(const Loaded& loaded, const Problem& problem,
 
 template <std::size_t I>
 std::optional<std::string> unsupported_of(const Problem& problem, const Environment& env) {
-  return refusal(places[I], problem, env);
+  return plugin_refusal(places[I], problem, env);
 }
 
 template <std::size_t I>
-std::unique_ptr<Plan> plan_of(const Problem& problem, const Tuning&, const Environment& env,
+std::vector<Tuning> tunings_of(const Problem&, const Environment&) {
+  const rooflane_variant& table = places[I].table;
+  Tuning first;
+  for (std::size_t i = 0; i < table.tunable_count; ++i) {
+    first.set(table.tunables[i].name, table.tunables[i].value);
+  }
+  return {first};
+}
+
+template <std::size_t I>
+std::unique_ptr<Plan> plan_of(const Problem& problem, const Tuning& tuning, const Environment& env,
                               const Operands& constants) {
-  return std::make_unique<PluginPlan>(places[I], problem, env, constants);
+  return std::make_unique<PluginPlan>(places[I], problem, tuning, env, constants);
 }
 
 struct Functions {
   decltype(Variant::unsupported) unsupported;
+  decltype(Variant::tunings) tunings;
   decltype(Variant::plan) plan;
 };
 template <std::size_t... I>
 constexpr std::array<Functions, sizeof...(I)> functions_of(std::index_sequence<I...>) {
-  return {Functions{unsupported_of<I>, plan_of<I>}...};
+  return {Functions{unsupported_of<I>, tunings_of<I>, plan_of<I>}...};
 }
 constexpr auto functions = functions_of(std::make_index_sequence<most_variants>());
 
@@ -153,9 +193,12 @@ const rooflane_plugin& describe(const std::string& path) {
   const rooflane_plugin* const described = call();
   if (described == nullptr) throw argument_error("is no plugin: rooflane_describe returned NULL");
   if (described->abi != ROOFLANE_VARIANT_ABI) {
-    throw argument_error(
-        fmt::format("was built for version {} of rooflane/variant.h, this program takes version {}",
-                    described->abi, ROOFLANE_VARIANT_ABI));
+    throw argument_error(fmt::format(
+        "was built for version {} of rooflane/variant.h, this program takes version {}{}",
+        described->abi, ROOFLANE_VARIANT_ABI,
+        described->abi == 1 ? ": compile it with the new header, give `plan` its third "
+                              "argument `tuning` and cast tensors' void* data"
+                            : ""));
   }
   if (described->variant_count == 0 || described->variants == nullptr) {
     throw argument_error("is a plugin without variants");
@@ -172,6 +215,36 @@ void require_complete(const rooflane_variant& table) {
   for (const auto& [part, present] : parts) {
     if (!present) throw argument_error(fmt::format("describes a variant without '{}'", part));
   }
+}
+
+std::vector<DType> dtypes_of(const rooflane_variant& table) {
+  if (table.dtypes == nullptr) return {&float32};
+  std::vector<DType> dtypes;
+  for (const char* const* name = table.dtypes; *name != nullptr; ++name) {
+    const DType dtype = find_dtype(*name);
+    if (dtype == nullptr) {
+      std::vector<std::string> known;
+      for (const DType each : all_dtypes()) known.emplace_back(each->name);
+      throw argument_error("describes a variant of an " + unknown_name("dtype", *name, known));
+    }
+    dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+std::vector<Tunable> tunables_of(const rooflane_variant& table) {
+  std::vector<Tunable> tunables;
+  for (std::size_t i = 0; i < table.tunable_count; ++i) {
+    const rooflane_tunable& from = table.tunables[i];
+    if (from.name == nullptr || from.meaning == nullptr || from.value < from.least ||
+        from.value > from.most) {
+      throw argument_error(
+          fmt::format("describes a tunable '{}' without a name, a meaning or a value in its range",
+                      from.name != nullptr ? from.name : ""));
+    }
+    tunables.push_back({from.name, from.meaning, from.least, from.most});
+  }
+  return tunables;
 }
 
 void require_new(const Catalogue& catalogue, const Kernel& kernel, const std::string& name) {
@@ -197,14 +270,17 @@ void load(Catalogue& catalogue, const std::string& name, const std::string& path
     require_new(catalogue, kernel, loaded.name);
     loaded.table = table;
     loaded.last_error = described.last_error;
+    loaded.dtypes = dtypes_of(table);
+    loaded.tunables = tunables_of(table);
     loaded.variant = {.name = loaded.name.c_str(),
                       .kernel = &kernel,
                       .backend = &backend,
                       .threads = table.many_threads != 0 ? Threads::many : Threads::one,
-                      .tunables = {},
+                      .tunables = loaded.tunables,
                       .unsupported = functions[places_used].unsupported,
-                      .tunings = no_tunings,
-                      .plan = functions[places_used].plan};
+                      .tunings = functions[places_used].tunings,
+                      .plan = functions[places_used].plan,
+                      .dtypes = loaded.dtypes};
     ++places_used;
     catalogue.add(CatalogueEntry{.name = loaded.name, .variant = &loaded.variant});
   }

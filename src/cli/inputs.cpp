@@ -20,8 +20,9 @@ namespace {
 // The reference is computed in blocks of rows of about this many elements, handed out one by one.
 constexpr std::int64_t block_elements = 1 << 14;
 
-std::vector<double> whole_reference(const Problem& problem, const Operands& operands,
-                                    const Shape& shape) {
+std::vector<double> whole_reference(const Problem& problem, const Operands& inputs,
+                                    const TensorSpec& output) {
+  const Shape shape = tensor_shape(problem, output);
   const std::int64_t cols = shape.back();
   const std::int64_t rows =
       std::accumulate(shape.begin(), shape.end() - 1, std::int64_t{1}, std::multiplies<>());
@@ -29,6 +30,8 @@ std::vector<double> whole_reference(const Problem& problem, const Operands& oper
   if (value.empty()) return value;
   const std::int64_t block = std::max<std::int64_t>(1, block_elements / cols);
   const std::int64_t blocks = (rows + block - 1) / block;
+  const Float32Copies wide(inputs);
+  const Math& math = *problem.kernel().maths.front();
   const int threads = machine().physical_cores;
   // Bodies of a parallel region must not throw: each thread's memory is reserved here.
   Region all_columns;
@@ -36,15 +39,16 @@ std::vector<double> whole_reference(const Problem& problem, const Operands& oper
   std::iota(all_columns.cols.begin(), all_columns.cols.end(), 0);
   std::vector<Region> regions(static_cast<std::size_t>(threads), all_columns);
   for (Region& region : regions) region.rows.reserve(static_cast<std::size_t>(block));
-  std::vector<std::vector<double>> bounds(
-      regions.size(), std::vector<double>(static_cast<std::size_t>(block * cols)));
+  const auto bounds_of_thread = static_cast<std::size_t>(block * cols);
+  std::vector<double> bounds(2 * bounds_of_thread * regions.size());
   parallel_for(nullptr, threads, blocks, [&](std::int64_t task, int thread) {
     Region& region = regions[static_cast<std::size_t>(thread)];
     const std::int64_t first = task * block;
     region.rows.resize(static_cast<std::size_t>(std::min(block, rows - first)));
     std::iota(region.rows.begin(), region.rows.end(), first);
-    problem.kernel().reference(problem, operands, region, value.data() + first * cols,
-                               bounds[static_cast<std::size_t>(thread)].data());
+    double* const bound = bounds.data() + 2 * bounds_of_thread * static_cast<std::size_t>(thread);
+    problem.kernel().reference(problem, math, wide.operands(), output.name, region,
+                               {value.data() + first * cols, bound, bound + bounds_of_thread});
   });
   return value;
 }
@@ -105,15 +109,18 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const OwnedOperands operands(problem, static_cast<std::uint64_t>(seed), machine().physical_cores);
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     const Shape shape = tensor_shape(problem, tensor);
-    const bool is_output = tensor.role == Role::output;
-    const std::string path =
-        fmt::format("{}/{}{}.npy", folder, tensor.name, is_output ? "_reference" : "");
-    if (is_output) {
-      write_npy(path, shape, whole_reference(problem, operands.all(), shape).data());
-    } else {
-      write_npy(path, shape, operands.all().at(tensor.name).f32());
+    const auto path = [&](const char* suffix) {
+      return fmt::format("{}/{}{}.npy", folder, tensor.name, suffix);
+    };
+    if (is_read(tensor.role)) {
+      write_npy(path(""), shape, tensor.dtype, operands.inputs().at(tensor.name).data);
+      std::cout << path("") << "\n";
     }
-    std::cout << path << "\n";
+    if (is_written(tensor.role)) {
+      write_npy(path("_reference"), shape, &float64,
+                whole_reference(problem, operands.inputs(), tensor).data());
+      std::cout << path("_reference") << "\n";
+    }
   }
   return 0;
 }

@@ -24,9 +24,9 @@ std::pair<std::string, std::string> parse_tuning_argument(const std::string& tex
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
-std::string check_math(const std::string& math) {
+std::string check_math(const std::string& math, const Catalogue& catalogue) {
   try {
-    return known_math(math);
+    return catalogue.math(math);
   } catch (const Error& error) {
     throw Error(error.kind(), std::string("--math: ") + error.what());
   }
@@ -197,7 +197,7 @@ CommonOptions read_common(const Arguments& arguments, Catalogue& catalogue, Many
     return names;
   });
   common.math = complaints.check(
-      [&] { return check_math(arguments.value("--math").value_or("fp32")); }, "fp32");
+      [&] { return check_math(arguments.value("--math").value_or("fp32"), catalogue); }, "fp32");
   for (const std::string& text : arguments.values("--tuning")) {
     complaints.check([&] {
       common.tunings.push_back(parse_tuning_argument(text));

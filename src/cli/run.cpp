@@ -138,56 +138,88 @@ std::vector<Input> read_headers(const Arguments& arguments, Complaints& complain
   return inputs;
 }
 
-NamedFile read_output(const Arguments& arguments, const Problem& known) {
-  const std::string name = output_of(known.kernel().tensors(known)).name;
-  const std::vector<std::string>& given = arguments.values("--out");
-  if (given.empty()) {
-    throw argument_error(fmt::format("--out is missing: write --out {}=FILE.npy", name));
+// A file for every output, in the order given.
+std::vector<NamedFile> read_outputs(const Arguments& arguments, const Problem& known) {
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : known.kernel().tensors(known)) {
+    if (is_written(tensor.role)) names.push_back(tensor.name);
   }
   std::vector<NamedFile> files;
-  for (const std::string& text : given) {
+  for (const std::string& text : arguments.values("--out")) {
     files.push_back(parse_named_file("--out", text));
-    if (files.back().name != name) {
-      throw argument_error("--out: " +
-                           unknown_name(fmt::format("output of {}", known.kernel().name),
-                                        files.back().name, {name}));
+    const std::string& name = files.back().name;
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw argument_error(
+          "--out: " + unknown_name(fmt::format("output of {}", known.kernel().name), name, names));
+    }
+    if (std::count_if(files.begin(), files.end(),
+                      [&](const NamedFile& file) { return file.name == name; }) > 1) {
+      throw argument_error(fmt::format("--out gives '{}' twice", name));
+    }
+    try {
+      require_writable(files.back().path);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("--out {}: {}", name, error.what()));
     }
   }
-  if (files.size() > 1) throw argument_error(fmt::format("--out gives '{}' twice", name));
-  try {
-    require_writable(files.front().path);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("--out {}: {}", name, error.what()));
+  for (const std::string& name : names) {
+    if (std::any_of(files.begin(), files.end(),
+                    [&](const NamedFile& file) { return file.name == name; })) {
+      continue;
+    }
+    throw argument_error(fmt::format("--out is missing: write --out {}=FILE.npy", name));
   }
-  return files.front();
+  return files;
 }
 
-// Arrays in memory: inputs, and an output between guard zones.
+// The arrays' shapes in elements of the tensors that they are for.
+std::vector<NamedShape> shapes_of(const std::vector<Input>& inputs, const Problem& known) {
+  const std::vector<TensorSpec> tensors = known.kernel().tensors(known);
+  std::vector<NamedShape> shapes;
+  for (const Input& input : inputs) {
+    const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const TensorSpec& spec) {
+      return spec.name == input.file.name;
+    });
+    if (tensor == tensors.end()) {  // refused by name where sizes are inferred
+      shapes.push_back({input.file.name, input.header.shape});
+      continue;
+    }
+    try {
+      shapes.push_back({input.file.name, tensor_shape_of(input.header, tensor->dtype)});
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("--in {}: {}", input.file.name, error.what()));
+    }
+  }
+  return shapes;
+}
+
+// Arrays in memory: inputs, and outputs between guard zones.
 class Arrays {
  public:
-  View add(const Shape& shape, Role role) {
-    View view = contiguous_view(nullptr, shape);
-    const std::size_t bytes = static_cast<std::size_t>(view.elements()) * size_of(view.dtype);
-    if (role == Role::output) {
-      output_ = GuardedBuffer(bytes);
-      view.data = output_.data();
+  View add(const Shape& shape, const TensorSpec& tensor) {
+    View view = contiguous_view(nullptr, shape, tensor.dtype);
+    const std::size_t bytes = view.dtype->bytes(view.elements());
+    if (is_written(tensor.role)) {
+      view.data = outputs_.emplace_back(bytes).data();
     } else {
       view.data = inputs_.emplace_back(bytes).data();
     }
     return view;
   }
-  bool guards_intact() const { return output_.guards_intact(); }
+  bool guards_intact() const {
+    return std::all_of(outputs_.begin(), outputs_.end(),
+                       [](const GuardedBuffer& output) { return output.guards_intact(); });
+  }
 
  private:
   std::vector<Buffer> inputs_;
-  GuardedBuffer output_;
+  std::vector<GuardedBuffer> outputs_;
 };
 
-void note_conversion(const Input& input) {
-  if (input.header.dtype != "float32") {
-    print_note(
-        fmt::format("--in {}: {} converted to float32", input.file.name, input.header.dtype));
-  }
+void note_conversion(const Input& input, DType dtype) {
+  if (input.header.dtype->npy == dtype->npy || dtype->block > 1) return;
+  print_note(fmt::format("--in {}: {} converted to {}", input.file.name, input.header.dtype->name,
+                         dtype->name));
 }
 
 // Plans and runs, at most `timeout` seconds.
@@ -204,22 +236,21 @@ void compute(const Problem& problem, const Target& target, const Tuning& tuning,
 }
 
 // Reads inputs, computes, writes. Returns the exit status: 1, and no file, where the variant wrote
-// outside its output.
+// outside its outputs.
 int run_on_files(const Problem& problem, const Target& target, const Tuning& tuning,
-                 const Environment& env, const std::vector<Input>& inputs, const NamedFile& output,
-                 std::optional<double> timeout) {
+                 const Environment& env, const std::vector<Input>& inputs,
+                 const std::vector<NamedFile>& outputs, std::optional<double> timeout) {
   Arrays arrays;
   Operands operands, constants;
-  View result;
-  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
-    const View view = arrays.add(tensor_shape(problem, tensor), tensor.role);
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  for (const TensorSpec& tensor : tensors) {
+    const View view = arrays.add(tensor_shape(problem, tensor), tensor);
     operands.set(tensor.name, view);
     if (tensor.role == Role::constant) constants.set(tensor.name, view);
-    if (tensor.role == Role::output) result = view;
     for (const Input& input : inputs) {
       if (input.file.name != tensor.name) continue;
-      note_conversion(input);
-      read_npy(input.file.path, input.header, view.f32());
+      note_conversion(input, tensor.dtype);
+      read_npy(input.file.path, input.header, tensor.dtype, view.data);
     }
   }
   compute(problem, target, tuning, env, operands, constants, timeout);
@@ -228,9 +259,14 @@ int run_on_files(const Problem& problem, const Target& target, const Tuning& tun
                             target.entry->name));
     return 1;
   }
-  std::vector<NamedShape> shapes;
-  for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
-  write_npy(output.path, output_array_shape(problem, shapes), result.f32());
+  const std::vector<NamedShape> shapes = shapes_of(inputs, problem);
+  for (const NamedFile& output : outputs) {
+    const auto tensor = std::find_if(tensors.begin(), tensors.end(), [&](const TensorSpec& spec) {
+      return spec.name == output.name;
+    });
+    write_npy(output.path, output_array_shape(problem, *tensor, shapes), tensor->dtype,
+              operands.at(output.name).data);
+  }
   return 0;
 }
 
@@ -269,14 +305,13 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   });
   const Problem known = read_params(arguments, kernel, complaints);
   const std::vector<Input> inputs = read_headers(arguments, complaints);
-  const NamedFile output = complaints.check([&] { return read_output(arguments, known); });
+  const std::vector<NamedFile> outputs =
+      complaints.check([&] { return read_outputs(arguments, known); });
   // Sizes follow from arrays that could all be read, and are compared whatever else is wrong.
-  std::vector<NamedShape> shapes;
-  for (const Input& input : inputs) shapes.push_back({input.file.name, input.header.shape});
   std::optional<Problem> inferred;
   if (inputs.size() == arguments.values("--in").size()) {
     complaints.check([&] {
-      inferred = infer_problem(known, shapes);
+      inferred = infer_problem(known, shapes_of(inputs, known));
       // Device variants hold a second copy.
       const bool device = !targets.empty() && targets[0].entry->variant->threads == Threads::device;
       require_memory(*inferred, device ? 2 : 1);
@@ -296,17 +331,15 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   Tuning tuning;
   for (const auto& [name_of_variant, text] : common.tunings) tuning = parse_tuning(variant, text);
   env.threads = threads_of(variant, tuning) == Threads::one ? 1 : common.threads.front();
-  if (variant.unsupported) {
-    if (const auto reason = variant.unsupported(problem, env)) {
-      throw unavailable_error(
-          fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
-    }
+  if (const auto reason = refusal(variant, problem, env)) {
+    throw unavailable_error(
+        fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
   }
   const Libraries* libraries = variant.backend->libraries;
   if (libraries != nullptr && !settings.worker_command.empty()) {
     restart_at_best_core_type(*libraries, env.library, settings.worker_command.front());
   }
-  return run_on_files(problem, target, tuning, env, inputs, output, common.timeout);
+  return run_on_files(problem, target, tuning, env, inputs, outputs, common.timeout);
 }
 
 }  // namespace

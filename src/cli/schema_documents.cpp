@@ -119,8 +119,9 @@ ordered_json group_schema() {
 
 ordered_json class_schema() {
   const ordered_json instead = object("A problem that another variant wins.",
-                                      {{"problem", value("string", "KERNEL:shape")},
-                                       {"row", value("integer", "position of the winner's row")},
+                                      {{"shape", value("string", "sizes and flags")},
+                                       {"variant", value("string", "the winner")},
+                                       {"row", value("integer", "position of its row")},
                                        {"faster", definition("figure")}});
   return object(
       "The problems of one kernel and size at one place.",

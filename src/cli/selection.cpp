@@ -255,7 +255,7 @@ void check_planned_tunings(const Suite& suite) {
     if (c.tuning.values().empty()) continue;
     const Variant& variant = *planned->entry->variant;
     const Environment env = c.environment();
-    if (variant.unsupported != nullptr && variant.unsupported(c.problem, env)) continue;
+    if (refusal(variant, c.problem, env)) continue;
     require_tuning(variant, c.problem, env, c.tuning);
   }
 }

@@ -36,7 +36,7 @@ void print_note(std::string_view text) { std::cerr << "note: " << one_line(text)
 std::string coloured_status(std::string_view status) {
   static const bool colour = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   if (!colour) return std::string(status);
-  const bool chosen = status == "UNSUPPORTED" || status == "SKIPPED";
+  const bool chosen = status == "UNSUPPORTED" || status == "SKIPPED" || status == "INACCURATE";
   const int code = status == "PASSED" ? 32 : chosen ? 33 : 31;  // green, yellow, red
   return fmt::format("\033[{}m{}\033[0m", code, status);
 }

@@ -60,8 +60,8 @@ Outcome verify_case(Worker& worker, const Case& c, const std::string& reference)
     const Verification verification = worker.verify(reference);
     worker.close();
     const std::string measure = fmt::format("{}={:.3g}", verification.metric, verification.value);
-    if (verification.passed) return {Status::passed, measure};
-    return {Status::failed, measure + "  " + verification.reason};
+    if (verification.passed()) return {Status::passed, measure};
+    return {verification.status, measure + "  " + verification.reason};
   } catch (const WorkerError& error) {
     return {error.status(), error.what()};
   }
@@ -108,8 +108,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i]->measured;
     progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), c.text()));
-    const Outcome outcome =
-        verify_case(workers.worker_for(c), c, reference.path_for(c.problem, c.seed));
+    const Outcome outcome = verify_case(workers.worker_for(c), c,
+                                        reference.path_for(c.problem, c.seed, c.math_record()));
     seen[c.variant].insert(outcome.status);
     progress.wipe();
     const std::string_view status = name_of(outcome.status);

@@ -97,4 +97,17 @@ const CatalogueEntry& Catalogue::variant(const Kernel& kernel, std::string_view 
   throw argument_error(unknown_name(fmt::format("variant of {}", kernel.name), name, names));
 }
 
+std::string Catalogue::math(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : kernels_) {
+    for (const Math* math : kernel->maths) {
+      if (math->name == name) return std::string(name);
+      if (std::find(names.begin(), names.end(), math->name) == names.end()) {
+        names.emplace_back(math->name);
+      }
+    }
+  }
+  throw argument_error(unknown_name("math", name, names));
+}
+
 }  // namespace rooflane

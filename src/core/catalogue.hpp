@@ -65,6 +65,8 @@ class Catalogue {
   // ErrorKind::unavailable with the reason.
   const Kernel& kernel(std::string_view name) const;
   const CatalogueEntry& variant(const Kernel& kernel, std::string_view name) const;
+  // The name of a math that one of the kernels has; throws as above.
+  std::string math(std::string_view name) const;
 
  private:
   std::vector<const Kernel*> kernels_;

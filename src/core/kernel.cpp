@@ -16,19 +16,44 @@ Shape tensor_shape(const Problem& problem, const TensorSpec& tensor) {
   return shape;
 }
 
+double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
+  double elements = 1;
+  for (const Axis& axis : tensor.axes) elements *= problem.value(axis.param);
+  return elements / static_cast<double>(tensor.dtype->block) *
+         static_cast<double>(tensor.dtype->block_bytes);
+}
+
 double operand_bytes(const Problem& problem) {
   double bytes = 0;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
-    double elements = 1;
-    for (const Axis& axis : tensor.axes) elements *= problem.value(axis.param);
-    bytes += elements * static_cast<double>(size_of(DType::float32));
+    bytes += tensor_bytes(problem, tensor);
   }
   return bytes;
 }
 
-const TensorSpec& output_of(const std::vector<TensorSpec>& tensors) {
-  return *std::find_if(tensors.begin(), tensors.end(),
-                       [](const TensorSpec& tensor) { return tensor.role == Role::output; });
+double traffic_bytes(const Problem& problem) {
+  double bytes = 0;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    bytes += (tensor.role == Role::updated ? 2 : 1) * tensor_bytes(problem, tensor);
+  }
+  return bytes;
+}
+
+double output_roundoff(DType dtype) { return dtype == &float32 ? 0 : dtype->unit_roundoff; }
+
+std::string dtype_text(const Problem& problem) {
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    const std::string name(tensor.dtype->name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return join(names, "+");
+}
+
+const Math* find_math(const Kernel& kernel, std::string_view name) {
+  const auto found = std::find_if(kernel.maths.begin(), kernel.maths.end(),
+                                  [&](const Math* math) { return math->name == name; });
+  return found == kernel.maths.end() ? nullptr : *found;
 }
 
 namespace {
@@ -105,7 +130,7 @@ void match_axes(const TensorSpec& tensor, const NamedShape& array, SizeTable& si
 
 std::vector<TensorSpec> inputs_of(const Problem& problem) {
   std::vector<TensorSpec> inputs = problem.kernel().tensors(problem);
-  std::erase_if(inputs, [](const TensorSpec& tensor) { return tensor.role == Role::output; });
+  std::erase_if(inputs, [](const TensorSpec& tensor) { return !is_read(tensor.role); });
   return inputs;
 }
 
@@ -150,9 +175,8 @@ Problem infer_problem(const Problem& known, const std::vector<NamedShape>& shape
   return problem;
 }
 
-Shape output_array_shape(const Problem& problem, const std::vector<NamedShape>& inputs) {
-  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
-  const TensorSpec& output = output_of(tensors);
+Shape output_array_shape(const Problem& problem, const TensorSpec& output,
+                         const std::vector<NamedShape>& inputs) {
   Shape shape = tensor_shape(problem, output);
   const auto like = std::find_if(inputs.begin(), inputs.end(), [&](const NamedShape& input) {
     return input.name == output.like;

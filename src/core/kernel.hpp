@@ -2,6 +2,7 @@
 // command line, tests) works from this record and names no kernel.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,12 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "math.hpp"
 #include "problem.hpp"
 #include "tensor.hpp"
 
 namespace rooflane {
 
-enum class Role { input, constant, output };
+// updated: an output that is an input too (a cache that grows); its reference takes what it held
+// before.
+enum class Role { input, constant, output, updated };
+inline bool is_written(Role role) { return role == Role::output || role == Role::updated; }
+inline bool is_read(Role role) { return role != Role::output; }
 
 // One axis of a tensor: the name of the size parameter that gives its length.
 struct Axis {
@@ -30,6 +36,7 @@ struct TensorSpec {
   std::string name;
   Role role;
   std::vector<Axis> axes;
+  DType dtype = &float32;
   double seed_scale = 1;  // inputs from a seed are multiplied by this
   const char* like = "";  // outputs: the input whose array rank and leading axes `run` copies
 };
@@ -47,11 +54,32 @@ struct Cost {
   double unfused_flops = 0;
 };
 
-// Chosen elements of the (single) output seen as [rows, cols], rows = product of all axes but the
-// last. All of `rows` × all of `cols`.
+// Chosen elements of an output seen as [rows, cols], rows = product of all axes but the last. All
+// of `rows` × all of `cols`.
 struct Region {
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> cols;
+};
+
+// Where a reference puts what it finds: element (rows[i], cols[j]) of the region at
+// i·cols.size()+j.
+struct ReferenceOut {
+  double* value;
+  double* bound;        // what a careful algorithm in the math's sums may err
+  double* plain_bound;  // what plain sums may lose beyond that; at least `bound`
+};
+
+// The relative error that plain sums of n terms may add to what careful ones keep: that of random
+// roundings, which grows like √n (Higham & Mary, "A new approach to probabilistic rounding error
+// analysis", 2019), and 8 for short sums.
+inline double plain_sum_error(double n, double unit_roundoff) {
+  return (8 + std::sqrt(n)) * unit_roundoff;
+}
+
+// The largest error of a whole output over what a kernel's bounds allow for its checks.
+struct WholeError {
+  double over_bound = 0;
+  double over_plain_bound = 0;
 };
 
 struct Kernel {
@@ -63,27 +91,41 @@ struct Kernel {
   Cost (*cost)(const Problem&);
   // Constraints between parameters; throws Error (heads a multiple of kv_heads). May be null.
   void (*check)(const Problem&);
-  // Double-precision result and error bound for every element of the region: value[i*cols+j] for
-  // rows[i], cols[j]. Inputs may be strided. Infinite or NaN values are what NumPy would give.
-  void (*reference)(const Problem&, const Operands& inputs, const Region&, double* value,
-                    double* bound);
+  // Double-precision result and error bounds for every element of a region of the output `tensor`,
+  // one of those that `tensors` lists. Inputs come as float32, to which every shorter format
+  // converts exactly, and may be strided. Bounds leave out the rounding of the output to a format
+  // other than float32: who compares adds it (measure/verify.cpp). Infinite or NaN values are what
+  // NumPy would give.
+  void (*reference)(const Problem&, const Math&, const Operands& inputs, std::string_view tensor,
+                    const Region&, const ReferenceOut&);
+  // The arithmetics that variants may offer, the first the default.
+  std::span<const Math* const> maths = only_fp32;
   // The input that the output may be, element for element (softmax and layernorm: x). Else "".
   std::string_view in_place_input = {};
   // True when chosen columns cost less than whole rows (gemm).
   bool columns_are_cheap = false;
   // A check of the whole output that costs far less than the reference (gemm: Freivalds product;
-  // softmax: row sums). Returns max error / bound over its checks. May be null.
-  double (*whole_check)(const Problem&, const Operands& inputs, const View& output,
-                        std::uint64_t seed) = nullptr;
+  // softmax: row sums). `operands`: inputs and outputs, as float32. May be null.
+  WholeError (*whole_check)(const Problem&, const Math&, const Operands& operands,
+                            std::uint64_t seed) = nullptr;
 };
 
 const ParamSpec* find_param(const Kernel& kernel, std::string_view name);
+// Null: the kernel has no such math.
+const Math* find_math(const Kernel& kernel, std::string_view name);
 
 // The array shape of a tensor of a complete problem, one entry per axis.
 Shape tensor_shape(const Problem& problem, const TensorSpec& tensor);
+double tensor_bytes(const Problem& problem, const TensorSpec& tensor);
 // Bytes of all tensors together, in double so that it cannot overflow.
 double operand_bytes(const Problem& problem);
-const TensorSpec& output_of(const std::vector<TensorSpec>& tensors);
+// Compulsory traffic: each operand once, one that is read and written twice.
+double traffic_bytes(const Problem& problem);
+// Relative error of rounding a result to the output's format; 0 for float32, in which every kernel
+// forms its results, so that its bound holds that rounding already.
+double output_roundoff(DType dtype);
+// Of all tensors, each once in their order: "float32", "bfloat16+float32".
+std::string dtype_text(const Problem& problem);
 
 // Sizes from arrays: `known` holds parameters the user gave; `shapes` the arrays by tensor name.
 // Throws Error naming both arrays and axes that disagree, a missing or an unknown array.
@@ -92,7 +134,8 @@ struct NamedShape {
   Shape shape;
 };
 Problem infer_problem(const Problem& known, const std::vector<NamedShape>& shapes);
-// The shape that the user sees for the output: rank and leading axes of the array it is like.
-Shape output_array_shape(const Problem& problem, const std::vector<NamedShape>& inputs);
+// The shape that the user sees for an output: rank and leading axes of the array it is like.
+Shape output_array_shape(const Problem& problem, const TensorSpec& output,
+                         const std::vector<NamedShape>& inputs);
 
 }  // namespace rooflane

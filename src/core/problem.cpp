@@ -41,6 +41,8 @@ std::string allowed(const ParamSpec& param) {
       return "0 or 1";
     case ParamKind::real:
       return "a finite number";
+    case ParamKind::choice:
+      return join(choices_of(param), ", ");
   }
   return {};
 }
@@ -52,6 +54,9 @@ void check_value(const ParamSpec& param, double value, std::string_view text) {
            value <= static_cast<double>(largest_size);
   } else if (param.kind == ParamKind::flag) {
     good = value == 0 || value == 1;
+  } else if (param.kind == ParamKind::choice) {
+    good = value == std::floor(value) && value >= 0 &&
+           value < static_cast<double>(choices_of(param).size());
   } else {
     // Kernels compute with it in float32.
     good = good && std::isfinite(static_cast<float>(value));
@@ -65,6 +70,10 @@ double parse_value(const ParamSpec& param, std::string_view text) {
   std::optional<double> value;
   if (param.kind == ParamKind::real) {
     value = parse_real(text);
+  } else if (param.kind == ParamKind::choice) {
+    const std::vector<std::string> choices = choices_of(param);
+    const auto found = std::find(choices.begin(), choices.end(), text);
+    if (found != choices.end()) value = static_cast<double>(found - choices.begin());
   } else if (const auto integer = parse_integer(text)) {
     value = static_cast<double>(*integer);
   }
@@ -75,11 +84,23 @@ double parse_value(const ParamSpec& param, std::string_view text) {
   return *value;
 }
 
+std::string print_value(const ParamSpec& param, double value) {
+  if (param.kind == ParamKind::real) return print_real(value);
+  if (param.kind == ParamKind::choice) return choices_of(param)[static_cast<std::size_t>(value)];
+  return std::to_string(static_cast<std::int64_t>(value));
+}
+
 double default_value(const Problem& problem, const ParamSpec& param) {
   return param.default_from != nullptr ? param.default_from(problem) : param.default_value;
 }
 
 }  // namespace
+
+std::vector<std::string> choices_of(const ParamSpec& param) {
+  std::vector<std::string> choices(param.words.begin(), param.words.end());
+  for (const DType dtype : param.dtypes) choices.emplace_back(dtype->short_name);
+  return choices;
+}
 
 const ParamSpec* find_param(const Kernel& kernel, std::string_view name) {
   for (const ParamSpec& param : kernel.params) {
@@ -110,6 +131,15 @@ std::int64_t Problem::size(std::string_view name) const {
 
 bool Problem::flag(std::string_view name) const { return value(name) != 0; }
 
+std::string Problem::choice(std::string_view name) const {
+  return print_value(kernel_->params[param_index(*kernel_, name)], value(name));
+}
+
+DType Problem::dtype(std::string_view name) const {
+  const ParamSpec& param = kernel_->params[param_index(*kernel_, name)];
+  return param.dtypes[static_cast<std::size_t>(value(name))];
+}
+
 void Problem::set(std::string_view name, std::string_view text) {
   const std::size_t i = param_index(*kernel_, name);
   values_[i] = parse_value(kernel_->params[i], text);
@@ -130,6 +160,13 @@ void Problem::check() const {
   for (const TensorSpec& tensor : kernel_->tensors(*this)) {
     double elements = 1;
     for (const Axis& axis : tensor.axes) elements *= value(axis.param);
+    const char* const last = tensor.axes.back().param;
+    if (size(last) % tensor.dtype->block != 0) {
+      throw argument_error(
+          fmt::format("{}={}: of {} {} stores along that axis, allowed are "
+                      "multiples of {}",
+                      last, size(last), tensor.dtype->name, tensor.name, tensor.dtype->block));
+    }
     if (elements > 0x1p60) {
       throw argument_error(
           fmt::format("{}: tensor {} would have {:.3g} elements, allowed are {:.3g}", text(),
@@ -149,8 +186,7 @@ std::string Problem::shape() const {
     if (!text.empty()) text += ',';
     text += param.name;
     text += '=';
-    text += param.kind == ParamKind::real ? print_real(v)
-                                          : std::to_string(static_cast<std::int64_t>(v));
+    text += print_value(param, v);
   }
   return text;
 }
@@ -186,8 +222,12 @@ struct Item {
   std::vector<std::string> values;
 };
 
-// `256..4096*2` and `1..16+1`, both ends included when the steps reach them.
+// `256..4096*2` and `1..16+1`, both ends included when the steps reach them; `a|b|c`.
 std::vector<std::string> expand_range(std::string_view item, std::string_view range) {
+  if (range.find('|') != std::string_view::npos) {
+    const std::vector<std::string_view> values = split(range, '|');
+    return {values.begin(), values.end()};
+  }
   const std::size_t dots = range.find("..");
   if (dots == std::string_view::npos) return {std::string(range)};
   const std::size_t sign = range.find_first_of("*+", dots + 2);

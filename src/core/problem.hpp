@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "dtype.hpp"
+
 namespace rooflane {
 
 struct Kernel;
 class Problem;
 
-enum class ParamKind { size, flag, real };
+enum class ParamKind { size, flag, real, choice };
 
 // One parameter of a kernel, in the order in which problems are printed.
 struct ParamSpec {
@@ -27,7 +29,12 @@ struct ParamSpec {
   // A default that depends on other parameters (kv_heads = heads); overrides default_value.
   double (*default_from)(const Problem&) = nullptr;
   bool always_printed = false;
+  // Of a choice, the first the default: number formats by their short names, or words.
+  std::span<const DType> dtypes = {};
+  std::span<const std::string_view> words = {};
 };
+
+std::vector<std::string> choices_of(const ParamSpec& param);
 
 class Problem {
  public:
@@ -37,11 +44,14 @@ class Problem {
 
   const Kernel& kernel() const { return *kernel_; }
   bool has(std::string_view name) const;  // set explicitly
-  // The value or its default. Sizes are exact up to 2^53. Throws Error for an unknown name or an
-  // unset required parameter.
+  // The value or its default; of a choice its place in the list. Sizes are exact up to 2^53. Throws
+  // Error for an unknown name or an unset required parameter.
   double value(std::string_view name) const;
   std::int64_t size(std::string_view name) const;
   bool flag(std::string_view name) const;
+  // Of a choice: its text, and the number format of one between formats.
+  std::string choice(std::string_view name) const;
+  DType dtype(std::string_view name) const;
   // Checks kind and range of this one parameter; throws Error naming it and the nearest name.
   void set(std::string_view name, std::string_view text);
   void set(std::string_view name, double value);
@@ -59,7 +69,8 @@ class Problem {
 
 // "gemm:m=1,n=2,k=3" -> a checked problem; `kernels` is what may stand before the colon.
 Problem parse_problem(std::string_view text, std::span<const Kernel* const> kernels);
-// The same with ranges: `m=256..4096*2`, `m=1..16+1`, several multiply, `m=n=k=256..4096*2` ties.
+// The same with ranges: `m=256..4096*2`, `m=1..16+1`, `m=7|31|64`, `type=f32|bf16`; several
+// multiply, `m=n=k=256..4096*2` ties.
 std::vector<Problem> parse_shapes(std::string_view text, std::span<const Kernel* const> kernels);
 // "eps=1e-5,causal=1" -> pairs; checks syntax only.
 std::vector<std::pair<std::string, std::string>> parse_key_values(std::string_view text);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "parallel.hpp"
 
@@ -45,25 +46,30 @@ void fill_from_seed(std::uint64_t seed, const Problem& problem, const TensorSpec
                     const View& view, int threads) {
   if (view.empty()) return;
   const std::uint64_t z = stream(seed, problem.kernel().name, tensor.name);
+  const NumberFormat& format = *view.dtype;
   const auto scale = static_cast<float>(tensor.seed_scale);
-  const std::int64_t cols = view.shape[view.rank - 1];
-  const std::int64_t rows = view.elements() / cols;
-  // Chunks of about 64 Ki elements: far longer than handing one out takes.
-  const std::int64_t rows_per_chunk = std::max<std::int64_t>(1, 65536 / cols);
-  const std::int64_t chunks = (rows + rows_per_chunk - 1) / rows_per_chunk;
-  parallel_for(nullptr, threads, chunks, [&](std::int64_t chunk, int) {
-    const std::int64_t end = std::min(rows, (chunk + 1) * rows_per_chunk);
-    for (std::int64_t row = chunk * rows_per_chunk; row < end; ++row) {
-      std::int64_t offset = 0;
-      std::int64_t rest = row;
-      for (int axis = view.rank - 2; axis >= 0; --axis) {
-        offset += rest % view.shape[axis] * view.strides[axis];
-        rest /= view.shape[axis];
-      }
-      float* out = view.f32() + offset;
-      for (std::int64_t col = 0; col < cols; ++col) {
-        out[col] = scale * value_at(z, static_cast<std::uint64_t>(row * cols + col));
-      }
+  const auto value = [&](std::int64_t i) {
+    const float unit = value_at(z, static_cast<std::uint64_t>(i));
+    if (!format.is_integer()) return double{scale * unit};
+    return format.least + (format.largest - format.least) * (0.5 * unit + 0.5);
+  };
+  // Pieces of a row: far longer than handing one out takes, and whole blocks.
+  constexpr std::int64_t most = 65536;
+  const std::int64_t cols = view.cols();
+  const std::int64_t width = std::min(cols, most);
+  const std::int64_t pieces = (cols + width - 1) / width;
+  // Bodies of a parallel region must not throw: each thread's memory is reserved here.
+  std::vector<double> values_of_all(static_cast<std::size_t>(width * std::max(threads, 1)));
+  parallel_region(nullptr, threads, [&](const Team& team) {
+    double* const values = values_of_all.data() + width * team.thread;
+    const std::int64_t share = (view.rows() * pieces + team.threads - 1) / team.threads;
+    const std::int64_t end = std::min(view.rows() * pieces, share * (team.thread + 1));
+    for (std::int64_t task = share * team.thread; task < end; ++task) {
+      const std::int64_t row = task / pieces;
+      const std::int64_t first = task % pieces * width;
+      const std::int64_t count = std::min(width, cols - first);
+      for (std::int64_t i = 0; i < count; ++i) values[i] = value(row * cols + first + i);
+      format.encode(values, view.row(row) + format.bytes(first), count);
     }
   });
 }

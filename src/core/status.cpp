@@ -8,8 +8,9 @@ namespace rooflane {
 
 namespace {
 
-constexpr std::array<std::pair<Status, std::string_view>, 8> names = {{
+constexpr std::array<std::pair<Status, std::string_view>, 9> names = {{
     {Status::passed, "PASSED"},
+    {Status::inaccurate, "INACCURATE"},
     {Status::failed, "FAILED"},
     {Status::skipped, "SKIPPED"},
     {Status::unsupported, "UNSUPPORTED"},
@@ -35,8 +36,10 @@ std::optional<Status> parse_status(std::string_view name) {
   return std::nullopt;
 }
 
+bool has_speed(Status status) { return status == Status::passed || status == Status::inaccurate; }
+
 bool is_bad(Status status) {
-  return status != Status::passed && status != Status::skipped && status != Status::unsupported;
+  return !has_speed(status) && status != Status::skipped && status != Status::unsupported;
 }
 
 }  // namespace rooflane

@@ -7,9 +7,6 @@
 
 namespace rooflane {
 
-std::size_t size_of(DType) { return sizeof(float); }
-std::string_view name_of(DType) { return "float32"; }
-
 std::string print_shape(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -29,8 +26,27 @@ std::pair<const std::byte*, const std::byte*> View::extent() const {
   const auto* begin = static_cast<const std::byte*>(data);
   if (empty()) return {begin, begin};
   std::int64_t last = 0;
-  for (int i = 0; i < rank; ++i) last += (shape[i] - 1) * strides[i];
-  return {begin, begin + static_cast<std::size_t>(last + 1) * size_of(dtype)};
+  for (int i = 0; i + 1 < rank; ++i) last += (shape[i] - 1) * strides[i];
+  return {begin, begin + dtype->bytes(last + shape[rank - 1])};
+}
+
+std::int64_t View::rows() const {
+  std::int64_t count = 1;
+  for (int i = 0; i + 1 < rank; ++i) count *= shape[i];
+  return count;
+}
+
+std::byte* View::row(std::int64_t index) const {
+  std::int64_t offset = 0;
+  for (int axis = rank - 2; axis >= 0; --axis) {
+    offset += index % shape[axis] * strides[axis];
+    index /= shape[axis];
+  }
+  return static_cast<std::byte*>(data) + dtype->bytes(offset);
+}
+
+void read_row(const View& view, std::int64_t row, std::int64_t from, std::span<double> to) {
+  view.dtype->decode(view.row(row) + view.dtype->bytes(from), to.data(), std::ssize(to));
 }
 
 View contiguous_view(void* data, std::span<const std::int64_t> shape, DType dtype) {
@@ -88,7 +104,8 @@ bool overlap(const View& x, const View& y) {
   const auto size = static_cast<std::ptrdiff_t>(size_of(x.dtype));
   if (bytes % size != 0) return true;
   // Column blocks of one matrix: y's first column, seen from x's, modulo the row length.
-  const std::int64_t column = ((bytes / size) % period + period) % period;
+  const std::int64_t elements = bytes / size * x.dtype->block;
+  const std::int64_t column = (elements % period + period) % period;
   const bool disjoint = column >= x.shape[x.rank - 1] && column + y.shape[y.rank - 1] <= period;
   return !disjoint;
 }

@@ -68,12 +68,42 @@ Threads threads_of(const Variant& variant, const Tuning& tuning) {
   return rung != nullptr ? rung->threads : variant.threads;
 }
 
+namespace {
+
+// Why problem and environment are not among these maths and formats.
+std::optional<std::string> outside(const Problem& problem, const Environment& env,
+                                   std::span<const Math* const> maths,
+                                   std::span<const DType> dtypes) {
+  std::vector<std::string> names;
+  for (const Math* math : maths) names.emplace_back(math->name);
+  if (std::find(names.begin(), names.end(), env.math) == names.end()) {
+    return fmt::format("math {} is not implemented by this variant; {} {}", env.math,
+                       join(names, ", "), names.size() > 1 ? "are" : "is");
+  }
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (std::find(dtypes.begin(), dtypes.end(), tensor.dtype) != dtypes.end()) continue;
+    std::vector<std::string> types;
+    for (const DType dtype : dtypes) types.emplace_back(dtype->name);
+    return fmt::format("{} {} is not implemented by this variant; {} {}", tensor.dtype->name,
+                       tensor.name, join(types, ", "), types.size() > 1 ? "are" : "is");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> refusal(const Variant& variant, const Problem& problem,
+                                   const Environment& env) {
+  if (auto reason = outside(problem, env, variant.maths, variant.dtypes)) return reason;
+  return variant.unsupported == nullptr ? std::nullopt : variant.unsupported(problem, env);
+}
+
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants) {
   const Rung* const rung = rung_of(variant, tuning);
   if (rung != nullptr) {
-    if (const auto reason = other_math(problem, env)) {
+    if (const auto reason = outside(problem, env, only_fp32, only_float32)) {
       throw unavailable_error(fmt::format("{}: {}", tuning.text(), *reason));
     }
     return rung->plan(problem, tuning, env, constants);
@@ -163,18 +193,6 @@ void require_tuning(const Variant& variant, const Problem& problem, const Enviro
 
 std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
 
-std::string known_math(std::string_view name) {
-  if (std::find(std::begin(maths), std::end(maths), name) == std::end(maths)) {
-    throw argument_error(unknown_name("math", name, {std::begin(maths), std::end(maths)}));
-  }
-  return std::string(name);
-}
-
-std::optional<std::string> other_math(const Problem&, const Environment& env) {
-  if (env.math == "fp32") return std::nullopt;
-  return fmt::format("math {} is not implemented by this variant; fp32 is", env.math);
-}
-
 namespace {
 
 void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) {
@@ -182,6 +200,10 @@ void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) 
   if (!std::equal(given.begin(), given.end(), shape.begin(), shape.end())) {
     throw argument_error(fmt::format("tensor {} has shape {}, expected {}", tensor.name,
                                      print_shape(given), print_shape(shape)));
+  }
+  if (view.dtype != tensor.dtype) {
+    throw argument_error(fmt::format("tensor {} is {}, expected {}", tensor.name, view.dtype->name,
+                                     tensor.dtype->name));
   }
   if (view.empty()) return;
   if (view.data == nullptr) throw argument_error(fmt::format("tensor {} is null", tensor.name));
@@ -192,12 +214,15 @@ void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) 
                     view.strides[last]));
   }
   for (int i = 0; i < last; ++i) {
-    if (view.strides[i] < 0) {
-      throw argument_error(fmt::format("tensor {}: stride {} of axis {} is negative", tensor.name,
-                                       view.strides[i], i));
+    if (view.strides[i] < 0 || view.strides[i] % view.dtype->block != 0) {
+      throw argument_error(fmt::format("tensor {}: stride {} of axis {} is {}", tensor.name,
+                                       view.strides[i], i,
+                                       view.strides[i] < 0 ? "negative" : "no whole block"));
     }
   }
-  if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) {
+  // Blocks begin with a 16-bit scale.
+  const std::size_t alignment = view.dtype->block == 1 ? size_of(view.dtype) : 2;
+  if (reinterpret_cast<std::uintptr_t>(view.data) % alignment != 0) {
     throw argument_error(fmt::format("tensor {} is not aligned to its element", tensor.name));
   }
 }
@@ -218,6 +243,27 @@ bool overlaps_itself(const View& view) {
   return false;
 }
 
+// An output may share memory with nothing else: neither with itself, nor another output, nor, but
+// for the kernel's in-place input, what is read.
+void check_overlaps(const Kernel& kernel, const std::vector<TensorSpec>& tensors,
+                    const TensorSpec& output, const Operands& operands) {
+  const View& written = operands.at(output.name);
+  if (overlaps_itself(written)) {
+    throw argument_error(fmt::format("output {}: its elements overlap one another", output.name));
+  }
+  for (const TensorSpec& tensor : tensors) {
+    if (tensor.role == Role::constant || tensor.name == output.name) continue;
+    const View& other = operands.at(tensor.name);
+    if (!overlap(other, written)) continue;
+    const bool in_place = kernel.in_place_input == tensor.name;
+    if (in_place && same_elements(other, written)) continue;
+    throw argument_error(fmt::format("output {} overlaps {} {}: {}", output.name,
+                                     is_written(tensor.role) ? "output" : "input", tensor.name,
+                                     in_place ? "allowed is no overlap, or the very same elements"
+                                              : "they must not share memory"));
+  }
+}
+
 }  // namespace
 
 void Plan::bind(const Operands& operands) {
@@ -226,20 +272,8 @@ void Plan::bind(const Operands& operands) {
     if (tensor.role == Role::constant) continue;
     check_view(tensor, tensor_shape(problem_, tensor), operands.at(tensor.name));
   }
-  const TensorSpec& output = output_of(tensors);
-  const View& written = operands.at(output.name);
-  if (overlaps_itself(written)) {
-    throw argument_error(fmt::format("output {}: its elements overlap one another", output.name));
-  }
-  for (const TensorSpec& tensor : tensors) {
-    if (tensor.role != Role::input) continue;
-    const View& read = operands.at(tensor.name);
-    if (!overlap(read, written)) continue;
-    const bool in_place = problem_.kernel().in_place_input == tensor.name;
-    if (in_place && same_elements(read, written)) continue;
-    throw argument_error(fmt::format("output {} overlaps input {}: {}", output.name, tensor.name,
-                                     in_place ? "allowed is no overlap, or the very same elements"
-                                              : "they must not share memory"));
+  for (const TensorSpec& output : tensors) {
+    if (is_written(output.role)) check_overlaps(problem_.kernel(), tensors, output, operands);
   }
   bound_ = operands;
   on_bind(operands);

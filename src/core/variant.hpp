@@ -20,18 +20,11 @@
 
 namespace rooflane {
 
-// Arithmetics that a user may ask for, by name. fp32: every product and sum in float32 or better.
-// 3xtf32: float32 operands as two tf32 numbers each, three products, sums in float32; its error is
-// that of fp32, its speed that of matrix units. A variant refuses those it lacks (`unsupported`).
-inline constexpr std::string_view maths[] = {"fp32", "3xtf32"};
-// Returns `name` if it is one of them; throws Error with the nearest one otherwise.
-std::string known_math(std::string_view name);
-
 // Where and how a plan will run. Empty or zero: the variant's default.
 struct Environment {
   int threads = 1;
   std::string isa;            // Highway target name, e.g. AVX3; empty: the best of this CPU
-  std::string math = "fp32";  // one of `maths`
+  std::string math = "fp32";  // name of one of the kernel's maths
   std::string library;        // path of a CBLAS library; empty: the default search
   int device = 0;             // of the variant's backend
   bool device_timer = false;  // record events on a CPU device too (others always do)
@@ -138,13 +131,17 @@ struct Rung {
                                 const Operands& constants);
 };
 
+inline constexpr DType only_float32[] = {&float32};
+inline constexpr DType float_types[] = {&float32, &float16, &bfloat16};
+
 struct Variant {
   const char* name;  // "hwy"
   const Kernel* kernel;
   const Backend* backend;
   Threads threads;
   std::span<const Tunable> tunables;
-  // Nothing when `plan` will work, else a printable reason. Null: everything is supported.
+  // Nothing when `plan` will work, else a printable reason; asked only where math and number
+  // formats are among those below. Null: everything is supported. Callers ask refusal().
   std::optional<std::string> (*unsupported)(const Problem&, const Environment&);
   // The search space for this problem with the model's first guess at the front; never empty.
   std::vector<Tuning> (*tunings)(const Problem&, const Environment&);
@@ -156,9 +153,16 @@ struct Variant {
   // nothing when `plan` will take it. Null: nothing ever is.
   std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
                                               const Environment&) = nullptr;
-  // From the plainest rung on; each serves every problem that the variant supports.
+  // From the plainest rung on; each serves every problem of float32 that the variant supports.
   std::span<const Rung> ladder = {};
+  // What it computes with, and the formats that tensors may have.
+  std::span<const Math* const> maths = only_fp32;
+  std::span<const DType> dtypes = only_float32;
 };
+
+// Why the variant cannot serve this problem and environment, in words; nothing when it can.
+std::optional<std::string> refusal(const Variant& variant, const Problem& problem,
+                                   const Environment& env);
 
 // The tuning's key that selects a rung; no tunable has this name.
 inline constexpr std::string_view step_key = "step";
@@ -191,7 +195,5 @@ void require_tuning(const Variant& variant, const Problem& problem, const Enviro
 
 // For variants without tunables.
 std::vector<Tuning> no_tunings(const Problem&, const Environment&);
-// For variants that compute strict float32 only: refuses every other math.
-std::optional<std::string> other_math(const Problem&, const Environment& env);
 
 }  // namespace rooflane

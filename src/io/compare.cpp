@@ -57,6 +57,8 @@ struct Sides {
   std::map<Identity, Side> by_identity;
 };
 
+bool passed(const Row& row) { return row.status == "PASSED"; }
+
 template <class Key, class Wanted>
 Sides sides_of(std::span<const MeasuredRow> rows, Key&& key, Wanted&& wanted) {
   Sides sides;
@@ -66,7 +68,7 @@ Sides sides_of(std::span<const MeasuredRow> rows, Key&& key, Wanted&& wanted) {
     Side& side = sides.by_identity[identity];
     if (side.members.empty()) sides.order.push_back(identity);
     side.members.push_back(&measured);
-    if (side.row == nullptr || (side.row->status == "PASSED" && measured.row.status != "PASSED")) {
+    if (side.row == nullptr || (passed(*side.row) && !passed(measured.row))) {
       side.row = &measured.row;
     }
   }
@@ -91,16 +93,17 @@ std::string too_few(std::size_t before, std::size_t after) {
                      compare_least_launches);
 }
 
-// Fills in what needs no statistics; true when the times are to be compared.
-bool both_passed(ComparedRow& compared) {
+// Fills in what needs no statistics; true when the times are to be compared. A row that became
+// INACCURATE is failing, one that was so before is not.
+bool both_timed(ComparedRow& compared) {
   const Row& before = *compared.before;
   const Row& after = *compared.after;
-  if (before.status == "PASSED" && after.status == "PASSED") return true;
+  if (may_be_peer(before) && may_be_peer(after) && (passed(after) || !passed(before))) return true;
   const auto said = [](const Row& row) {
     return row.reason.empty() ? row.status : row.status + ": " + row.reason;
   };
   compared.reason = "was " + before.status + ", is " + said(after);
-  if (before.status == "PASSED" && !not_asked_for(after)) compared.change = Change::failing;
+  if (passed(before) && !not_asked_for(after)) compared.change = Change::failing;
   return false;
 }
 
@@ -110,7 +113,7 @@ Judged judge_files(const Side& before, const Side& after) {
   Judged judged;
   judged.compared.before = before.row;
   judged.compared.after = after.row;
-  if (!both_passed(judged.compared)) return judged;
+  if (!both_timed(judged.compared)) return judged;
   const std::uint64_t seed = seed_of(*after.row);
   for (const bool normalised : {true, false}) {
     const Launches x = log_times(before.members, normalised);
@@ -130,7 +133,7 @@ Judged judge_builds(const Side& before, const Side& after) {
   Judged judged;
   judged.compared.before = before.row;
   judged.compared.after = after.row;
-  if (!both_passed(judged.compared)) return judged;
+  if (!both_timed(judged.compared)) return judged;
   const Launches ratios = log_ratios(after.members, before.members);
   if (ratios.size() < compare_least_launches) {
     judged.compared.reason =

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/seeds.hpp"
+#include "core/status.hpp"
 
 namespace rooflane {
 namespace {
@@ -119,7 +120,7 @@ std::optional<Interval> Ratio::interval() const {
 
 const MeasuredRow* representative(SameRows rows) {
   const auto timed_end = std::stable_partition(
-      rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_win(m->row); });
+      rows.begin(), rows.end(), [](const MeasuredRow* m) { return may_be_peer(m->row); });
   if (timed_end == rows.begin()) return rows.front();
   std::sort(rows.begin(), timed_end, [](const MeasuredRow* x, const MeasuredRow* y) {
     return *x->row.p50_ns < *y->row.p50_ns;
@@ -159,6 +160,10 @@ std::optional<Ratio> roof_share(const Row& row) {
 
 bool has_time(const Row& row) { return row.p50_ns && *row.p50_ns > 0; }
 bool may_win(const Row& row) { return row.status == "PASSED" && has_time(row); }
+bool may_be_peer(const Row& row) {
+  const auto status = parse_status(row.status);
+  return status && has_speed(*status) && has_time(row);
+}
 bool is_other_build(const Row& row) { return row.variant.find('@') != std::string::npos; }
 bool is_peer(const Row& row) { return !row.library.empty() && !is_other_build(row); }
 

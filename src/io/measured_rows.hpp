@@ -57,8 +57,10 @@ std::optional<Ratio> geometric_mean(std::span<const Ratio> figures);
 std::optional<Ratio> roof_share(const Row& row);
 
 bool has_time(const Row& row);
-// Whether the row is right and timed.
+// Whether the row is right and timed; whether it is timed and at most INACCURATE, so that others
+// are held against it.
 bool may_win(const Row& row);
+bool may_be_peer(const Row& row);
 // Whether it is other people's library; a variant of another build (hwy@old) is none.
 bool is_peer(const Row& row);
 bool is_other_build(const Row& row);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -23,6 +24,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are copied as they stand");
 
+constexpr std::string_view allowed_types =
+    "little-endian float32, float64, float16, bfloat16, int8, uint8 and int32";
 constexpr std::string_view magic = "\x93NUMPY";
 // A float32 array of rank 64 needs less than 2 KiB; NumPy's own reader stops at 10 000 bytes.
 constexpr std::uint64_t largest_header = 1 << 16;
@@ -96,7 +99,7 @@ class HeaderParser {
         have_descr = true;
         skip_space();
         if (at_ < text_.size() && text_[at_] != '\'' && text_[at_] != '"') {
-          throw bad(path_, "structured dtype; allowed are little-endian float32, float64, float16");
+          throw bad(path_, fmt::format("structured dtype; allowed are {}", allowed_types));
         }
         descr = quoted();
       } else if (key == "fortran_order" && !have_order) {
@@ -212,38 +215,22 @@ std::string describe(const std::string& descr) {
   return (order == '>' ? "big-endian " : "") + name;
 }
 
-std::size_t size_of_dtype(const std::string& dtype) {
-  return dtype == "float64" ? 8 : dtype == "float32" ? 4 : 2;
+// Null: none that is read. Raw records of two bytes are what ml_dtypes makes of bfloat16.
+DType dtype_of(std::string_view descr) {
+  if (descr == "|V2") return &bfloat16;
+  for (const DType dtype : {&float32, &float64, &float16, &bfloat16, &int8, &uint8, &int32}) {
+    if (descr == dtype->npy) return dtype;
+  }
+  return nullptr;
 }
 
-// IEEE binary16 to binary32, exact.
-float from_half(std::uint16_t half) {
-  const std::uint32_t sign = (half & 0x8000u) << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1Fu;
-  const std::uint32_t fraction = half & 0x3FFu;
-  if (exponent == 0) {  // zero and subnormals: fraction × 2^-24
-    const float value = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -value : value;
-  }
-  // Bias 15 becomes 127; infinities and NaN keep an exponent of all ones.
-  const std::uint32_t biased = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | biased << 23 | fraction << 13);
-}
+bool is_blocked(DType dtype) { return dtype->block > 1; }
 
-float element(const char* at, std::size_t width) {
-  if (width == 4) {
-    float value = 0;
-    std::memcpy(&value, at, 4);
-    return value;
-  }
-  if (width == 8) {
-    double value = 0;
-    std::memcpy(&value, at, 8);
-    return static_cast<float>(value);
-  }
-  std::uint16_t half = 0;
-  std::memcpy(&half, at, 2);
-  return from_half(half);
+// The last axis of a block format counts bytes in the file.
+Shape shape_in_file(std::span<const std::int64_t> shape, DType dtype) {
+  Shape stored(shape.begin(), shape.end());
+  if (is_blocked(dtype)) stored.back() = static_cast<std::int64_t>(dtype->bytes(stored.back()));
+  return stored;
 }
 
 // Walks C-order offsets of elements that come in Fortran order (first axis fastest).
@@ -289,17 +276,6 @@ std::string npy_header(std::string_view descr, std::span<const std::int64_t> sha
   return header + dictionary;
 }
 
-template <class T>
-void write_elements(const std::string& path, std::string_view descr,
-                    std::span<const std::int64_t> shape, const T* data) {
-  std::size_t count = 1;
-  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
-  ReplacedFile file(path);
-  file.write(npy_header(descr, shape));
-  file.write({reinterpret_cast<const char*>(data), count * sizeof(T)});
-  file.commit();
-}
-
 }  // namespace
 
 NpyHeader read_npy_header(const std::string& path) {
@@ -333,13 +309,10 @@ NpyHeader read_npy_header(const std::string& path) {
   NpyHeader header;
   std::string descr;
   HeaderParser(text, path).parse(descr, header.fortran_order, header.shape);
-  if (descr == "<f4") header.dtype = "float32";
-  if (descr == "<f8") header.dtype = "float64";
-  if (descr == "<f2") header.dtype = "float16";
-  if (header.dtype.empty()) {
-    throw bad(path,
-              fmt::format("dtype '{}' ({}); allowed are little-endian float32, float64 and float16",
-                          HeaderParser::printable(descr), describe(descr)));
+  header.dtype = dtype_of(descr);
+  if (header.dtype == nullptr) {
+    throw bad(path, fmt::format("dtype '{}' ({}); allowed are {}", HeaderParser::printable(descr),
+                                describe(descr), allowed_types));
   }
   header.data_offset = offset + length;
 
@@ -355,24 +328,49 @@ NpyHeader read_npy_header(const std::string& path) {
     elements *= n;
   }
   header.elements = elements;
-  const std::uint64_t needed = elements * size_of_dtype(header.dtype);
+  const std::uint64_t needed = elements * size_of(header.dtype);
   const std::uint64_t present = file.size() - header.data_offset;
   if (needed != present) {
     throw bad(path, fmt::format("{}: the header's shape {} of {} needs {} bytes, the file holds {}",
                                 needed > present ? "truncated" : "the header lies about its size",
-                                print_shape(header.shape), header.dtype, needed, present));
+                                print_shape(header.shape), header.dtype->name, needed, present));
   }
   return header;
 }
 
-void read_npy(const std::string& path, const NpyHeader& header, float* to) {
+Shape tensor_shape_of(const NpyHeader& header, DType dtype) {
+  const bool floats = !header.dtype->is_integer() && !dtype->is_integer();
+  const bool same = header.dtype->npy == dtype->npy;
+  if (is_blocked(dtype) ? header.dtype != &uint8 : !same && !floats) {
+    throw argument_error(fmt::format("an array of {} cannot become {}; allowed is {}",
+                                     header.dtype->name, dtype->name,
+                                     is_blocked(dtype)     ? "uint8, the bytes of its blocks"
+                                     : dtype->is_integer() ? "the same"
+                                                           : "any float"));
+  }
+  Shape shape = header.shape;
+  if (!is_blocked(dtype)) return shape;
+  const auto block_bytes = static_cast<std::int64_t>(dtype->block_bytes);
+  if (shape.empty() || shape.back() % block_bytes != 0) {
+    throw argument_error(fmt::format("an array {} of {} has rows of whole blocks of {} bytes",
+                                     print_shape(shape), dtype->name, block_bytes));
+  }
+  shape.back() = shape.back() / block_bytes * dtype->block;
+  return shape;
+}
+
+void read_npy(const std::string& path, const NpyHeader& header, DType dtype, void* to) {
+  tensor_shape_of(header, dtype);
   const InputFile file(path);
-  const std::size_t width = size_of_dtype(header.dtype);
+  const bool converts = !is_blocked(dtype) && header.dtype->npy != dtype->npy;
   const bool in_order = !header.fortran_order || header.shape.size() < 2;
-  if (in_order && width == 4) {
-    file.read_at(header.data_offset, to, header.elements * 4);
+  const std::size_t width = size_of(header.dtype);
+  if (in_order && !converts) {
+    file.read_at(header.data_offset, to, header.elements * width);
     return;
   }
+  // In Fortran order bytes of blocks move one by one, as the array's elements that they are.
+  const NumberFormat& target = is_blocked(dtype) ? uint8 : *dtype;
   std::vector<char> chunk(std::min<std::uint64_t>(chunk_bytes, header.elements * width));
   FortranWalk walk(header.shape);
   std::uint64_t done = 0;
@@ -381,19 +379,29 @@ void read_npy(const std::string& path, const NpyHeader& header, float* to) {
         std::min<std::uint64_t>(chunk.size() / width, header.elements - done);
     file.read_at(header.data_offset + done * width, chunk.data(), count * width);
     for (std::uint64_t i = 0; i < count; ++i) {
-      const float value = element(chunk.data() + i * width, width);
-      to[in_order ? static_cast<std::int64_t>(done + i) : walk.next()] = value;
+      const auto at =
+          static_cast<std::size_t>(in_order ? static_cast<std::int64_t>(done + i) : walk.next());
+      char* const element = static_cast<char*>(to) + at * target.block_bytes;
+      if (converts) {
+        double value = 0;
+        header.dtype->decode(chunk.data() + i * width, &value, 1);
+        target.encode(&value, element, 1);
+      } else {
+        std::memcpy(element, chunk.data() + i * width, width);
+      }
     }
     done += count;
   }
 }
 
-void write_npy(const std::string& path, std::span<const std::int64_t> shape, const float* data) {
-  write_elements(path, "<f4", shape, data);
-}
-
-void write_npy(const std::string& path, std::span<const std::int64_t> shape, const double* data) {
-  write_elements(path, "<f8", shape, data);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, DType dtype,
+               const void* data) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  ReplacedFile file(path);
+  file.write(npy_header(dtype->npy, shape_in_file(shape, dtype)));
+  file.write({static_cast<const char*>(data), dtype->bytes(count)});
+  file.commit();
 }
 
 }  // namespace rooflane

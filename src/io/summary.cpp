@@ -91,7 +91,7 @@ bool holds_one(const Ratio& ratio) {
 std::vector<SummaryLine> peers_of(const std::vector<SummaryLine>& lines) {
   std::vector<SummaryLine> peers;
   for (const SummaryLine& line : lines) {
-    if (may_win(*line.row) && is_peer(*line.row)) peers.push_back(line);
+    if (may_be_peer(*line.row) && is_peer(*line.row)) peers.push_back(line);
   }
   return peers;
 }

@@ -34,8 +34,8 @@ struct SummaryGroup {
   // Positions in `lines`; nothing where no row can be that. `next` is the fastest of the others.
   std::optional<std::size_t> fastest, next;
   std::optional<Ratio> over_next;  // time of `next` / time of `fastest`
-  // Best first. In another math than fp32 without peers of its own, strict float32 peers of the
-  // same problem, which are no lines then.
+  // Fastest first, INACCURATE ones too. In another math than fp32 without peers of its own, strict
+  // float32 peers of the same problem, which are no lines then.
   std::vector<SummaryLine> peers;
 
   bool is_tie() const { return fastest && lines[*fastest].verdict == SummaryLine::Verdict::tie; }

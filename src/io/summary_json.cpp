@@ -88,7 +88,8 @@ ordered_json classes_json(std::span<const SizeClass> classes, const Positions& p
   for (const SizeClass& one : classes) {
     ordered_json instead = ordered_json::array();
     for (const Instead& other : one.instead) {
-      instead.push_back({{"problem", other.group->kernel + ":" + other.group->shape},
+      instead.push_back({{"shape", other.group->shape},
+                         {"variant", other.row->variant},
                          {"row", positions.at(other.row)},
                          {"faster", ratio_json(other.faster)}});
     }

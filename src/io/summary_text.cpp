@@ -105,6 +105,24 @@ std::string folded_note(const SummaryGroup& group, Shown shown) {
   return fmt::format("slower than the fastest, folded (--all): {}", fmt::join(folded, ", "));
 }
 
+// Intensity, and the roof of the row on top.
+std::string roof_note(const SummaryGroup& group) {
+  const auto top = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
+    return has_time(*line.row) && line.row->ai && line.row->roof_gflops;
+  });
+  if (top == group.lines.end()) return "";
+  return fmt::format("{} FLOP/byte; the roof is {} GFLOP/s", number(*top->row->ai),
+                     number(*top->row->roof_gflops));
+}
+
+// What the peer that ratios are to loses where it is INACCURATE.
+std::string peer_note(const SummaryGroup& group) {
+  if (group.peers.empty() || may_win(*group.peers.front().row)) return "";
+  const Row& row = *group.peers.front().row;
+  return fmt::format("best peer: {}, which errs {} bounds", label(group, row),
+                     number(row.err_value));
+}
+
 // Explains `launch` where a table shows it.
 std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   for (const SummaryLine* line : lines) {
@@ -117,13 +135,15 @@ std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   return "";
 }
 
-// What stands below a table: folded rows, then statuses with their reasons, those of one reason
-// together.
+// What stands below a table: intensity and roof, folded rows, then statuses with their reasons,
+// those of one reason together.
 std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
   std::vector<std::string> notes;
   const auto add = [&](std::string note) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
+  add(roof_note(group));
+  add(peer_note(group));
   add(folded_note(group, shown));
   add(launch_note(shown_lines(group, shown)));
   std::vector<std::pair<std::string, std::string>> statuses;  // what, variants
@@ -197,12 +217,7 @@ std::string summary_title(const SummaryGroup& group) {
   for (const std::string& word : {group.cache, group.math, group.size}) {
     if (!word.empty()) title += "  " + word;
   }
-  const auto top = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
-    return has_time(*line.row) && line.row->ai && line.row->roof_gflops;
-  });
-  if (top == group.lines.end()) return title;
-  return title + fmt::format("  {} FLOP/byte, roof {} GFLOP/s", number(*top->row->ai),
-                             number(*top->row->roof_gflops));
+  return title;
 }
 
 TextTable summary_table(const SummaryGroup& group, Shown shown) {

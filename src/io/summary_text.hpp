@@ -22,7 +22,6 @@ enum class Shown { close, all };
 // Rows with a time; those beyond three times the fastest's are folded away, unless they are the
 // best peer, tied or of a wrong variant.
 TextTable summary_table(const SummaryGroup& group, Shown shown);
-// What is measured, the intensity and the roof of the row on top.
 std::string summary_title(const SummaryGroup& group);
 
 std::string terminal_summary(std::span<const SummaryGroup> groups, Shown shown = Shown::close);

@@ -96,6 +96,11 @@ std::string Case::text() const {
   return line;
 }
 
+const Math& Case::math_record() const {
+  const Math* const found = find_math(problem.kernel(), math);
+  return found != nullptr ? *found : fp32;
+}
+
 Environment Case::environment() const {
   Environment env;
   env.threads = threads;

@@ -30,6 +30,8 @@ struct Case {
   // '%' and control characters in values are percent-encoded.
   std::string text() const;
   Environment environment() const;
+  // The record of `math`; fp32's where the kernel has no such math, which every variant refuses.
+  const Math& math_record() const;
 };
 
 std::string_view name_of(CacheMode mode);  // "warm", "cold"

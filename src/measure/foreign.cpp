@@ -17,6 +17,8 @@ namespace {
 struct Description {
   std::string name, backend_name;
   Backend backend;  // where this build has none of the name
+  std::vector<OfferedTunable> offered;
+  std::vector<Tunable> tunables;
   Variant variant;
 };
 
@@ -26,17 +28,24 @@ std::unique_ptr<Plan> no_plan(const Problem&, const Tuning&, const Environment&,
 
 std::shared_ptr<const Variant> describe(const Kernel& kernel, const Offer& offer,
                                         const std::string& name) {
-  auto description = std::make_shared<Description>(Description{name, offer.backend, {}, {}});
+  auto description = std::make_shared<Description>();
+  description->name = name;
+  description->backend_name = offer.backend;
   description->backend = {.name = description->backend_name.c_str()};
   const auto ours = all_backends();
   const auto known = std::find_if(ours.begin(), ours.end(), [&](const Backend* backend) {
     return backend->name == offer.backend;
   });
+  description->offered = offer.tunables;
+  for (const OfferedTunable& tunable : description->offered) {
+    description->tunables.push_back(
+        {tunable.name.c_str(), tunable.meaning.c_str(), tunable.least, tunable.most});
+  }
   description->variant = {.name = description->name.c_str(),
                           .kernel = &kernel,
                           .backend = known != ours.end() ? *known : &description->backend,
                           .threads = offer.threads,
-                          .tunables = {},
+                          .tunables = description->tunables,
                           .unsupported = nullptr,
                           .tunings = no_tunings,
                           .plan = no_plan};

@@ -2,14 +2,12 @@
 // throws; what crashes or hangs takes the process along (process_worker.cpp puts it behind a wall).
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
-#include "core/seeds.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
@@ -37,14 +35,6 @@ namespace {
   } catch (const std::exception& error) {
     throw WorkerError(Status::runtime_error, error.what());
   }
-}
-
-std::uint64_t hash_of(const View& output) {
-  const auto* words = static_cast<const std::uint32_t*>(output.data);
-  const std::int64_t count = output.elements();
-  std::uint64_t hash = 0;
-  for (std::int64_t i = 0; i < count; ++i) hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15;
-  return hash;
 }
 
 // A device that is no CPU leaves the host's cores to whoever fills its operands.
@@ -129,10 +119,8 @@ class LocalWorker final : public Worker {
   Opened open_case(const Case& c) {
     const Variant& variant = variant_of(c, catalogue_);
     const Environment env = c.environment();
-    if (variant.unsupported != nullptr) {
-      if (const auto reason = variant.unsupported(c.problem, env)) {
-        throw WorkerError(Status::unsupported, *reason);
-      }
+    if (const auto reason = refusal(variant, c.problem, env)) {
+      throw WorkerError(Status::unsupported, *reason);
     }
     require_memory(c.problem, 1);
     reset_peak_resident();
@@ -161,7 +149,6 @@ class LocalWorker final : public Worker {
   Verification verify_open(const std::string& reference_path) {
     OpenCase& open = opened();
     const Problem& problem = open.c.problem;
-    const Operands& all = open.operands.all();
     Verification result;
     if (open.verified && !follows_inputs(open)) {
       result.reason = "the run kept its output although its inputs changed";
@@ -179,51 +166,53 @@ class LocalWorker final : public Worker {
       result.reason = "the run wrote outside the output";
       return result;
     }
-    const View& output = open.operands.output();
-    const std::uint64_t hash = hash_of(output);
+    const std::uint64_t hash = open.operands.output_hash();
     if (open.verified && hash == open.verified_hash) return *open.verified;
-    const Reference reference = reference_path.empty()
-                                    ? compute_reference(problem, all, open.c.seed)
-                                    : read_reference(reference_path);
-    result = verify_output(problem, all, output, reference, open.c.seed);
-    if (result.passed && !open.verified) {
+    const Math& math = open.c.math_record();
+    const Reference reference =
+        reference_path.empty()
+            ? compute_reference(problem, open.operands.inputs(), open.c.seed, math)
+            : read_reference(reference_path);
+    result = verify_output(problem, open.operands.all(), reference, open.c.seed, math);
+    if (result.usable() && !open.verified) {
       open.verified = result;
       open.verified_hash = hash;
     }
     return result;
   }
 
-  // Runs once with every input NaN and restores them: corners of the output whose exact value is
-  // then NaN must be NaN. Poison alone does not reach a device's copy of the output, nor what a
-  // plan keeps from earlier runs.
+  // Runs once with every input NaN and restores them: corners of the outputs whose exact value is
+  // then NaN must be NaN. Poison alone does not reach a device's copy of an output, nor what a plan
+  // keeps from earlier runs. (Integers, which have no NaN, become -1; an exact result must follow.)
   static bool follows_inputs(OpenCase& open) {
     const Problem& problem = open.c.problem;
-    const View& output = open.operands.output();
-    if (output.empty()) return true;
-    const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
-    for (const TensorSpec& tensor : tensors) {
-      if (tensor.role != Role::input) continue;
-      const View& view = open.operands.all().at(tensor.name);
-      std::fill_n(view.f32(), view.elements(), std::numeric_limits<float>::quiet_NaN());
-    }
+    open.operands.spoil_inputs();
+    open.operands.reset_updated();
     open.plan->upload();
     open.plan->run();
     open.plan->download();
-
-    const std::int64_t cols = output.shape[output.rank - 1];
-    const std::int64_t rows = output.elements() / cols;
-    const Region corners = {{0, rows - 1}, {0, cols - 1}};
-    double value[4], bound[4];
-    problem.kernel().reference(problem, open.operands.all(), corners, value, bound);
     bool follows = true;
-    for (int i = 0; i < 4; ++i) {
-      const float got = output.f32()[corners.rows[i / 2] * cols + corners.cols[i % 2]];
-      follows = follows && (!std::isnan(value[i]) || std::isnan(got));
+    for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+      if (is_written(tensor.role)) follows = follows && corners_follow(open, tensor);
     }
-    for (const TensorSpec& tensor : tensors) {
-      if (tensor.role != Role::input) continue;
-      fill_from_seed(open.c.seed, problem, tensor, open.operands.all().at(tensor.name),
-                     fill_threads(open.c));
+    open.operands.restore_inputs();
+    return follows;
+  }
+
+  static bool corners_follow(const OpenCase& open, const TensorSpec& tensor) {
+    const View& output = open.operands.all().at(tensor.name);
+    if (output.empty()) return true;
+    const std::int64_t rows = output.rows(), cols = output.cols();
+    const Region corners = {{0, rows - 1}, {0, cols - 1}};
+    const std::vector<double> expected =
+        reference_values(open.c.problem, open.operands.inputs(), tensor, corners);
+    std::vector<double> values(static_cast<std::size_t>(cols));
+    bool follows = true;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      read_row(output, corners.rows[i / 2], 0, values);
+      const double got = values[static_cast<std::size_t>(corners.cols[i % 2])];
+      if (std::isnan(expected[i])) follows = follows && std::isnan(got);
+      if (tensor.dtype->is_integer()) follows = follows && got == expected[i];
     }
     return follows;
   }

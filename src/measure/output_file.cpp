@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "core/error.hpp"
@@ -16,18 +15,16 @@
 
 namespace rooflane {
 
-OutputFile::OutputFile(const Problem& problem, std::uint64_t seed)
-    : problem_(problem), seed_(seed), bytes_(sizeof(float)) {
-  const auto tensors = problem.kernel().tensors(problem);
-  for (const std::int64_t size : tensor_shape(problem, output_of(tensors))) {
-    bytes_ *= static_cast<std::size_t>(size);
+OutputFile::OutputFile(const Problem& problem, std::uint64_t seed, const Math& math)
+    : problem_(problem), seed_(seed), math_(math) {
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (is_written(tensor.role)) bytes_ += static_cast<std::size_t>(tensor_bytes(problem, tensor));
   }
   descriptor_ = memfd_create("rooflane-output", MFD_CLOEXEC);
   if (descriptor_ < 0) throw unavailable_error("no file in memory can be made for the output");
-  const std::vector<float> nan(1 << 16, std::numeric_limits<float>::quiet_NaN());
+  const std::vector<char> ones(1 << 18, '\xFF');
   for (std::size_t written = 0; written < bytes_;) {
-    const ssize_t count =
-        write(descriptor_, nan.data(), std::min(bytes_ - written, nan.size() * sizeof(float)));
+    const ssize_t count = write(descriptor_, ones.data(), std::min(bytes_ - written, ones.size()));
     if (count <= 0) {
       ::close(descriptor_);
       throw unavailable_error("not enough memory for the output's file");
@@ -50,22 +47,33 @@ Verification OutputFile::verify(const std::string& reference_path) const {
         fmt::format("the worker wrote an output of {} bytes, expected {}", status.st_size, bytes_);
     return failure;
   }
-  OwnedOperands operands(problem_, seed_, machine().physical_cores);
-  const View& output = operands.output();
-  auto* const to = static_cast<std::byte*>(output.data);
-  // Read and not mapped: the worker could still cut the file short.
-  for (std::size_t done = 0; done < bytes_;) {
-    const ssize_t count = pread(descriptor_, to + done, bytes_ - done, static_cast<off_t>(done));
-    if (count <= 0) {
+  const OwnedOperands operands(problem_, seed_, machine().physical_cores);
+  std::size_t at = 0;
+  for (const TensorSpec& tensor : problem_.kernel().tensors(problem_)) {
+    if (!is_written(tensor.role)) continue;
+    const View& output = operands.all().at(tensor.name);
+    const std::size_t bytes = output.dtype->bytes(output.elements());
+    if (!read_at(at, {static_cast<std::byte*>(output.data), bytes})) {
       failure.reason = "the worker's output cannot be read";
       return failure;
     }
-    done += static_cast<std::size_t>(count);
+    at += bytes;
   }
   const Reference reference = reference_path.empty()
-                                  ? compute_reference(problem_, operands.all(), seed_)
+                                  ? compute_reference(problem_, operands.inputs(), seed_, math_)
                                   : read_reference(reference_path);
-  return verify_output(problem_, operands.all(), output, reference, seed_);
+  return verify_output(problem_, operands.all(), reference, seed_, math_);
+}
+
+// Read and not mapped: the worker could still cut the file short.
+bool OutputFile::read_at(std::size_t offset, std::span<std::byte> to) const {
+  for (std::size_t done = 0; done < to.size();) {
+    const ssize_t count =
+        pread(descriptor_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (count <= 0) return false;
+    done += static_cast<std::size_t>(count);
+  }
+  return true;
 }
 
 }  // namespace rooflane

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/problem.hpp"
@@ -12,11 +13,12 @@
 
 namespace rooflane {
 
-// The file has the output's size and holds NaN, so that what is not written fails.
+// The file has the size of all outputs, one after the other, and holds ones, NaN in every float
+// format, so that what is not written fails.
 class OutputFile {
  public:
   // Throws Error(unavailable) when no file in memory can be made.
-  OutputFile(const Problem& problem, std::uint64_t seed);
+  OutputFile(const Problem& problem, std::uint64_t seed, const Math& math);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -29,8 +31,11 @@ class OutputFile {
   Verification verify(const std::string& reference_path) const;
 
  private:
+  bool read_at(std::size_t offset, std::span<std::byte> to) const;
+
   Problem problem_;
   std::uint64_t seed_;
+  const Math& math_;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;
 };

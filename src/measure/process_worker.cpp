@@ -106,7 +106,7 @@ class ProcessWorker final : public Worker {
   Verification verify(const std::string& reference_path) override {
     if (!verifies()) {
       try {
-        const OutputFile output(open_.problem, open_.seed);
+        const OutputFile output(open_.problem, open_.seed, open_.math_record());
         ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
         return output.verify(reference_path);
       } catch (const Error& error) {

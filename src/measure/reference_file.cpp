@@ -17,7 +17,7 @@ namespace rooflane {
 
 namespace {
 
-constexpr char reference_magic[8] = {'R', 'L', 'R', 'E', 'F', '0', '0', '1'};
+constexpr char reference_magic[8] = {'R', 'L', 'R', 'E', 'F', '0', '0', '2'};
 
 template <class T>
 void write_vector(std::ofstream& file, const std::vector<T>& values) {
@@ -46,10 +46,12 @@ void write_reference(const Reference& reference, const std::string& path) {
   const std::uint64_t header[2] = {reference.complete ? 1u : 0u, reference.parts.size()};
   file.write(reinterpret_cast<const char*>(header), sizeof header);
   for (const Reference::Part& part : reference.parts) {
+    write_vector(file, std::vector<char>(part.tensor.begin(), part.tensor.end()));
     write_vector(file, part.region.rows);
     write_vector(file, part.region.cols);
     write_vector(file, part.value);
     write_vector(file, part.bound);
+    write_vector(file, part.plain_bound);
   }
   file.flush();
   if (!file) throw argument_error(fmt::format("reference file '{}' cannot be written", path));
@@ -72,12 +74,17 @@ Reference read_reference(const std::string& path) {
   reference.complete = header[0] == 1;
   for (std::uint64_t i = 0; i < header[1]; ++i) {
     Reference::Part part;
+    const std::vector<char> name = read_vector<char>(file, bytes);
+    part.tensor.assign(name.begin(), name.end());
     part.region.rows = read_vector<std::int64_t>(file, bytes);
     part.region.cols = read_vector<std::int64_t>(file, bytes);
     part.value = read_vector<double>(file, bytes);
     part.bound = read_vector<double>(file, bytes);
+    part.plain_bound = read_vector<double>(file, bytes);
     const std::size_t count = part.region.rows.size() * part.region.cols.size();
-    if (!file || part.value.size() != count || part.bound.size() != count) throw fail();
+    const bool whole = part.value.size() == count && part.bound.size() == count &&
+                       part.plain_bound.size() == count;
+    if (!file || !whole) throw fail();
     reference.parts.push_back(std::move(part));
   }
   return reference;
@@ -90,13 +97,13 @@ void ReferenceFile::reset() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
-std::string ReferenceFile::path_for(const Problem& problem, std::uint64_t seed) {
-  const std::string wanted = fmt::format("{} seed={}", problem.text(), seed);
+std::string ReferenceFile::path_for(const Problem& problem, std::uint64_t seed, const Math& math) {
+  const std::string wanted = fmt::format("{} seed={} math={}", problem.text(), seed, math.name);
   const auto path = [&] { return fmt::format("/proc/{}/fd/{}", getpid(), descriptor_); };
   if (holds_ == wanted) return path();
   reset();
   const OwnedOperands operands(problem, seed, machine().physical_cores);
-  const Reference reference = compute_reference(problem, operands.all(), seed);
+  const Reference reference = compute_reference(problem, operands.inputs(), seed, math);
   descriptor_ = memfd_create("rooflane-reference", MFD_CLOEXEC);
   if (descriptor_ < 0) throw unavailable_error("no file in memory can be made for the reference");
   write_reference(reference, path());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/math.hpp"
 #include "core/problem.hpp"
 #include "measure/verify.hpp"
 
@@ -22,9 +23,9 @@ class ReferenceFile {
   ReferenceFile(const ReferenceFile&) = delete;
   ReferenceFile& operator=(const ReferenceFile&) = delete;
 
-  // The path of this problem's reference; computed when the last call was for another problem or
-  // seed. Throws Error(unavailable) when no file in memory can be made.
-  std::string path_for(const Problem& problem, std::uint64_t seed);
+  // The path of this problem's reference; computed when the last call was for another problem, seed
+  // or math. Throws Error(unavailable) when no file in memory can be made.
+  std::string path_for(const Problem& problem, std::uint64_t seed, const Math& math);
 
  private:
   void reset();

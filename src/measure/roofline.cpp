@@ -11,12 +11,7 @@ double write_fraction(const Problem& problem) {
   if (all <= 0) return 0;
   double written = 0;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
-    if (tensor.role != Role::output) continue;
-    double elements = 1;
-    for (std::int64_t length : tensor_shape(problem, tensor)) {
-      elements *= static_cast<double>(length);
-    }
-    written += elements * static_cast<double>(size_of(DType::float32));
+    if (is_written(tensor.role)) written += tensor_bytes(problem, tensor);
   }
   return written / all;
 }

@@ -30,8 +30,11 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
   Greeting greeting{"rooflane", ROOFLANE_VERSION, "", std::vector<Offer>(), build};
   for (const CatalogueEntry& entry : catalogue.entries()) {
     const Variant& variant = *entry.variant;
-    greeting.variants->push_back(
-        {variant.kernel->name, entry.name, "", variant.threads, variant.backend->name, true});
+    Offer offer{variant.kernel->name, entry.name, "", variant.threads, variant.backend->name, true};
+    for (const Tunable& tunable : variant.tunables) {
+      offer.tunables.push_back({tunable.name, tunable.meaning, tunable.least, tunable.most});
+    }
+    greeting.variants->push_back(std::move(offer));
   }
   for (const AbsentVariant& absent : catalogue.absent()) {
     Offer offer;

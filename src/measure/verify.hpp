@@ -11,62 +11,106 @@
 
 #include "core/buffer.hpp"
 #include "core/kernel.hpp"
+#include "core/status.hpp"
 
 namespace rooflane {
 
 inline constexpr double full_comparison_flops = 2e8;
 
-// Expected values and bounds for chosen regions of a problem's output.
+// Expected values and bounds for chosen regions of a problem's outputs. The bounds hold the
+// rounding to the output's format.
 struct Reference {
   struct Part {
+    std::string tensor;
     Region region;
     std::vector<double> value;  // rows.size() × cols.size()
     std::vector<double> bound;
+    std::vector<double> plain_bound;
   };
   std::vector<Part> parts;
   bool complete = false;  // covers every element
 };
 
-// Operands that own their memory, in `problem`'s shapes; inputs filled from the seed. Outputs are
-// filled with a signalling pattern (NaN) so that an untouched element fails.
+// Operands that own their memory, in `problem`'s shapes; what is read is filled from the seed.
+// Outputs are filled with ones, NaN in every float format, so that an untouched element fails.
 // Every page is first touched by the pool's threads.
 class OwnedOperands {
  public:
   OwnedOperands(const Problem& problem, std::uint64_t seed, int threads);
+  // What a plan is bound to.
   const Operands& all() const { return all_; }
-  const View& output() const { return output_; }
+  // What a reference takes: of updated tensors what they held before the run.
+  const Operands& inputs() const { return inputs_; }
+  // The only output; for the many kernels that have one.
+  const View& output() const { return all_.at(outputs_.front().name); }
+  // Makes outputs as they are before a first run; only those that are read as well.
   void poison_output();
-  // False when something wrote into the guard zones before and behind the output.
-  bool guards_intact() const { return guarded_output_.guards_intact(); }
-  // A checksum of all inputs, to prove that a run left them alone.
+  void reset_updated();
+  // False when something wrote into the guard zones before and behind an output.
+  bool guards_intact() const;
+  // Checksums: of what is only read, to prove that a run left it alone; of all outputs.
   std::uint64_t input_hash() const;
+  std::uint64_t output_hash() const;
+  // Puts NaN, or in integers -1, into everything that is read, and back what the seed gives.
+  void spoil_inputs();
+  void restore_inputs();
 
  private:
-  std::vector<Buffer> buffers_;
-  GuardedBuffer guarded_output_;
-  Operands all_;
-  View output_;
-  std::vector<View> inputs_;
+  struct Output {
+    std::string name;
+    GuardedBuffer memory;
+    bool updated = false;
+  };
+  Problem problem_;
+  std::uint64_t seed_;
   int threads_;
+  std::vector<TensorSpec> tensors_;
+  std::vector<Buffer> buffers_;
+  std::vector<Output> outputs_;
+  Operands all_;
+  Operands inputs_;
 };
 
 // Throws Error(unavailable) naming the bytes when the problem's operands (times `copies`) exceed
 // the memory that is available. Call before anything is allocated.
 void require_memory(const Problem& problem, double copies);
 
-// Uses all physical cores.
-Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed);
+// The same tensors as float32, those of other formats as copies: what kernels' references take.
+class Float32Copies {
+ public:
+  explicit Float32Copies(const Operands& operands);
+  const Operands& operands() const { return operands_; }
+
+ private:
+  View copy(const View& view);
+
+  std::vector<Buffer> buffers_;
+  Operands operands_;
+};
+
+// The exact values of a region of one output, for inputs of any format.
+std::vector<double> reference_values(const Problem& problem, const Operands& inputs,
+                                     const TensorSpec& output, const Region& region);
+// Of every output. Uses all physical cores.
+Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed,
+                            const Math& math = fp32);
 
 struct Verification {
-  bool passed = false;
+  // passed; inaccurate: beyond the bound, within what plain sums may lose; else failed.
+  Status status = Status::failed;
   std::string metric = "error_over_bound";  // max over elements of |error| / bound
   double value = 0;
   double threshold = 1;
   double max_abs_error = 0;
-  std::string reason;  // on failure: which element, expected, got
+  std::string reason;  // unless passed: which element, expected, got
+
+  bool passed() const { return status == Status::passed; }
+  // Right enough to be timed.
+  bool usable() const { return status == Status::passed || status == Status::inaccurate; }
 };
 
-Verification verify_output(const Problem& problem, const Operands& inputs, const View& output,
-                           const Reference& reference, std::uint64_t seed);
+// Compares the outputs among `operands` with the reference.
+Verification verify_output(const Problem& problem, const Operands& operands,
+                           const Reference& reference, std::uint64_t seed, const Math& math = fp32);
 
 }  // namespace rooflane

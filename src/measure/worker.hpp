@@ -7,7 +7,8 @@
 // to which it adds what it can run, so that foreign workers (other builds, plugins, Python peers)
 // are found by asking them (foreign.hpp):
 //   "variants":[{"kernel":"gemm","variant":"numpy","threads":"one|many|device","backend":"python",
-//                "verifies":false},
+//                "verifies":false,
+//                "tunables":[{"name":"unroll","meaning":"...","least":1,"most":8}]},
 //               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...],
 //   "build_commit":"...","git_dirty":"...","compiler":"..."  (where it is a build of its own)
 // A worker that cannot serve what it was started for greets with "error":"why" and ends. It answers
@@ -23,9 +24,9 @@
 //        resolved fields: every parameter with its value, every tensor, defaults filled in
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
 //   {"op":"output","path":"/path","output_bytes":N}  (instead of verify, where "verifies" is false)
-//        the worker makes its inputs from the seed anew, fills its output with NaN, runs once, and
-//        writes the output's float32 values, row-major, into the existing file -> {"ok":true}; who
-//        asked compares it with the reference
+//        the worker makes its inputs from the seed anew, fills its outputs with NaN, runs once, and
+//        writes the outputs' values in their own formats, row-major, one output after the other,
+//        into the existing file -> {"ok":true}; who asked compares them with the reference
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
@@ -97,6 +98,10 @@ class Worker {
 std::unique_ptr<Worker> local_worker(const Catalogue& catalogue);
 
 // One variant of a worker's greeting.
+struct OfferedTunable {
+  std::string name, meaning;
+  std::int64_t least = 0, most = 0;
+};
 struct Offer {
   std::string kernel;
   std::string variant;
@@ -104,6 +109,7 @@ struct Offer {
   Threads threads = Threads::one;
   std::string backend;
   bool verifies = true;  // else whoever asks compares its output with the reference
+  std::vector<OfferedTunable> tunables = {};
 };
 
 // What a worker says when it starts.

@@ -66,6 +66,12 @@ json to_json(const Greeting& greeting) {
       item["threads"] = name_of(offer.threads);
       item["backend"] = offer.backend;
       item["verifies"] = offer.verifies;
+      for (const OfferedTunable& tunable : offer.tunables) {
+        item["tunables"].push_back({{"name", tunable.name},
+                                    {"meaning", tunable.meaning},
+                                    {"least", tunable.least},
+                                    {"most", tunable.most}});
+      }
     } else {
       item["absent"] = offer.absent;
     }
@@ -91,7 +97,8 @@ json to_json(const Opened& opened) {
 
 json to_json(const Verification& verification) {
   return {{"ok", true},
-          {"passed", verification.passed},
+          {"passed", verification.passed()},
+          {"status", name_of(verification.status)},
           {"metric", verification.metric},
           {"value", number(verification.value)},
           {"threshold", number(verification.threshold)},
@@ -136,6 +143,10 @@ Greeting greeting_from(const json& message) {
       offer.threads = threads_from(item.at("threads").get<std::string>());
       offer.backend = item.at("backend");
       offer.verifies = item.value("verifies", true);
+      for (const json& tunable : item.value("tunables", json::array())) {
+        offer.tunables.push_back(
+            {tunable.at("name"), tunable.at("meaning"), tunable.at("least"), tunable.at("most")});
+      }
     }
     greeting.variants->push_back(std::move(offer));
   }
@@ -160,7 +171,9 @@ Opened opened_from(const json& message) {
 
 Verification verification_from(const json& message) {
   Verification verification;
-  verification.passed = message.at("passed");
+  // Workers that know no INACCURATE say only whether it passed.
+  verification.status = message.at("passed").get<bool>() ? Status::passed : Status::failed;
+  if (const auto status = parse_status(message.value("status", ""))) verification.status = *status;
   verification.metric = message.at("metric");
   verification.value = number_from(message.at("value"));
   verification.threshold = number_from(message.at("threshold"));

@@ -1,0 +1,232 @@
+// Rows of float16 and bfloat16 by way of float32. See converted_rows.hpp.
+#include "kernels/common/converted_rows.hpp"
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "core/machine.hpp"
+#include "kernels/common/rows.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/common/converted_rows.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.
+#include "hwy/highway.h"
+#include "kernels/common/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::common {
+namespace HWY_NAMESPACE {
+
+void WidenFloat16(const Float16* from, float* to, std::size_t n) { Widen(from, to, n); }
+void WidenBFloat16(const BFloat16* from, float* to, std::size_t n) { Widen(from, to, n); }
+void NarrowFloat16(const float* from, Float16* to, std::size_t n, bool stream) {
+  Narrow(from, to, n, stream);
+}
+void NarrowBFloat16(const float* from, BFloat16* to, std::size_t n, bool stream) {
+  Narrow(from, to, n, stream);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::common
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rooflane::common {
+namespace {
+
+HWY_EXPORT(WidenFloat16);
+HWY_EXPORT(WidenBFloat16);
+HWY_EXPORT(NarrowFloat16);
+HWY_EXPORT(NarrowBFloat16);
+
+// The two functions of an element type, of a target.
+template <class T>
+struct Conversion {
+  void (*widen)(const T*, float*, std::size_t);
+  void (*narrow)(const float*, T*, std::size_t, bool);
+};
+template <class T>
+Conversion<T> conversion_of(std::int64_t target) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return {ROOFLANE_HWY_FUNCTION(WidenFloat16, target),
+            ROOFLANE_HWY_FUNCTION(NarrowFloat16, target)};
+  } else {
+    return {ROOFLANE_HWY_FUNCTION(WidenBFloat16, target),
+            ROOFLANE_HWY_FUNCTION(NarrowBFloat16, target)};
+  }
+}
+
+// A block of float32 takes half of a small L1, so that it stays there with what is converted.
+constexpr std::int64_t block_bytes = 16384;
+
+template <class T>
+class ConvertedRows final : public Plan {
+ public:
+  ConvertedRows(const Problem& problem, const Tuning& tuning, const Environment& env,
+                FloatRowsPlan float_rows)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        split_(tuning.get("split", 0) != 0),
+        stream_(tuning.get("stream", 0) != 0),
+        threads_(split_ ? std::max(env.threads, 1) : useful_threads(env.threads, rows_, cols_)),
+        pool_(env.pool),
+        tuning_(tuning),
+        convert_(conversion_of<T>(resolve_isa(env.isa))) {
+    const std::int64_t row_bytes = cols_ * static_cast<std::int64_t>(sizeof(float));
+    block_rows_ = split_ ? 1 : std::clamp<std::int64_t>(block_bytes / row_bytes, 1, 64);
+    for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+      if (tensor.axes.size() != 1) continue;
+      vectors_.push_back({tensor.name, nullptr, Buffer(static_cast<std::size_t>(row_bytes))});
+    }
+    Environment inner = env;
+    if (!split_) inner.threads = 1;
+    const std::int64_t rest = rows_ % block_rows_;
+    for (int thread = 0; thread < (split_ ? 1 : threads_); ++thread) {
+      Block& block = blocks_.emplace_back();
+      block.memory = Buffer(static_cast<std::size_t>(block_rows_ * row_bytes));
+      block.whole = plan_block(block, block_rows_, inner, float_rows);
+      if (rest > 0) block.rest = plan_block(block, rest, inner, float_rows);
+    }
+  }
+
+  void run() override {
+    if (rows_ == 0) return;
+    for (Vector& vector : vectors_) {
+      convert_.widen(vector.from, vector.values.f32(), static_cast<std::size_t>(cols_));
+    }
+    if (split_) {
+      for (std::int64_t row = 0; row < rows_; ++row) run_shared(row);
+      return;
+    }
+    const std::int64_t blocks = (rows_ + block_rows_ - 1) / block_rows_;
+    parallel_for_near(pool_, threads_, blocks, [&](std::int64_t index, int thread) {
+      run_block(index * block_rows_, blocks_[static_cast<std::size_t>(thread)]);
+    });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts = blocks_.front().whole->facts();
+    facts.tuning = tuning_;
+    facts.workspace_bytes *= blocks_.size();
+    for (const Block& block : blocks_) facts.workspace_bytes += block.memory.bytes();
+    for (const Vector& vector : vectors_) facts.workspace_bytes += vector.values.bytes();
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    io_ = TypedRows<T>(operands);
+    for (Vector& vector : vectors_) vector.from = operands.at(vector.name).template as<T>();
+  }
+
+ private:
+  struct Vector {
+    std::string name;
+    const T* from;
+    Buffer values;
+  };
+  // Rows of float32 and the plans that work on them, on all of them and on the last rows.
+  struct Block {
+    Buffer memory;
+    std::unique_ptr<Plan> whole, rest;
+  };
+
+  std::unique_ptr<Plan> plan_block(const Block& block, std::int64_t rows, const Environment& env,
+                                   FloatRowsPlan float_rows) const {
+    Problem problem = this->problem();
+    problem.set("rows", static_cast<double>(rows));
+    problem.set("type", float32.short_name);
+    const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"fetch", 0}};
+    auto plan = float_rows(problem, in_cache, env);
+    Operands operands;
+    for (const Vector& vector : vectors_) {
+      operands.set(vector.name, contiguous_view(vector.values.data(), Shape{cols_}));
+    }
+    const View view = contiguous_view(block.memory.data(), Shape{rows, cols_});
+    operands.set("x", view);
+    operands.set("y", view);
+    plan->bind(operands);
+    return plan;
+  }
+
+  void run_block(std::int64_t first, Block& block) const {
+    const std::int64_t rows = std::min(block_rows_, rows_ - first);
+    const auto cols = static_cast<std::size_t>(cols_);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      convert_.widen(io_.x + (first + i) * io_.x_stride, block.memory.f32() + i * cols_, cols);
+    }
+    (rows == block_rows_ ? block.whole : block.rest)->run();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      convert_.narrow(block.memory.f32() + i * cols_, io_.y + (first + i) * io_.y_stride, cols,
+                      stream_);
+    }
+    if (stream_) hwy::FlushStream();
+  }
+
+  // One row by all threads, which convert a part each.
+  void run_shared(std::int64_t row) {
+    Block& block = blocks_.front();
+    const auto parts = [&](auto&& body) {
+      parallel_for(pool_, threads_, threads_, [&](std::int64_t part, int) {
+        const Slice slice = slice_of_row(cols_, static_cast<int>(part), threads_);
+        if (slice.begin < slice.end) body(slice);
+      });
+    };
+    parts([&](const Slice& slice) {
+      convert_.widen(io_.x + row * io_.x_stride + slice.begin, block.memory.f32() + slice.begin,
+                     slice.count());
+    });
+    block.whole->run();
+    parts([&](const Slice& slice) {
+      convert_.narrow(block.memory.f32() + slice.begin, io_.y + row * io_.y_stride + slice.begin,
+                      slice.count(), stream_);
+      if (stream_) hwy::FlushStream();
+    });
+  }
+
+  std::int64_t rows_, cols_;
+  bool split_, stream_;
+  int threads_;
+  Pool* pool_;
+  Tuning tuning_;
+  Conversion<T> convert_;
+  std::int64_t block_rows_ = 1;
+  std::vector<Vector> vectors_;
+  std::vector<Block> blocks_;
+  TypedRows<T> io_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tuning,
+                                     const Environment& env, FloatRowsPlan float_rows) {
+  if (problem.dtype("type") == &float16) {
+    return std::make_unique<ConvertedRows<Float16>>(problem, tuning, env, float_rows);
+  }
+  return std::make_unique<ConvertedRows<BFloat16>>(problem, tuning, env, float_rows);
+}
+
+// All threads share each row where there are fewer rows than threads and a thread's part is worth
+// its meeting; past the caches from as many bytes on as rows of float32 are.
+std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env) {
+  const std::int64_t rows = problem.size("rows"), cols = problem.size("cols");
+  const int threads = useful_threads(env.threads, rows, cols);
+  const bool stream =
+      operand_bytes(problem) > static_cast<double>(streaming_bytes(machine(), threads, cols));
+  const bool split = rows < env.threads && cols / std::max(env.threads, 1) >= least_share;
+  std::vector<Tuning> tunings;
+  for (const bool shared : {split, !split}) {
+    for (const bool streamed : {stream, !stream}) {
+      tunings.push_back({{"stream", streamed}, {"split", shared}, {"fetch", 0}});
+    }
+  }
+  return tunings;
+}
+
+}  // namespace rooflane::common
+#endif  // HWY_ONCE

@@ -1,0 +1,26 @@
+// Rows of float16 and bfloat16 by a kernel of float32 rows: some rows are converted into a block
+// that stays in cache, the kernel works on it in place, and the results are converted back. Memory
+// sees half of the bytes, the cache two more walks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/variant.hpp"
+
+namespace rooflane::common {
+
+// Makes a plan for the same kernel with float32 tensors; its output may be its input.
+using FloatRowsPlan = std::unique_ptr<Plan> (*)(const Problem& float_problem, const Tuning&,
+                                                const Environment&);
+
+// For a problem with a parameter `type`, and x and y of it, [rows,cols]; further inputs are vectors
+// of `cols` and converted at the start of each run. `tuning`: one of converted_row_tunings.
+std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tuning,
+                                     const Environment& env, FloatRowsPlan float_rows);
+
+// Tunables `stream` and `split` of rows.hpp; `fetch` is 0.
+std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env);
+
+}  // namespace rooflane::common

@@ -1,0 +1,57 @@
+// What `doctor` finds out about this machine and build; doctor.cpp prints it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/slowdowns.hpp"
+#include "core/catalogue.hpp"
+
+namespace rooflane {
+
+struct FoundLibrary {
+  std::string variant;
+  std::optional<std::string> absent;
+  std::string description, path;
+  Variables environment;  // what workers run it with
+};
+
+struct IsaTarget {
+  std::string name;
+  bool here = false;  // this CPU has it
+};
+
+struct FoundDevice {
+  DeviceFacts facts;
+  std::optional<std::string> failure;  // of a plain kernel: the device is unusable
+  std::string features;                // in words; empty where it is unusable
+};
+
+// What a backend of this build finds whose variants run on devices.
+struct FoundDevices {
+  std::string backend, title;
+  std::vector<FoundDevice> devices;
+  std::vector<FailedDriver> failed_drivers;
+  std::string programs;  // what the cache of programs on disk holds
+};
+
+// What doctor tells, as text and as JSON.
+struct Findings {
+  std::vector<IsaTarget> targets;
+  std::vector<FoundLibrary> libraries;
+  std::vector<FoundDevices> device_backends;
+  std::vector<AbsentVariant> absent;  // what this build lacks, each reason once
+  std::vector<Slowdown> slowdowns;
+};
+
+// Opens every library of the catalogue and the drivers of every backend.
+Findings find_all(const Catalogue& catalogue);
+nlohmann::ordered_json findings_json(const Findings& findings);
+
+// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first device
+// where it is more than the CPU again. Never the host's name. It names a folder of results/.
+std::string machine_slug();
+
+}  // namespace rooflane
