@@ -1,5 +1,4 @@
-// A whole run: ceilings first, then group after group as Google Benchmark asks for its cases. See
-// bench.hpp.
+// A whole run: ceilings first, then launch after launch group after group. See bench.hpp.
 #include "bench/bench.hpp"
 
 #include <fmt/chrono.h>
@@ -11,14 +10,11 @@
 #include <random>
 #include <tuple>
 
-#include "bench/google_benchmark.hpp"
 #include "bench/group_runner.hpp"
+#include "bench/groups.hpp"
 #include "core/machine.hpp"
 #include "measure/sampler.hpp"
 #include "measure/verify.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 
@@ -34,20 +30,15 @@ std::string new_run_id() {
 
 class BenchRun {
  public:
-  BenchRun(const BenchOptions& options, const std::vector<RowSink*>& sinks)
+  BenchRun(const BenchOptions& options, const Suite& suite, const std::vector<RowSink*>& sinks)
       : options_(options),
+        groups_(suite.groups),
         sinks_(sinks),
-        flags_(parse_google_benchmark_flags(options.google_benchmark_flags)),
-        groups_(make_groups(options)),
         runner_(options_, result_.ceilings) {
-    if (flags_.min_time) options_.min_time = *flags_.min_time;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       // Every worker holds its operands, and this process computes the reference from its own.
       require_memory(groups_[g].problem, static_cast<double>(groups_[g].cases.size() + 1));
-      for (const GroupCase& c : groups_[g].cases) {
-        names_.push_back(c.name);
-        group_of_.push_back(g);
-      }
+      group_of_.insert(group_of_.end(), groups_[g].cases.size(), g);
     }
     stamp_ = options.stamp;
     if (stamp_.run_id.empty()) stamp_.run_id = new_run_id();
@@ -58,21 +49,14 @@ class BenchRun {
 
   BenchResult run() {
     begin_ns_ = steady_clock_ns();
-    if (!flags_.list) take_ceilings();
+    take_ceilings();
     groups_begin_ns_ = steady_clock_ns();
-    if (!flags_.list) {
-      begin_rows();
-      for (std::int64_t launch = first_launch_; launch < options_.launches; ++launch) {
-        for (std::size_t g = 0; g < groups_.size(); ++g) run_group(g, launch);
-        runner_.end_workers();
-      }
+    begin_rows();
+    for (std::int64_t launch = first_launch_; launch <= options_.launches; ++launch) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) run_group(g, launch);
+      runner_.end_workers();
     }
-    // The last launch, group by group as Google Benchmark asks: a row is shown when it is there.
-    run_google_benchmark(flags_, names_, [&](std::size_t i) -> const Row& {
-      while (i >= result_.rows.size()) run_group(group_of_[i], options_.launches);
-      return result_.rows.at(i);
-    });
-    if (!flags_.list) report(groups_.back().title(), 1, 0);
+    report(groups_.back().title(), 1, 0);
     result_.workers = runner_.worker_contexts();
     return std::move(result_);
   }
@@ -96,21 +80,28 @@ class BenchRun {
             request.threads.end()) {
           request.threads.push_back(group.threads);
         }
-        if (c.entry->variant->threads == Threads::device && has_device()) {
-          request.devices = {options_.device};
-        }
+        add_devices(*c.entry->variant, request);
       }
     }
     std::sort(request.threads.begin(), request.threads.end());
     return request;
   }
 
-  static bool has_device() {
-#ifdef ROOFLANE_HAS_OPENCL
-    return !opencl::devices().empty();
-#else
-    return false;
-#endif
+  // The device of a variant. One that only a foreign worker knows (a peer's CUDA) may be the device
+  // of a backend under the same name: that one then.
+  void add_devices(const Variant& variant, CeilingsRequest& request) const {
+    if (variant.threads != Threads::device) return;
+    const Devices* own = variant.backend->devices;
+    for (const Backend* backend : all_backends()) {
+      if (backend->devices == nullptr || (own != nullptr && own != backend->devices)) continue;
+      const DeviceId device = {backend->devices, options_.device};
+      const auto& known = request.devices;
+      if (backend->devices->count() == 0 ||
+          std::find(known.begin(), known.end(), device) != known.end()) {
+        continue;
+      }
+      request.devices.push_back(device);
+    }
   }
 
   void take_ceilings() {
@@ -230,7 +221,7 @@ class BenchRun {
           request.threads.end()) {
         request.threads.push_back(threads);
       }
-      if (!m.opened->facts.device.empty()) request.devices = {options_.device};
+      add_devices(*m.planned->entry->variant, request);
     }
     request.seconds = std::min(options_.ceilings_seconds, seconds_again);
     keep_better(result_.ceilings, measure_ceilings(request));
@@ -241,12 +232,10 @@ class BenchRun {
     }
   }
 
-  BenchOptions options_;
-  std::vector<RowSink*> sinks_;
-  GoogleBenchmarkFlags flags_;
-  std::vector<Group> groups_;
-  std::vector<std::string> names_;     // of all cases, in the order of rows
-  std::vector<std::size_t> group_of_;  // of each case
+  const BenchOptions& options_;
+  const std::vector<Group>& groups_;
+  const std::vector<RowSink*>& sinks_;
+  std::vector<std::size_t> group_of_;  // of each row
   Row stamp_;
   BenchResult result_;
   GroupRunner runner_;
@@ -262,16 +251,11 @@ class BenchRun {
 
 }  // namespace
 
-std::vector<PlannedCase> plan_bench(const BenchOptions& options) {
-  std::vector<PlannedCase> planned;
-  for (const Group& group : make_groups(options)) {
-    for (const GroupCase& c : group.cases) planned.push_back({c.name, c.measured, group.preset});
-  }
-  return planned;
-}
-
-BenchResult run_bench(const BenchOptions& options, const std::vector<RowSink*>& sinks) {
-  return BenchRun(options, sinks).run();
+BenchResult run_bench(const BenchOptions& options, const Suite& suite,
+                      const std::vector<RowSink*>& sinks) {
+  BenchResult result = BenchRun(options, suite, sinks).run();
+  report_to_google_benchmark(options.google_benchmark, suite.names(), result.rows);
+  return result;
 }
 
 }  // namespace rooflane

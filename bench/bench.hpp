@@ -1,5 +1,6 @@
-// The benchmark: from what to measure to rows. One function, run_bench; it prints nothing. How a
-// group is measured stands in group_runner.hpp, how a row is put together in row_assembly.hpp.
+// The benchmark: options, from which the suite is made (groups.hpp), and run_bench, which measures
+// it and prints nothing. How a group is measured stands in group_runner.hpp, how a row is put
+// together in row_assembly.hpp.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/google_benchmark.hpp"
 #include "core/catalogue.hpp"
 #include "core/status.hpp"
 #include "io/csv.hpp"
@@ -53,8 +55,8 @@ struct BenchOptions {
   // Every rung of the variants' ladders with the variants themselves, one group per problem over
   // all thread counts. Every variant must have a ladder; excludes `tunings`.
   bool ladder = false;
-  std::string library;  // --blas PATH: behind `blas`; empty: default search
-  int device = 0;       // OpenCL device
+  std::string library;  // of variants that call one, unless their entry names its own
+  int device = 0;       // of backends with devices
   CacheMode cache = CacheMode::warm;
   Timer timer = Timer::steady;
   double min_time = 0.02;         // seconds of timed work per row, at least, over all launches
@@ -68,9 +70,8 @@ struct BenchOptions {
   bool in_process = false;  // workers in this process: no crash or timeout is survived
   // The program and its first arguments that speak the worker protocol.
   std::vector<std::string> worker_command = {"/proc/self/exe", "worker"};
-  std::size_t worker_memory_bytes = 0;  // a worker that grows beyond is stopped; 0: what is free
-  // Google Benchmark's flags as given, each beginning with --benchmark_. Others are refused.
-  std::vector<std::string> google_benchmark_flags;
+  std::size_t worker_memory_bytes = 0;    // a worker that grows beyond is stopped; 0: what is free
+  GoogleBenchmarkFlags google_benchmark;  // its filter chooses cases, its reporters get the rows
   // Cells that the caller knows: run_id (empty: made here), build_commit, git_dirty, compiler.
   Row stamp;
   // Ceilings measured before in this run; null: measured here first.
@@ -110,18 +111,13 @@ struct BenchResult {
   std::vector<WorkerContext> workers;
 };
 
-// Everything that would be measured, in order, one case per row: names for Google Benchmark's
-// filter (`gemm/hwy/m=8,n=8,k=8/threads:2/warm`) and cases. Throws as run_bench does.
-struct PlannedCase {
-  std::string name;
-  Case measured;
-  std::string preset;
-};
-std::vector<PlannedCase> plan_bench(const BenchOptions& options);
+struct Suite;  // groups.hpp
 
-// Verifies and measures all cases and hands rows to the sinks. Throws Error for options that are
-// wrong (unknown variant, misspelt flag, a filter that matches nothing, a problem larger than
-// memory) before anything is measured. What happens to one variant becomes its row's status.
-BenchResult run_bench(const BenchOptions& options, const std::vector<RowSink*>& sinks);
+// Ceilings, then launch after launch all groups of the suite, which was made from these options:
+// verifies and measures their cases; the last launch hands rows to the sinks. Throws Error before
+// anything is measured when a problem is larger than memory. What happens to one variant becomes
+// its row's status.
+BenchResult run_bench(const BenchOptions& options, const Suite& suite,
+                      const std::vector<RowSink*>& sinks);
 
 }  // namespace rooflane

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <regex>
 #include <string_view>
@@ -62,6 +61,37 @@ void report(benchmark::State& state, const Row& row) {
   state.counters["noise_pct"] = row.noise_pct.value_or(none);
   state.counters["samples"] = static_cast<double>(row.n_samples.value_or(0));
   state.SetLabel(row.reason.empty() ? row.status : row.status + ": " + row.reason);
+}
+
+// Sets all flags, so that neither BENCHMARK_* of the environment nor an earlier call has a say. The
+// filter has chosen the cases already.
+void initialise(const GoogleBenchmarkFlags& flags) {
+  std::vector<std::string> arguments = {
+      "rooflane",
+      "--benchmark_filter=all",
+      "--benchmark_repetitions=1",
+      "--benchmark_enable_random_interleaving=false",
+      "--benchmark_report_aggregates_only=false",
+      "--benchmark_display_aggregates_only=false",
+      fmt::format("--benchmark_list_tests={}", flags.list),
+      "--benchmark_out=" + flags.out,
+      "--benchmark_out_format=" + (flags.out_format.empty() ? "json" : flags.out_format),
+      "--benchmark_format=" + (flags.format.empty() ? "console" : flags.format),
+      fmt::format("--benchmark_counters_tabular={}", flags.counters_tabular)};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int argc = static_cast<int>(arguments.size());
+  benchmark::Initialize(&argc, argv.data());
+  benchmark::ClearRegisteredBenchmarks();
+}
+
+template <class Body>
+void add_case(const std::string& name, Body body) {
+  benchmark::RegisterBenchmark(name.c_str(), body)
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Unit(benchmark::kMicrosecond);
 }
 
 }  // namespace
@@ -127,42 +157,21 @@ std::function<bool(const std::string&)> name_filter(const std::string& filter) {
   }
 }
 
-void run_google_benchmark(const GoogleBenchmarkFlags& flags, const std::vector<std::string>& names,
-                          const std::function<const Row&(std::size_t)>& measure) {
-  // All flags, so that neither BENCHMARK_* of the environment nor an earlier call has a say. The
-  // filter was applied to `names` already.
-  std::vector<std::string> arguments = {
-      "rooflane",
-      "--benchmark_filter=all",
-      "--benchmark_repetitions=1",
-      "--benchmark_enable_random_interleaving=false",
-      "--benchmark_report_aggregates_only=false",
-      "--benchmark_display_aggregates_only=false",
-      fmt::format("--benchmark_list_tests={}", flags.list),
-      "--benchmark_out=" + flags.out,
-      "--benchmark_out_format=" + (flags.out_format.empty() ? "json" : flags.out_format),
-      "--benchmark_format=" + (flags.format.empty() ? "console" : flags.format),
-      fmt::format("--benchmark_counters_tabular={}", flags.counters_tabular)};
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  int argc = static_cast<int>(arguments.size());
-  benchmark::Initialize(&argc, argv.data());
+void list_in_google_benchmark(const GoogleBenchmarkFlags& flags,
+                              const std::vector<std::string>& names) {
+  initialise(flags);
+  for (const std::string& name : names) add_case(name, [](benchmark::State&) {});
+  benchmark::RunSpecifiedBenchmarks();
   benchmark::ClearRegisteredBenchmarks();
+}
 
-  std::exception_ptr failure;
+void report_to_google_benchmark(const GoogleBenchmarkFlags& flags,
+                                const std::vector<std::string>& names,
+                                const std::vector<Row>& rows) {
+  if (!flags.prints() && flags.out.empty()) return;
+  initialise(flags);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    auto* const registered =
-        benchmark::RegisterBenchmark(names[i].c_str(), [&, i](benchmark::State& state) {
-          // Not through Google Benchmark's frames, which hold locks.
-          try {
-            if (failure == nullptr) return report(state, measure(i));
-          } catch (...) {
-            failure = std::current_exception();
-          }
-          state.SkipWithError("the run was ended");
-        });
-    registered->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+    add_case(names[i], [&row = rows.at(i)](benchmark::State& state) { report(state, row); });
   }
   if (flags.prints()) {
     benchmark::RunSpecifiedBenchmarks();
@@ -171,7 +180,6 @@ void run_google_benchmark(const GoogleBenchmarkFlags& flags, const std::vector<s
     benchmark::RunSpecifiedBenchmarks(&silent);
   }
   benchmark::ClearRegisteredBenchmarks();
-  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 }  // namespace rooflane

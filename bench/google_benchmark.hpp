@@ -1,5 +1,5 @@
 // Google Benchmark as the front end: its flags, its list of cases, its reporters. It measures
-// nothing: each case asks for a row that our sampler made. Works with 1.7.1 and 1.9.
+// nothing: each case tells of a row that our sampler made. Works with 1.7.1 and 1.9.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +35,14 @@ GoogleBenchmarkFlags parse_google_benchmark_flags(const std::vector<std::string>
 // after a leading '-', found nowhere. Throws Error for an expression that does not parse.
 std::function<bool(const std::string&)> name_filter(const std::string& filter);
 
-// Runs one case per name, in order; `measure(i)` is called once for each unless cases are only
-// listed. An exception of `measure` ends the run and is thrown again here.
-void run_google_benchmark(const GoogleBenchmarkFlags& flags, const std::vector<std::string>& names,
-                          const std::function<const Row&(std::size_t)>& measure);
+// Prints the names of the cases, as Google Benchmark lists them.
+void list_in_google_benchmark(const GoogleBenchmarkFlags& flags,
+                              const std::vector<std::string>& names);
+
+// Runs one case per name in Google Benchmark, whose reporters write to the terminal and to the file
+// of --benchmark_out what the row of the same position holds. Nothing where neither is asked for.
+void report_to_google_benchmark(const GoogleBenchmarkFlags& flags,
+                                const std::vector<std::string>& names,
+                                const std::vector<Row>& rows);
 
 }  // namespace rooflane

@@ -1,4 +1,4 @@
-// From options to groups of cases. See groups.hpp.
+// From options to the suite. See groups.hpp.
 #include "bench/groups.hpp"
 
 #include <fmt/format.h>
@@ -11,9 +11,6 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "measure/verify.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 
@@ -40,14 +37,13 @@ void check_options(const BenchOptions& options) {
   if (!(options.timeout > 0)) throw argument_error("timeout: allowed are seconds above 0");
 }
 
-// Whether an OpenCL device honours a number of threads. Throws Error when it does not exist.
-bool device_takes_threads(int index) {
-#ifdef ROOFLANE_HAS_OPENCL
-  if (index == 0 && opencl::devices().empty()) return true;  // its rows will be UNSUPPORTED
-  return opencl::device(index).kind == opencl::DeviceKind::cpu;
-#else
-  return index >= 0;
-#endif
+// Whether a device of the backend honours a number of threads. Opens its drivers, which takes a
+// GPU's a second. Throws Error when there is no such device. Devices that only a foreign worker
+// knows (a peer's CUDA) are no CPUs.
+bool device_takes_threads(const Backend& backend, int index) {
+  if (backend.devices == nullptr) return false;
+  if (index == 0 && backend.devices->count() == 0) return true;  // its rows will be UNSUPPORTED
+  return backend.devices->facts(index).is_cpu;
 }
 
 // The entries to measure for a kernel. A name that only other measured kernels have is left out.
@@ -114,13 +110,11 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   c.tuning = tuning;
   c.math = options.math;
   c.threads = group.threads;
-  c.library = !entry.library.empty()                         ? entry.library
-              : std::string_view(variant.backend) == "cblas" ? options.library
-                                                             : "";
-  // Other devices than OpenCL's (a peer's CUDA) are no CPUs and have no number here.
-  const bool opencl = std::string_view(variant.backend) == "opencl";
+  c.library = entry.library;
+  if (c.library.empty() && variant.backend->libraries != nullptr) c.library = options.library;
   const bool on_device = variant.threads == Threads::device;
-  c.device = on_device && (opencl || !entry.foreign()) ? options.device : 0;
+  // Devices that only a foreign worker knows have no number here.
+  c.device = on_device && variant.backend->devices != nullptr ? options.device : 0;
   c.cache = options.cache;
   c.timer = on_device ? options.timer : Timer::steady;
   c.seed = options.seed;
@@ -128,8 +122,8 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
 }
 
 std::vector<std::string> isas_of(const BenchOptions& options, const CatalogueEntry& entry) {
-  const bool highway = std::string_view(entry.variant->backend) == "highway";
-  return highway && !options.isas.empty() ? options.isas : std::vector<std::string>{""};
+  const bool takes_isa = entry.variant->backend->takes_isa;
+  return takes_isa && !options.isas.empty() ? options.isas : std::vector<std::string>{""};
 }
 
 // The cases that an entry adds to a group.
@@ -141,13 +135,8 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
     if (!takes_singles) return;
     c.threads = 1;
   }
-  const bool opencl = std::string_view(variant.backend) == "opencl";
   const bool on_device = variant.threads == Threads::device;
-  // Asked for device variants only: opening OpenCL takes a GPU's driver a second.
-  const auto takes_threads = [&] {
-    return (opencl || !entry.foreign()) && device_takes_threads(options.device);
-  };
-  if (on_device && !takes_threads()) {
+  if (on_device && !device_takes_threads(*variant.backend, options.device)) {
     if (!first) return;
     c.threads = 0;
   }
@@ -165,7 +154,7 @@ void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
   std::vector<Tuning> tunings = step_tunings(variant);
   tunings.emplace_back();
   const bool whole_device =
-      variant.threads == Threads::device && !device_takes_threads(options.device);
+      variant.threads == Threads::device && !device_takes_threads(*variant.backend, options.device);
   for (const std::string& isa : isas_of(options, entry)) {
     for (const Tuning& tuning : tunings) {
       Case c = case_of(options, entry, tuning, group);
@@ -200,49 +189,43 @@ std::vector<const CatalogueEntry*> entries_with_ladder(const BenchOptions& optio
   return entries;
 }
 
-}  // namespace
-
-std::string Group::title() const {
-  return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
-}
-
-std::vector<Group> make_groups(const BenchOptions& options) {
-  check_options(options);
+// Each number of threads once, in the order given.
+std::vector<int> thread_counts(const BenchOptions& options) {
   std::vector<int> counts;
   for (const int threads : options.threads) {
     if (std::find(counts.begin(), counts.end(), threads) == counts.end()) counts.push_back(threads);
   }
+  return counts;
+}
+
+Group ladder_group(const BenchOptions& options, const BenchProblem& chosen,
+                   const std::vector<int>& counts) {
+  const int most = *std::max_element(counts.begin(), counts.end());
+  Group group{chosen.problem, chosen.preset, most, options.cache, {}};
+  for (const CatalogueEntry* entry : entries_with_ladder(options, chosen.problem.kernel())) {
+    add_ladder(options, *entry, counts, group);
+  }
+  return group;
+}
+
+// One group per number of threads.
+void add_groups(const BenchOptions& options, const BenchProblem& chosen,
+                const std::vector<int>& counts, std::vector<Group>& groups) {
   const int with_singles =
       std::find(counts.begin(), counts.end(), 1) != counts.end() ? 1 : counts.front();
-
-  std::vector<Group> groups;
-  std::vector<std::string> seen;
-  for (const BenchProblem& chosen : options.problems) {
-    const std::string text = chosen.problem.text();
-    if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
-    seen.push_back(text);
-    if (options.ladder) {
-      const int most = *std::max_element(counts.begin(), counts.end());
-      Group group{chosen.problem, chosen.preset, most, options.cache, {}};
-      for (const CatalogueEntry* entry : entries_with_ladder(options, chosen.problem.kernel())) {
-        add_ladder(options, *entry, counts, group);
-      }
-      groups.push_back(std::move(group));
-      continue;
+  const auto entries = chosen_entries(options, chosen.problem.kernel());
+  for (const int threads : counts) {
+    Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
+    for (const CatalogueEntry* entry : entries) {
+      add_cases(options, *entry, threads == with_singles, threads == counts.front(), group);
     }
-    const auto entries = chosen_entries(options, chosen.problem.kernel());
-    for (const int threads : counts) {
-      Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
-      for (const CatalogueEntry* entry : entries) {
-        add_cases(options, *entry, threads == with_singles, threads == counts.front(), group);
-      }
-      groups.push_back(std::move(group));
-    }
+    groups.push_back(std::move(group));
   }
-  check_tunings(options, groups);
+}
 
-  const GoogleBenchmarkFlags flags = parse_google_benchmark_flags(options.google_benchmark_flags);
-  const auto matches = name_filter(flags.filter);
+// Leaves the cases that Google Benchmark's filter chooses, and numbers their rows.
+void keep_matching(const std::string& filter, std::vector<Group>& groups) {
+  const auto matches = name_filter(filter);
   std::int64_t rows = 0;
   std::string some_name;
   for (Group& group : groups) {
@@ -253,9 +236,48 @@ std::vector<Group> make_groups(const BenchOptions& options) {
   std::erase_if(groups, [](const Group& group) { return group.cases.empty(); });
   if (groups.empty()) {
     throw argument_error(fmt::format("--benchmark_filter={}: matches no case; names look like {}",
-                                     flags.filter, some_name));
+                                     filter, some_name));
   }
-  return groups;
+}
+
+}  // namespace
+
+std::string Group::title() const {
+  return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
+}
+
+std::vector<const GroupCase*> Suite::cases() const {
+  std::vector<const GroupCase*> all;
+  for (const Group& group : groups) {
+    for (const GroupCase& c : group.cases) all.push_back(&c);
+  }
+  return all;
+}
+
+std::vector<std::string> Suite::names() const {
+  std::vector<std::string> all;
+  for (const GroupCase* c : cases()) all.push_back(c->name);
+  return all;
+}
+
+Suite make_suite(const BenchOptions& options) {
+  check_options(options);
+  const std::vector<int> counts = thread_counts(options);
+  Suite suite;
+  std::vector<std::string> seen;
+  for (const BenchProblem& chosen : options.problems) {
+    const std::string text = chosen.problem.text();
+    if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+    seen.push_back(text);
+    if (options.ladder) {
+      suite.groups.push_back(ladder_group(options, chosen, counts));
+    } else {
+      add_groups(options, chosen, counts, suite.groups);
+    }
+  }
+  check_tunings(options, suite.groups);
+  keep_matching(options.google_benchmark.filter, suite.groups);
+  return suite;
 }
 
 }  // namespace rooflane

@@ -1,5 +1,6 @@
-// Groups: what is measured side by side. One problem × math × prepack × thread count × cache mode;
-// the cases of a group take turns (group_runner.hpp).
+// The suite of a run: its groups, and which cases each has. A group is what is measured side by
+// side, one problem × math × prepack × thread count × cache mode; its cases take turns
+// (group_runner.hpp).
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,20 @@ struct Group {
   std::string title() const;  // "gemm:m=8,n=8,k=8 threads=2 warm"
 };
 
-// The groups of a run, problem by problem. A variant with one thread stands in the group of 1
-// thread (or the first, when 1 is not asked for), a GPU in the first. With `ladder` a problem has
-// one group, named after its largest thread count: rungs are compared across counts. Throws Error
-// for what run_bench refuses: unknown names, values out of range, a filter that matches nothing.
-std::vector<Group> make_groups(const BenchOptions& options);
+// Everything that is measured, in order. Made once a run, from its options: who measures, writes,
+// resumes or lists it reads it here.
+struct Suite {
+  std::vector<Group> groups;  // none without cases
+
+  // All cases, one per row: the row's number is the position.
+  std::vector<const GroupCase*> cases() const;
+  std::vector<std::string> names() const;  // of the same, for Google Benchmark
+};
+
+// The groups problem by problem. A variant with one thread stands in the group of 1 thread (or the
+// first, when 1 is not asked for), a GPU in the first. With `ladder` a problem has one group, named
+// after its largest thread count: rungs are compared across counts. Throws Error before anything is
+// measured: unknown names, values out of range, a filter that matches nothing.
+Suite make_suite(const BenchOptions& options);
 
 }  // namespace rooflane

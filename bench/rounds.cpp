@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/seeds.hpp"
+#include "core/statistics.hpp"
 #include "measure/interference.hpp"
 #include "measure/sampler.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/model.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 
@@ -110,7 +110,8 @@ void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
 }
 
 void join_launch(const Measured& measured, const Ceilings& ceilings, Row& row) {
-  if (!measured.opened || row.backend != "opencl") return;
+  const Backend& backend = *measured.planned->entry->variant->backend;
+  if (!measured.opened || backend.devices == nullptr) return;
   const Case& c = measured.planned->measured;
   const auto launch = find_launch(ceilings, c.threads, measured.opened->facts.device);
   if (!launch) return;
@@ -170,10 +171,10 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   }
   if (c.threads > 0) row.threads = c.threads;
   row.affinity = measured.affinity;
-  row.backend = variant.backend;
+  row.backend = variant.backend->name;
   row.kernel = c.problem.kernel().name;
   row.variant = c.variant;
-  row.isa = std::string_view(variant.backend) == "scalar" ? "baseline" : c.isa;
+  row.isa = c.isa.empty() ? variant.backend->isa : c.isa;
   row.tuning = c.tuning.text();
   row.math = c.math;
   row.dtype = dtype_text(c.problem);

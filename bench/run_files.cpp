@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/groups.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
@@ -27,9 +26,9 @@ namespace {
 using nlohmann::json;
 
 // What must be equal for samples to be added to those of an earlier part.
-json request_json(const BenchOptions& options) {
+json request_json(const BenchOptions& options, const Suite& suite) {
   json cases = json::array();
-  for (const PlannedCase& planned : plan_bench(options)) cases.push_back(planned.measured.text());
+  for (const GroupCase* planned : suite.cases()) cases.push_back(planned->measured.text());
   return {{"build", options.stamp.build_commit + " " + options.stamp.git_dirty},
           {"cpu", machine().cpu},
           {"launches", options.launches},
@@ -81,20 +80,19 @@ bool is_row_of(const Row& row, const Case& c) {
          row.cache == name_of(c.cache) && row.math == c.math;
 }
 
-void require_planned(const std::string& path, const std::vector<Row>& rows,
-                     const BenchOptions& options) {
-  const std::vector<PlannedCase> planned = plan_bench(options);
+void require_planned(const std::string& path, const std::vector<Row>& rows, const Suite& suite) {
+  const std::vector<const GroupCase*> planned = suite.cases();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i < planned.size() && is_row_of(rows[i], planned[i].measured)) continue;
+    if (i < planned.size() && is_row_of(rows[i], planned[i]->measured)) continue;
     refuse(path, fmt::format("is of another request: row {} is {}:{} {}, planned is {}", i,
                              rows[i].kernel, rows[i].shape, rows[i].variant,
-                             i < planned.size() ? planned[i].measured.text() : "nothing"));
+                             i < planned.size() ? planned[i]->measured.text() : "nothing"));
   }
 }
 
-void keep_whole_groups(std::vector<Row>& rows, const BenchOptions& options) {
+void keep_whole_groups(std::vector<Row>& rows, const Suite& suite) {
   std::size_t whole = 0;
-  for (const Group& group : make_groups(options)) {
+  for (const Group& group : suite.groups) {
     const auto end = static_cast<std::size_t>(group.cases.back().row) + 1;
     if (end > rows.size()) break;
     whole = end;
@@ -113,13 +111,13 @@ void replace(const std::string& path, const std::string& text) {
 std::string resume_path(const std::string& csv_path) { return csv_path + ".resume"; }
 
 std::optional<Interrupted> read_interrupted(const std::string& csv_path,
-                                            const BenchOptions& options) {
+                                            const BenchOptions& options, const Suite& suite) {
   Interrupted found;
   const std::string text = whole_lines(resume_path(csv_path));
   const std::string rows = whole_lines(csv_path);
   if (!rows.empty()) {
     found.earlier.rows = parse_csv(rows, csv_path);
-    require_planned(csv_path, found.earlier.rows, options);
+    require_planned(csv_path, found.earlier.rows, suite);
   }
   const std::string samples = samples_path(csv_path);
   if (exists(samples) && !whole_lines(samples).empty()) {
@@ -127,7 +125,7 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
   }
   if (text.empty()) {
     if (rows.empty()) return std::nullopt;
-    found.complete = found.earlier.rows.size() == plan_bench(options).size();
+    found.complete = found.earlier.rows.size() == suite.cases().size();
     if (!found.complete) refuse(csv_path, "has no '.resume' beside it and too few rows");
     return found;
   }
@@ -137,7 +135,7 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
       if (line.empty()) continue;
       const json entry = json::parse(line);
       if (std::exchange(first, false)) {
-        require_same(resume_path(csv_path), entry.at("request"), request_json(options));
+        require_same(resume_path(csv_path), entry.at("request"), request_json(options, suite));
         found.run_id = entry.at("run_id");
         found.ceilings = entry.at("ceilings").get<Ceilings>();
         continue;
@@ -154,13 +152,13 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
   } catch (const json::exception& error) {
     refuse(resume_path(csv_path), fmt::format("does not parse: {}", error.what()));
   }
-  keep_whole_groups(found.earlier.rows, options);
+  keep_whole_groups(found.earlier.rows, suite);
   return found;
 }
 
-RunFiles::RunFiles(std::string csv_path, const BenchOptions& options,
+RunFiles::RunFiles(std::string csv_path, const BenchOptions& options, const Suite& suite,
                    const Interrupted* interrupted)
-    : path_(std::move(csv_path)), options_(options), interrupted_(interrupted) {}
+    : path_(std::move(csv_path)), options_(options), suite_(suite), interrupted_(interrupted) {}
 
 void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
   const bool goes_on = interrupted_ != nullptr;
@@ -178,10 +176,11 @@ void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
     ::unlink(resume_path(path_).c_str());
     static_cast<void>(CsvWriter(path_, Open::anew));
     static_cast<void>(SamplesWriter(samples_path(path_), Open::anew));
-    replace(resume_path(path_),
-            json{{"run_id", run_id}, {"request", request_json(options_)}, {"ceilings", ceilings}}
-                    .dump() +
-                "\n");
+    replace(resume_path(path_), json{{"run_id", run_id},
+                                     {"request", request_json(options_, suite_)},
+                                     {"ceilings", ceilings}}
+                                        .dump() +
+                                    "\n");
   }
   const bool samples_there = exists(samples_path(path_));
   rows_.emplace(path_, regular ? Open::at_its_end : Open::anew);

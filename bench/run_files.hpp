@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/bench.hpp"
+#include "bench/groups.hpp"
 
 namespace rooflane {
 
@@ -24,14 +24,15 @@ struct Interrupted {
 // when there is nothing to go on with: no such file. Throws Error(argument) that names the first
 // difference when the files are of another request, build or machine, or are no such files.
 std::optional<Interrupted> read_interrupted(const std::string& csv_path,
-                                            const BenchOptions& options);
+                                            const BenchOptions& options, const Suite& suite);
 
 // Writes the files. They are opened, and so truncated, when the run begins: until then it may still
 // be refused. With `interrupted` they are first brought to exactly what that holds, then appended
 // to. Every line is written at once with one call, so that a kill loses no finished sample.
 class RunFiles : public RowSink {
  public:
-  RunFiles(std::string csv_path, const BenchOptions& options, const Interrupted* interrupted);
+  RunFiles(std::string csv_path, const BenchOptions& options, const Suite& suite,
+           const Interrupted* interrupted);
   void on_begin(const std::string& run_id, const Ceilings& ceilings) override;
   void on_calibration(std::int64_t row, std::int64_t runs_per_sample) override;
   void on_failure(std::int64_t row, Status status, const std::string& reason) override;
@@ -43,6 +44,7 @@ class RunFiles : public RowSink {
  private:
   std::string path_;
   const BenchOptions& options_;
+  const Suite& suite_;
   const Interrupted* interrupted_;
   std::optional<CsvWriter> rows_;
   std::optional<SamplesWriter> samples_;

@@ -7,17 +7,15 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "backends/cblas.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 
 namespace rooflane {
 
-std::vector<std::pair<std::string, std::string>> worker_environment(const Case& c,
-                                                                    const CatalogueEntry& entry,
-                                                                    const std::vector<int>& cpus) {
+Variables worker_environment(const Case& c, const CatalogueEntry& entry,
+                             const std::vector<int>& cpus) {
   const std::string threads = std::to_string(std::max(1, c.threads));
-  std::vector<std::pair<std::string, std::string>> environment = {
+  Variables environment = {
       {"OMP_NUM_THREADS", threads},      {"OMP_DYNAMIC", "false"},
       {"OPENBLAS_NUM_THREADS", threads}, {"BLIS_NUM_THREADS", threads},
       {"MKL_NUM_THREADS", threads},      {"NUMBA_NUM_THREADS", threads},
@@ -31,20 +29,20 @@ std::vector<std::pair<std::string, std::string>> worker_environment(const Case& 
        {std::pair{"OPENBLAS_THREAD_TIMEOUT", "24"}, std::pair{"KMP_BLOCKTIME", "10"}}) {
     if (std::getenv(name) == nullptr) environment.emplace_back(name, value);
   }
-  const std::string_view backend = entry.variant->backend;
+  const Backend& backend = *entry.variant->backend;
   // OpenMP binds the first thread when the program is loaded, and threads that others start later
   // (an OpenCL driver, a BLAS library with a pool of its own, a plugin, a Python package) would
   // inherit that one CPU. They get the same CPUs through the process's affinity alone.
   const bool ours = !entry.foreign() || entry.name.find('@') != std::string::npos;
-  if (ours && backend != "cblas" && entry.variant->threads != Threads::device) {
+  if (ours && !backend.foreign_threads && entry.variant->threads != Threads::device) {
     std::string places;
     for (const int cpu : cpus) places += fmt::format("{}{{{}}}", places.empty() ? "" : ",", cpu);
     if (!places.empty())
       environment.insert(environment.end(), {{"OMP_PLACES", places}, {"OMP_PROC_BIND", "close"}});
   }
-  if (backend == "cblas") {
+  if (backend.libraries != nullptr) {
     try {
-      for (auto& setting : cblas::best_environment(c.library)) {
+      for (auto& setting : backend.libraries->best_environment(c.library)) {
         environment.push_back(std::move(setting));
       }
     } catch (const Error&) {
@@ -76,7 +74,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
   // Rooms may give one name to variants of different backends, which need other environments. The
   // cases of a group are open at once, each in a worker of its own.
-  const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend,
+  const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend->name,
                                       c.threads, c.library, c.isa, c.tuning.text());
   std::unique_ptr<Worker>& worker = workers_[key];
   if (worker != nullptr) return *worker;

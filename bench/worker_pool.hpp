@@ -37,8 +37,7 @@ class WorkerPool {
 
 // Environment variables with which a worker for this case is started: threads, their places, the
 // best core type of a BLAS library, strict float32 for all.
-std::vector<std::pair<std::string, std::string>> worker_environment(const Case& c,
-                                                                    const CatalogueEntry& entry,
-                                                                    const std::vector<int>& cpus);
+Variables worker_environment(const Case& c, const CatalogueEntry& entry,
+                             const std::vector<int>& cpus);
 
 }  // namespace rooflane

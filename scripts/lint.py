@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,19 @@ PACKAGES = ["clang-format==14.0.6", "clang-tidy==22.1.8", "ruff==0.17.6",
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 DAY = 24 * 60 * 60
+# A function fits a screen; beyond so many lines it is two.
+LONGEST_FUNCTION = 80
+SHORT_FUNCTIONS_IN = ("src/", "bench/")
+# Which folders a folder may include from beside its own: one direction of dependence.
+MAY_INCLUDE = {
+    "src/core": set(),
+    "src/backends": {"core"},
+    "kernels": {"core", "backends"},
+    "src/io": {"core"},
+    "src/measure": {"core", "backends"},
+    "bench": {"core", "backends", "io", "measure"},
+    "src/cli": {"core", "backends", "io", "measure", "bench"},
+}
 
 
 def git(*arguments: str) -> str | None:
@@ -108,6 +122,58 @@ def sources_for(files: Iterable[str], includes: dict[str, set[str]]) -> list[str
     return sorted(chosen, key=lambda source: -len(includes[source]))  # the longest begin
 
 
+def without_text(source: str) -> str:
+    """C++ with comments, literals and directives blanked, so that its braces are code's; line
+    numbers stay."""
+    blank = (r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
+             r"|(?<!\w)'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*")
+    return re.sub(blank, lambda text: "\n" * text.group().count("\n"), source,
+                  flags=re.DOTALL | re.MULTILINE)
+
+
+def functions_of(source: str) -> Iterable[tuple[int, int, str]]:
+    """First line, number of lines and head of each function that stands in no other function."""
+    open_braces: list[tuple[int, str] | None] = []  # of each brace, the function that it begins
+    text = without_text(source)
+    start = 0  # of the statement
+    for at in (match.start() for match in re.finditer(r"[{};]", text)):
+        head = text[start:at].strip()
+        if text[at] == "{":
+            begins = (head.find("(") > 0 and not head.endswith(("=", ",", "(", "]", "return"))
+                      and not re.match(r"(?:namespace|class|struct|enum|union|extern)\b", head)
+                      and not any(open_braces))
+            line = text.count("\n", 0, at - len(text[start:at].lstrip())) + 1
+            open_braces.append((line, " ".join(head.split())) if begins else None)
+        elif text[at] == "}" and open_braces and (function := open_braces.pop()):
+            yield function[0], text.count("\n", 0, at) + 2 - function[0], function[1]
+        start = at + 1
+
+
+def long_functions(files: Iterable[str]) -> list[str]:
+    return [f"{file}:{line}: {lines} lines, at most {LONGEST_FUNCTION}: {head[:60]}"
+            for file in files
+            for line, lines, head in functions_of((ROOT / file).read_text(encoding="utf-8"))
+            if lines > LONGEST_FUNCTION]
+
+
+def wrong_includes(files: Iterable[str]) -> list[str]:
+    """Includes against the direction of dependence."""
+    folders = {folder.removeprefix("src/") for folder in MAY_INCLUDE}
+    found = []
+    for file in files:
+        folder = next((folder for folder in MAY_INCLUDE if file.startswith(folder + "/")), None)
+        if folder is None:
+            continue
+        allowed = MAY_INCLUDE[folder] | {folder.removeprefix("src/")}
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, 1):
+            include = re.match(r'#include "(\w+)/', line)
+            if include and include.group(1) in folders - allowed:
+                found.append(f"{file}:{number}: {folder} may include from "
+                             f"{', '.join(sorted(allowed))}, not from {include.group(1)}")
+    return found
+
+
 class Lint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # of the tools
@@ -120,6 +186,12 @@ class Lint:
         if done.returncode != 0:  # clang-tidy counts on standard error what it does not show
             sys.stdout.write(done.stdout or done.stderr)
         return done.returncode == 0
+
+    def report(self, found: Sequence[str]) -> bool:
+        """Whether nothing was found; prints it otherwise."""
+        for line in found:
+            print(line)
+        return not found
 
     def check(self, tool: str, files: Sequence[str], what: str, body: Callable[[], bool]) -> None:
         start = time.monotonic()
@@ -161,6 +233,9 @@ def main() -> int:
     modules = [file for file in files if file.endswith(".py")]
     lint.check("clang-format", c_family, "files",
                lambda: lint.run("clang-format", "--dry-run", "-Werror", *c_family))
+    short = [file for file in c_family if file.startswith(SHORT_FUNCTIONS_IN)]
+    lint.check("functions", short, "files", lambda: lint.report(long_functions(short)))
+    lint.check("includes", c_family, "files", lambda: lint.report(wrong_includes(c_family)))
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
     if not arguments.quick:

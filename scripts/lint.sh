@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Layout and static checks: clang-format, ruff and shellcheck of the whole tree, clang-tidy of the
-# C++ that changed since the merge base with origin/main, or on it within the last day, or since
-# ROOFLANE_LINT_BASE. The tools are installed from PyPI, at versions that lint.py names.
+# Layout and static checks: clang-format, ruff, shellcheck, the length of functions and who includes
+# whom, of the whole tree; clang-tidy of the C++ that changed since the merge base with origin/main,
+# or on it within the last day, or since ROOFLANE_LINT_BASE. The tools are installed from PyPI, at
+# versions that lint.py names.
 #   scripts/lint.sh            all that
 #   scripts/lint.sh FILE…      these files only
 #   scripts/lint.sh --quick    without clang-tidy: seconds, and no build

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "backends/availability.hpp"
 #include "core/catalogue.hpp"
 #include "skip.hpp"
 

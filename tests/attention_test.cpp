@@ -17,9 +17,6 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/opencl_tiles.hpp"
 #include "measure/verify.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 using namespace rooflane;
 
@@ -79,11 +76,10 @@ std::vector<Tuning> portable_paths(const Problem& problem) {
 
 // Compute units of the device that opencl plans for.
 int device_units() {
-#ifdef ROOFLANE_HAS_OPENCL
-  return opencl::device(0).compute_units;
-#else
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices != nullptr) return backend->devices->facts(0).compute_units;
+  }
   return 0;
-#endif
 }
 
 std::vector<Way> ways(const Problem& problem) {
@@ -92,9 +88,9 @@ std::vector<Way> ways(const Problem& problem) {
   for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
     if (refusal(variant, problem, {})) continue;
-    if (variant.backend != std::string("highway")) {
+    if (variant.backend->name != std::string("highway")) {
       found.push_back({&variant, ""});
-      if (variant.backend == std::string("opencl")) {
+      if (variant.backend->name == std::string("opencl")) {
         for (const Tuning& path : portable_paths(problem)) found.push_back({&variant, "", path});
       }
       continue;

@@ -11,7 +11,6 @@
 #include <map>
 #include <set>
 
-#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"
@@ -88,13 +87,22 @@ std::map<std::string, Row> by_variant(const std::vector<Row>& rows) {
   return found;
 }
 
-std::string refusal(const BenchOptions& options) {
+BenchResult run(const BenchOptions& options, const std::vector<RowSink*>& sinks) {
+  return run_bench(options, make_suite(options), sinks);
+}
+
+template <class Step>
+std::string refusal_of(Step&& step) {
   try {
-    plan_bench(options);
+    step();
   } catch (const Error& error) {
     return error.what();
   }
   return "accepted";
+}
+
+std::string refusal(const BenchOptions& options) {
+  return refusal_of([&] { make_suite(options); });
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -110,7 +118,7 @@ TEST_CASE("each kind of failure becomes its row's status, and the others are mea
        "fake-input-changer", "fake-overrun", "fake-bad-alloc", "fake-unsupported", "fake-rubbish"});
   options.timeout = 250;
   Recorder recorder;
-  const BenchResult result = run_bench(options, {&recorder});
+  const BenchResult result = run(options, {&recorder});
   REQUIRE(result.rows.size() == 11);
   CHECK(recorder.rows.size() == 11);
   const auto rows = by_variant(result.rows);
@@ -143,7 +151,7 @@ TEST_CASE("each kind of failure becomes its row's status, and the others are mea
 TEST_CASE("a variant that hangs is a TIMEOUT, and the others are measured") {
   BenchOptions options = options_for({"gemm:m=24,n=24,k=24"}, {"fake-hang", "scalar"});
   options.timeout = 5;
-  const auto rows = by_variant(run_bench(options, {}).rows);
+  const auto rows = by_variant(run(options, {}).rows);
   CHECK(rows.at("fake-hang").status == "TIMEOUT");
   CHECK(contains(rows.at("fake-hang").reason, "5 s"));
   CHECK_FALSE(rows.at("fake-hang").p50_ns);
@@ -156,7 +164,7 @@ TEST_CASE("a row holds what the contract says, and samples come before their row
   options.seed = 7;
   options.problems[0].preset = "mine";
   Recorder recorder;
-  const BenchResult result = run_bench(options, {&recorder});
+  const BenchResult result = run(options, {&recorder});
   REQUIRE(result.rows.size() == 1);
   const Row& row = result.rows[0];
   CHECK(row.status == "PASSED");
@@ -207,8 +215,7 @@ TEST_CASE("a row holds what the contract says, and samples come before their row
 }
 
 TEST_CASE("a variant that is 20 times slower is ranked slower, on equal numbers of rounds") {
-  const BenchResult result =
-      run_bench(options_for({"gemm:m=32,n=32,k=32"}, {"fake-slow", "scalar"}), {});
+  const BenchResult result = run(options_for({"gemm:m=32,n=32,k=32"}, {"fake-slow", "scalar"}), {});
   const auto rows = by_variant(result.rows);
   CHECK(rows.at("fake-slow").status == "PASSED");
   CHECK(*rows.at("fake-slow").p50_ns > 2 * *rows.at("scalar").p50_ns);
@@ -219,7 +226,7 @@ TEST_CASE("a variant that keeps its output beats the strict roof and becomes SUS
   BenchOptions options = options_for({"gemm:m=64,n=64,k=20000"}, {"fake-too-fast", "scalar"});
   options.ceilings = nullptr;
   options.ceilings_seconds = 1;
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   const auto rows = by_variant(result.rows);
   CHECK(rows.at("scalar").status == "PASSED");
   const Row& suspect = rows.at("fake-too-fast");
@@ -246,7 +253,7 @@ TEST_CASE("roof percentages follow the probe of their round, of a device not") {
 TEST_CASE("a one-thread variant whose predicted time exceeds the budget is SKIPPED unmeasured") {
   BenchOptions options = options_for({"gemm:m=512,n=512,k=512"}, {"scalar"});
   options.scalar_run_seconds = 1e-4;
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   CHECK(result.rows.at(0).status == "SKIPPED");
   CHECK(contains(result.rows.at(0).reason, "allowed are 0.0001 s"));
   CHECK_FALSE(result.rows.at(0).plan_ns);
@@ -256,7 +263,7 @@ TEST_CASE("one-thread variants stand in the group of one thread only, wherever i
   BenchOptions options = options_for({"gemm:m=8,n=8,k=8"}, {"scalar", "blas"});
   options.threads = {2, 1};
   std::vector<std::string> names;
-  for (const Group& group : make_groups(options)) {
+  for (const Group& group : make_suite(options).groups) {
     for (const GroupCase& c : group.cases) {
       names.push_back(fmt::format("{} {}", group.threads, c.name));
     }
@@ -265,8 +272,8 @@ TEST_CASE("one-thread variants stand in the group of one thread only, wherever i
                                           "1 gemm/scalar/m=8,n=8,k=8/threads:1/warm",
                                           "1 gemm/blas/m=8,n=8,k=8/threads:1/warm"});
   options.threads = {2};
-  CHECK(make_groups(options).at(0).cases.size() == 2);
-  CHECK(make_groups(options).at(0).cases[0].measured.threads == 1);
+  CHECK(make_suite(options).groups.at(0).cases.size() == 2);
+  CHECK(make_suite(options).groups.at(0).cases[0].measured.threads == 1);
 }
 
 TEST_CASE(
@@ -274,7 +281,7 @@ TEST_CASE(
   BenchOptions options = options_for({"layernorm:rows=8,cols=16"}, {"hwy"});
   options.threads = {1, 2};
   options.ladder = true;
-  const std::vector<Group> groups = make_groups(options);
+  const std::vector<Group> groups = make_suite(options).groups;
   REQUIRE(groups.size() == 1);
   std::vector<std::string> expected, names;
   const Variant& hwy = *catalogue().variant(groups[0].problem.kernel(), "hwy").variant;
@@ -290,7 +297,7 @@ TEST_CASE(
   CHECK(names == expected);
 
   options.in_process = true;
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   REQUIRE(result.rows.size() == expected.size());
   std::size_t rungs = 0;
   for (const Row& row : result.rows) {
@@ -310,7 +317,7 @@ TEST_CASE("rungs of a device stand at the numbers of threads of their variant, e
   BenchOptions options = options_for({"softmax:rows=8,cols=16"}, {"opencl"});
   options.threads = {1, 2};
   options.ladder = true;
-  const std::vector<Group> groups = make_groups(options);
+  const std::vector<Group> groups = make_suite(options).groups;
   REQUIRE(groups.size() == 1);
   std::map<std::string, std::vector<int>> threads;
   for (const GroupCase& c : groups[0].cases) {
@@ -337,7 +344,7 @@ TEST_CASE(
   options.variants.clear();  // all that have a ladder
   options.scalar_run_seconds = 1e-9;
   options.in_process = true;
-  for (const Row& row : run_bench(options, {}).rows) {
+  for (const Row& row : run(options, {}).rows) {
     if (row.status == "UNSUPPORTED") {
       CHECK(row.variant == "opencl");
       test::skip_part("no OpenCL device", "pocl-opencl-icd");
@@ -352,7 +359,7 @@ TEST_CASE(
 TEST_CASE("cases of one variant in one group keep to their own ISA target") {
   BenchOptions options = options_for({"softmax:rows=8,cols=300"}, {"hwy"});
   options.isas = {isa_targets().front(), isa_targets().back()};
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   REQUIRE(result.rows.size() == 2);
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(result.rows[i].status == "PASSED");
@@ -365,7 +372,7 @@ TEST_CASE("workers in this process measure the same cases") {
       options_for({"softmax:rows=8,cols=16", "layernorm:rows=8,cols=16"}, {"scalar", "hwy"});
   options.in_process = true;
   options.threads = {1, 2};
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   REQUIRE(result.rows.size() == 6);
   for (const Row& row : result.rows) {
     CHECK(row.status == "PASSED");
@@ -374,7 +381,7 @@ TEST_CASE("workers in this process measure the same cases") {
 }
 
 TEST_CASE("empty problems pass and have no speed") {
-  const BenchResult result = run_bench(options_for({"gemm:m=0,n=4,k=4"}, {"scalar"}), {});
+  const BenchResult result = run(options_for({"gemm:m=0,n=4,k=4"}, {"scalar"}), {});
   CHECK(result.rows.at(0).status == "PASSED");
   CHECK_FALSE(result.rows.at(0).gflops);
   CHECK_FALSE(result.rows.at(0).roof_pct);
@@ -384,7 +391,7 @@ TEST_CASE("empty problems pass and have no speed") {
 TEST_CASE("cold samples are single runs") {
   BenchOptions options = options_for({"layernorm:rows=8,cols=64"}, {"scalar"});
   options.cache = CacheMode::cold;
-  const BenchResult result = run_bench(options, {});
+  const BenchResult result = run(options, {});
   CHECK(result.rows.at(0).status == "PASSED");
   CHECK(result.rows.at(0).cache == "cold");
   CHECK(result.rows.at(0).runs_per_sample == 1);
@@ -407,7 +414,11 @@ TEST_CASE("wrong options are refused before anything is measured, naming what is
   CHECK(contains(with([](auto& o) { o.tunings = {{"hwy", "mc=3"}}; }), "scalar"));
   CHECK(contains(with([](auto& o) { o.timeout = 0; }), "timeout"));
   const auto flag = [&](const std::string& text) {
-    return with([&](auto& o) { o.google_benchmark_flags = {text}; });
+    return refusal_of([&] {
+      BenchOptions options = good;
+      options.google_benchmark = parse_google_benchmark_flags({text});
+      make_suite(options);
+    });
   };
   CHECK(flag("--benchmark_filter=gemm/scalar") == "accepted");
   CHECK(contains(flag("--benchmark_filter=softmax"), "matches no case"));
@@ -423,7 +434,7 @@ TEST_CASE("wrong options are refused before anything is measured, naming what is
   CHECK(contains(flag("--benchmark_format"), "needs a value"));
 
   BenchOptions huge = options_for({"gemm:m=4000000,n=4000000,k=8"}, {"scalar"});
-  CHECK_THROWS_AS(run_bench(huge, {}), Error);
+  CHECK_THROWS_AS(run(huge, {}), Error);
 }
 
 TEST_CASE("min_time is taken with and without its suffix") {
@@ -438,9 +449,9 @@ TEST_CASE("Google Benchmark's filter chooses cases, and its CSV survives a row w
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("bench-test-{}.csv", getpid()))
           .string();
-  options.google_benchmark_flags = {"--benchmark_filter=-slow", "--benchmark_out=" + path,
-                                    "--benchmark_out_format=csv"};
-  const BenchResult result = run_bench(options, {});
+  options.google_benchmark = parse_google_benchmark_flags(
+      {"--benchmark_filter=-slow", "--benchmark_out=" + path, "--benchmark_out_format=csv"});
+  const BenchResult result = run(options, {});
   REQUIRE(result.rows.size() == 2);
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -452,13 +463,57 @@ TEST_CASE("Google Benchmark's filter chooses cases, and its CSV survives a row w
   CHECK_FALSE(contains(text, "fake-slow"));
 }
 
+TEST_CASE("a run measures the suite it is given and makes none of its own") {
+  const BenchOptions options =
+      options_for({"gemm:m=8,n=8,k=8", "gemm:m=9,n=9,k=9"}, {"scalar", "hwy"});
+  Suite suite = make_suite(options);
+  REQUIRE(suite.groups.size() == 2);
+  suite.groups.pop_back();
+  suite.groups.front().cases.pop_back();
+  Recorder recorder;
+  const BenchResult result = run_bench(options, suite, {&recorder});
+  REQUIRE(result.rows.size() == 1);
+  CHECK(recorder.rows.size() == 1);
+  CHECK(result.rows[0].variant == "scalar");
+  CHECK(result.rows[0].shape == "m=8,n=8,k=8");
+}
+
+TEST_CASE("the cases of a suite are numbered as the rows, launch after launch in one order") {
+  BenchOptions options = options_for({"gemm:m=8..16*2,n=8,k=8"}, {"fake-slow", "scalar"});
+  options.launches = 3;
+  const Suite suite = make_suite(options);
+  const std::vector<const GroupCase*> cases = suite.cases();
+  REQUIRE(cases.size() == 4);
+  Recorder recorder;
+  const BenchResult result = run_bench(options, suite, {&recorder});
+  REQUIRE(result.rows.size() == 4);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    CHECK(cases[i]->row == static_cast<std::int64_t>(i));
+    CHECK(suite.names()[i] == cases[i]->name);
+    CHECK(result.rows[i].variant == cases[i]->measured.variant);
+    CHECK(result.rows[i].shape == cases[i]->measured.problem.shape());
+  }
+  // Group by group in each launch, and no launch begins before the one before has ended.
+  std::vector<std::pair<std::int64_t, std::int64_t>> turns;
+  for (const Sample& sample : recorder.samples) {
+    turns.emplace_back(sample.launch, sample.row / 2);
+  }
+  CHECK(std::is_sorted(turns.begin(), turns.end()));
+  CHECK(turns.front() == std::pair<std::int64_t, std::int64_t>(1, 0));
+  CHECK(turns.back() == std::pair<std::int64_t, std::int64_t>(3, 1));
+  // Rows come in the last launch, each group's after its samples.
+  REQUIRE(recorder.samples_before_row.size() == 4);
+  CHECK(recorder.samples_before_row[0] == recorder.samples_before_row[1]);
+  CHECK(recorder.samples_before_row[2] == recorder.samples.size());
+}
+
 TEST_CASE("an exception of a sink ends the run and reaches the caller") {
   struct Full final : RowSink {
     void on_row(const Row&) override { throw argument_error("disk full"); }
   } full;
   CHECK_THROWS_WITH_AS(
-      run_bench(options_for({"gemm:m=8,n=8,k=8", "gemm:m=9,n=9,k=9"}, {"scalar"}), {&full}),
-      "disk full", Error);
+      run(options_for({"gemm:m=8,n=8,k=8", "gemm:m=9,n=9,k=9"}, {"scalar"}), {&full}), "disk full",
+      Error);
 }
 
 TEST_CASE("every file of shapes is a preset, tells its origin, and each of its lines parses") {
@@ -511,7 +566,7 @@ TEST_CASE("progress never falls, and ends at 1") {
   BenchOptions options = options_for({"gemm:m=8..16*2,n=8,k=8"}, {"scalar"});
   std::vector<Progress> seen;
   options.progress = [&](const Progress& progress) { seen.push_back(progress); };
-  run_bench(options, {});
+  run(options, {});
   REQUIRE(seen.size() >= 3);
   CHECK(std::is_sorted(seen.begin(), seen.end(),
                        [](const Progress& x, const Progress& y) { return x.done < y.done; }));

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absent_variants.hpp"
-#include "backends/availability.hpp"
 #include "core/buffer.hpp"
 #include "core/catalogue.hpp"
 #include "measure/cache_control.hpp"

@@ -14,11 +14,13 @@
 
 #include "backends/highway.hpp"
 #include "core/error.hpp"
+#include "core/exp_loop.hpp"
 #include "measure/bandwidth.hpp"
 #include "measure/ceilings_json.hpp"
 #include "measure/fma_peak.hpp"
 #include "measure/math_rates.hpp"
 #include "measure/stream_loops.hpp"
+#include "skip.hpp"
 
 using namespace rooflane;
 
@@ -217,10 +219,34 @@ TEST_CASE("a request for no thread, an unknown target or a device that is not th
   request = {};
   request.isas = {"AVX17"};
   CHECK_THROWS_AS(measure_ceilings(request), Error);
-  request = {};
-  request.threads = {};
-  request.devices = {1000};
-  CHECK_THROWS_AS(measure_ceilings(request), Error);
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    CAPTURE(backend->name);
+    request = {};
+    request.threads = {};
+    request.devices = {{backend->devices, 1000}};
+    CHECK_THROWS_AS(measure_ceilings(request), Error);
+  }
+}
+
+TEST_CASE("a device gets plateaus, as the CPU does") {
+  bool any = false;
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr || backend->devices->count() == 0) continue;
+    any = true;
+    const DeviceFacts facts = backend->devices->facts(0);
+    CeilingsRequest request;
+    request.threads = {facts.is_cpu ? facts.compute_units : 1};
+    request.isas = {isa_targets().front()};
+    request.devices = {{backend->devices, 0}};
+    request.seconds = 0;
+    const Ceilings ceilings = measure_ceilings(request);
+    REQUIRE(ceilings.bandwidth.size() == 2);
+    CHECK(ceilings.bandwidth[1].device == facts.name);
+    REQUIRE_FALSE(ceilings.bandwidth[1].plateaus.empty());
+    CHECK(ceilings.bandwidth[1].plateaus.back().label == "memory");
+  }
+  if (!any) test::skip_part("no backend with a device", "pocl-opencl-icd");
 }
 
 TEST_CASE("every target's FMA loop computes a·x + y on all its vectors") {
@@ -239,16 +265,17 @@ TEST_CASE("every target's FMA loop computes a·x + y on all its vectors") {
 TEST_CASE("every target's exp loop computes exp, its unfused loop max((a + z)x, y) - y") {
   for (const std::string& isa : isa_targets()) {
     CAPTURE(isa);
-    const MathLoops loops = math_loops(resolve_isa(isa));
-    CHECK(loops.run_exp(3, -1) == doctest::Approx(std::exp(-1.0)).epsilon(1e-6));
-    CHECK(loops.run_exp(0, -1) == -1);
-    CHECK(loops.flops_per_step >= 4.0 * loops.vectors);
+    const ExpLoop exp = exp_loop(resolve_isa(isa));
+    CHECK(exp.run(3, -1) == doctest::Approx(std::exp(-1.0)).epsilon(1e-6));
+    CHECK(exp.run(0, -1) == -1);
+    const UnfusedLoop loop = unfused_loop(resolve_isa(isa));
+    CHECK(loop.flops_per_step >= 4.0 * loop.vectors);
     // Vector i starts at 2 + i; x = 2, y = 3, z = 1: max(2·(3 + i), 3) - 3 = 3 + 2i; again with
     // that: 2·(4 + 2i) - 3 = 5 + 4i.
-    const int n = loops.vectors;
-    CHECK(loops.run_unfused(2, 2, 3, 1) == static_cast<float>(5 * n + 4 * n * (n - 1) / 2));
+    const int n = loop.vectors;
+    CHECK(loop.run(2, 2, 3, 1) == static_cast<float>(5 * n + 4 * n * (n - 1) / 2));
     // The maximum decides: every vector becomes 0.
-    CHECK(loops.run_unfused(1, 2, 1000, 1) == 0);
+    CHECK(loop.run(1, 2, 1000, 1) == 0);
   }
 }
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <random>
 
+#include "core/statistics.hpp"
 #include "io/compare_text.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 namespace {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absent_variants.hpp"
-#include "backends/availability.hpp"
 #include "backends/highway.hpp"
 #include "backends/installed.hpp"
 #include "core/catalogue.hpp"
@@ -138,7 +137,8 @@ std::vector<Problem> edge_problems(const Catalogue& catalogue, const Kernel& ker
 }
 
 std::vector<std::string> targets_of(const Variant& variant) {
-  return variant.backend == std::string("highway") ? isa_targets() : std::vector<std::string>{""};
+  return variant.backend->name == std::string("highway") ? isa_targets()
+                                                         : std::vector<std::string>{""};
 }
 
 // Whether all tensors have formats that the variant takes.
@@ -153,7 +153,7 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
 // What variants refuse because they, or the library behind them, have no such facility.
 bool may_refuse(const Variant& variant, const Problem& problem) {
   if (!takes_formats(variant, problem)) return true;
-  const std::string kernel = problem.kernel().name, backend = variant.backend;
+  const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel != "gemm" || !problem.flag("prepack")) return false;
   if (backend == "onednn") return problem.value("beta") != 0;  // oneDNN 3.7.2, AVX2
   return backend == "cblas" || variant.name == std::string("clblast");
@@ -162,8 +162,9 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
 // Layouts that a peer would get wrong and so refuses when memory is bound. Which versions do, and
 // that each refusal is needed: onednn_test.cpp.
 bool may_refuse(const Variant& variant, const Problem& problem, const Layout& layout) {
-  return variant.backend == std::string("onednn") && problem.kernel().name == std::string("gemm") &&
-         layout.padding > 0 && (problem.size("m") == 1 || problem.size("n") == 1);
+  return variant.backend->name == std::string("onednn") &&
+         problem.kernel().name == std::string("gemm") && layout.padding > 0 &&
+         (problem.size("m") == 1 || problem.size("n") == 1);
 }
 
 void run_whole(Plan& plan) {
@@ -193,7 +194,7 @@ void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem
     const Reference reference = compute_reference(problem, operands.views(), seed);
     const Verification result = verify_output(problem, operands.views(), reference, seed);
     // Plain sums of a library behind a variant may lose what they lose.
-    const bool is_peer = variant.backend == std::string("onednn");
+    const bool is_peer = variant.backend->name == std::string("onednn");
     CHECK_MESSAGE((is_peer ? result.usable() : result.passed()), result.reason);
     CHECK_MESSAGE(operands.inputs_untouched(), "an input was changed");
     CHECK_MESSAGE(operands.output().guards_hold(), "written outside the output");

@@ -219,11 +219,13 @@ struct BadAlloc final : FakePlan {
 
 std::optional<std::string> never(const Problem&, const Environment&) { return "never in the mood"; }
 
+const Backend fake_backend = {.name = "fake"};
+
 template <class Fake>
 Variant variant_of(const Kernel& kernel, const char* name) {
   return {.name = name,
           .kernel = &kernel,
-          .backend = "fake",
+          .backend = &fake_backend,
           .threads = Threads::one,
           .tunables = {},
           .unsupported = nullptr,

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "bench/bench.hpp"
+#include "bench/groups.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/float16.hpp"
@@ -196,11 +196,13 @@ std::unique_ptr<Plan> append_plan(const Problem& problem, const Tuning&, const E
   return std::make_unique<AppendPlan>(problem, slip);
 }
 
+const Backend test_backend = {.name = "test"};
+
 Variant variant_of(const char* name, const Kernel& kernel, std::span<const DType> dtypes,
                    decltype(Variant::plan) plan) {
   return {.name = name,
           .kernel = &kernel,
-          .backend = "test",
+          .backend = &test_backend,
           .threads = Threads::one,
           .tunables = {},
           .unsupported = nullptr,
@@ -309,7 +311,7 @@ TEST_CASE("bench measures a format of one entry, and its row says so") {
   Ceilings ceilings;
   ceilings.fma.push_back({"fp32", "AVX2", 1, "", 1e5});
   options.ceilings = &ceilings;
-  const std::vector<Row> rows = run_bench(options, {}).rows;
+  const std::vector<Row> rows = run_bench(options, make_suite(options), {}).rows;
   REQUIRE(rows.size() == 3);
   CHECK(rows[0].status == "PASSED");
   CHECK(rows[0].dtype == "float8");

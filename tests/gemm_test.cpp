@@ -44,7 +44,7 @@ void for_each_way(const Problem& problem, F&& body) {
     const Variant& variant = *entry->variant;
     std::vector<Tuning> tunings = step_tunings(variant);
     tunings.emplace_back();
-    const bool highway = variant.backend == std::string("highway");
+    const bool highway = variant.backend->name == std::string("highway");
     for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
       for (const int threads : {1, 3}) {
         Environment env;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absent_variants.hpp"
-#include "backends/availability.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "io/compare.hpp"

@@ -86,7 +86,7 @@ constexpr Tunable greedy_tunables[] = {{"kib", "KiB of local memory", 1, 1 << 22
 Variant greedy() {
   return {.name = "greedy",
           .kernel = catalogue().kernels().front(),
-          .backend = "opencl",
+          .backend = &opencl::backend,
           .threads = Threads::device,
           .tunables = greedy_tunables,
           .unsupported = nullptr,
@@ -134,7 +134,7 @@ TEST_CASE("a program that is wrong is no matter of tunings: the first of the lis
   const Problem problem = problem_of("softmax:rows=2,cols=8");
   Environment env;
   env.threads = 0;
-  CHECK_THROWS_AS(make_plan(greedy(), problem, {{"items", 0}}, env, {}), opencl::BuildError);
+  CHECK_THROWS_AS(make_plan(greedy(), problem, {{"items", 0}}, env, {}), BuildError);
 }
 
 TEST_CASE("memory that this process holds counts, before anything is allocated, until given back") {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "backends/opencl_ceilings.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
-#include "measure/ceilings_opencl.hpp"
 #include "measure/verify.hpp"
 #include "opencl_device.hpp"
 
@@ -96,6 +96,10 @@ constexpr TiledCase tiled_cases[] = {
     {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
     {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
     {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"softmax:rows=5,cols=67,type=bf16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
+    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"softmax:rows=3,cols=5,type=bf16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
     {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
     {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
     {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
@@ -111,6 +115,9 @@ constexpr TiledCase tiled_cases[] = {
     {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
     {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
     {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"layernorm:rows=5,cols=67,type=f16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
+    {"layernorm:rows=3,cols=67,type=bf16", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
+    {"layernorm:rows=3,cols=5,type=f16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
     {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
     {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
     {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
@@ -381,7 +388,7 @@ TEST_CASE("a program that does not build shows the compiler's words") {
   try {
     context->program("__kernel void f() { undeclared_name = 1; }", "");
     FAIL("it built");
-  } catch (const opencl::BuildError& error) {
+  } catch (const BuildError& error) {
     CHECK(std::string(error.what()).find("undeclared_name") != std::string::npos);
   }
 }
@@ -504,10 +511,9 @@ TEST_CASE("device times come with the device timer on a CPU, always on other dev
     CHECK(times->h2d_ns > 0);
     CHECK(times->kernel_ns > 0);
     CHECK(times->d2h_ns > 0);
-    auto& on_device = dynamic_cast<opencl::DevicePlan&>(*plan);
     // More runs than are queued at once; a single one; and a run by itself still has its times.
-    CHECK(on_device.time_runs(300) > 0);
-    CHECK(on_device.time_runs(1) > 0);
+    CHECK(plan->time_device_runs(300).value() > 0);
+    CHECK(plan->time_device_runs(1).value() > 0);
     plan->run();
     CHECK(plan->device_times()->kernel_ns > 0);
   }
@@ -574,7 +580,7 @@ TEST_CASE("a device's ceilings carry its name and rise in footprint") {
   const opencl::DeviceInfo& info = opencl::device(0);
   const int threads = info.kind == opencl::DeviceKind::cpu ? info.compute_units : 0;
   Ceilings ceilings;
-  measure_device_ceilings(0, threads, 0, ceilings);
+  opencl::measure_ceilings(0, threads, 0, std::size_t{64} << 20, ceilings);
   // A GPU with matrix units has a peak for each of their formats beside float32's.
   REQUIRE(!ceilings.fma.empty());
   CHECK((info.kind != opencl::DeviceKind::cpu || ceilings.fma.size() == 1));
@@ -587,7 +593,6 @@ TEST_CASE("a device's ceilings carry its name and rise in footprint") {
   const BandwidthCurve& curve = ceilings.bandwidth[0];
   CHECK(curve.device == info.name);
   REQUIRE(curve.points.size() >= 10);
-  CHECK_FALSE(curve.plateaus.empty());
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const BandwidthPoint& point = curve.points[i];
     CHECK(point.read_gb_s > 0);

@@ -170,15 +170,17 @@ class Peers(unittest.TestCase):
         code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
 import json
 import numpy as np
-from peer_workers.problem import problem_of, fill_inputs
+from peer_workers.problem import STORED, fill_inputs, problem_of
 problem = problem_of(json.loads(sys.argv[1]))
-arrays = {t.name: np.empty(t.shape, np.float32) for t in problem.tensors}
+arrays = {t.name: np.empty(t.shape, STORED[t.dtype]) for t in problem.tensors}
 fill_inputs(problem, int(sys.argv[3]), arrays, 2)
 for tensor in problem.tensors[:-1]:
     arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
 """
         for shape, names in [("gemm:m=300,n=210,k=170,batch=2,trans_b=1,beta=1", "a b c0"),
                              ("softmax:rows=9,cols=777", "x"),
+                             ("softmax:rows=9,cols=777,type=f16", "x"),
+                             ("softmax:rows=9,cols=777,type=bf16", "x"),
                              ("layernorm:rows=9,cols=777", "x gamma beta"),
                              ("attention:batch=2,heads=4,kv_heads=2,q_len=9,kv_len=13,head_dim=8",
                               "q k v")]:
@@ -217,7 +219,7 @@ for tensor in problem.tensors[:-1]:
                 (good, {"cache": "cold"}, "UNSUPPORTED", "evicted"),
                 (good, {"math": "bf16"}, "UNSUPPORTED", "fp32"),
                 (good, {"timer": "event"}, "UNSUPPORTED", "timer"),
-                (good, {"problem": half}, "UNSUPPORTED", "a is float16"),
+                (good, {"problem": half}, "UNSUPPORTED", "float16 a is not implemented"),
                 (good, {"problem": {"kernel": "conv", "parameters": {}, "tensors": []}},
                  "UNSUPPORTED", "conv"),
                 (good, {"problem": {"kernel": "gemm"}}, "RUNTIME_ERROR", "parameters")]:

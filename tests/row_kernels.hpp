@@ -77,7 +77,7 @@ inline void each_way(
   skip_absent(catalogue, problem.kernel());
   for (const CatalogueEntry* entry : catalogue.variants(problem.kernel())) {
     const Variant& variant = *entry->variant;
-    const bool highway = variant.backend == std::string("highway");
+    const bool highway = variant.backend->name == std::string("highway");
     for (const std::string& isa : highway ? isa_targets() : std::vector<std::string>{""}) {
       Environment env;
       env.isa = isa;
@@ -121,7 +121,7 @@ inline void check_output(const Problem& problem, Operands operands, const Matrix
   operands.set("y", y.view());
   const Reference reference = compute_reference(problem, operands, 1);
   const Verification result = verify_output(problem, operands, reference, 1);
-  const bool is_peer = variant.backend == std::string("onednn");
+  const bool is_peer = variant.backend->name == std::string("onednn");
   CHECK_MESSAGE((is_peer ? result.usable() : result.passed()), result.reason);
   CHECK(y.guards_hold());
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/seeds.hpp"
-#include "measure/statistics.hpp"
+#include "core/statistics.hpp"
 
 using namespace rooflane;
 

@@ -16,7 +16,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/float16.hpp"
-#include "measure/verify.hpp"
+#include "measure/reference_file.hpp"
 
 using namespace rooflane;
 

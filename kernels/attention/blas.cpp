@@ -217,7 +217,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 const Variant blas = {
     .name = "blas",
     .kernel = &kernel,
-    .backend = "cblas",
+    .backend = &cblas::backend,
     .threads = Threads::many,
     .tunables = tunables,
     .unsupported = unsupported,

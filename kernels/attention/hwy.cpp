@@ -228,7 +228,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 const Variant hwy = {
     .name = "hwy",
     .kernel = &kernel,
-    .backend = "highway",
+    .backend = &highway::backend,
     .threads = Threads::many,
     .tunables = tunables,
     .unsupported = nullptr,

@@ -259,7 +259,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 const Variant onednn = {
     .name = "onednn",
     .kernel = &kernel,
-    .backend = "onednn",
+    .backend = &onednn::backend,
     .threads = Threads::many,
     .tunables = tunables,
     .unsupported = onednn::unsupported_anywhere,

@@ -434,7 +434,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 
 const Variant opencl = {.name = "opencl",
                         .kernel = &kernel,
-                        .backend = "opencl",
+                        .backend = &opencl::backend,
                         .threads = Threads::device,
                         .tunables = tunables,
                         .unsupported = unsupported,

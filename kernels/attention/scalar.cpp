@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/scalar.hpp"
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
@@ -79,7 +80,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant scalar = {
     .name = "scalar",
     .kernel = &kernel,
-    .backend = "scalar",
+    .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
     .unsupported = nullptr,

@@ -97,7 +97,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 const Variant clblast = {.name = "clblast",
                          .kernel = &kernel,
-                         .backend = "opencl",
+                         .backend = &opencl::backend,
                          .threads = Threads::device,
                          .tunables = {},
                          .unsupported = unsupported,

@@ -3,18 +3,19 @@
 //
 //   c = alpha · op(a) · op(b) + beta · c0        for each of `batch` matrices
 //
-// Tensors (row-major float32, last axis contiguous, leading axes with any stride):
+// Tensors (row-major, last axis contiguous, leading axes with any stride; float32, or what a_type,
+// b_type and c_type say):
 //   a   [batch,m,k], with trans_a=1 [batch,k,m]; op(a) is [m,k]
 //   b   [batch,k,n], with trans_b=1 [batch,n,k]; op(b) is [k,n]; constant when prepack=1
 //   c0  [batch,m,n], only when beta is not 0
 //   c   [batch,m,n], the output; overlaps no input
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
-// … and what c held before has no influence. Any size may be 0; an empty c is a success. Cost:
-// 2·batch·m·n·k flops whatever alpha and beta; 4·batch·(mk + kn + mn) bytes, and 4·batch·mn more
-// when c0 is read. Bound, per element, u = 2^-24: |err| <= (8 + sqrt(k)) · u · (|alpha| |A||B| +
-// |beta| |c0|). Sums of k float32 products of random sign err like sqrt(k) roundings (Higham &
-// Mary, "A new approach to probabilistic rounding error analysis", 2019); 8 covers short sums and
-// the epilogue.
+// … and what c held before has no influence. Any size may be 0; an empty c is a success.
+// Cost: 2·batch·m·n·k flops whatever alpha and beta; each operand's bytes once.
+// Bound, per element, u = 2^-24: |err| <= (8 + sqrt(k)) · u · (|alpha| |A||B| + |beta| |c0|). Sums of
+// k float32 products of random sign err like sqrt(k) roundings (Higham & Mary, "A new approach to
+// probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
+// rounds operands adds that rounding of both; INACCURATE is up to (8 + sqrt(k)) · u more.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.

@@ -257,7 +257,7 @@ std::int64_t best_road(const DeviceInfo& info) {
 
 const Variant opencl = {.name = "opencl",
                         .kernel = &kernel,
-                        .backend = "opencl",
+                        .backend = &opencl::backend,
                         .threads = Threads::device,
                         .tunables = tunables,
                         .unsupported = unsupported,

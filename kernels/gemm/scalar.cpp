@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -134,7 +135,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 const Variant scalar = {.name = "scalar",
                         .kernel = &kernel,
-                        .backend = "scalar",
+                        .backend = &scalar::backend,
                         .threads = Threads::one,
                         .tunables = {},
                         .unsupported = nullptr,

@@ -376,7 +376,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 const Variant hwy = {
     .name = "hwy",
     .kernel = &kernel,
-    .backend = "highway",
+    .backend = &highway::backend,
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,

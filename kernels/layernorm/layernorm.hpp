@@ -11,7 +11,8 @@
 // gamma, beta), 8 bytes an element and 8 a column for gamma and beta.
 // Tolerance: |error| <= (8 + sqrt(cols))·u·(|gamma|(|x - mean| + |mean|)/sigma + |beta|),
 // u = 2^-24, sigma = sqrt(var + eps): roundings of sums of cols terms grow like sqrt(cols), and a
-// float32 mean is only good to |mean|·u.
+// float32 mean is only good to |mean|·u. Plain float32 sums may lose as much again. Tensors may be
+// float16 or bfloat16, all of one type, and are computed with as float32.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k layernorm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), for rows

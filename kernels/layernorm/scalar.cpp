@@ -2,6 +2,7 @@
 // Sums are kept in double, because a float32 sum of n terms may err by n roundings.
 #include <cmath>
 
+#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/layernorm/layernorm.hpp"
@@ -69,7 +70,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant scalar = {
     .name = "scalar",
     .kernel = &kernel,
-    .backend = "scalar",
+    .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
     .unsupported = nullptr,

@@ -91,7 +91,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant blas = {
     .name = "blas",
     .kernel = &kernel,
-    .backend = "cblas",
+    .backend = &cblas::backend,
     .threads = Threads::many,
     .tunables = {},
     .unsupported = cblas::unsupported_anywhere,

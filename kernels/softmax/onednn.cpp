@@ -59,7 +59,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant onednn = {
     .name = "onednn",
     .kernel = &kernel,
-    .backend = "onednn",
+    .backend = &onednn::backend,
     .threads = Threads::many,
     .tunables = {},
     .unsupported = onednn::unsupported_anywhere,

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/softmax/softmax.hpp"
@@ -70,7 +71,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 const Variant scalar = {
     .name = "scalar",
     .kernel = &kernel,
-    .backend = "scalar",
+    .backend = &scalar::backend,
     .threads = Threads::one,
     .tunables = {},
     .unsupported = nullptr,

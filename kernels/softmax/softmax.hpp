@@ -5,10 +5,12 @@
 // Subtracting the maximum changes nothing in exact arithmetic and keeps exp from overflowing.
 // Values: NaN in a row makes the whole row NaN, so does +inf (inf - inf); -inf weighs zero; a row
 // of nothing but -inf is NaN. This is what NumPy and PyTorch give.
-// Cost: 5 flops an element (max, subtract, exp counted as one, add, scale), 1 exp, 8 bytes.
+// Cost: 5 flops an element (max, subtract, exp counted as one, add, scale), 1 exp, 8 bytes; 4 where
+// x and y are float16 or bfloat16, which are computed with as float32.
 // Tolerance: |error| <= (8 + |x_i - max|)·u·y_i + 2^-126, u = 2^-24. The subtraction's rounding is
 // worth |x_i - max|·u in the exponent; exp, sum, reciprocal and product share the 8; results below
-// the smallest normal float may be flushed.
+// the smallest normal float may be flushed. A plain float32 sum of the row may lose
+// (8 + sqrt(cols))·u·y_i more.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k softmax`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), for rows

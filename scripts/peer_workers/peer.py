@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peer_workers.problem import Problem
+from peer_workers.problem import STORED, Problem
 
 Arrays = dict[str, np.ndarray]
 
@@ -48,7 +48,8 @@ class Plan(ABC):
 
     def poison(self) -> None:
         """Fills what the output will occupy with NaN, so that a run which skips work is seen."""
-        self.output().fill(np.nan)
+        output = self.output()
+        output.fill(0xFFFF if output.dtype == np.uint16 else np.nan)  # bits of a bfloat16
 
     def upload(self) -> None:
         """Copies the inputs to the device. Nothing on a CPU."""
@@ -71,6 +72,8 @@ class Peer(ABC):
 
     # Kernel -> what it does with threads: "one", "many" or "device".
     kernels: dict[str, str]
+    # Number formats that tensors may have.
+    dtypes: tuple[str, ...] = ("float32",)
 
     def absent(self) -> str | None:
         """Why the peer cannot work here although it could be imported."""
@@ -90,11 +93,12 @@ class Peer(ABC):
         problem). It may put arrays of its own in their place. Raises Unsupported."""
 
 
-def aligned_array(shape: tuple[int, ...]) -> np.ndarray:
-    """An untouched float32 array, aligned to a cache line; from 2 MiB on to huge pages, which it
+def aligned_array(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
+    """An untouched array, aligned to a cache line; from 2 MiB on to huge pages, which it
     asks for, as the C++ side's buffers do."""
     elements = int(np.prod(shape, dtype=np.int64))
-    size = elements * 4
+    element = np.dtype(STORED[dtype])
+    size = elements * element.itemsize
     if size < HUGE_PAGE:
         memory = np.empty(size + LINE, np.uint8)
         start = -memory.ctypes.data % LINE
@@ -109,7 +113,7 @@ def aligned_array(shape: tuple[int, ...]) -> np.ndarray:
             pass  # advice only: a kernel without transparent huge pages refuses it
         memory = np.frombuffer(area, np.uint8)
         start = -memory.ctypes.data % HUGE_PAGE
-    return memory[start:start + size].view(np.float32).reshape(shape)
+    return memory[start:start + size].view(element).reshape(shape)
 
 
 def no_prepack(problem: Problem, name: str) -> None:

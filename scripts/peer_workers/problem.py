@@ -14,6 +14,10 @@ from typing import Any
 import numpy as np
 
 
+# NumPy's types of the stored elements. It has no bfloat16: arrays hold its bits.
+STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A tensor of a problem. Inputs are seeded with values in (-scale, scale)."""
@@ -82,6 +86,16 @@ def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
+def stored(values: np.ndarray, dtype: str) -> np.ndarray:
+    """float32 values in a format's stored type, rounded to nearest, ties to even. Of bfloat16 the
+    upper half of the bits; values are finite."""
+    if dtype != "bfloat16":
+        return values.astype(STORED[dtype])
+    bits = values.view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))
+            >> np.uint32(16)).astype(np.uint16)
+
+
 def _chunks(elements: int) -> Iterator[tuple[int, int]]:
     """Pieces whose intermediate values stay in a core's cache."""
     size = 1 << 15
@@ -89,9 +103,11 @@ def _chunks(elements: int) -> Iterator[tuple[int, int]]:
         yield first, min(elements, first + size)
 
 
-def _fill_piece(flat: np.ndarray, stream: int, scale: np.float32, piece: tuple[int, int]) -> None:
+def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor, piece: tuple[int, int]) -> None:
     first, last = piece
-    np.multiply(seeded_values(stream, first, last), scale, out=flat[first:last])
+    values = seeded_values(stream, first, last)
+    values *= np.float32(tensor.scale)
+    flat[first:last] = stored(values, tensor.dtype)
 
 
 def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], threads: int) -> None:
@@ -103,5 +119,5 @@ def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], thre
                 continue
             flat = arrays[tensor.name].reshape(-1)
             stream = seed ^ fnv1a64(f"{problem.kernel}/{tensor.name}")
-            fill = partial(_fill_piece, flat, stream, np.float32(tensor.scale))
+            fill = partial(_fill_piece, flat, stream, tensor)
             list(pool.map(fill, _chunks(flat.size)))

@@ -163,9 +163,10 @@ class Server:
             raise Refusal("UNSUPPORTED",
                           f"math {request['math']}: this variant computes strict fp32 only")
         for tensor in problem.tensors:
-            if tensor.dtype != "float32":
-                raise Refusal("UNSUPPORTED", f"{tensor.name} is {tensor.dtype}: this variant "
-                                             "takes float32 only")
+            if tensor.dtype not in self.peer.dtypes:
+                verb = "are" if len(self.peer.dtypes) > 1 else "is"
+                raise Refusal("UNSUPPORTED", f"{tensor.dtype} {tensor.name} is not implemented by "
+                              f"this variant; {', '.join(self.peer.dtypes)} {verb}")
         if request["cache"] == "cold":
             raise Refusal("UNSUPPORTED",
                           "cache cold: operands of this worker cannot be evicted from here")
@@ -174,7 +175,8 @@ class Server:
             raise Refusal("UNSUPPORTED", "timer event: only device variants have one")
         # A device leaves the host's CPUs to whoever fills its inputs.
         threads = len(os.sched_getaffinity(0)) if on_device else max(1, request["threads"])
-        self.arrays = {tensor.name: aligned_array(tensor.shape) for tensor in problem.tensors}
+        self.arrays = {tensor.name: aligned_array(tensor.shape, tensor.dtype)
+                       for tensor in problem.tensors}
         fill_inputs(problem, request["seed"], self.arrays, threads)
         self.arrays[problem.output.name].fill(0)  # no page of it is new to a run
         start = time.perf_counter_ns()
@@ -201,7 +203,7 @@ class Server:
     def output(self, request: Message) -> Message:
         import numpy as np
 
-        from peer_workers.problem import fill_inputs
+        from peer_workers.problem import STORED, fill_inputs
 
         plan = self._opened()
         fill_inputs(self.problem, self.seed, self.arrays, self.threads)
@@ -209,7 +211,8 @@ class Server:
         plan.upload()
         plan.run()
         plan.download()
-        output = np.ascontiguousarray(plan.output(), np.float32)
+        stored = STORED[self.problem.output.dtype]
+        output = np.ascontiguousarray(plan.output(), stored)
         if output.nbytes != request["output_bytes"]:
             raise Refusal("RUNTIME_ERROR", f"the output has {output.nbytes} bytes, asked for were "
                                            f"{request['output_bytes']}")

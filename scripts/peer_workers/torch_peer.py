@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from peer_workers.peer import Arrays, Peer, Plan, no_prepack
+from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_prepack
 from peer_workers.problem import Problem
 from peer_workers.torch_kernels import function_into, function_of, operands_of
 
@@ -34,13 +34,24 @@ class TorchPlan(Plan):
         self.result = self.call(*self.operands)
 
     def output(self) -> np.ndarray:
-        return self.result.numpy().reshape(self.shape)
+        result = self.result
+        if result.dtype == torch.bfloat16:
+            return result.view(torch.int16).numpy().view(np.uint16).reshape(self.shape)
+        return result.numpy().reshape(self.shape)
+
+
+def tensor_of(array: np.ndarray) -> torch.Tensor:
+    """A tensor on the array's memory; what is stored as bits is bfloat16."""
+    if array.dtype == np.uint16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 class TorchPeer(Peer):
     """Eager PyTorch: one library call a run."""
 
     kernels = {"gemm": "many", "softmax": "many", "layernorm": "many", "attention": "many"}
+    dtypes = ("float32", "float16", "bfloat16")
 
     def library(self) -> str:
         """PyTorch's version with those of its MKL and oneDNN, and the float32 it computes in."""
@@ -60,9 +71,11 @@ class TorchPeer(Peer):
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "PyTorch")
+        if len({tensor.dtype for tensor in problem.tensors}) > 1:
+            raise Unsupported("PyTorch's operations take tensors of one type")
         torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(threads)
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: tensor_of(array) for name, array in arrays.items()}
         operands = operands_of(problem, tensors)
         out = problem.output
         call, writes_output = self.call_of(problem, operands, tensors[out.name])

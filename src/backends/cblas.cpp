@@ -231,6 +231,23 @@ std::optional<std::string> absent_reason(const std::string& path) {
   return std::nullopt;
 }
 
+namespace {
+
+LibraryFacts open_for_facts(const std::string& path) {
+  const auto library = open(path);
+  return {library->path, library->description};
+}
+
+constexpr Libraries libraries = {.open = open_for_facts, .best_environment = best_environment};
+
+}  // namespace
+
+// A library may have a pool of its own.
+const Backend backend = {.name = "cblas",
+                         .absent_reason = absent_reason,
+                         .libraries = &libraries,
+                         .foreign_threads = true};
+
 std::optional<std::string> unsupported_anywhere(const Problem&, const Environment& env) {
   return absent_reason(env.library);
 }

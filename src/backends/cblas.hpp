@@ -15,6 +15,8 @@
 
 namespace rooflane::cblas {
 
+extern const Backend backend;
+
 // CBLAS's own constants.
 enum Order : int { row_major = 101 };
 enum Transpose : int { no_trans = 111, trans = 112 };

@@ -10,6 +10,11 @@
 #include "core/text.hpp"
 
 namespace rooflane {
+
+namespace highway {
+const Backend backend = {.name = "highway", .takes_isa = true};
+}
+
 namespace {
 
 // The single targets of a mask. Highway gives better targets lower bits, hence best first.

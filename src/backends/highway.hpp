@@ -8,9 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "hwy/targets.h"
 
 namespace rooflane {
+
+namespace highway {
+extern const Backend backend;
+}
 
 // Names of the Highway targets that this build generated and this CPU runs, best first.
 std::vector<std::string> isa_targets();

@@ -10,6 +10,9 @@
 #include "core/error.hpp"
 
 namespace rooflane::onednn {
+
+const Backend backend = {.name = "onednn"};
+
 namespace {
 
 std::string isa_name() {

@@ -15,6 +15,8 @@
 
 namespace rooflane::onednn {
 
+extern const Backend backend;
+
 using Desc = dnnl::memory::desc;
 
 const dnnl::engine& engine();

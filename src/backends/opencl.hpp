@@ -21,9 +21,12 @@
 #include <vector>
 
 #include "backends/opencl_drivers.hpp"
+#include "core/backend.hpp"
 #include "core/buffer.hpp"
 
 namespace rooflane::opencl {
+
+extern const Backend backend;
 
 class ProgramCache;
 
@@ -31,7 +34,7 @@ enum class DeviceKind { gpu, accelerator, cpu };
 std::string_view name_of(DeviceKind kind);
 
 struct DeviceInfo {
-  int index = 0;  // what --cl-device takes
+  int index = 0;  // as `doctor` prints it
   std::string platform;
   std::string platform_version;  // with the driver's own release, where it says one
   std::string name;              // of devices with one name the second is "NAME #2"
@@ -66,12 +69,6 @@ const DeviceInfo& device(int index);
 // Why `threads` compute units of this device cannot be used; nothing when they can. threads <= 0
 // means the whole device, and only a CPU device takes another number than that.
 std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threads);
-
-// A program that the device's compiler refused; the message holds the build log.
-class BuildError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // A call that failed: "clFinish: CL_OUT_OF_RESOURCES (-5) on DEVICE: what that means".
 class DeviceError : public std::runtime_error {

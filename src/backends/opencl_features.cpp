@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "backends/opencl.hpp"
+#include "core/error.hpp"
 #include "core/text.hpp"
 
 namespace rooflane::opencl {

@@ -333,7 +333,8 @@ double DevicePlan::time_queued(std::int64_t runs) {
   return span_ns(run_);
 }
 
-double DevicePlan::time_runs(std::int64_t runs) {
+std::optional<double> DevicePlan::time_device_runs(std::int64_t runs) {
+  if (!records_events_) return std::nullopt;
   if (writes_nothing()) return 0;
   constexpr std::int64_t most_queued = 256;  // drivers' queues end somewhere
   // Tells how long queueing takes.

@@ -43,19 +43,16 @@ class DevicePlan : public Plan {
   void download() final;
   // On a CPU device the device copies; on others nothing, since no host access evicts their caches.
   std::vector<std::span<const std::byte>> regions() const final;
-  // Makes sure that the next run finds its operands in memory, by turning to other copies of them
-  // or by displacing what the device's caches hold (opencl_cold.hpp). To be called after the first
-  // upload. False on a CPU device, whose caches the host empties by address: regions().
-  bool turn_cold();
+  // By turning to other copies of the operands or by displacing what the device's caches hold
+  // (opencl_cold.hpp). False on a CPU device.
+  bool turn_cold() final;
   PlanFacts facts() const override;
   // Recorded on every device but a CPU, where `device_timer` asks for it: a few µs per launch
   // there, which steady rows would carry.
   std::optional<DeviceTimes> device_times() const final;
-  // Mean device time of `runs` runs, one right behind the other, nanoseconds: from the first one's
-  // start to the last one's end. They are queued while the device is held up, as by a host that
-  // runs ahead of it, so that queueing is no part of it, but on CPU devices. Only of plans that
-  // record events (device_times).
-  double time_runs(std::int64_t runs);
+  // From the first run's start to the last one's end. They are queued while the device is held up,
+  // as by a host that runs ahead of it, so that queueing is no part of it, but on CPU devices.
+  std::optional<double> time_device_runs(std::int64_t runs) final;
 
  protected:
   // Makes a device copy for every tensor but constants. Throws Error, DeviceError.

@@ -16,6 +16,8 @@
 
 namespace rooflane::plugin {
 
+const Backend backend = {.name = "plugin", .foreign_threads = true};
+
 namespace {
 
 // A Variant's functions carry no data of their own, so each loaded variant gets a place here and
@@ -272,7 +274,7 @@ void load(Catalogue& catalogue, const std::string& name, const std::string& path
     loaded.tunables = tunables_of(table);
     loaded.variant = {.name = loaded.name.c_str(),
                       .kernel = &kernel,
-                      .backend = "plugin",
+                      .backend = &backend,
                       .threads = table.many_threads != 0 ? Threads::many : Threads::one,
                       .tunables = loaded.tunables,
                       .unsupported = functions[places_used].unsupported,

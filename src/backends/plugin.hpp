@@ -9,8 +9,10 @@
 
 namespace rooflane::plugin {
 
+extern const Backend backend;
+
 // Opens the library at `path` and adds its variants to the catalogue: called `name`, or `name-x`
-// for one that calls itself x; backend "plugin". It is never closed. Throws Error(argument): no
+// for one that calls itself x. It is never closed. Throws Error(argument): no
 // shared library, not of this ABI, an incomplete or unknown variant, a name that is taken.
 void load(Catalogue& catalogue, const std::string& name, const std::string& path);
 

@@ -16,9 +16,6 @@
 #include "io/json.hpp"
 #include "io/table.hpp"
 #include "measure/ceilings_json.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -88,13 +85,17 @@ std::string terminal_text(const Ceilings& ceilings) {
   return text;
 }
 
-std::vector<int> devices_to_measure(const Arguments& arguments) {
-  if (arguments.has("--cl-device")) return {read_device(arguments)};
-  std::vector<int> indices;
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::DeviceInfo& info : opencl::devices()) indices.push_back(info.index);
-#endif
-  return indices;
+std::vector<DeviceId> devices_to_measure(const Arguments& arguments) {
+  const bool given = arguments.has("--cl-device");
+  const int chosen = given ? read_device(arguments) : 0;
+  std::vector<DeviceId> devices;
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    for (int index = 0; index < backend->devices->count(); ++index) {
+      if (!given || index == chosen) devices.push_back({backend->devices, index});
+    }
+  }
+  return devices;
 }
 
 void declare(Arguments& arguments) {

@@ -51,25 +51,21 @@ void print_libraries(const std::vector<FoundLibrary>& libraries) {
   }
 }
 
-void print_opencl(const FoundOpenCl& opencl) {
-  if (!opencl.absent.empty()) {
-    print_line("OpenCL", opencl.absent);
-    return;
-  }
-  for (const FoundDevice& device : opencl.devices) {
+void print_devices(const FoundDevices& backend) {
+  for (std::size_t i = 0; i < backend.devices.size(); ++i) {
+    const auto& [facts, failure, features] = backend.devices[i];
     print_line(
-        fmt::format("OpenCL {}", device.index),
-        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", device.kind,
-                    device.name, device.platform, device.driver, device.compute_units,
-                    print_bytes(device.global_bytes), print_bytes(device.local_bytes)));
-    print_line("",
-               device.failure ? "unusable: a plain kernel: " + *device.failure : device.features);
+        fmt::format("{} {}", backend.title, i),
+        fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", facts.kind,
+                    facts.name, facts.platform, facts.driver, facts.compute_units,
+                    print_bytes(facts.global_bytes), print_bytes(facts.local_bytes)));
+    print_line("", failure ? "unusable: a plain kernel: " + *failure : features);
   }
-  for (const auto& [file, reason] : opencl.broken_drivers) {
-    print_line("OpenCL", fmt::format("{} is left out: it crashed at start: {}", file, reason));
+  for (const auto& [file, reason] : backend.failed_drivers) {
+    print_line(backend.title, fmt::format("{} is left out: it crashed at start: {}", file, reason));
   }
-  if (opencl.devices.empty()) print_line("OpenCL", "no device");
-  print_line("programs", opencl.programs);
+  if (backend.devices.empty()) print_line(backend.title, "no device");
+  print_line("programs", backend.programs);
 }
 
 void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
@@ -98,7 +94,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   if (!json.replaces_text()) {
     print_machine(findings.targets);
     print_libraries(findings.libraries);
-    print_opencl(findings.opencl);
+    for (const FoundDevices& backend : findings.device_backends) print_devices(backend);
+    for (const AbsentVariant& variant : findings.absent) {
+      print_line(variant.variant, "absent: " + variant.reason);
+    }
     print_slowdowns(findings.slowdowns);
   }
   if (json.asked()) json.write(findings_json(findings));

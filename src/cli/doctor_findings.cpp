@@ -6,17 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "backends/availability.hpp"
-#include "backends/cblas.hpp"
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
 #include "core/machine.hpp"
 #include "io/json.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#include "backends/opencl_features.hpp"
-#include "backends/opencl_programs.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -35,73 +28,70 @@ std::vector<FoundLibrary> libraries_of(const Catalogue& catalogue) {
   std::vector<FoundLibrary> libraries;
   std::set<std::string> seen;
   for (const CatalogueEntry& entry : catalogue.entries()) {
-    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.name).second) {
-      continue;
-    }
+    const Libraries* functions = entry.variant->backend->libraries;
+    if (functions == nullptr || !seen.insert(entry.name).second) continue;
     FoundLibrary& library =
         libraries.emplace_back(FoundLibrary{entry.name, absent_reason(entry), "", "", {}});
     if (library.absent) continue;
-    const auto opened = cblas::open(entry.library);
-    library.description = opened->description;
-    library.path = opened->path;
-    for (const auto& [name, value] : cblas::best_environment(entry.library)) {
-      library.environment.emplace_back(name, value);
-    }
+    const LibraryFacts opened = functions->open(entry.library);
+    library.description = opened.description;
+    library.path = opened.path;
+    library.environment = functions->best_environment(entry.library);
   }
   return libraries;
 }
 
-FoundOpenCl opencl_of([[maybe_unused]] const Catalogue& catalogue) {
-  FoundOpenCl found;
-#ifdef ROOFLANE_HAS_OPENCL
-  for (const opencl::DeviceInfo& info : opencl::devices()) {
-    FoundDevice device{info.index,
-                       std::string(opencl::name_of(info.kind)),
-                       info.name,
-                       info.platform,
-                       info.driver,
-                       info.compute_units,
-                       info.global_bytes,
-                       info.local_bytes,
-                       {},
-                       {}};
-    device.failure = opencl::plain_kernel_failure(info.index);
-    if (!device.failure) device.features = opencl::print_features(opencl::features(info.index));
-    found.devices.push_back(std::move(device));
+std::vector<FoundDevices> device_backends() {
+  std::vector<FoundDevices> found;
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    const Devices& functions = *backend->devices;
+    FoundDevices& here =
+        found.emplace_back(FoundDevices{backend->name, functions.title, {}, {}, {}});
+    for (int i = 0; i < functions.count(); ++i) {
+      FoundDevice& device =
+          here.devices.emplace_back(FoundDevice{functions.facts(i), functions.failure(i), {}});
+      if (!device.failure) device.features = functions.features(i);
+    }
+    here.failed_drivers = functions.failed_drivers();
+    here.programs = functions.kept_programs();
   }
-  for (const opencl::BrokenDriver& driver : opencl::broken_drivers()) {
-    found.broken_drivers.emplace_back(driver.file, driver.reason);
-  }
-  const opencl::ProgramCache* programs = opencl::ProgramCache::of_user();
-  found.programs = programs != nullptr ? programs->state() : "kept nowhere between processes";
-#else
-  for (const AbsentVariant& absent : catalogue.absent()) {
-    if (absent.variant == "opencl") found.absent = absent.reason;
-  }
-#endif
   return found;
 }
 
+std::vector<AbsentVariant> absent_of_build(const Catalogue& catalogue) {
+  std::vector<AbsentVariant> absent;
+  std::set<std::string> seen;
+  for (const AbsentVariant& variant : catalogue.absent()) {
+    if (seen.insert(variant.reason).second) absent.push_back(variant);
+  }
+  return absent;
+}
+
 // What slows this machine down; drivers that cannot be used first.
-std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue, const FoundOpenCl& opencl) {
+std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue,
+                                   const std::vector<FoundDevices>& backends) {
   std::vector<Slowdown> slowdowns;
-  for (const auto& [file, reason] : opencl.broken_drivers) {
-    slowdowns.push_back(
-        {fmt::format("the OpenCL driver {} crashed at start ({}): its devices are absent", file,
-                     reason),
-         "clinfo   # shows it; install the driver anew, or remove its file from "
-         "/etc/OpenCL/vendors"});
+  for (const FoundDevices& backend : backends) {
+    for (const FailedDriver& driver : backend.failed_drivers) {
+      slowdowns.push_back(
+          {fmt::format("the {} driver {} crashed at start ({}): its devices are absent",
+                       backend.title, driver.file, driver.reason),
+           "clinfo   # shows it; install the driver anew, or remove its file from "
+           "/etc/OpenCL/vendors"});
+    }
   }
   for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
-  const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [](const Slowdown& s) {
-    return s.what.find("OpenCL") != std::string::npos;
-  });
-  if (opencl.absent.empty() && opencl.devices.empty() && !explained) {
-    slowdowns.push_back(
-        {"no OpenCL device is found, though a driver is installed: it is broken or "
-         "may not use the card",
-         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
-         "be open to this user"});
+  for (const FoundDevices& backend : backends) {
+    const bool explained = std::any_of(slowdowns.begin(), slowdowns.end(), [&](const Slowdown& s) {
+      return s.what.find(backend.title) != std::string::npos;
+    });
+    if (!backend.devices.empty() || explained) continue;
+    slowdowns.push_back({fmt::format("no {} device is found, though a driver is installed: it is "
+                                     "broken or may not use the card",
+                                     backend.title),
+                         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
+                         "be open to this user"});
   }
   return slowdowns;
 }
@@ -112,35 +102,40 @@ ordered_json text_or_null(const std::optional<std::string>& text) {
   return text ? ordered_json(*text) : ordered_json();
 }
 
-ordered_json opencl_json(const FoundOpenCl& opencl) {
+ordered_json devices_json(const FoundDevices& backend) {
   ordered_json devices = ordered_json::array();
-  for (const FoundDevice& device : opencl.devices) {
-    devices.push_back({{"index", device.index},
-                       {"kind", device.kind},
-                       {"name", device.name},
-                       {"platform", device.platform},
-                       {"driver", device.driver},
-                       {"compute_units", device.compute_units},
-                       {"global_bytes", device.global_bytes},
-                       {"local_bytes", device.local_bytes},
-                       {"unusable", text_or_null(device.failure)},
-                       {"features", device.features}});
+  for (std::size_t i = 0; i < backend.devices.size(); ++i) {
+    const auto& [facts, failure, features] = backend.devices[i];
+    devices.push_back({{"index", i},
+                       {"kind", facts.kind},
+                       {"name", facts.name},
+                       {"platform", facts.platform},
+                       {"driver", facts.driver},
+                       {"compute_units", facts.compute_units},
+                       {"global_bytes", facts.global_bytes},
+                       {"local_bytes", facts.local_bytes},
+                       {"unusable", text_or_null(failure)},
+                       {"features", features}});
   }
   ordered_json broken = ordered_json::array();
-  for (const auto& [file, reason] : opencl.broken_drivers) {
+  for (const auto& [file, reason] : backend.failed_drivers) {
     broken.push_back({{"file", file}, {"reason", reason}});
   }
-  return {{"absent", opencl.absent.empty() ? ordered_json() : ordered_json(opencl.absent)},
+  return {{"backend", backend.backend},
           {"devices", devices},
           {"broken_drivers", broken},
-          {"programs", opencl.programs}};
+          {"programs", backend.programs}};
 }
 
 }  // namespace
 
 Findings find_all(const Catalogue& catalogue) {
-  Findings findings{targets_of_build(), libraries_of(catalogue), opencl_of(catalogue), {}};
-  findings.slowdowns = slowdowns_of(catalogue, findings.opencl);
+  Findings findings{targets_of_build(),
+                    libraries_of(catalogue),
+                    device_backends(),
+                    absent_of_build(catalogue),
+                    {}};
+  findings.slowdowns = slowdowns_of(catalogue, findings.device_backends);
   return findings;
 }
 
@@ -159,19 +154,23 @@ ordered_json findings_json(const Findings& findings) {
                          {"path", library.path},
                          {"environment", environment}});
   }
+  ordered_json backends = ordered_json::array();
+  for (const FoundDevices& backend : findings.device_backends) {
+    backends.push_back(devices_json(backend));
+  }
+  ordered_json absent = ordered_json::array();
+  for (const AbsentVariant& variant : findings.absent) {
+    absent.push_back({{"variant", variant.variant}, {"reason", variant.reason}});
+  }
   ordered_json slowdowns = ordered_json::array();
   for (const Slowdown& slowdown : findings.slowdowns) {
     slowdowns.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
   }
-  return {{"schema_version", 1},
-          {"version", build_version},
-          {"build_commit", build_commit},
-          {"compiler", build_compiler},
-          {"slug", machine_slug()},
-          {"machine", machine_json(machine())},
-          {"isa_targets", targets},
-          {"libraries", libraries},
-          {"opencl", opencl_json(findings.opencl)},
+  return {{"schema_version", 1},          {"version", build_version},
+          {"build_commit", build_commit}, {"compiler", build_compiler},
+          {"slug", machine_slug()},       {"machine", machine_json(machine())},
+          {"isa_targets", targets},       {"libraries", libraries},
+          {"device_backends", backends},  {"absent", absent},
           {"slowdowns", slowdowns}};
 }
 
@@ -180,12 +179,12 @@ std::string machine_slug() {
   const std::vector<std::string> targets = isa_targets();
   std::string text = fmt::format("{} {} {}c", m.cpu, targets.empty() ? "baseline" : targets.front(),
                                  m.physical_cores);
-#ifdef ROOFLANE_HAS_OPENCL
-  const auto& devices = opencl::devices();
-  if (!devices.empty() && devices.front().kind != opencl::DeviceKind::cpu) {
-    text += " " + devices.front().name;
+  for (const Backend* backend : all_backends()) {
+    const Devices* devices = backend->devices;
+    if (devices == nullptr || devices->count() == 0 || devices->facts(0).is_cpu) continue;
+    text += " " + devices->facts(0).name;
+    break;
   }
-#endif
   for (const std::string_view mark : {"(R)", "(TM)", "(r)", "(tm)"}) {
     for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
       text.replace(at, mark.size(), " ");

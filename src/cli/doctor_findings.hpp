@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/slowdowns.hpp"
@@ -16,7 +15,7 @@ struct FoundLibrary {
   std::string variant;
   std::optional<std::string> absent;
   std::string description, path;
-  std::vector<std::pair<std::string, std::string>> environment;  // what workers run it with
+  Variables environment;  // what workers run it with
 };
 
 struct IsaTarget {
@@ -25,18 +24,16 @@ struct IsaTarget {
 };
 
 struct FoundDevice {
-  int index = 0;
-  std::string kind, name, platform, driver;
-  int compute_units = 0;
-  std::size_t global_bytes = 0, local_bytes = 0;
+  DeviceFacts facts;
   std::optional<std::string> failure;  // of a plain kernel: the device is unusable
   std::string features;                // in words; empty where it is unusable
 };
 
-struct FoundOpenCl {
-  std::string absent;  // why this build knows no device; empty: it looks for them
+// What a backend of this build finds whose variants run on devices.
+struct FoundDevices {
+  std::string backend, title;
   std::vector<FoundDevice> devices;
-  std::vector<std::pair<std::string, std::string>> broken_drivers;  // file, reason
+  std::vector<FailedDriver> failed_drivers;
   std::string programs;  // what the cache of programs on disk holds
 };
 
@@ -44,15 +41,16 @@ struct FoundOpenCl {
 struct Findings {
   std::vector<IsaTarget> targets;
   std::vector<FoundLibrary> libraries;
-  FoundOpenCl opencl;
+  std::vector<FoundDevices> device_backends;
+  std::vector<AbsentVariant> absent;  // what this build lacks, each reason once
   std::vector<Slowdown> slowdowns;
 };
 
-// Opens every CBLAS library of the catalogue, and OpenCL.
+// Opens every library of the catalogue and the drivers of every backend.
 Findings find_all(const Catalogue& catalogue);
 nlohmann::ordered_json findings_json(const Findings& findings);
 
-// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first OpenCL device
+// Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first device
 // where it is more than the CPU again. Never the host's name. It names a folder of results/.
 std::string machine_slug();
 

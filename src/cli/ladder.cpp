@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "backends/availability.hpp"
 #include "core/error.hpp"
 
 namespace rooflane {

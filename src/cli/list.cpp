@@ -5,7 +5,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "backends/availability.hpp"
 #include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
@@ -45,7 +44,8 @@ std::string variants_text(const std::vector<Listed>& all) {
   TextTable table{{{"kernel"}, {"variant"}, {"backend"}, {"threads"}, {"available"}}, {}};
   std::vector<std::pair<std::pair<std::string, std::string>, std::vector<std::string>>> absent;
   for (const Listed& item : all) {
-    table.rows.push_back({item.kernel->name, item.variant, item.record ? item.record->backend : "-",
+    table.rows.push_back({item.kernel->name, item.variant,
+                          item.record ? item.record->backend->name : "-",
                           item.record ? std::string(name_of(item.record->threads)) : "-",
                           item.reason ? "absent" : "yes"});
     if (!item.reason) continue;
@@ -94,7 +94,7 @@ nlohmann::ordered_json variant_json(const Listed& item) {
   nlohmann::ordered_json object = {{"name", item.variant}, {"available", !item.reason}};
   if (item.reason) object["reason"] = *item.reason;
   if (!item.record) return object;
-  object["backend"] = item.record->backend;
+  object["backend"] = item.record->backend->name;
   object["threads"] = name_of(item.record->threads);
   if (!item.library.empty()) object["library"] = item.library;
   auto tunables = nlohmann::ordered_json::array();

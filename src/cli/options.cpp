@@ -11,9 +11,6 @@
 #include "backends/highway.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 namespace {
@@ -138,12 +135,12 @@ int read_device(const Arguments& arguments) {
   const auto text = arguments.value("--cl-device");
   if (!text) return 0;
   const auto index = static_cast<int>(parse_count("--cl-device", *text, 0, 9999));
-#ifdef ROOFLANE_HAS_OPENCL
-  opencl::device(index);  // throws when there is none
-  return index;
-#else
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    backend->devices->facts(index);  // throws when there is none
+    return index;
+  }
   throw unavailable_error(fmt::format("--cl-device {}: built without OpenCL", index));
-#endif
 }
 
 void declare_blas(Arguments& arguments) {

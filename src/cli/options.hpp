@@ -77,7 +77,7 @@ void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunin
 
 // Every tuning given must serve every problem of its variant. Throws Error for the first that does
 // not.
-void check_planned_tunings(const std::vector<PlannedCase>& cases, const Catalogue& catalogue);
+void check_planned_tunings(const Suite& suite);
 
 void declare_problems(Arguments& arguments);
 // What -k, --shape and --preset select: a shape selects its kernel; kernels without a shape or

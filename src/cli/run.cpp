@@ -13,7 +13,6 @@
 #include <mutex>
 #include <thread>
 
-#include "backends/cblas.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
@@ -30,11 +29,12 @@ namespace {
 // OpenBLAS reads its core type when it is opened, and reading the arguments opened it: where it
 // runs at another than the best type, the program starts itself over, once, with the environment
 // that worker processes get.
-void restart_at_best_core_type(const std::string& library, const std::string& program) {
+void restart_at_best_core_type(const Libraries& libraries, const std::string& library,
+                               const std::string& program) {
   constexpr const char* mark = "ROOFLANE_RESTARTED";
   if (std::getenv(mark) != nullptr) return;
-  const std::string description = cblas::open(library)->description;
-  const auto environment = cblas::best_environment(library);
+  const std::string description = libraries.open(library).description;
+  const Variables environment = libraries.best_environment(library);
   if (std::all_of(environment.begin(), environment.end(), [&](const auto& setting) {
         return description.ends_with(" " + setting.second);
       })) {
@@ -335,8 +335,9 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     throw unavailable_error(
         fmt::format("{} by {} is UNSUPPORTED: {}", problem.text(), target.entry->name, *reason));
   }
-  if (variant.backend == std::string_view("cblas") && !settings.worker_command.empty()) {
-    restart_at_best_core_type(env.library, settings.worker_command.front());
+  const Libraries* libraries = variant.backend->libraries;
+  if (libraries != nullptr && !settings.worker_command.empty()) {
+    restart_at_best_core_type(*libraries, env.library, settings.worker_command.front());
   }
   return run_on_files(problem, target, tuning, env, inputs, outputs, common.timeout);
 }

@@ -205,26 +205,29 @@ ordered_json doctor_document() {
                            {"description", value("string", "name, version, core type")},
                            {"path", value("string", "its file")},
                            {"environment", map_of(text, "variables that workers run it with")}});
-  const ordered_json device =
-      object("An OpenCL device.",
-             {{"index", value("integer", "what --cl-device takes")},
-              {"kind", value("string", "CPU, GPU or accelerator")},
-              {"name", value("string", "as rows have it")},
-              {"platform", value("string", "its platform")},
-              {"driver", value("string", "version of the driver")},
-              {"compute_units", value("integer", "compute units")},
-              {"global_bytes", value("integer", "memory")},
-              {"local_bytes", value("integer", "local memory of a work-group")},
-              {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
-              {"features", value("string", "what its kernels may use, in words")}});
+  const ordered_json device = object(
+      "A device.", {{"index", value("integer", "what --cl-device takes")},
+                    {"kind", value("string", "CPU, GPU or accelerator")},
+                    {"name", value("string", "as rows have it")},
+                    {"platform", value("string", "its platform")},
+                    {"driver", value("string", "version of the driver")},
+                    {"compute_units", value("integer", "compute units")},
+                    {"global_bytes", value("integer", "memory")},
+                    {"local_bytes", value("integer", "local memory of a work-group")},
+                    {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
+                    {"features", value("string", "what its kernels may use, in words")}});
   const ordered_json broken = object(
       "A driver that is left out.",
       {{"file", value("string", "its file")}, {"reason", value("string", "how it crashed")}});
-  const ordered_json opencl =
-      object("OpenCL.", {{"absent", nullable("string", "why this build lacks it")},
-                         {"devices", list_of(device, "by index")},
-                         {"broken_drivers", list_of(broken, "that crashed at their start")},
-                         {"programs", value("string", "the cache of programs on disk")}});
+  const ordered_json backend =
+      object("A backend of this build that runs on devices.",
+             {{"backend", value("string", "its name")},
+              {"devices", list_of(device, "by index")},
+              {"broken_drivers", list_of(broken, "that crashed at their start")},
+              {"programs", value("string", "the cache of programs on disk")}});
+  const ordered_json absent = object("What this build lacks, each reason once.",
+                                     {{"variant", value("string", "the first that lacks it")},
+                                      {"reason", value("string", "why")}});
   return document("doctor",
                   {{"version", value("string", "version of rooflane")},
                    {"build_commit", value("string", "git commit of the build")},
@@ -233,7 +236,8 @@ ordered_json doctor_document() {
                    {"machine", definition("machine")},
                    {"isa_targets", list_of(target, "best first")},
                    {"libraries", list_of(library, "one per variant")},
-                   {"opencl", opencl},
+                   {"device_backends", list_of(backend, "with what they find")},
+                   {"absent", list_of(absent, "not built")},
                    {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")}},
                   machine_definitions());
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "backends/availability.hpp"
+#include "bench/groups.hpp"
 #include "bench/shapes.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
@@ -249,11 +249,11 @@ void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunin
   }
 }
 
-void check_planned_tunings(const std::vector<PlannedCase>& cases, const Catalogue& catalogue) {
-  for (const PlannedCase& planned : cases) {
-    const Case& c = planned.measured;
+void check_planned_tunings(const Suite& suite) {
+  for (const GroupCase* planned : suite.cases()) {
+    const Case& c = planned->measured;
     if (c.tuning.values().empty()) continue;
-    const Variant& variant = variant_of(c, catalogue);
+    const Variant& variant = *planned->entry->variant;
     const Environment env = c.environment();
     if (refusal(variant, c.problem, env)) continue;
     require_tuning(variant, c.problem, env, c.tuning);

@@ -15,7 +15,6 @@
 #include <sstream>
 #include <thread>
 
-#include "backends/cblas.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 
@@ -291,12 +290,12 @@ std::vector<Slowdown> find_library_slowdowns(const Catalogue& catalogue) {
   std::vector<Slowdown> found;
   std::set<std::string> seen;
   for (const CatalogueEntry& entry : catalogue.entries()) {
-    if (std::string_view(entry.variant->backend) != "cblas" || !seen.insert(entry.library).second ||
-        cblas::absent_reason(entry.library)) {
+    const Libraries* libraries = entry.variant->backend->libraries;
+    if (libraries == nullptr || !seen.insert(entry.library).second || absent_reason(entry)) {
       continue;
     }
-    const auto slowdown = core_type_slowdown(cblas::open(entry.library)->description,
-                                             cblas::best_environment(entry.library));
+    const auto slowdown = core_type_slowdown(libraries->open(entry.library).description,
+                                             libraries->best_environment(entry.library));
     if (slowdown) found.push_back(*slowdown);
   }
   return found;
@@ -307,15 +306,12 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
   const auto add = [&](std::vector<Slowdown> more) {
     found.insert(found.end(), more.begin(), more.end());
   };
-#ifdef ROOFLANE_HAS_OPENCL
-  // The loader's own variable; it may also name a single file, which then stands for itself.
-  const char* vendors = std::getenv("OCL_ICD_VENDORS");
-  if (vendors == nullptr) {
-    add(find_missing_drivers(""));
-  } else if (!std::filesystem::is_regular_file(vendors)) {
-    add(find_missing_drivers("", vendors));
+  for (const Backend* backend : all_backends()) {
+    if (backend->devices == nullptr) continue;
+    if (const auto folder = backend->devices->drivers_folder()) {
+      add(find_missing_drivers("", *folder));
+    }
   }
-#endif
   add(find_slowdowns(""));
   add(find_library_slowdowns(catalogue));
   return found;

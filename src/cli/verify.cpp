@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "bench/groups.hpp"
 #include "bench/worker_pool.hpp"
 #include "cli/options.hpp"
 #include "cli/terminal.hpp"
@@ -97,14 +98,15 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   complaints.raise();
 
   const BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
-  const std::vector<PlannedCase> cases = plan_bench(options);
-  check_planned_tunings(cases, catalogue);
+  const Suite suite = make_suite(options);
+  check_planned_tunings(suite);
+  const std::vector<const GroupCase*> cases = suite.cases();
   StatusesByVariant seen;
   WorkerPool workers(options);
   ReferenceFile reference;
   ProgressLine progress;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i].measured;
+    const Case& c = cases[i]->measured;
     progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), c.text()));
     const Outcome outcome = verify_case(workers.worker_for(c), c,
                                         reference.path_for(c.problem, c.seed, c.math_record()));
@@ -116,7 +118,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
               << outcome.detail << "\n"
               << std::flush;
     if (is_bad(outcome.status))
-      std::cerr << "  repeat: " << repro_command(c, entry_of(c, catalogue)) << "\n";
+      std::cerr << "  repeat: " << repro_command(c, *cases[i]->entry) << "\n";
   }
   return exit_status_of(seen, common.variants);
 }

@@ -56,7 +56,7 @@ void add_plugins(const std::vector<PluginArgument>& plugins, std::chrono::durati
     worker.command.insert(worker.command.end(), {"--plugin", text});
     worker.option = {"--plugin", text};
     worker.name = [](const Offer& offer) {
-      return offer.backend == "plugin" ? offer.variant : std::string();
+      return offer.backend == plugin::backend.name ? offer.variant : std::string();
     };
     for (std::string& name : add_foreign(catalogue, worker, timeout)) {
       guests.push_back(std::move(name));

@@ -11,6 +11,12 @@
 
 namespace rooflane {
 
+std::optional<std::string> absent_reason(const CatalogueEntry& entry) {
+  const Backend& backend = *entry.variant->backend;
+  if (backend.absent_reason == nullptr) return std::nullopt;
+  return backend.absent_reason(entry.library);
+}
+
 Catalogue Catalogue::built_in() {
   Catalogue catalogue;
   for (const Kernel* kernel : generated::kernels) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ struct Build {
   std::string commit, dirty, compiler;
 };
 
-// A variant under the name that users see. `library` is set for --blas NAME=PATH (blas-NAME).
+// A variant under the name that users see. `library` is set for one that calls a library of its
+// own (blas-mkl).
 // An entry with a `worker` is foreign: it runs only in a process of that command, which speaks the
 // worker protocol (measure/worker.hpp) and calls the variant `worker_variant`; its `variant` is a
 // description whose `plan` throws, kept alive by `owned`.
@@ -28,10 +30,14 @@ struct CatalogueEntry {
   std::vector<std::string> worker = {};
   std::string worker_variant = {};
   std::shared_ptr<const Variant> owned = {};
-  std::vector<std::string> option = {};  // the argument that brought it: {"--against", "old=..."}
+  std::vector<std::string> option = {};  // the argument that brought it, option and value
   Build build = {};                      // of a foreign entry
   bool foreign() const { return !worker.empty(); }
 };
+
+// Why this machine lacks what an entry needs, a library or a device; nothing when it can run it.
+// Opens the library or the drivers. What a variant refuses stands in its `unsupported`.
+std::optional<std::string> absent_reason(const CatalogueEntry& entry);
 
 // A variant that this build lacks, and why.
 struct AbsentVariant {

@@ -1,4 +1,5 @@
-// The one exception type for what a user can cause. Everything else is an assertion.
+// Exceptions: Error for what a user can cause, two more for what only a device's compiler knows.
+// Everything else is an assertion.
 #pragma once
 
 #include <stdexcept>
@@ -26,6 +27,12 @@ class Error : public std::runtime_error {
 // local memory. From a tuning of the default list the next one is tried (make_plan); one that was
 // asked for is an error.
 class UnfitTuning : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A program that the device's compiler refused; the message holds its log.
+class BuildError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

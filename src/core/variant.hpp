@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend.hpp"
 #include "kernel.hpp"
 #include "parallel.hpp"
 #include "problem.hpp"
@@ -25,7 +26,7 @@ struct Environment {
   std::string isa;            // Highway target name, e.g. AVX3; empty: the best of this CPU
   std::string math = "fp32";  // name of one of the kernel's maths
   std::string library;        // path of a CBLAS library; empty: the default search
-  int device = 0;             // OpenCL device, numbered as `doctor` prints them
+  int device = 0;             // of the variant's backend
   bool device_timer = false;  // record events on a CPU device too (others always do)
   Pool* pool = nullptr;       // whose threads; null: default_pool()
 };
@@ -97,6 +98,12 @@ class Plan {
   virtual PlanFacts facts() const = 0;
   // Nothing when the plan records no events.
   virtual std::optional<DeviceTimes> device_times() const { return std::nullopt; }
+  // Mean time of `runs` runs, one right behind the other, by the device's own clock, in
+  // nanoseconds. Nothing when the plan records no events.
+  virtual std::optional<double> time_device_runs(std::int64_t /*runs*/) { return std::nullopt; }
+  // Makes sure that the next run finds its operands in the device's memory and not in its caches;
+  // after the first upload. False where the host does that by address: regions().
+  virtual bool turn_cold() { return false; }
 
   const Problem& problem() const { return problem_; }
 
@@ -130,7 +137,7 @@ inline constexpr DType float_types[] = {&float32, &float16, &bfloat16};
 struct Variant {
   const char* name;  // "hwy"
   const Kernel* kernel;
-  const char* backend;  // "scalar", "cblas", "highway", "opencl"
+  const Backend* backend;
   Threads threads;
   std::span<const Tunable> tunables;
   // Nothing when `plan` will work, else a printable reason; asked only where math and number

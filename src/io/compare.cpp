@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "core/seeds.hpp"
+#include "core/statistics.hpp"
 #include "core/text.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 namespace {

@@ -1,6 +1,6 @@
 // Whether rows became faster or slower: from two files, or from one in which another build ran in
 // the same rounds. Knows rows and samples only; the text stands in io/compare_text.hpp, the
-// statistics in measure/statistics.hpp.
+// statistics in core/statistics.hpp.
 #pragma once
 
 #include <cstddef>

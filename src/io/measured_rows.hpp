@@ -1,5 +1,5 @@
 // Rows with their samples, read from files, and what rounds say of times and their ratios. The
-// statistics stand in measure/statistics.hpp; verdicts in io/summary.hpp and io/compare.hpp.
+// statistics stand in core/statistics.hpp; verdicts in io/summary.hpp and io/compare.hpp.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/statistics.hpp"
 #include "io/csv.hpp"
 #include "io/row.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 

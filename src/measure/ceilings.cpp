@@ -1,24 +1,22 @@
 // Measures all ceilings of a request and answers questions about them. The loops stand in
-// fma_peak.cpp and stream_loops.cpp, the levels of a curve in plateaus.cpp, devices in
-// ceilings_opencl.cpp.
+// fma_peak.cpp and stream_loops.cpp, the levels of a curve in plateaus.cpp; devices are measured by
+// their backend.
 #include "measure/ceilings.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/highway.hpp"
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "measure/bandwidth.hpp"
 #include "measure/ceilings_check.hpp"
 #include "measure/fma_peak.hpp"
 #include "measure/math_rates.hpp"
-
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#include "measure/ceilings_opencl.hpp"
-#endif
+#include "measure/plateaus.hpp"
 
 namespace rooflane {
 namespace {
@@ -69,29 +67,38 @@ void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, d
                    }});
 }
 
-#ifdef ROOFLANE_HAS_OPENCL
+// A device that is the CPU has its caches, one of those that a core has for each thread; of others
+// only the cache that all units share is seen.
+std::array<double, 3> cache_bytes(const DeviceFacts& facts, int threads) {
+  if (!facts.is_cpu) return {no_such_level, 0.0, no_such_level};
+  const Machine& cpu = machine();
+  return {static_cast<double>(cpu.l1d_bytes) * threads, static_cast<double>(cpu.l2_bytes) * threads,
+          static_cast<double>(cpu.l3_bytes)};
+}
 
-void add_device_steps(const CeilingsRequest& request, int device, Ceilings& out,
-                      std::vector<Step>& steps) {
-  const opencl::DeviceInfo& info = opencl::device(device);
-  const bool is_cpu = info.kind == opencl::DeviceKind::cpu;
-  for (int threads : is_cpu ? request.threads : std::vector<int>{0}) {
-    // A row at a number of threads that the device cannot serve is UNSUPPORTED and needs no roof.
-    if (opencl::unsupported_threads(info, threads)) continue;
-    steps.push_back({is_cpu ? fmt::format("{}, {}", info.name, print_threads(threads)) : info.name,
-                     device_seconds, [=, &out](double seconds, const auto&) {
-                       measure_device_ceilings(device, threads, seconds, out);
-                     }});
+void measure_device(const DeviceId& device, const DeviceFacts& facts, int threads, double seconds,
+                    Ceilings& out) {
+  const std::size_t known = out.bandwidth.size();
+  device.of->measure_ceilings(device.index, threads, seconds, largest_bandwidth_footprint(), out);
+  for (std::size_t i = known; i < out.bandwidth.size(); ++i) {
+    BandwidthCurve& curve = out.bandwidth[i];
+    curve.plateaus = find_plateaus(curve.points, cache_bytes(facts, threads));
   }
 }
 
-#else
-
-void add_device_steps(const CeilingsRequest&, int device, Ceilings&, std::vector<Step>&) {
-  throw unavailable_error(fmt::format("OpenCL device {}: this build has no OpenCL", device));
+void add_device_steps(const CeilingsRequest& request, const DeviceId& device, Ceilings& out,
+                      std::vector<Step>& steps) {
+  const DeviceFacts facts = device.of->facts(device.index);
+  for (int threads : facts.is_cpu ? request.threads : std::vector<int>{0}) {
+    // A row at a number of threads that the device cannot serve is UNSUPPORTED and needs no roof.
+    if (device.of->unsupported_threads(device.index, threads)) continue;
+    steps.push_back(
+        {facts.is_cpu ? fmt::format("{}, {}", facts.name, print_threads(threads)) : facts.name,
+         device_seconds, [=, &out](double seconds, const auto&) {
+           measure_device(device, facts, threads, seconds, out);
+         }});
+  }
 }
-
-#endif
 
 // A curve's read, write and copy at one footprint: straight lines over the logarithm of the
 // footprint, the end points beyond the ends. A point counts with the best of itself and all larger
@@ -217,7 +224,7 @@ Ceilings measure_ceilings(const CeilingsRequest& request) {
     if (threads < 1) throw argument_error(fmt::format("threads {}: at least 1", threads));
     add_cpu_steps(request, threads, out, clock_ghz, steps);
   }
-  for (int device : request.devices) add_device_steps(request, device, out, steps);
+  for (const DeviceId& device : request.devices) add_device_steps(request, device, out, steps);
 
   double wanted = 0;
   for (const Step& step : steps) wanted += step.seconds;

@@ -26,9 +26,9 @@ struct KnownLimit {
 std::vector<std::string> curve_warnings(const BandwidthCurve& curve);
 
 // Sets notes and warnings of `ceilings`, in place of those it has: curve_warnings of every curve;
-// every FMA peak that has a limit beside it (a warning when 5 % above); every OpenCL CPU device
-// beside the CPU's own best peak at as many threads (a warning when 5 % above: then the CPU's is
-// too low); a GPU below half of its limit.
+// every FMA peak that has a limit beside it (a warning when 5 % above); every device that is the
+// CPU beside the CPU's own best peak at as many threads (a warning when 5 % above: then the CPU's
+// is too low); a GPU below half of its limit.
 void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits);
 
 // The clock at this moment, from products that wait for each other; 2 ms. 0 where the CPU's
@@ -37,8 +37,8 @@ void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits);
 double measure_clock_ghz();
 
 // The limits of what was asked for. CPU (x86): the highest clock that cpufreq names, else
-// `clock_ghz`, × 2 ports × lanes × 2. OpenCL GPUs: clock × compute units × lanes × 2 where the
-// driver tells the lanes of a unit. Others have none.
+// `clock_ghz`, × 2 ports × lanes × 2. Devices: DeviceFacts::peak_gflops, where the
+// driver tells enough.
 std::vector<KnownLimit> known_limits(const CeilingsRequest& request, double clock_ghz);
 
 }  // namespace rooflane

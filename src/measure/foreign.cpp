@@ -13,9 +13,10 @@ namespace rooflane {
 
 namespace {
 
-// A variant's record with the text that it points to.
+// A variant's record with what it points to.
 struct Description {
-  std::string name, backend;
+  std::string name, backend_name;
+  Backend backend;  // where this build has none of the name
   std::vector<OfferedTunable> offered;
   std::vector<Tunable> tunables;
   Variant variant;
@@ -29,7 +30,12 @@ std::shared_ptr<const Variant> describe(const Kernel& kernel, const Offer& offer
                                         const std::string& name) {
   auto description = std::make_shared<Description>();
   description->name = name;
-  description->backend = offer.backend;
+  description->backend_name = offer.backend;
+  description->backend = {.name = description->backend_name.c_str()};
+  const auto ours = all_backends();
+  const auto known = std::find_if(ours.begin(), ours.end(), [&](const Backend* backend) {
+    return backend->name == offer.backend;
+  });
   description->offered = offer.tunables;
   for (const OfferedTunable& tunable : description->offered) {
     description->tunables.push_back(
@@ -37,7 +43,7 @@ std::shared_ptr<const Variant> describe(const Kernel& kernel, const Offer& offer
   }
   description->variant = {.name = description->name.c_str(),
                           .kernel = &kernel,
-                          .backend = description->backend.c_str(),
+                          .backend = known != ours.end() ? *known : &description->backend,
                           .threads = offer.threads,
                           .tunables = description->tunables,
                           .unsupported = nullptr,

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "measure/sampler.hpp"
-#include "measure/statistics.hpp"
 
 namespace rooflane {
 

@@ -9,10 +9,6 @@
 #include "measure/fma_peak.hpp"
 #include "measure/together.hpp"
 
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
-
 namespace rooflane {
 namespace {
 
@@ -74,16 +70,11 @@ double measure_clock_ghz() {
 std::vector<KnownLimit> known_limits(const CeilingsRequest& request, double clock_ghz) {
   std::vector<KnownLimit> limits;
   add_cpu_limits(request, clock_ghz, limits);
-#ifdef ROOFLANE_HAS_OPENCL
-  for (int index : request.devices) {
-    const opencl::DeviceInfo& info = opencl::device(index);
-    if (info.kind == opencl::DeviceKind::cpu || info.lanes_per_unit == 0) continue;
-    limits.push_back({"", 0, info.name,
-                      2e-3 * info.clock_mhz * info.compute_units * info.lanes_per_unit,
-                      fmt::format("{} MHz x {} compute units x {} lanes x 2", info.clock_mhz,
-                                  info.compute_units, info.lanes_per_unit)});
+  for (const DeviceId& device : request.devices) {
+    const DeviceFacts facts = device.of->facts(device.index);
+    if (facts.peak_gflops == 0) continue;
+    limits.push_back({"", 0, facts.name, facts.peak_gflops, facts.peak_formula});
   }
-#endif
   return limits;
 }
 

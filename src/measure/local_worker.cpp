@@ -10,13 +10,9 @@
 #include "core/machine.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/process_usage.hpp"
+#include "measure/reference_file.hpp"
 #include "measure/sampler.hpp"
 #include "measure/worker.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl_features.hpp"
-#include "backends/opencl_plan.hpp"
-#include "measure/device_bench.hpp"
-#endif
 
 namespace rooflane {
 
@@ -32,10 +28,8 @@ namespace {
     throw WorkerError(
         error.kind() == ErrorKind::unavailable ? Status::unsupported : Status::runtime_error,
         error.what());
-#ifdef ROOFLANE_HAS_OPENCL
-  } catch (const opencl::BuildError& error) {
+  } catch (const BuildError& error) {
     throw WorkerError(Status::build_error, error.what());
-#endif
   } catch (const std::bad_alloc&) {
     throw WorkerError(Status::runtime_error, "out of memory");
   } catch (const std::exception& error) {
@@ -137,10 +131,7 @@ class LocalWorker final : public Worker {
         constants.set(tensor.name, open.operands.all().at(tensor.name));
       }
     }
-#ifdef ROOFLANE_HAS_OPENCL
-    // Once per process, and no part of planning: finding out what its kernels may use runs some.
-    if (std::string_view(variant.backend) == "opencl") opencl::features(c.device);
-#endif
+    if (variant.backend->devices != nullptr) variant.backend->devices->prepare(c.device);
     const double start = steady_clock_ns();
     open.plan = make_plan(variant, c.problem, c.tuning, env, constants);
     Opened answer;
@@ -228,22 +219,16 @@ class LocalWorker final : public Worker {
 
   // Takes operands and constants out of the caches. False when nobody can.
   static bool make_cold(Plan& plan) {
-#ifdef ROOFLANE_HAS_OPENCL
-    auto* on_device = dynamic_cast<opencl::DevicePlan*>(&plan);
-    if (on_device != nullptr && on_device->turn_cold()) return true;
-#endif
+    if (plan.turn_cold()) return true;
     const auto regions = plan.regions();
     evict(regions);
     return !regions.empty();
   }
 
   // A device that idled lowered its clock; what is timed first would pay for raising it.
-  static void warm_clock([[maybe_unused]] const OpenCase& open) {
-#ifdef ROOFLANE_HAS_OPENCL
-    if (std::string_view(open.variant.backend) != "opencl") return;
-    if (opencl::device(open.c.device).kind == opencl::DeviceKind::cpu) return;
-    DeviceBench(open.c.device, 0).warm_clock();
-#endif
+  static void warm_clock(const OpenCase& open) {
+    const Devices* devices = open.variant.backend->devices;
+    if (devices != nullptr) devices->warm_clock(open.c.device);
   }
 
   Calibration calibrate_open() {
@@ -284,11 +269,8 @@ class LocalWorker final : public Worker {
   }
 
   // Mean of the device's own time of one run.
-  static double time_device_runs([[maybe_unused]] Plan& plan, [[maybe_unused]] std::int64_t runs) {
-#ifdef ROOFLANE_HAS_OPENCL
-    auto* on_device = dynamic_cast<opencl::DevicePlan*>(&plan);
-    if (on_device != nullptr && on_device->device_times()) return on_device->time_runs(runs);
-#endif
+  static double time_device_runs(Plan& plan, std::int64_t runs) {
+    if (const auto ns = plan.time_device_runs(runs)) return *ns;
     throw WorkerError(Status::unsupported, "timer event: only device variants have one");
   }
 

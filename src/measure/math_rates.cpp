@@ -1,5 +1,5 @@
-// Rates of exp and of unfused float operations, compiled once per Highway target. See
-// math_rates.hpp for what they promise.
+// Unfused float operations, compiled once per Highway target, and the timing of their rate and
+// that of exp. See math_rates.hpp for what they promise.
 #include "measure/math_rates.hpp"
 
 #include <cstddef>
@@ -9,8 +9,6 @@
 #define HWY_TARGET_INCLUDE "measure/math_rates.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// After highway.h, for each target anew.
-#include "kernels/common/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane {
@@ -27,37 +25,6 @@ constexpr int kVectors = 12;
 #else
 constexpr int kVectors = 24;
 #endif
-// Evaluations of exp between two tests of the loop: enough that the test does not count.
-constexpr int kExps = 8;
-
-// Makes the compiler take `v` for changed and in use, at no instruction: without this it would
-// compute the same exp only once. It stays in a register on the architectures named; elsewhere it
-// goes through memory, one store and load an exp.
-HWY_INLINE void Opaque(V& v) {
-#if HWY_ARCH_X86
-  asm volatile("" : "+v"(v.raw));
-#elif HWY_TARGET == HWY_NEON
-  asm volatile("" : "+w"(v.raw));
-#else
-  asm volatile("" : "+m"(v));
-#endif
-}
-
-float RunExp(std::int64_t steps, float x) {
-  const D d;
-  V in = hn::Set(d, x);
-  V out = in;
-  for (; steps > 0; --steps) {
-    HWY_UNROLL(kExps)
-    for (int i = 0; i < kExps; ++i) {
-      Opaque(in);
-      out = common::HWY_NAMESPACE::ExpNonPositive(d, in);
-      Opaque(out);
-    }
-  }
-  return hn::GetLane(out);
-}
-
 // The operations of softmax in equal parts: sum, scale, maximum, difference. No product is added
 // to, so that no compiler makes a multiply-add of two. A parameter pack: fma_peak.cpp says why.
 template <class... Vs>
@@ -84,7 +51,6 @@ float RunUnfused(std::int64_t steps, float x, float y, float z) {
 }
 
 int UnfusedVectors() { return kVectors; }
-double ExpsPerStep() { return kExps * static_cast<double>(hn::Lanes(D())); }
 double UnfusedFlopsPerStep() { return 4.0 * kVectors * static_cast<double>(hn::Lanes(D())); }
 
 }  // namespace HWY_NAMESPACE
@@ -96,14 +62,13 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 
 #include "backends/highway.hpp"
+#include "core/exp_loop.hpp"
 #include "measure/together.hpp"
 
 namespace rooflane {
 
-HWY_EXPORT(RunExp);
 HWY_EXPORT(RunUnfused);
 HWY_EXPORT(UnfusedVectors);
-HWY_EXPORT(ExpsPerStep);
 HWY_EXPORT(UnfusedFlopsPerStep);
 
 namespace {
@@ -122,29 +87,28 @@ double best_rate(double operations, double seconds, Repeat&& repeat) {
 
 }  // namespace
 
-MathLoops math_loops(std::int64_t target) {
-  return {ROOFLANE_HWY_FUNCTION(RunExp, target), ROOFLANE_HWY_FUNCTION(RunUnfused, target),
-          ROOFLANE_HWY_FUNCTION(ExpsPerStep, target)(),
+UnfusedLoop unfused_loop(std::int64_t target) {
+  return {ROOFLANE_HWY_FUNCTION(RunUnfused, target),
           ROOFLANE_HWY_FUNCTION(UnfusedFlopsPerStep, target)(),
           ROOFLANE_HWY_FUNCTION(UnfusedVectors, target)()};
 }
 
 MathRates measure_math_rates(std::int64_t target, int threads, double seconds) {
-  const MathLoops loops = math_loops(target);
+  const UnfusedLoop unfused = unfused_loop(target);
+  const ExpLoop exp = exp_loop(target);
   Together together(threads);
   // Repeats of about 0.3 ms, for the reasons given at the FMA peak: 4 M vector operations, and
   // 200 k vectors of exps at some 6 cycles each.
-  const std::int64_t unfused_steps = 1'000'000 / loops.vectors;
+  const std::int64_t unfused_steps = 1'000'000 / unfused.vectors;
   constexpr std::int64_t exp_steps = 25'000;
   MathRates rates;
   rates.unfused_gflops = best_rate(
-      loops.flops_per_step * static_cast<double>(unfused_steps) * threads, seconds / 2, [&] {
-        return together.run_ns(
-            [&](int) { keep(loops.run_unfused(unfused_steps, 0.5f, 0.25f, 1.0f)); });
+      unfused.flops_per_step * static_cast<double>(unfused_steps) * threads, seconds / 2, [&] {
+        return together.run_ns([&](int) { keep(unfused.run(unfused_steps, 0.5f, 0.25f, 1.0f)); });
       });
-  rates.exp_g_s = best_rate(
-      loops.exps_per_step * static_cast<double>(exp_steps) * threads, seconds / 2,
-      [&] { return together.run_ns([&](int) { keep(loops.run_exp(exp_steps, -1.0f)); }); });
+  rates.exp_g_s =
+      best_rate(exp.exps_per_step * static_cast<double>(exp_steps) * threads, seconds / 2,
+                [&] { return together.run_ns([&](int) { keep(exp.run(exp_steps, -1.0f)); }); });
   return rates;
 }
 

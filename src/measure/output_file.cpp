@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "measure/reference_file.hpp"
 
 namespace rooflane {
 

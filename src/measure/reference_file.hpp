@@ -1,5 +1,5 @@
-// A problem's reference while its cases are worked on: computed once, in a file that worker
-// processes open by its path. What stands in it: verify.hpp.
+// References as files. A problem's is computed once, while its cases are worked on, in a file that
+// worker processes open by its path.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,13 @@
 
 #include "core/math.hpp"
 #include "core/problem.hpp"
+#include "measure/verify.hpp"
 
 namespace rooflane {
+
+// A binary file. Throw Error: it cannot be written; it is no reference, or it is truncated.
+void write_reference(const Reference& reference, const std::string& path);
+Reference read_reference(const std::string& path);
 
 // The file lies in memory and is gone when this process is, however it ends.
 class ReferenceFile {

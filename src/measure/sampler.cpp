@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "measure/statistics.hpp"
+#include "core/statistics.hpp"
 
 namespace rooflane {
 

@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
 #include "core/error.hpp"
 #include "measure/worker_protocol.hpp"
-#ifdef ROOFLANE_HAS_OPENCL
-#include "backends/opencl.hpp"
-#endif
 
 namespace rooflane {
 
@@ -32,7 +30,7 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
   Greeting greeting{"rooflane", ROOFLANE_VERSION, "", std::vector<Offer>(), build};
   for (const CatalogueEntry& entry : catalogue.entries()) {
     const Variant& variant = *entry.variant;
-    Offer offer{variant.kernel->name, entry.name, "", variant.threads, variant.backend, true};
+    Offer offer{variant.kernel->name, entry.name, "", variant.threads, variant.backend->name, true};
     for (const Tunable& tunable : variant.tunables) {
       offer.tunables.push_back({tunable.name, tunable.meaning, tunable.least, tunable.most});
     }
@@ -46,6 +44,13 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
     greeting.variants->push_back(std::move(offer));
   }
   return greeting;
+}
+
+bool lost_devices() {
+  const auto backends = all_backends();
+  return std::any_of(backends.begin(), backends.end(), [](const Backend* backend) {
+    return backend->devices != nullptr && backend->devices->lost();
+  });
 }
 
 json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
@@ -84,9 +89,7 @@ int serve_worker(const Catalogue& catalogue, const Build& build) {
     } catch (const std::exception& error) {
       reply = protocol::failure(Status::runtime_error, error.what());
     }
-#ifdef ROOFLANE_HAS_OPENCL
-    if (!reply.at("ok").get<bool>() && opencl::context_was_lost()) reply["restart"] = true;
-#endif
+    if (!reply.at("ok").get<bool>() && lost_devices()) reply["restart"] = true;
     if (!write_line(out, reply)) return 1;
   }
   return 0;

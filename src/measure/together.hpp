@@ -9,17 +9,9 @@
 #include <sched.h>
 
 #include "core/parallel.hpp"
+#include "core/stopwatch.hpp"
 
 namespace rooflane {
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_ = Clock::now();
-};
 
 // Makes the compiler compute `value`: it could be read here.
 template <class T>

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -22,7 +21,6 @@ namespace {
 
 // Seeded rows and columns beside the edges, where the comparison is not complete.
 constexpr std::int64_t sampled_lines = 64;
-constexpr char reference_magic[8] = {'R', 'L', 'R', 'E', 'F', '0', '0', '2'};
 
 std::vector<std::int64_t> all_lines(std::int64_t count) {
   std::vector<std::int64_t> lines(static_cast<std::size_t>(count));
@@ -387,79 +385,6 @@ Verification verify_output(const Problem& problem, const Operands& operands,
   }
   result.status = result.value <= 1 ? Status::passed : Status::inaccurate;
   return result;
-}
-
-namespace {
-
-template <class T>
-void write_vector(std::ofstream& file, const std::vector<T>& values) {
-  const std::uint64_t count = values.size();
-  file.write(reinterpret_cast<const char*>(&count), sizeof count);
-  file.write(reinterpret_cast<const char*>(values.data()),
-             static_cast<std::streamsize>(count * sizeof(T)));
-}
-
-template <class T>
-std::vector<T> read_vector(std::ifstream& file, std::uint64_t file_bytes) {
-  std::uint64_t count = 0;
-  file.read(reinterpret_cast<char*>(&count), sizeof count);
-  if (!file || count > file_bytes / sizeof(T)) return {};
-  std::vector<T> values(count);
-  file.read(reinterpret_cast<char*>(values.data()),
-            static_cast<std::streamsize>(count * sizeof(T)));
-  return values;
-}
-
-}  // namespace
-
-void write_reference(const Reference& reference, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reference_magic, sizeof reference_magic);
-  const std::uint64_t header[2] = {reference.complete ? 1u : 0u, reference.parts.size()};
-  file.write(reinterpret_cast<const char*>(header), sizeof header);
-  for (const Reference::Part& part : reference.parts) {
-    write_vector(file, std::vector<char>(part.tensor.begin(), part.tensor.end()));
-    write_vector(file, part.region.rows);
-    write_vector(file, part.region.cols);
-    write_vector(file, part.value);
-    write_vector(file, part.bound);
-    write_vector(file, part.plain_bound);
-  }
-  file.flush();
-  if (!file) throw argument_error(fmt::format("reference file '{}' cannot be written", path));
-}
-
-Reference read_reference(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const auto fail = [&]() {
-    return argument_error(fmt::format("'{}' is no reference file, or it is truncated", path));
-  };
-  if (!file) throw fail();
-  const auto bytes = static_cast<std::uint64_t>(file.tellg());
-  file.seekg(0);
-  char magic[sizeof reference_magic] = {};
-  std::uint64_t header[2] = {};
-  file.read(magic, sizeof magic);
-  file.read(reinterpret_cast<char*>(header), sizeof header);
-  if (!file || std::memcmp(magic, reference_magic, sizeof magic) != 0) throw fail();
-  Reference reference;
-  reference.complete = header[0] == 1;
-  for (std::uint64_t i = 0; i < header[1]; ++i) {
-    Reference::Part part;
-    const std::vector<char> name = read_vector<char>(file, bytes);
-    part.tensor.assign(name.begin(), name.end());
-    part.region.rows = read_vector<std::int64_t>(file, bytes);
-    part.region.cols = read_vector<std::int64_t>(file, bytes);
-    part.value = read_vector<double>(file, bytes);
-    part.bound = read_vector<double>(file, bytes);
-    part.plain_bound = read_vector<double>(file, bytes);
-    const std::size_t count = part.region.rows.size() * part.region.cols.size();
-    const bool whole = part.value.size() == count && part.bound.size() == count &&
-                       part.plain_bound.size() == count;
-    if (!file || !whole) throw fail();
-    reference.parts.push_back(std::move(part));
-  }
-  return reference;
 }
 
 }  // namespace rooflane

@@ -113,9 +113,4 @@ struct Verification {
 Verification verify_output(const Problem& problem, const Operands& operands,
                            const Reference& reference, std::uint64_t seed, const Math& math = fp32);
 
-// Reads and writes a reference as a binary file, so that it is computed once per problem and shared
-// with worker processes. `write` throws Error when the file cannot be written.
-void write_reference(const Reference& reference, const std::string& path);
-Reference read_reference(const std::string& path);
-
 }  // namespace rooflane

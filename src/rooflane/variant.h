@@ -1,5 +1,5 @@
-/* Your own kernel as a variant: what a shared library exports so that `rooflane bench --plugin
- * NAME=FILE.so` verifies and times it like a variant of Rooflane's own. Plain C99. A whole plugin
+/* Your own kernel as a variant: what a shared library exports so that the program `rooflane`
+ * verifies and times it like a variant of its own (docs/plugins.md). Plain C99. A whole plugin
  * stands in examples/plugin/softmax.c; the reading end is src/backends/plugin.cpp.
  *
  * The library is loaded in a worker process of its own; one thread calls its functions. All text
@@ -26,8 +26,8 @@ extern "C" {
 #define ROOFLANE_EXPORT
 #endif
 
-/* A size, flag (0 or 1), number or choice of the problem: m, trans_a, alpha, type. The catalogue
- * names those of each kernel. Every one of them is given, at its default where the user gave none.
+/* A size, flag (0 or 1), number or choice of the problem: m, trans_a, alpha, type
+ * (docs/variants.md). Every one of the kernel's is given, at its default where the user gave none.
  */
 typedef struct {
   const char* name;
@@ -83,7 +83,7 @@ typedef struct {
 /* One implementation of one kernel. Functions that return int32_t return 0 for success. */
 typedef struct {
   const char* kernel;   /* gemm, softmax, layernorm, attention */
-  const char* name;     /* NULL: called NAME, as in --plugin NAME=FILE; else NAME-name */
+  const char* name;     /* NULL: called as the user names the plugin; else PLUGIN-name */
   const char* library;  /* name and version for the rows, "MyBLAS 1.2"; NULL: none */
   int32_t many_threads; /* 0: runs on one thread; 1: takes the number of threads it is given */
   int32_t constants;    /* 0: problems with constants (gemm with prepack=1) are UNSUPPORTED */

@@ -1,5 +1,5 @@
-// A device's queue and clock, and its link to the host. See device_bench.hpp.
-#include "measure/device_bench.hpp"
+// A device's queue and clock, and its link to the host. See opencl_bench.hpp.
+#include "backends/opencl_bench.hpp"
 
 #include <fmt/format.h>
 
@@ -9,16 +9,10 @@
 
 #include "ceilings_cl.hpp"
 #include "core/buffer.hpp"
-#include "measure/ceilings.hpp"
-#include "measure/sampler.hpp"
-#include "measure/statistics.hpp"
-#include "measure/together.hpp"
+#include "core/statistics.hpp"
+#include "core/stopwatch.hpp"
 
-namespace rooflane {
-
-using opencl::Context;
-using opencl::DeviceBuffer;
-using opencl::KernelCall;
+namespace rooflane::opencl {
 
 void DeviceBench::enqueue(const KernelCall& kernel, const Grid& grid, cl_event* event) {
   const std::size_t global = grid.groups * grid.group_items;
@@ -80,7 +74,7 @@ TransferCeiling measure_transfer(DeviceBench& bench, double seconds) {
   const DeviceBuffer there(context, bytes);
   const Buffer ordinary(bytes);
   std::memset(ordinary.data(), 0, bytes);
-  const opencl::PinnedBuffer pinned(context, bench.queue(), bytes);
+  const PinnedBuffer pinned(context, bench.queue(), bytes);
   std::memset(pinned.data(), 0, bytes);
 
   TransferCeiling rates;
@@ -116,12 +110,12 @@ LaunchCeiling measure_launch(DeviceBench& bench, int threads) {
   const Grid grid{1, 1};
   std::vector<double> host_ns, device_ns;
   for (int i = 0; i < launches; ++i) {
-    const double start = steady_clock_ns();
+    const Stopwatch watch;
     device_ns.push_back(bench.time_kernel_ns(empty, grid));
     // The event's two questions are in it: tenths of a microsecond.
-    host_ns.push_back(steady_clock_ns() - start);
+    host_ns.push_back(watch.seconds() * 1e9);
   }
   return {bench.context().info().name, threads, median(host_ns), median(device_ns)};
 }
 
-}  // namespace rooflane
+}  // namespace rooflane::opencl

@@ -1,5 +1,5 @@
 // Quantiles, spread and bootstrap intervals. No time, no threads, no global state.
-#include "measure/statistics.hpp"
+#include "statistics.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/seeds.hpp"
+#include "seeds.hpp"
 
 namespace rooflane {
 namespace {

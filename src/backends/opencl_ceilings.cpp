@@ -1,8 +1,8 @@
 // Measures a device's FMA peak, exp and unfused rates, tensor cores and bandwidth curve with the
-// loops of ceilings.cl and mma_peak.cl. Transfers and launches: device_bench.cpp.
+// loops of ceilings.cl and mma_peak.cl. Transfers and launches: opencl_bench.cpp.
 // Each figure is the best over vector widths, unrolling and numbers of groups, timed by events, so
 // that neither launches nor the host's clock are in it.
-#include "measure/ceilings_opencl.hpp"
+#include "backends/opencl_ceilings.hpp"
 
 #include <fmt/format.h>
 
@@ -13,21 +13,14 @@
 #include <numeric>
 
 #include "backends/opencl.hpp"
+#include "backends/opencl_bench.hpp"
 #include "backends/opencl_features.hpp"
 #include "ceilings_cl.hpp"
-#include "core/machine.hpp"
-#include "measure/bandwidth.hpp"
-#include "measure/device_bench.hpp"
-#include "measure/plateaus.hpp"
-#include "measure/together.hpp"
+#include "core/stopwatch.hpp"
 #include "mma_peak_cl.hpp"
 
-namespace rooflane {
+namespace rooflane::opencl {
 namespace {
-
-using opencl::Context;
-using opencl::DeviceBuffer;
-using opencl::KernelCall;
 
 constexpr int curve_points = 20;
 
@@ -128,7 +121,7 @@ double mma_gflops(DeviceBench& bench, bool is_f16, double k, double seconds) {
 // of parts (the fourth is too small to count), hence a third of the peak.
 void add_tensor_core_peaks(DeviceBench& bench, int device, int threads, double seconds,
                            Ceilings& into) {
-  const opencl::Features& features = opencl::features(device);
+  const Features& features = opencl::features(device);
   const auto add = [&](const char* math, bool is_f16, double k) {
     const double gflops = mma_gflops(bench, is_f16, k, seconds / 2);
     const std::string& name = bench.context().info().name;
@@ -246,20 +239,20 @@ class CurveBench {
   std::vector<KernelCall> kernels_;
 };
 
-std::size_t largest_footprint(DeviceBench& bench) {
-  if (bench.is_cpu())
-    return std::min(largest_bandwidth_footprint(), bench.context().info().max_buffer_bytes);
+std::size_t most_bytes(DeviceBench& bench, std::size_t of_cpu) {
+  if (bench.is_cpu()) return std::min(of_cpu, bench.context().info().max_buffer_bytes);
   // Past the last-level cache of any GPU (at most 256 MiB).
   const std::size_t gib = std::size_t{1} << 30;
   return std::min(
       {gib, bench.context().info().global_bytes / 4, bench.context().info().max_buffer_bytes});
 }
 
-BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds) {
+BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds,
+                               std::size_t largest_footprint) {
   BandwidthCurve curve;
   curve.threads = threads;
   curve.device = bench.context().info().name;
-  const auto most = static_cast<double>(largest_footprint(bench));
+  const auto most = static_cast<double>(largest_footprint);
   // CPUs: half an L1 cache per unit. Others: one vector per item of eight groups per unit.
   const double least =
       bench.is_cpu() ? 16384.0 * static_cast<double>(bench.units())
@@ -297,19 +290,13 @@ BandwidthCurve bandwidth_curve(DeviceBench& bench, int threads, double seconds) 
       beyond = std::max(beyond, point.*rate);
     }
   }
-  const auto units = static_cast<double>(bench.units());
-  const Machine& cpu = machine();
-  curve.plateaus = find_plateaus(
-      curve.points, bench.is_cpu() ? std::array{static_cast<double>(cpu.l1d_bytes) * units,
-                                                static_cast<double>(cpu.l2_bytes) * units,
-                                                static_cast<double>(cpu.l3_bytes)}
-                                   : std::array{no_such_level, 0.0, no_such_level});
   return curve;
 }
 
 }  // namespace
 
-void measure_device_ceilings(int device, int threads, double seconds, Ceilings& into) {
+void measure_ceilings(int device, int threads, double seconds, std::size_t largest_footprint,
+                      Ceilings& into) {
   DeviceBench bench(device, threads);
   const std::string& name = bench.context().info().name;
   bench.warm_clock();
@@ -317,7 +304,8 @@ void measure_device_ceilings(int device, int threads, double seconds, Ceilings& 
   add_tensor_core_peaks(bench, device, threads, 0.1 * seconds, into);
   into.rates.push_back(
       {"", threads, name, exp_g_s(bench, 0.05 * seconds), unfused_gflops(bench, 0.05 * seconds)});
-  into.bandwidth.push_back(bandwidth_curve(bench, threads, 0.6 * seconds));
+  into.bandwidth.push_back(
+      bandwidth_curve(bench, threads, 0.6 * seconds, most_bytes(bench, largest_footprint)));
   into.launch.push_back(measure_launch(bench, threads));
   const bool is_known =
       std::any_of(into.transfer.begin(), into.transfer.end(),
@@ -325,4 +313,4 @@ void measure_device_ceilings(int device, int threads, double seconds, Ceilings& 
   if (!is_known) into.transfer.push_back(measure_transfer(bench, 0.1 * seconds));
 }
 
-}  // namespace rooflane
+}  // namespace rooflane::opencl

@@ -1,0 +1,209 @@
+// Reading the arguments of `bench`. See bench_arguments.hpp.
+#include "cli/bench_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/build_facts.hpp"
+#include "cli/ladder.hpp"
+#include "cli/workers.hpp"
+#include "core/text.hpp"
+#include "io/csv.hpp"
+#include "io/files.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+namespace {
+
+// `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
+constexpr double default_budget_seconds = 140;
+
+std::string read_choice(const Arguments& arguments, const std::string& option,
+                        const std::vector<std::string>& allowed) {
+  std::string value = arguments.value(option).value_or(allowed.front());
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
+    throw argument_error(option + ": " + unknown_name("value", value, allowed));
+  }
+  return value;
+}
+
+double read_seconds(const Arguments& arguments, const std::string& option, double otherwise) {
+  const auto text = arguments.value(option);
+  return text ? parse_seconds(option, *text) : otherwise;
+}
+
+int read_launches(const Arguments& arguments) {
+  constexpr int most_launches = 1000;
+  const auto text = arguments.value("--launches");
+  return text ? static_cast<int>(parse_count("--launches", *text, 1, most_launches))
+              : BenchOptions().launches;
+}
+
+double read_interval(const Arguments& arguments) {
+  const auto text = arguments.value("--interval");
+  if (!text) return BenchOptions().interval_pct;
+  const auto value = parse_real(*text);
+  if (!value || !(*value > 0 && *value <= 100)) {
+    throw argument_error(fmt::format(
+        "--interval '{}': allowed is a number of per cent above 0, at most 100", *text));
+  }
+  return *value;
+}
+
+// Whether two paths name one file, which need not exist. Devices may be named twice.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  if (a.empty() || b.empty() || a.starts_with("/dev/")) return false;
+  return std::filesystem::weakly_canonical(a, ignored) ==
+         std::filesystem::weakly_canonical(b, ignored);
+}
+
+// Checks that an output can be written; nothing is written yet.
+std::string read_output(const Arguments& arguments, const std::string& option, bool with_samples) {
+  std::string path = arguments.value(option).value_or("");
+  if (path.empty()) return path;
+  try {
+    require_writable(path);
+    if (with_samples) require_writable(samples_path(path));
+  } catch (const Error& error) {
+    throw Error(error.kind(), option + ": " + error.what());
+  }
+  return path;
+}
+
+void read_files(const Arguments& arguments, BenchArguments& read, Complaints& complaints) {
+  read.csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
+  read.json = complaints.check([&] { return read_output(arguments, "--json", false); });
+  complaints.check([&] {
+    for (const std::string& other : {read.csv, read.csv.empty() ? "" : samples_path(read.csv)}) {
+      if (same_file(read.json, other)) {
+        throw argument_error(fmt::format("--json '{}' is the file of --csv", read.json));
+      }
+    }
+    return true;
+  });
+  complaints.check([&] {
+    if (read.resume && read.csv.empty()) {
+      throw argument_error("--resume needs --csv FILE: the file of the interrupted run");
+    }
+    return true;
+  });
+}
+
+// How everything is measured.
+void read_measuring(const Arguments& arguments, BenchOptions& options, Complaints& complaints) {
+  const auto choice = [&](const std::string& option, const std::vector<std::string>& allowed) {
+    return complaints.check([&] { return read_choice(arguments, option, allowed); },
+                            allowed.front());
+  };
+  const auto seconds = [&](const std::string& option, double& value) {
+    value = complaints.check([&] { return read_seconds(arguments, option, value); });
+  };
+  options.cache = choice("--cache", {"warm", "cold"}) == "cold" ? CacheMode::cold : CacheMode::warm;
+  options.timer = choice("--timer", {"steady", "event"}) == "event" ? Timer::event : Timer::steady;
+  seconds("--min-time", options.min_time);
+  options.launches = complaints.check([&] { return read_launches(arguments); });
+  options.interval_pct = complaints.check([&] { return read_interval(arguments); });
+  seconds("--max-time", options.max_time);
+  seconds("--ceilings-time", options.ceilings_seconds);
+  options.google_benchmark =
+      complaints.check([&] { return parse_google_benchmark_flags(arguments.passed()); });
+  if (options.google_benchmark.min_time) options.min_time = *options.google_benchmark.min_time;
+  const bool selected = arguments.has("--kernel") || arguments.has("--shape") ||
+                        arguments.has("--preset") || arguments.has("--min-time");
+  if (!selected) options.budget_seconds = default_budget_seconds;
+}
+
+// The cells that all rows share. A script that named its files after the run says so in the
+// environment; else the run names itself.
+Row read_stamp() {
+  Row stamp;
+  if (const char* run_id = std::getenv("ROOFLANE_RUN_ID")) stamp.run_id = run_id;
+  stamp.build_commit = build_commit;
+  stamp.git_dirty = build_dirty;
+  stamp.compiler = build_compiler;
+  return stamp;
+}
+
+}  // namespace
+
+void declare_bench(Arguments& arguments) {
+  declare_problems(arguments);
+  arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: default");
+  declare_common(arguments, Many::yes);
+  declare_workers(arguments);
+  arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
+  arguments.option("--timer", "steady|event", "host clock, or the device's own");
+  arguments.option("--min-time", "SECONDS", "timed work per row, at least");
+  arguments.option("--launches", "N",
+                   "times everything is measured, in fresh processes; default 3");
+  arguments.option("--interval", "PERCENT",
+                   "sampling ends when medians are known to ± this; default 2");
+  arguments.option("--max-time", "SECONDS",
+                   "or after so long for the rounds of a group in one launch; default 2");
+  arguments.option("--ceilings-time", "SECONDS",
+                   "for the machine's limits, measured first, at most; default 15");
+  arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
+  arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
+  arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--all", "the summary shows rows that lose by far too");
+  arguments.flag("--ladder",
+                 "measure every rung of the variants' ladders, from the plainest loops up, and "
+                 "print what each bought; default preset: ladder");
+  arguments.flag("--fail-on-regression",
+                 "exit status 1 when a row is SLOWER than that of --against, or fails");
+  arguments.flag("--dry-run", "print the cases and measure nothing");
+  arguments.pass_through("--benchmark_");
+  arguments.examples(
+      {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
+       "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
+       "0.001 --ceilings-time 1",
+       "rooflane bench --ladder -v hwy --shape gemm:m=n=k=128 --threads 1 --launches 1 "
+       "--ceilings-time 1",
+       "rooflane bench --dry-run"});
+}
+
+BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catalogue,
+                                    const CliSettings& settings) {
+  BenchArguments read;
+  read.dry_run = arguments.has("--dry-run");
+  read.resume = arguments.has("--resume");
+  read.shows_all = arguments.has("--all");
+  read.fail_on_regression = arguments.has("--fail-on-regression");
+  const bool ladder = arguments.has("--ladder");
+  Complaints complaints;
+  CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
+  const std::vector<BenchProblem> problems =
+      read_problems(arguments, catalogue, ladder ? "ladder" : "default", complaints);
+  const std::vector<const Kernel*> kernels = kernels_of(problems, catalogue);
+  if (ladder && common.variants.empty()) {
+    common.variants = complaints.check([&] { return variants_with_ladder(catalogue, kernels); });
+  }
+  const std::vector<std::string> guests =
+      add_workers(arguments, common, settings, catalogue, complaints);
+  const std::vector<Target> targets =
+      select_targets(catalogue, kernels, common.variants, complaints, guests);
+  complaints.check([&] {
+    check_tunings(common.tunings, targets);
+    return true;
+  });
+  read.named = common.variants;
+  read.options = bench_options(common, problems, targets, catalogue, settings);
+  read.options.ladder = ladder;
+  read.options.stamp = read_stamp();
+  read_measuring(arguments, read.options, complaints);
+  read_files(arguments, read, complaints);
+  for (const BenchProblem& problem : problems) {
+    complaints.check([&] {
+      require_memory(problem.problem, 1);
+      return true;
+    });
+  }
+  complaints.raise();
+  return read;
+}
+
+}  // namespace rooflane

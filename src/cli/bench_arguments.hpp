@@ -1,0 +1,32 @@
+// The arguments of `bench`: what may be given, and what it says.
+#pragma once
+
+#include <string>
+
+#include "cli/options.hpp"
+
+namespace rooflane {
+
+struct BenchArguments {
+  BenchOptions options;
+  std::vector<std::string> named;  // variants that the user wants: by -v, or all with a ladder
+  std::string csv, json;           // files; empty: none
+  bool dry_run = false;
+  bool resume = false;
+  bool fail_on_regression = false;
+  bool shows_all = false;  // rows that lose by far too
+
+  // Rows and samples go to a file, and what is printed is a summary of them.
+  bool has_file() const { return !csv.empty(); }
+  // Nothing but rows or what Google Benchmark writes may stand on standard output.
+  bool prints_summary() const { return !options.google_benchmark.prints(); }
+};
+
+void declare_bench(Arguments& arguments);
+
+// Adds libraries, plugins, other builds and peers to the catalogue. Nothing is written. Throws
+// Error for the first argument that is wrong, else for the first that cannot be served.
+BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catalogue,
+                                    const CliSettings& settings);
+
+}  // namespace rooflane

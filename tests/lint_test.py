@@ -1,0 +1,61 @@
+"""The checks of scripts/lint.py that are its own: functions too long, who includes whom."""
+from __future__ import annotations
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, sys.argv.pop(1))
+import lint  # noqa: E402
+
+BODY = "  f(\"{\");  // {\n"
+
+
+def source(lines: int) -> str:
+    """A class whose method has so many lines, and an initialiser of more."""
+    return ("namespace n {\nconst Table table = {\n" + "  {1, f(2)},\n" * 200 + "};\n"
+            "#define HEAD(x) { x\nclass C {\n int f(int x) const {\n" + BODY * (lines - 2)
+            + " }\n};\n}\n")
+
+
+class FunctionTest(unittest.TestCase):
+    def test_a_function_is_counted_from_its_head_to_its_closing_brace(self) -> None:
+        found = list(lint.functions_of(source(7)))
+        self.assertEqual([(line, lines) for line, lines, _ in found], [(206, 7)])
+        self.assertEqual(found[0][2], "int f(int x) const")
+
+    def test_loops_lambdas_and_literals_are_part_of_their_function(self) -> None:
+        text = ("void g() {\n  const auto h = [&](int i) {\n    for (;;) {\n    }\n  };\n"
+                "  char c = '{';\n  const char* s = R\"(}{{)\";\n}\n")
+        self.assertEqual([(line, lines) for line, lines, _ in lint.functions_of(text)], [(1, 8)])
+
+    def test_only_functions_beyond_the_limit_are_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for lines in (lint.LONGEST_FUNCTION, lint.LONGEST_FUNCTION + 1):
+                path = Path(folder) / f"{lines}.cpp"
+                path.write_text(source(lines), encoding="utf-8")
+            found = lint.long_functions(str(path) for path in sorted(Path(folder).iterdir()))
+        self.assertEqual(len(found), 1)
+        self.assertIn("81.cpp:206: 81 lines, at most 80: int f(int x) const", found[0])
+
+    def test_an_include_against_the_direction_of_dependence_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(lint, "ROOT", Path(folder)):
+            for name, include in (("src/core/a.hpp", "backends/b.hpp"),
+                                  ("src/backends/b.hpp", "core/a.hpp"),
+                                  ("kernels/k.cpp", "measure/m.hpp"),
+                                  ("bench/b.cpp", "measure/m.hpp"),
+                                  ("tests/t.cpp", "cli/c.hpp")):
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f'// Text.\n#include "{include}"\n', encoding="utf-8")
+            files = sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*.?pp"))
+            self.assertEqual(lint.wrong_includes(files), [
+                "kernels/k.cpp:2: kernels may include from backends, core, kernels, not from "
+                "measure",
+                "src/core/a.hpp:2: src/core may include from core, not from backends"])
+
+
+if __name__ == "__main__":
+    unittest.main()
