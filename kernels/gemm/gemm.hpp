@@ -3,8 +3,7 @@
 //
 //   c = alpha · op(a) · op(b) + beta · c0        for each of `batch` matrices
 //
-// Tensors (row-major, last axis contiguous, leading axes with any stride; float32, or what a_type,
-// b_type and c_type say):
+// Tensors (row-major, of a_type, b_type, c_type; last axis contiguous, leading axes of any stride):
 //   a   [batch,m,k], with trans_a=1 [batch,k,m]; op(a) is [m,k]
 //   b   [batch,k,n], with trans_b=1 [batch,n,k]; op(b) is [k,n]; constant when prepack=1
 //   c0  [batch,m,n], only when beta is not 0
