@@ -44,9 +44,12 @@ MAY_INCLUDE = {
 
 
 def git(*arguments: str) -> str | None:
-    """What git prints; nothing when it fails or there is no repository."""
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True,
-                          check=False)
+    """What git prints; nothing when it fails, is not installed or there is no repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True,
+                              check=False)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 

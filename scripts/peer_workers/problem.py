@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-
 # NumPy's types of the stored elements. It has no bfloat16: arrays hold its bits.
 STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
