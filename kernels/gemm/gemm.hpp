@@ -11,10 +11,10 @@
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
 // … and what c held before has no influence. Any size may be 0; an empty c is a success.
 // Cost: 2·batch·m·n·k flops whatever alpha and beta; each operand's bytes once.
-// Bound, per element, u = 2^-24: |err| <= (8 + sqrt(k)) · u · (|alpha| |A||B| + |beta| |c0|). Sums of
-// k float32 products of random sign err like sqrt(k) roundings (Higham & Mary, "A new approach to
+// Bound, per element, u = 2^-24: |err| <= (8 + √k)·u·(|alpha||A||B| + |beta||c0|). Sums of k
+// float32 products of random sign err like √k roundings (Higham & Mary, "A new approach to
 // probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
-// rounds operands adds that rounding of both; INACCURATE is up to (8 + sqrt(k)) · u more.
+// rounds operands adds that rounding of both. INACCURATE reaches (8 + √k)·u farther.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.
