@@ -9,6 +9,7 @@
 #define ROOFLANE_KERNELS_COMMON_CONVERT_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/float16.hpp"
@@ -96,7 +97,7 @@ void Widen(const T* from, float* to, std::size_t n) {
     const auto wide = hn::PromoteTo(du, hn::LoadU(d16, bits + i));
     hn::StoreU(hn::BitCast(df, Short<T>::ToFloatBits(du, wide)), df, to + i);
   }
-  for (; i < n; ++i) to[i] = from[i];
+  std::copy(from + i, from + n, to + i);
 }
 
 // The same back; `stream`: past the caches, in whole vectors of `to` from where they are aligned.
@@ -124,7 +125,7 @@ void Narrow(const float* from, T* to, std::size_t n, [[maybe_unused]] bool strea
   }
 #endif
   for (; i + lanes <= n; i += lanes) hn::StoreU(vector(i), d16, bits + i);
-  for (; i < n; ++i) to[i] = T(from[i]);
+  std::transform(from + i, from + n, to + i, [](float value) { return T(value); });
 }
 
 }  // namespace HWY_NAMESPACE
