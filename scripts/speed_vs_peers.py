@@ -78,7 +78,8 @@ def device_of(given: argparse.Namespace) -> tuple[str, ...]:
         return ()
     if given.cl_device is not None:
         return ("--cl-device", str(given.cl_device))
-    devices = ask(given.rooflane.absolute(), "doctor")["opencl"]["devices"]
+    backends = ask(given.rooflane.absolute(), "doctor")["device_backends"]
+    devices = [device for backend in backends for device in backend["devices"]]
     for device in devices:
         if device["kind"] == "GPU":
             return ("--cl-device", str(device["index"]))

@@ -392,7 +392,7 @@ class Device(unittest.TestCase):
         path.write_text(f"""#!/bin/sh
 echo "$@" >> {self.folder}/calls
 case "$*" in
-  doctor*) echo '{json.dumps({"opencl": {"devices": listed}})}' ;;
+  doctor*) echo '{json.dumps({"device_backends": [{"devices": listed}]})}' ;;
   {cases}
 esac
 """, encoding="utf-8")
