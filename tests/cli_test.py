@@ -210,7 +210,7 @@ class Run(CommandLine):
             "big-endian": npy(">f4", (3, 4), data),
             "complex": npy("<c8", (3, 4), data * 2),
             "Python objects": npy("|O", (3, 4), data),
-            "integer": npy("<i4", (3, 4), data),
+            "int32 cannot become float32": npy("<i4", (3, 4), data),
             "lies": npy("<f4", (3, 3), data),
             "larger than any array": npy("<f4", (1 << 62, 1 << 62), data),
             "negative": npy("<f4", (-3, -4), data),
