@@ -111,8 +111,9 @@ class ListAndDoctor(CommandLine):
         document = json.loads(self.succeed("doctor", "--json"))
         self.assertEqual(document["slug"] + "\n", self.succeed("doctor", "--slug"))
         self.assertTrue(any(target["here"] for target in document["isa_targets"]))
-        self.assertEqual(len(document["opencl"]["devices"]),
-                         len(re.findall(r"(?m)^OpenCL \d", self.succeed("doctor"))))
+        devices = [device for backend in document["device_backends"]
+                   for device in backend["devices"]]
+        self.assertEqual(len(devices), len(re.findall(r"(?m)^OpenCL \d", self.succeed("doctor"))))
 
     def test_schemas_are_of_verbs_that_write_json(self):
         titles = {verb: json.loads(self.succeed("schema", *verb.split()))["title"]

@@ -242,7 +242,8 @@ class Place:
             shutil.copy(path, folder / "drivers")
         told = subprocess.run([ROOFLANE, "doctor", "--json"], capture_output=True, text=True,
                               check=True, env=self.environment(self.DEVICE)).stdout
-        self.has_device = bool(json.loads(told)["opencl"]["devices"])
+        self.has_device = any(backend["devices"]
+                              for backend in json.loads(told)["device_backends"])
 
     def copy_tree(self, page: str) -> Path:
         """A fresh copy of the tree. build/ holds the program and what `meson test` asks for."""

@@ -187,8 +187,8 @@ std::vector<NamedShape> shapes_of(const std::vector<Input>& inputs, const Proble
     try {
       shapes.push_back({input.file.name, tensor_shape_of(input.header, tensor->dtype)});
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("--in {}: '{}': {}", input.file.name, input.file.path,
-                                            error.what()));
+      throw Error(error.kind(),
+                  fmt::format("--in {}: '{}': {}", input.file.name, input.file.path, error.what()));
     }
   }
   return shapes;
