@@ -50,11 +50,12 @@ SHAPES = [
 
 
 def npy(path):
-    """Type letter and values of a .npy file of version 1 in C order."""
+    """The values of a .npy file of version 1 in C order; of 16-bit floats their bits."""
     with open(path, "rb") as file:
         content = file.read()
     length = int.from_bytes(content[8:10], "little")
-    letter = "d" if b"'<f8'" in content[10:10 + length] else "f"
+    descr = content[10:10 + length].split(b"'")[3]
+    letter = {b"<f8": "d", b"<f4": "f", b"<f2": "H", b"<V2": "H"}[descr]
     return array.array(letter, content[10 + length:])
 
 
