@@ -179,7 +179,8 @@ void GroupRunner::verify(Member& member, const Group& group, bool again) {
         fmt::format("{}{}", again ? "after the measurement: " : "", measured.verification->reason);
     if (!measured.verification->usable()) {
       member.stop(Status::failed, reason);
-    } else if (measured.verification->status == Status::inaccurate) {
+    } else if (measured.verification->status == Status::inaccurate &&
+               measured.status != Status::inaccurate) {
       measured.status = Status::inaccurate;
       measured.reason = reason;
     }

@@ -1,6 +1,6 @@
-// Vectors of float32 from float16 and bfloat16 and back, rounding to nearest, ties to even, by
-// integer operations that every target has: Highway 1.0 truncates to bfloat16, and to float16
-// where the CPU has no instruction for it.
+// Vectors of float32 from float16 and bfloat16 and back, rounding to nearest, ties to even. By
+// integer operations that every target has where Highway 1.0 would truncate: to bfloat16, and to
+// float16 on targets without an instruction for it.
 
 #if defined(ROOFLANE_KERNELS_COMMON_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_KERNELS_COMMON_CONVERT_INL_H_
@@ -21,111 +21,138 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Element type by tag: the vector functions below are chosen by it.
+// Vectors by the type of the stored elements: `D16` holds as many 16-bit lanes as `DF` floats.
 template <class T>
 struct Short;
 
 template <>
 struct Short<BFloat16> {
   // The upper half of a float32.
-  template <class DU, class VU = hn::Vec<DU>>
-  static HWY_INLINE VU ToFloatBits(DU /*d*/, VU bits) {
-    return hn::ShiftLeft<16>(bits);
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
+    const hn::RebindToUnsigned<DF> du;
+    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
   }
-  template <class DU, class VU = hn::Vec<DU>>
-  static HWY_INLINE VU FromFloatBits(DU d, VU bits) {
-    const VU odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-    const VU rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu)));
-    // Adding could carry a NaN into the sign: its quiet bit is set instead.
-    const VU magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFFu));
-    const hn::RebindToSigned<DU> di;
-    const auto is_nan = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7F800000));
-    const VU quiet = hn::Or(bits, hn::Set(d, 0x00400000u));
-    return hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(d, is_nan), quiet, rounded));
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<D16> Rounded(DF df, D16 d16, hn::Vec<DF> value) {
+    const hn::RebindToUnsigned<DF> du;
+    const hn::RebindToSigned<DF> di;
+    const auto bits = hn::BitCast(du, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
+    // Adding could carry a NaN into the sign.
+    const auto quiet = hn::BitCast(df, hn::Set(du, 0x7FC00000u));
+    const auto kept = hn::IfThenElse(hn::IsNaN(value), quiet, hn::BitCast(df, rounded));
+    const auto upper = hn::ShiftRight<16>(hn::BitCast(du, kept));
+    return hn::DemoteTo(d16, hn::BitCast(di, upper));  // all below 2^16
   }
 };
 
+#if HWY_TARGET <= HWY_AVX2  // AVX2 and better: they have F16C, which rounds
+template <>
+struct Short<Float16> {
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
+    const hn::Rebind<hwy::float16_t, DF> dh;
+    return hn::PromoteTo(df, hn::BitCast(dh, hn::LoadU(d16, from)));
+  }
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<D16> Rounded(DF, D16 d16, hn::Vec<DF> value) {
+    const hn::Rebind<hwy::float16_t, DF> dh;
+    return hn::BitCast(d16, hn::DemoteTo(dh, value));
+  }
+};
+#else
 template <>
 struct Short<Float16> {
   // Exponent and fraction move to their places in a float32, whose bias is larger by 112: a product
   // with 2^112 adds that, also to subnormals, and is exact. An exponent of all ones stays one.
-  template <class DU, class VU = hn::Vec<DU>>
-  static HWY_INLINE VU ToFloatBits(DU d, VU bits) {
-    const hn::RebindToFloat<DU> df;
-    const hn::RebindToSigned<DU> di;
-    const VU magnitude = hn::And(bits, hn::Set(d, 0x7FFFu));
-    const VU sign = hn::ShiftLeft<16>(hn::Sub(bits, magnitude));
-    const VU moved = hn::ShiftLeft<13>(magnitude);
-    const VU value = hn::BitCast(d, hn::Mul(hn::BitCast(df, moved), hn::Set(df, 0x1p112f)));
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
+    const hn::RebindToUnsigned<DF> du;
+    const hn::RebindToSigned<DF> di;
+    const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFu));
+    const auto sign = hn::ShiftLeft<16>(hn::Sub(bits, magnitude));
+    const auto moved = hn::ShiftLeft<13>(magnitude);
+    const auto value = hn::BitCast(du, hn::Mul(hn::BitCast(df, moved), hn::Set(df, 0x1p112f)));
     const auto special = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7BFF));
-    const VU infinite = hn::Or(moved, hn::Set(d, 0x7F800000u));
-    return hn::Or(sign, hn::IfThenElse(hn::RebindMask(d, special), infinite, value));
+    const auto infinite = hn::Or(moved, hn::Set(du, 0x7F800000u));
+    return hn::BitCast(df,
+                       hn::Or(sign, hn::IfThenElse(hn::RebindMask(du, special), infinite, value)));
   }
-  template <class DU, class VU = hn::Vec<DU>>
-  static HWY_INLINE VU FromFloatBits(DU d, VU bits) {
-    const hn::RebindToFloat<DU> df;
-    const hn::RebindToSigned<DU> di;
-    const VU magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFFu));
-    const VU sign = hn::ShiftRight<16>(hn::Sub(bits, magnitude));
+  template <class DF, class D16>
+  static HWY_INLINE hn::Vec<D16> Rounded(DF df, D16 d16, hn::Vec<DF> value) {
+    const hn::RebindToUnsigned<DF> du;
+    const hn::RebindToSigned<DF> di;
+    const auto bits = hn::BitCast(du, value);
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
+    const auto sign = hn::ShiftRight<16>(hn::Sub(bits, magnitude));
     // Below 2^-14: added to 0.5, whose last bit is worth 2^-24 like a subnormal's, the sum rounds.
-    const VU half = hn::Set(d, 0x3F000000u);
-    const VU small =
-        hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
-    const VU odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1u));
-    const VU rounded = hn::ShiftRight<13>(
-        hn::Add(hn::Sub(magnitude, hn::Set(d, 112u << 23)), hn::Add(odd, hn::Set(d, 0xFFFu))));
+    const auto half = hn::Set(du, 0x3F000000u);
+    const auto small =
+        hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+    const auto rounded = hn::ShiftRight<13>(
+        hn::Add(hn::Sub(magnitude, hn::Set(du, 112u << 23)), hn::Add(odd, hn::Set(du, 0xFFFu))));
     const auto is_small = hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 113 << 23));
     const auto is_large = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x477FEFFF));  // 65519.996
     const auto is_nan = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7F800000));
-    VU result = hn::IfThenElse(hn::RebindMask(d, is_small), small, rounded);
-    result = hn::IfThenElse(hn::RebindMask(d, is_large), hn::Set(d, 0x7C00u), result);
-    result = hn::IfThenElse(hn::RebindMask(d, is_nan), hn::Set(d, 0x7E00u), result);
-    return hn::Or(sign, result);
+    auto result = hn::IfThenElse(hn::RebindMask(du, is_small), small, rounded);
+    result = hn::IfThenElse(hn::RebindMask(du, is_large), hn::Set(du, 0x7C00u), result);
+    result = hn::IfThenElse(hn::RebindMask(du, is_nan), hn::Set(du, 0x7E00u), result);
+    return hn::DemoteTo(d16, hn::BitCast(di, hn::Or(sign, result)));  // all below 2^16
   }
 };
+#endif
 
-// to[i] = from[i] for n elements.
+// to[i] = from[i] for n elements. The last vector overlaps the one before.
 template <class T>
 void Widen(const T* from, float* to, std::size_t n) {
   const hn::ScalableTag<float> df;
-  const hn::RebindToUnsigned<decltype(df)> du;
   const hn::Rebind<std::uint16_t, decltype(df)> d16;
   const std::size_t lanes = hn::Lanes(df);
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from);
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto wide = hn::PromoteTo(du, hn::LoadU(d16, bits + i));
-    hn::StoreU(hn::BitCast(df, Short<T>::ToFloatBits(du, wide)), df, to + i);
+  if (n < lanes) {
+    std::copy(from, from + n, to);
+    return;
   }
-  std::copy(from + i, from + n, to + i);
+  const auto convert = [&](std::size_t i)
+                           HWY_ATTR { hn::StoreU(Short<T>::Load(df, d16, bits + i), df, to + i); };
+  for (std::size_t i = 0; i + lanes <= n; i += lanes) convert(i);
+  convert(n - lanes);
 }
 
 // The same back; `stream`: past the caches, in whole vectors of `to` from where they are aligned.
 template <class T>
 void Narrow(const float* from, T* to, std::size_t n, [[maybe_unused]] bool stream) {
   const hn::ScalableTag<float> df;
-  const hn::RebindToUnsigned<decltype(df)> du;
-  const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<std::uint16_t, decltype(df)> d16;
   const std::size_t lanes = hn::Lanes(df);
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
-  const auto vector = [&](std::size_t i) HWY_ATTR {
-    const auto rounded = Short<T>::FromFloatBits(du, hn::BitCast(du, hn::LoadU(df, from + i)));
-    return hn::DemoteTo(d16, hn::BitCast(di, rounded));  // all below 2^16
-  };
+  const auto vector = [&](std::size_t i)
+                          HWY_ATTR { return Short<T>::Rounded(df, d16, hn::LoadU(df, from + i)); };
+  const auto store = [&](std::size_t i) HWY_ATTR { hn::StoreU(vector(i), d16, bits + i); };
+  if (n < 2 * lanes) {
+    std::transform(from, from + n, to, [](float value) { return T(value); });
+    return;
+  }
   std::size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR  // which has no vectors to stream
   if (stream) {
     const hn::ScalableTag<std::uint16_t> whole;
     const std::size_t bytes = hn::Lanes(whole) * sizeof(std::uint16_t);
-    for (; i < n && reinterpret_cast<std::uintptr_t>(to + i) % bytes != 0; ++i) to[i] = T(from[i]);
+    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(to) % bytes;
+    store(0);
+    store(lanes);
+    i = beyond == 0 ? 0 : (bytes - beyond) / sizeof(std::uint16_t);
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
       hn::Stream(hn::Combine(whole, vector(i + lanes), vector(i)), whole, bits + i);
     }
   }
 #endif
-  for (; i + lanes <= n; i += lanes) hn::StoreU(vector(i), d16, bits + i);
-  std::transform(from + i, from + n, to + i, [](float value) { return T(value); });
+  for (; i + lanes <= n; i += lanes) store(i);
+  store(n - lanes);
 }
 
 }  // namespace HWY_NAMESPACE
