@@ -205,8 +205,7 @@ class TilePlan final : public opencl::DevicePlan {
   opencl::Launch size_{};
 };
 
-std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (env.math == math_3xtf32.name) return tensor_unsupported(problem, env);
+std::optional<std::string> tiles_unsupported(const Problem& problem, const Environment& env) {
   const Gemm g(problem);
   // Packed panels are at most one tile wider than b.
   const double packed_bytes = g.prepack
@@ -214,6 +213,12 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
                                         (static_cast<double>(g.n) + 256)
                                   : 0;
   return opencl::unsupported_anywhere(problem, env, packed_bytes);
+}
+
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  const auto reason = env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
+                                                   : tiles_unsupported(problem, env);
+  return reason ? reason : opencl::gemm_compiler_fault(opencl::device(env.device));
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,

@@ -159,16 +159,20 @@ const ProgramCache* usual_cache(const DeviceInfo& info) {
   return keeps ? ProgramCache::of_user() : nullptr;
 }
 
+// PoCL's release; 0: another driver.
+std::int64_t pocl_major(const DeviceInfo& info) {
+  const std::string_view mark = "PoCL ";
+  const std::size_t at = info.platform_version.find(mark);
+  if (at == std::string::npos) return 0;
+  const std::string_view release = std::string_view(info.platform_version).substr(at + mark.size());
+  return parse_integer(release.substr(0, release.find('.'))).value_or(0);
+}
+
 // What a driver's compiler must be told to compile rightly. PoCL 5.0 and 6.0 (work-group method
 // auto) delete loops of kernels whose pointers are `restrict`: 3xtf32 with packed=1 gave zeros,
 // attention's tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
 std::string workaround_options(const DeviceInfo& info) {
-  const std::string_view mark = "PoCL ";
-  const std::size_t at = info.platform_version.find(mark);
-  if (at == std::string::npos) return "";
-  const std::string_view release = std::string_view(info.platform_version).substr(at + mark.size());
-  const auto major = parse_integer(release.substr(0, release.find('.')));
-  return major.value_or(0) >= 5 ? " -Drestrict=" : "";
+  return pocl_major(info) >= 5 ? " -Drestrict=" : "";
 }
 
 struct StatusName {
@@ -278,6 +282,12 @@ std::string no_device_reason() {
   }
   return reason.empty() ? "no OpenCL device: install a driver (pocl-opencl-icd runs on any CPU)"
                         : reason;
+}
+
+std::optional<std::string> gemm_compiler_fault(const DeviceInfo& info) {
+  if (pocl_major(info) != 5) return std::nullopt;
+  return "PoCL 5's compiler aborts the process on kernels of GEMM (createParallelRegionBefore); "
+         "releases 3, 4 and 6 do not";
 }
 
 const DeviceInfo& device(int index) {

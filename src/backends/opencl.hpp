@@ -66,6 +66,11 @@ std::string no_device_reason();
 // Throws Error(unavailable) that names the index and how many devices there are.
 const DeviceInfo& device(int index);
 
+// What the device's compiler does wrong with kernels of GEMM, whose barriers stand in loops with
+// copies that run ahead: PoCL 5.0.1's assertion in Kernel.cc fails for them under its methods
+// loopvec and auto, and its method cbs computes attention wrongly. Nothing when they can be built.
+std::optional<std::string> gemm_compiler_fault(const DeviceInfo& info);
+
 // Why `threads` compute units of this device cannot be used; nothing when they can. threads <= 0
 // means the whole device, and only a CPU device takes another number than that.
 std::optional<std::string> unsupported_threads(const DeviceInfo& info, int threads);
