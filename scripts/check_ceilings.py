@@ -38,7 +38,7 @@ def output_of(command: list[str]) -> str:
 
 def measure(program: Path, seconds: float) -> dict[str, Any]:
     """The ceilings that `rooflane ceilings` measures now."""
-    command = [str(program), "ceilings", "--seconds", str(seconds), "--json"]
+    command = [str(program.absolute()), "ceilings", "--seconds", str(seconds), "--json"]
     print("+", " ".join(command), file=sys.stderr)
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout)["ceilings"]

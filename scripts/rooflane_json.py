@@ -25,7 +25,8 @@ class Refused(Exception):
 
 def ask(program: Path, verb: str, *arguments: str | Path) -> dict[str, Any]:
     """The document that a verb prints. Raises Refused."""
-    command = [str(program), verb, "--json", *map(str, arguments)]
+    # Absolute: a bare name would be looked for in $PATH.
+    command = [str(program.absolute()), verb, "--json", *map(str, arguments)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL)

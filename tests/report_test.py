@@ -425,7 +425,7 @@ class ResultsTest(Scratch):
 
 
 if __name__ == "__main__":
-    REPORT, RESULTS, ROOFLANE = sys.argv[1:4]
+    REPORT, RESULTS, ROOFLANE = map(os.path.abspath, sys.argv[1:4])
     sys.path.insert(0, os.path.dirname(os.path.abspath(REPORT)))
     from report_page import results  # found through the argument
     with tempfile.TemporaryDirectory() as scratch:
