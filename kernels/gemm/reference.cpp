@@ -2,7 +2,6 @@
 // over a whole output. Not a variant and never timed. Next: scalar.cpp.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/kernel.hpp"
@@ -10,6 +9,7 @@
 #include "core/parallel.hpp"
 #include "core/seeds.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/whole_error.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -182,13 +182,6 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   }
 }
 
-// Zero against zero is right; anything against a bound of zero, NaN included, is not.
-void note_ratio(double error, double bound, double& worst) {
-  const double ratio = error == 0 ? 0 : error / bound;
-  if (ratio <= worst) return;
-  worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
-}
-
 // Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
 // in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
 // random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
@@ -279,9 +272,8 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
         const double error = std::fabs(got - expected);
         const double rounded =
             rounding * std::sqrt(norm_c) + type->smallest * std::sqrt(static_cast<double>(g.n));
-        note_ratio(error, deviations * (factor * scale + rounded), worst_of_chunk[task].over_bound);
-        note_ratio(error, deviations * (plain * scale + rounded),
-                   worst_of_chunk[task].over_plain_bound);
+        common::note_error(error, deviations * (factor * scale + rounded),
+                           deviations * (plain * scale + rounded), worst_of_chunk[task]);
       }
     });
     for (const WholeError& chunk_worst : worst_of_chunk) {

@@ -1,11 +1,11 @@
 // LayerNorm in double precision, plain, and the room's record. See layernorm.hpp for the maths.
 #include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "core/seeds.hpp"
 #include "core/text.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/whole_error.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 namespace rooflane::layernorm {
@@ -98,13 +98,6 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   }
 }
 
-// Keeps the larger of `worst` and the ratio; NaN counts as worst.
-void note(double error, double bound, double& worst) {
-  const double ratio = error == 0 ? 0 : error / bound;
-  if (!(ratio <= worst))
-    worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
-}
-
 // Some elements of every row, seeded for each. The moments of a row take most of its reference's
 // time, but no memory: a reference for all rows holds 16 bytes an element.
 WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
@@ -127,8 +120,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
       if (std::isnan(expected.value) && std::isnan(y[j])) continue;
       const double error = std::abs(y[j] - expected.value);
       const double rounded = rounding * std::abs(expected.value) + type->smallest / 2;
-      note(error, expected.bound + rounded, worst.over_bound);
-      note(error, expected.plain_bound + rounded, worst.over_plain_bound);
+      common::note_error(error, expected.bound + rounded, expected.plain_bound + rounded, worst);
     }
   }
   return worst;

@@ -6,6 +6,7 @@
 #include "core/seeds.hpp"
 
 #include "generated_catalogue.hpp"
+#include "kernels/common/whole_error.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 namespace rooflane::softmax {
@@ -80,13 +81,6 @@ bool holds_nan(const Row& row) {
          std::any_of(row.x, row.x + row.cols, [](float x) { return std::isnan(x); });
 }
 
-// The larger of `worst` and the ratio; NaN counts as worst.
-void note(double error, double bound, double& worst) {
-  const double ratio = error / bound;
-  if (!(ratio <= worst))
-    worst = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
-}
-
 // Relative and, near zero, absolute error of rounding y to its format.
 struct Rounding {
   double relative, absolute;
@@ -103,8 +97,8 @@ void check_sum(const Row& row, double u, const Rounding& rounding, WholeError& w
     bound += ((8 + (row.max - row.x[j])) * u + rounding.relative) * std::abs(row.y[j]);
   }
   const double error = std::abs(sum - 1);
-  note(error, bound, worst.over_bound);
-  note(error, bound + plain_sum_error(static_cast<double>(row.cols), u), worst.over_plain_bound);
+  const double plain = bound + plain_sum_error(static_cast<double>(row.cols), u);
+  common::note_error(error, bound, plain, worst);
 }
 
 // Some elements seeded for each row: y_i = exp(x_i - max)·y at the maximum, within the bounds of
@@ -121,8 +115,7 @@ void check_elements(const Row& row, double u, const Rounding& rounding, std::uin
     const double error = std::abs(row.y[j] - expected);
     // Both y were rounded, and that of the maximum counts here by exp(x_i - max), at most once.
     const double bound = weight * expected + 2 * (smallest_normal + rounding.absolute);
-    note(error, bound, worst.over_bound);
-    note(error, bound, worst.over_plain_bound);
+    common::note_error(error, bound, bound, worst);
   }
 }
 
