@@ -11,9 +11,9 @@
 #include "backends/highway.hpp"
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/converted_rows.hpp"
 #include "kernels/softmax/softmax.hpp"
 
-#include "kernels/common/converted_rows.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/softmax/hwy.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
