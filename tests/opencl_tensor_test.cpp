@@ -20,7 +20,7 @@
 
 using namespace rooflane;
 using std::int64_t;
-using test::has_gemm_device;
+using test::has_device;
 
 namespace {
 
@@ -136,7 +136,7 @@ void fill(std::vector<float>& values, std::uint64_t seed, int least, int most) {
 }  // namespace
 
 TEST_CASE("3xtf32: on inputs of wide dynamic range the error is at most twice strict float32's") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   for (const int64_t k : {64, 300, 2000}) {
     for (const int range : {0, 4, 12, 25}) {
       Product product(48, 40, k);
@@ -152,7 +152,7 @@ TEST_CASE("3xtf32: on inputs of wide dynamic range the error is at most twice st
 }
 
 TEST_CASE("3xtf32: sums of one sign do not drift") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   Product product(16, 16, 6000);
   for (auto* values : {&product.a, &product.b}) {
     for (float& x : *values)
@@ -164,7 +164,7 @@ TEST_CASE("3xtf32: sums of one sign do not drift") {
 
 TEST_CASE("3xtf32: a value that the other operand selects comes back within 2 units") {
   // Its parts hold 22 bits; rounding both to 11 bits loses at most the last of 24.
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   Product product(33, 37, 37);
   fill(product.a, 5, -120, 110);
   for (int64_t p = 0; p < 37; ++p) product.b[p * 37 + (p * 5 + 3) % 37] = 1;
@@ -172,7 +172,7 @@ TEST_CASE("3xtf32: a value that the other operand selects comes back within 2 un
 }
 
 TEST_CASE("3xtf32: huge, tiny, mixed and special values, most of them wrong by plain splitting") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   struct Kind {
     const char* name;
     std::function<void(Product&)> fill_in;
@@ -243,7 +243,7 @@ TEST_CASE("3xtf32: huge, tiny, mixed and special values, most of them wrong by p
 }
 
 TEST_CASE("3xtf32: paths and roads that it lacks are refused in words") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   const Problem problem = parse_problem("gemm:m=8,n=8,k=8", catalogue().kernels());
   const auto refusal = [&](const char* math, const Tuning& tuning) -> std::string {
     const Environment env = environment(math);
@@ -269,7 +269,7 @@ TEST_CASE("3xtf32: paths and roads that it lacks are refused in words") {
 }
 
 TEST_CASE("3xtf32: a rung of the ladder, which computes in float32, is refused") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   const Problem problem = parse_problem("gemm:m=8,n=8,k=8", catalogue().kernels());
   OwnedOperands operands(problem, 1, 1);
   REQUIRE_FALSE(step_tunings(variant()).empty());
@@ -280,7 +280,7 @@ TEST_CASE("3xtf32: a rung of the ladder, which computes in float32, is refused")
 }
 
 TEST_CASE("3xtf32 is never what a plan uses unless it was asked for") {
-  if (!has_gemm_device()) return;
+  if (!has_device()) return;
   const Problem problem = parse_problem("gemm:m=40,n=40,k=40", catalogue().kernels());
   for (const Tuning& tuning : variant().tunings(problem, environment("fp32"))) {
     CHECK(tuning.get("path", -1) != 3);

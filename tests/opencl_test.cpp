@@ -36,25 +36,12 @@ const Variant& variant_of(const Problem& problem) {
   return *catalogue().variant(problem.kernel(), "opencl").variant;
 }
 
-// A device whose compiler cannot be given GEMM's kernels (PoCL 5) makes wrong programs, too, of
-// attention's tilings for groups of several items, which no plan takes on a CPU by itself.
-bool skips(const Problem& problem, const std::string& tuning) {
-  const auto fault = opencl::gemm_compiler_fault(opencl::device(0));
-  if (!fault) return false;
-  const std::string kernel = problem.kernel().name;
-  const bool one_item = tuning.find(",w=1,") != std::string::npos;
-  if (kernel != "gemm" && (kernel != "attention" || tuning.empty() || one_item)) return false;
-  test::skip_part(*fault, "");
-  return true;
-}
-
 // Plans, runs and verifies one case.
 void check_right(const std::string& text, const std::string& tuning_text,
                  const Environment& env = {}) {
   const Problem problem = problem_of(text);
   const Variant& variant = variant_of(problem);
   INFO(text, " ", tuning_text, " threads=", env.threads);
-  if (skips(problem, tuning_text)) return;
   OwnedOperands operands(problem, seed, 1);
   const Tuning tuning = tuning_text.empty() ? Tuning() : parse_tuning(variant, tuning_text);
   const auto plan = variant.plan(problem, tuning, env, operands.all());
@@ -533,7 +520,7 @@ TEST_CASE("device times come with the device timer on a CPU, always on other dev
 }
 
 TEST_CASE("facts name device, driver, the whole tuning and the memory beyond the copies") {
-  if (!test::has_gemm_device()) return;
+  if (!test::has_device()) return;
   const Problem problem = problem_of("gemm:m=20,n=30,k=40,prepack=1");
   OwnedOperands operands(problem, seed, 1);
   const auto plan = variant_of(problem).plan(problem, {}, whole_device(), operands.all());
@@ -564,7 +551,7 @@ TEST_CASE("rows that are all the same memory are copied as many") {
 }
 
 TEST_CASE("plans of two threads share a device without disturbing each other") {
-  if (!test::has_gemm_device()) return;
+  if (!test::has_device()) return;
   std::atomic<int> wrong{0};
   std::vector<std::thread> users;
   for (const char* text : {"gemm:m=65,n=67,k=130",

@@ -216,9 +216,8 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  const auto reason = env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
-                                                   : tiles_unsupported(problem, env);
-  return reason ? reason : opencl::gemm_compiler_fault(opencl::device(env.device));
+  return env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
+                                      : tiles_unsupported(problem, env);
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,

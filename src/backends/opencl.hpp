@@ -57,19 +57,15 @@ struct DeviceInfo {
 // platform, device name, and the platform's own order. Read once; empty without a driver.
 const std::vector<DeviceInfo>& devices();
 
-// Drivers that were left out since they crashed or hung at their start in a child process.
+// Drivers that were left out: they crashed or hung at their start in a child process, or are known
+// to compile these kernels wrongly.
 const std::vector<BrokenDriver>& broken_drivers();
 
-// Why there is no device: its driver crashed at start, or none is installed.
+// Why there is no device: its driver was left out, or none is installed.
 std::string no_device_reason();
 
 // Throws Error(unavailable) that names the index and how many devices there are.
 const DeviceInfo& device(int index);
-
-// What the device's compiler does wrong with kernels of GEMM, whose barriers stand in loops with
-// copies that run ahead: PoCL 5.0.1's assertion in Kernel.cc fails for them under its methods
-// loopvec and auto, and its method cbs computes attention wrongly. Nothing when they can be built.
-std::optional<std::string> gemm_compiler_fault(const DeviceInfo& info);
 
 // Why `threads` compute units of this device cannot be used; nothing when they can. threads <= 0
 // means the whole device, and only a CPU device takes another number than that.

@@ -57,7 +57,7 @@ std::string features_text(int index) { return print_features(features(index)); }
 std::vector<FailedDriver> failed_drivers() {
   std::vector<FailedDriver> failed;
   for (const BrokenDriver& driver : broken_drivers())
-    failed.push_back({driver.file, driver.reason});
+    failed.push_back({driver.file, driver.reason, driver.fault});
   return failed;
 }
 

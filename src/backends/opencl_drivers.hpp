@@ -15,6 +15,7 @@ namespace rooflane::opencl {
 struct BrokenDriver {
   std::string file;    // "pocl.icd", as it stands in the loader's folder, or a library's name
   std::string reason;  // "SIGABRT when it was opened: Not enough memory to run on this device."
+  std::string fault = "crashed at start";
 };
 
 // The drivers that the loader (libOpenCL) would open are those that the *.icd files of the folder

@@ -61,8 +61,8 @@ void print_devices(const FoundDevices& backend) {
                     print_bytes(facts.global_bytes), print_bytes(facts.local_bytes)));
     print_line("", failure ? "unusable: a plain kernel: " + *failure : features);
   }
-  for (const auto& [file, reason] : backend.failed_drivers) {
-    print_line(backend.title, fmt::format("{} is left out: it crashed at start: {}", file, reason));
+  for (const auto& [file, reason, fault] : backend.failed_drivers) {
+    print_line(backend.title, fmt::format("{} is left out: it {}: {}", file, fault, reason));
   }
   if (backend.devices.empty()) print_line(backend.title, "no device");
   print_line("programs", backend.programs);

@@ -75,10 +75,10 @@ std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue,
   for (const FoundDevices& backend : backends) {
     for (const FailedDriver& driver : backend.failed_drivers) {
       slowdowns.push_back(
-          {fmt::format("the {} driver {} crashed at start ({}): its devices are absent",
-                       backend.title, driver.file, driver.reason),
-           "clinfo   # shows it; install the driver anew, or remove its file from "
-           "/etc/OpenCL/vendors"});
+          {fmt::format("the {} driver {} {} ({}): its devices are absent", backend.title,
+                       driver.file, driver.fault, driver.reason),
+           "clinfo   # shows it; install the driver anew or another release, or remove its file "
+           "from /etc/OpenCL/vendors"});
     }
   }
   for (Slowdown& slowdown : slowdowns_here(catalogue)) slowdowns.push_back(std::move(slowdown));
@@ -118,8 +118,8 @@ ordered_json devices_json(const FoundDevices& backend) {
                        {"features", features}});
   }
   ordered_json broken = ordered_json::array();
-  for (const auto& [file, reason] : backend.failed_drivers) {
-    broken.push_back({{"file", file}, {"reason", reason}});
+  for (const auto& [file, reason, fault] : backend.failed_drivers) {
+    broken.push_back({{"file", file}, {"fault", fault}, {"reason", reason}});
   }
   return {{"backend", backend.backend},
           {"devices", devices},

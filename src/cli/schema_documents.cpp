@@ -218,12 +218,14 @@ ordered_json doctor_document() {
                     {"features", value("string", "what its kernels may use, in words")}});
   const ordered_json broken = object(
       "A driver that is left out.",
-      {{"file", value("string", "its file")}, {"reason", value("string", "how it crashed")}});
+      {{"file", value("string", "its file, or its platform")},
+       {"fault", value("string", "what it did, in words: crashed at start")},
+       {"reason", value("string", "how it crashed, what it does wrong")}});
   const ordered_json backend =
       object("A backend of this build that runs on devices.",
              {{"backend", value("string", "its name")},
               {"devices", list_of(device, "by index")},
-              {"broken_drivers", list_of(broken, "that crashed at their start")},
+              {"broken_drivers", list_of(broken, "that crashed at their start or compile wrongly")},
               {"programs", value("string", "the cache of programs on disk")}});
   const ordered_json absent = object("What this build lacks, each reason once.",
                                      {{"variant", value("string", "the first that lacks it")},

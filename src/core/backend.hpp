@@ -46,6 +46,7 @@ struct DeviceFacts {
 struct FailedDriver {
   std::string file;    // "pocl.icd"
   std::string reason;  // what happened when it was opened
+  std::string fault;   // in words: it "crashed at start"
 };
 
 // What a backend does whose variants run on devices, numbered from 0 (Environment::device).
