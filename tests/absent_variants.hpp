@@ -20,7 +20,7 @@ inline std::string packages_of(const std::string& variant, const std::string& re
   if (reason.starts_with("built without OpenCL")) {
     return variant == "clblast" ? "libclblast-dev " + opencl : opencl;
   }
-  if (reason.starts_with("no OpenCL device")) return "pocl-opencl-icd";
+  if (reason.starts_with("no OpenCL device: install")) return "pocl-opencl-icd";
   const std::map<std::string, std::string> packages = {{"blas", "libopenblas-openmp-dev"},
                                                        {"blis", "libblis4-openmp"},
                                                        {"clblast", "libclblast-dev"},

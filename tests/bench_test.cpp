@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "absent_variants.hpp"
 #include "backends/highway.hpp"
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"
@@ -20,7 +21,6 @@
 #include "bench/worker_pool.hpp"
 #include "core/error.hpp"
 #include "fakes.hpp"
-#include "skip.hpp"
 
 using namespace rooflane;
 
@@ -313,7 +313,10 @@ TEST_CASE("rungs of a device stand at the numbers of threads of their variant, e
     return entry.name == "opencl" && entry.variant->kernel->name == std::string("softmax");
   });
   const bool found = opencl != all.end() && !absent_reason(*opencl);
-  if (!test::require_or_skip(found, "no OpenCL device", "pocl-opencl-icd")) return;
+  const std::string why = found                 ? ""
+                          : opencl == all.end() ? "built without OpenCL"
+                                                : absent_reason(*opencl).value_or("");
+  if (!test::require_or_skip(found, why, test::packages_of("opencl", why))) return;
   BenchOptions options = options_for({"softmax:rows=8,cols=16"}, {"opencl"});
   options.threads = {1, 2};
   options.ladder = true;
@@ -347,7 +350,7 @@ TEST_CASE(
   for (const Row& row : run(options, {}).rows) {
     if (row.status == "UNSUPPORTED") {
       CHECK(row.variant == "opencl");
-      test::skip_part("no OpenCL device", "pocl-opencl-icd");
+      test::skip_part(row.reason, test::packages_of("opencl", row.reason));
       continue;
     }
     CHECK((row.variant == "hwy" || row.variant == "opencl"));

@@ -1,14 +1,17 @@
 /* Loaded before the OpenCL loader (LD_PRELOAD): lets a sound device claim or fail as CL_FAULTS
  * says, so that what happens then can be tested without breaking one. Every call not named here,
  * and every one whose fault was not asked for, goes to the loader. CL_FAULTS is a list like
- * "gpu;memory=1000000": gpu            CPU devices claim to be GPUs memory=B       devices claim B
- * bytes of memory group=N        kernels claim registers for N work-items of a group at most
- *   no_context     no context can be made
- *   allocation=B   buffers of B bytes and more cannot be had
- *   launch=N       the N-th launch of the process faults: the next wait fails with
- * CL_OUT_OF_RESOURCES and every call after it with CL_INVALID_COMMAND_QUEUE, new contexts included,
- * as NVIDIA's driver answers a process whose kernel faulted token=FILE     the launch faults in the
- * one process that removes FILE
+ * "gpu;memory=1000000":
+ * - gpu: CPU devices claim to be GPUs
+ * - memory=B: devices claim B bytes of memory
+ * - version=TEXT: platforms claim this version
+ * - group=N: kernels claim registers for N work-items of a group at most
+ * - no_context: no context can be made
+ * - allocation=B: buffers of B bytes and more cannot be had
+ * - launch=N: the N-th launch of the process faults: the next wait fails with CL_OUT_OF_RESOURCES
+ *   and every call after it with CL_INVALID_COMMAND_QUEUE, new contexts included, as NVIDIA's
+ *   driver answers a process whose kernel faulted
+ * - token=FILE: the launch faults in the one process that removes FILE
  */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
@@ -61,15 +64,20 @@ static size_t number(const char* text) { return strtoull(text, NULL, 10); }
 static int launches = 0;
 static int faulted = 0; /* 1: the next wait says so; 2: it was said */
 
+/* The text up to the next ";" of the list. Returns its length. */
+static size_t copy_text(const char* text, char* to, size_t size) {
+  const size_t length = strcspn(text, ";");
+  if (length >= size) return 0;
+  memcpy(to, text, length);
+  to[length] = '\0';
+  return length;
+}
+
 static int takes_token(void) {
   const char* text = fault("token");
   char path[4096];
   if (text == NULL) return 1;
-  const size_t length = strcspn(text, ";");
-  if (length >= sizeof path) return 0;
-  memcpy(path, text, length);
-  path[length] = '\0';
-  return unlink(path) == 0;
+  return copy_text(text, path, sizeof path) > 0 && unlink(path) == 0;
 }
 
 static cl_int state(void) {
@@ -77,6 +85,19 @@ static cl_int state(void) {
   if (faulted == 0) return CL_SUCCESS;
   faulted = 2;
   return CL_OUT_OF_RESOURCES;
+}
+
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t bytes, void* value,
+                         size_t* needed) {
+  char version[256];
+  const size_t length = what == CL_PLATFORM_VERSION && fault("version") != NULL
+                            ? copy_text(fault("version"), version, sizeof version)
+                            : 0;
+  if (length == 0) return NEXT(clGetPlatformInfo)(platform, what, bytes, value, needed);
+  if (needed != NULL) *needed = length + 1;
+  if (value != NULL && bytes <= length) return CL_INVALID_VALUE;
+  if (value != NULL) memcpy(value, version, length + 1);
+  return CL_SUCCESS;
 }
 
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void* value,

@@ -333,8 +333,8 @@ class Options(CommandLine):
         self.refuse(3, ["MiB"], "verify", "--shape", "gemm:m=1000000,n=1000000,k=1000000")
 
     def test_tunings_that_fit_no_device_are_arguments(self):
-        if not re.search(r"(?m)^softmax +opencl .* yes", self.succeed("list")):
-            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
+        if missing := skip.no_device(self.rooflane):
+            self.skipTest(missing)
         for kernel, tuning in [("softmax", "v=3"), ("layernorm", "lx=3"), ("gemm", "bk=3"),
                                ("attention", "bk=7,tk=2")]:
             for verb in ["verify", "bench"]:

@@ -76,6 +76,20 @@ TEST_CASE("a driver that ends its process is told by its signal or status and it
   CHECK(only_reason([] { pause(); }, 100ms) == "no answer within 0.1 s");
 }
 
+TEST_CASE("PoCL 5 is known to compile wrongly, other releases and drivers are not") {
+  const auto fault = opencl::compiler_fault("OpenCL 3.0 PoCL 5.0-debian  Linux, +Asserts, RELOC");
+  REQUIRE(fault);
+  CHECK(fault->find("install PoCL 3, 4 or 6") != std::string::npos);
+  for (const char* version :
+       {"OpenCL 3.0 PoCL 3.1+debian", "OpenCL 3.0 PoCL 6.0", "OpenCL 3.0 CUDA",
+        "OpenCL 3.0 PoCL 50.1", "PoCL ", "OpenCL 5.0 ", ""}) {
+    INFO(version);
+    CHECK_FALSE(opencl::compiler_fault(version));
+  }
+  CHECK(opencl::pocl_major("OpenCL 3.0 PoCL 6.0  Linux") == 6);
+  CHECK(opencl::pocl_major("OpenCL 3.0 CUDA 12.2") == 0);
+}
+
 TEST_CASE("drivers that work are opened where they stand, in this process") {
   const TemporaryFolder folder;
   std::ofstream(folder / "good.icd") << "libgood.so\n";

@@ -24,8 +24,8 @@ class Faults(CommandLine):
 
     def setUp(self) -> None:
         super().setUp()
-        if "OpenCL 0" not in self.succeed("doctor"):
-            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
+        if missing := skip.no_device(self.rooflane):
+            self.skipTest(missing)
 
     def bench(self, *arguments: str, env: dict[str, str]) -> tuple[int, dict[str, dict], str]:
         """Exit status, rows by shape, everything printed."""
@@ -95,7 +95,7 @@ class Drivers(Faults):
 
     def test_one_that_aborts_makes_opencl_absent_and_all_else_works(self):
         env = self.vendors()
-        absent = f"its driver crashed at start: broken.icd: {self.ABORTS}"
+        absent = f"no OpenCL device: its driver crashed at start: broken.icd: {self.ABORTS}"
         self.assertIn(absent, " ".join(self.succeed("list", env=env).split()))
         self.assertIn(f"broken.icd is left out: it crashed at start: {self.ABORTS}",
                       self.succeed("doctor", env=env))
@@ -104,6 +104,14 @@ class Drivers(Faults):
         self.assertEqual(len(re.findall("(?m)^PASSED ", out)), 2)
         self.refuse(3, ["broken.icd", "SIGABRT"], "verify", "-v", "opencl", "--shape", SOFTMAX,
                     env=env)
+
+    def test_one_that_compiles_wrongly_is_left_out_and_its_devices_are_absent(self):
+        env = self.faulty("version=OpenCL 3.0 PoCL 5.0-debian")
+        fault = "compiles kernels wrongly: .*: PoCL 5 .*: install PoCL 3, 4 or 6"
+        self.assertRegex(" ".join(self.succeed("list", env=env).split()),
+                         "no OpenCL device: its driver " + fault)
+        self.assertIn("is left out: it compiles kernels wrongly", self.succeed("doctor", env=env))
+        self.refuse(3, ["opencl", "PoCL 5"], "verify", "-v", "opencl", "--shape", SOFTMAX, env=env)
 
     def test_one_that_aborts_takes_no_other_driver_along(self):
         folder = os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")

@@ -10,8 +10,11 @@ so does `skip.py WHAT_IS_MISSING [PACKAGES]` on the command line.
 from __future__ import annotations
 
 import collections
+import json
+import subprocess
 import sys
 import unittest
+from pathlib import Path
 from typing import NoReturn
 
 SKIPPED = 77  # Meson's, and automake's before it
@@ -20,6 +23,18 @@ SKIPPED = 77  # Meson's, and automake's before it
 def reason(missing: str, packages: str = "") -> str:
     """`packages` are Debian's, or `from PyPI: NAMES`; empty where none helps."""
     return f"{missing}; install {packages}" if packages else missing
+
+
+def no_device(rooflane: str | Path, env: dict[str, str] | None = None) -> str:
+    """Why this program has no OpenCL device, and what to install; empty where it has one."""
+    listed = subprocess.run([rooflane, "list", "--json"], capture_output=True, text=True,
+                            check=True, env=env).stdout
+    opencl = next(variant for variant in json.loads(listed)["kernels"][0]["variants"]
+                  if variant["name"] == "opencl")
+    if opencl["available"]:
+        return ""
+    is_bare = opencl["reason"].startswith("no OpenCL device: install")
+    return reason("no OpenCL device", "pocl-opencl-icd") if is_bare else opencl["reason"]
 
 
 def everything(missing: str, packages: str = "") -> NoReturn:

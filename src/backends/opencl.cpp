@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include "backends/opencl_programs.hpp"
@@ -117,28 +119,7 @@ std::vector<Found> find_devices() {
       if (usable) found.push_back({describe(id, platform), id});
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Found& x, const Found& y) {
-    return std::tie(x.info.kind, x.info.platform, x.info.name) <
-           std::tie(y.info.kind, y.info.platform, y.info.name);
-  });
-  // Rows, ceilings and reports know a device by its name.
-  std::map<std::string, int> seen;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    DeviceInfo& info = found[i].info;
-    info.index = static_cast<int>(i);
-    const int count = ++seen[info.name];
-    if (count > 1) info.name += fmt::format(" #{}", count);
-  }
   return found;
-}
-
-// PoCL's release; 0: another driver.
-std::int64_t pocl_major(const DeviceInfo& info) {
-  const std::string_view mark = "PoCL ";
-  const std::size_t at = info.platform_version.find(mark);
-  if (at == std::string::npos) return 0;
-  const std::string_view release = std::string_view(info.platform_version).substr(at + mark.size());
-  return parse_integer(release.substr(0, release.find('.'))).value_or(0);
 }
 
 struct Opened {
@@ -146,19 +127,32 @@ struct Opened {
   std::vector<BrokenDriver> broken;
 };
 
-// PoCL 5.0.1, Ubuntu 24.04's: an assertion in its Kernel.cc fails for GEMM (work-group methods
-// loopvec and auto), and attention's tiles come out wrong under every method.
+// Each platform once, however many devices it has.
 void leave_out_miscompilers(Opened& all) {
-  const auto miscompiles = [](const Found& device) { return pocl_major(device.info) == 5; };
-  const auto first = std::find_if(all.found.begin(), all.found.end(), miscompiles);
-  if (first == all.found.end()) return;
-  all.broken.push_back({first->info.platform,
-                        "PoCL 5 aborts the process on barriers in loops and drops stores of groups "
-                        "of several items; releases 3, 4 and 6 do not",
-                        "compiles kernels wrongly"});
-  std::erase_if(all.found, miscompiles);
-  for (std::size_t i = 0; i < all.found.size(); ++i)
-    all.found[i].info.index = static_cast<int>(i);
+  std::set<std::string> told;
+  std::erase_if(all.found, [&](const Found& device) {
+    const DeviceInfo& info = device.info;
+    const auto fault = compiler_fault(info.platform_version);
+    if (fault && told.insert(info.platform).second) {
+      all.broken.push_back({info.platform, *fault, "compiles kernels wrongly"});
+    }
+    return fault.has_value();
+  });
+}
+
+// Sorts them; rows, ceilings and reports know a device by its name.
+void number_devices(std::vector<Found>& found) {
+  std::stable_sort(found.begin(), found.end(), [](const Found& x, const Found& y) {
+    return std::tie(x.info.kind, x.info.platform, x.info.name) <
+           std::tie(y.info.kind, y.info.platform, y.info.name);
+  });
+  std::map<std::string, int> seen;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    DeviceInfo& info = found[i].info;
+    info.index = static_cast<int>(i);
+    const int count = ++seen[info.name];
+    if (count > 1) info.name += fmt::format(" #{}", count);
+  }
 }
 
 const Opened& opened() {
@@ -170,6 +164,7 @@ const Opened& opened() {
     made.broken = drivers.broken();
     drivers.open_working([&] { made.found = find_devices(); });
     leave_out_miscompilers(made);
+    number_devices(made.found);
     return made;
   }();
   return all;
@@ -188,7 +183,7 @@ const ProgramCache* usual_cache(const DeviceInfo& info) {
 // deletes loops of kernels whose pointers are `restrict`: 3xtf32 with packed=1 gave zeros,
 // attention's tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
 std::string workaround_options(const DeviceInfo& info) {
-  return pocl_major(info) == 6 ? " -Drestrict=" : "";
+  return pocl_major(info.platform_version) == 6 ? " -Drestrict=" : "";
 }
 
 struct StatusName {
@@ -297,7 +292,7 @@ std::string no_device_reason() {
                           driver.file, driver.reason);
   }
   return reason.empty() ? "no OpenCL device: install a driver (pocl-opencl-icd runs on any CPU)"
-                        : reason;
+                        : "no OpenCL device: " + reason;
 }
 
 const DeviceInfo& device(int index) {

@@ -154,6 +154,22 @@ std::optional<std::string> failure_of(const std::function<void()>& open,
 
 }  // namespace
 
+std::int64_t pocl_major(std::string_view platform_version) {
+  constexpr std::string_view mark = "PoCL ";
+  const std::size_t at = platform_version.find(mark);
+  if (at == std::string_view::npos) return 0;
+  const std::string_view release = platform_version.substr(at + mark.size());
+  return parse_integer(release.substr(0, release.find('.'))).value_or(0);
+}
+
+// PoCL 5.0.1, Ubuntu 24.04's: an assertion in its Kernel.cc fails for GEMM (work-group methods
+// loopvec and auto), and attention's tiles come out wrong under every method.
+std::optional<std::string> compiler_fault(std::string_view platform_version) {
+  if (pocl_major(platform_version) != 5) return std::nullopt;
+  return "PoCL 5 aborts the process on barriers in loops and loses stores of groups of several "
+         "items: install PoCL 3, 4 or 6, or another OpenCL driver";
+}
+
 TriedDrivers::TriedDrivers(const std::function<void()>& open, std::chrono::milliseconds patience) {
   const auto failure = failure_of(open, patience);
   if (!failure) return;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/temporary_folder.hpp"
@@ -17,6 +19,13 @@ struct BrokenDriver {
   std::string reason;  // "SIGABRT when it was opened: Not enough memory to run on this device."
   std::string fault = "crashed at start";
 };
+
+// PoCL's release, by a platform's version (CL_PLATFORM_VERSION); 0: another driver.
+std::int64_t pocl_major(std::string_view platform_version);
+
+// What is wrong with the compiler of a driver that compiles kernels of ours wrongly, and what to
+// install instead; nothing for all others.
+std::optional<std::string> compiler_fault(std::string_view platform_version);
 
 // The drivers that the loader (libOpenCL) would open are those that the *.icd files of the folder
 // $OCL_ICD_VENDORS, else of /etc/OpenCL/vendors, name, and the libraries of $OCL_ICD_FILENAMES.

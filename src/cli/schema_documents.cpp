@@ -216,11 +216,11 @@ ordered_json doctor_document() {
                     {"local_bytes", value("integer", "local memory of a work-group")},
                     {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
                     {"features", value("string", "what its kernels may use, in words")}});
-  const ordered_json broken = object(
-      "A driver that is left out.",
-      {{"file", value("string", "its file, or its platform")},
-       {"fault", value("string", "what it did, in words: crashed at start")},
-       {"reason", value("string", "how it crashed, what it does wrong")}});
+  const ordered_json broken =
+      object("A driver that is left out.",
+             {{"file", value("string", "its file, or its platform")},
+              {"fault", value("string", "what it did, in words: crashed at start")},
+              {"reason", value("string", "how it crashed, what it does wrong")}});
   const ordered_json backend =
       object("A backend of this build that runs on devices.",
              {{"backend", value("string", "its name")},
