@@ -51,6 +51,17 @@ using SystemPool = StdThreadPool;
 
 #endif
 
+// CPUs that this process may run on. Asked of OpenMP, since a thread that it bound to its place
+// sees that one alone.
+int cpus() {
+#ifdef _OPENMP
+  static const int count = omp_get_num_procs();
+#else
+  static const int count = static_cast<int>(std::thread::hardware_concurrency());
+#endif
+  return count;
+}
+
 std::atomic<Pool*> chosen_pool{nullptr};
 
 }  // namespace
@@ -70,9 +81,11 @@ void Barrier::wait() {
     phase_.store(phase + 1, std::memory_order_release);
     return;
   }
-  // A neighbour may have been descheduled on a shared machine: give the CPU away after a while.
+  // A neighbour may have been descheduled on a shared machine: give the CPU away after a while, and
+  // at once where some of the threads must wait for others' CPUs.
+  const int patience = threads_ <= cpus() ? 10000 : 0;
   for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-    if (spins < 10000) {
+    if (spins < patience) {
       relax();
     } else {
       std::this_thread::yield();
