@@ -37,6 +37,10 @@ constexpr std::size_t bytes_per_repeat = 32 * MiB;
 // Long arrays are walked in windows, 0.4 to 2 ms of memory's time each, timed one by one: a whole
 // pass would seldom go undisturbed on a shared machine.
 constexpr std::size_t window_bytes = 16 * MiB;
+// How many times its seconds a point may take for methods that its neighbour does not suggest. With
+// a whole budget all methods are tried at any footprint (at 10 GB/s the largest takes 3 times its
+// seconds); a hundredth of it buys the suggested ones.
+constexpr double overrun = 10;
 
 enum Traffic : std::size_t { reading, writing, copying };
 constexpr std::array traffics = {reading, writing, copying};
@@ -82,6 +86,8 @@ std::vector<Trial> trials_of(Traffic traffic, std::size_t share) {
   return trials;
 }
 
+constexpr std::size_t every_trial = std::numeric_limits<std::size_t>::max();
+
 // One footprint's figures: every loop's methods.
 struct Point {
   Point(std::size_t bytes, int threads) : footprint(bytes) {
@@ -89,8 +95,22 @@ struct Point {
     for (Traffic traffic : traffics) trials[traffic] = trials_of(traffic, share);
   }
 
+  // Puts in front, to be tried in any case, the methods with as many streams as the best at another
+  // footprint: plain and non-temporal ones, since which of them wins changes at a cache's end.
+  void suggest(const Point& neighbour) {
+    for (Traffic traffic : traffics) {
+      const int streams = neighbour.best(traffic).method.streams;
+      const auto others = std::stable_partition(
+          trials[traffic].begin(), trials[traffic].end(),
+          [streams](const Trial& trial) { return trial.method.streams == streams; });
+      suggested[traffic] = static_cast<std::size_t>(others - trials[traffic].begin());
+    }
+  }
+
   std::size_t footprint;
   std::array<std::vector<Trial>, 3> trials;
+  // How many of each loop's trials stand in front: all of them at the first point.
+  std::array<std::size_t, 3> suggested = {every_trial, every_trial, every_trial};
 
   const Trial& best(Traffic traffic) const {
     return *std::max_element(trials[traffic].begin(), trials[traffic].end(),
@@ -182,15 +202,19 @@ class Bench {
   bool at_end_ = true;  // where the last pass stopped
 };
 
-// Tries every method once; of the remaining `seconds` the best gets half of the turns, the second
-// best and all in rotation a quarter each: a method that was disturbed at first gets its chance.
-// The best has its two turns in a row, once in each direction where it goes there and back.
+// Tries every method once, as far as the overrun lasts; of the remaining `seconds` the best gets
+// half of the turns, the second best and all in rotation a quarter each: a method that was
+// disturbed at first gets its chance. The best has its two turns in a row, once in each direction
+// where it goes there and back.
 void measure(Bench& bench, Point& point, Traffic traffic, double seconds) {
   const Stopwatch watch;
   std::vector<Trial>& trials = point.trials[traffic];
   const auto repeat = [&](Trial& trial) { bench.repeat(traffic, trial); };
   bench.begin(traffic, point.footprint);
-  for (Trial& trial : trials) repeat(trial);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    if (i >= point.suggested[traffic] && watch.seconds() > overrun * seconds) break;
+    repeat(trials[i]);
+  }
   std::vector<Trial*> order;
   for (Trial& trial : trials) order.push_back(&trial);
   for (std::size_t turn = 0; watch.seconds() < seconds; ++turn) {
@@ -302,10 +326,11 @@ BandwidthCurve measure_bandwidth(int threads, std::size_t largest_footprint, dou
   std::vector<Point> points;
   const auto add = [&](std::size_t footprint) {
     Point point(footprint, threads);
-    measure(bench, point, slot);
     const auto place = std::find_if(points.begin(), points.end(), [&](const Point& other) {
       return other.footprint > footprint;
     });
+    if (place != points.begin()) point.suggest(*(place - 1));
+    measure(bench, point, slot);
     points.insert(place, std::move(point));
     if (progress) progress(0.8 * static_cast<double>(points.size()) / bandwidth_points);
   };
@@ -315,7 +340,7 @@ BandwidthCurve measure_bandwidth(int threads, std::size_t largest_footprint, dou
     const double footprint = static_cast<double>(least) * std::pow(step, i);
     add(i + 1 < base_points ? round_down(static_cast<std::size_t>(footprint), unit) : most);
   }
-  while (points.size() < bandwidth_points) {
+  while (points.size() < bandwidth_points && watch.seconds() < overrun * seconds) {
     const std::size_t middle = middle_of_steepest(points, unit);
     if (middle == 0) break;
     add(middle);
