@@ -18,6 +18,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/seeds.hpp"
+#include "known_reference.hpp"
 #include "measure/verify.hpp"
 #include "skip.hpp"
 
@@ -151,17 +152,6 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
   });
 }
 
-// A device whose compiler cannot be given a variant's kernels skips the variant.
-bool compiler_fails(const CatalogueEntry& entry, const Problem& problem) {
-  if (entry.variant->backend->devices == nullptr) return false;
-  Environment env;
-  env.threads = 0;
-  const auto reason = refusal(*entry.variant, problem, env);
-  if (!reason || reason->find("compiler aborts") == std::string::npos) return false;
-  test::skip_part(entry.name + ": " + *reason, "");
-  return true;
-}
-
 // What variants refuse because they, or the library behind them, have no such facility.
 bool may_refuse(const Variant& variant, const Problem& problem) {
   if (!takes_formats(variant, problem)) return true;
@@ -203,7 +193,7 @@ void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem
   if (!tuning.values().empty()) CHECK(plan->facts().tuning == tuning);
   const auto check = [&](GuardedOperands& operands, const char* when) {
     INFO(when);
-    const Reference reference = compute_reference(problem, operands.views(), seed);
+    const Reference& reference = test::known_reference(problem, operands.views(), seed);
     const Verification result = verify_output(problem, operands.views(), reference, seed);
     // Plain sums of a library behind a variant may lose what they lose.
     const bool is_peer = variant.backend->name == std::string("onednn");
@@ -236,7 +226,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   const std::vector<Problem> problems = edge_problems(catalogue, kernel);
   test::skip_absent(catalogue, kernel);
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
-    if (absent_reason(*entry) || compiler_fails(*entry, problems.front())) continue;
+    if (absent_reason(*entry)) continue;
     for (const std::string& isa : targets_of(*entry->variant)) {
       int checked = 0;
       for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -275,7 +265,7 @@ int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
   int pairs = 0;
   test::skip_absent(catalogue, kernel, "opencl");  // no other has other maths
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
-    if (absent_reason(*entry) || compiler_fails(*entry, problems.front())) continue;
+    if (absent_reason(*entry)) continue;
     for (const Math* math : entry->variant->maths) {
       if (math == &fp32) continue;
       Environment env;
@@ -299,7 +289,6 @@ int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
   test::skip_absent(catalogue, kernel, "opencl");  // others with a ladder are everywhere
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
     if (entry->variant->ladder.empty() || absent_reason(*entry)) continue;
-    if (compiler_fails(*entry, problems.front())) continue;
     for (const Tuning& step : step_tunings(*entry->variant)) {
       ++rungs;
       for (const std::string& isa : targets_of(*entry->variant)) {
