@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The pages: docs_test.py ROOFLANE BUILD_DIR SOURCE_DIR COMPILER...
+"""The pages: docs_test.py ROOFLANE BUILD_DIR SOURCE_DIR ALL_PAGES PAGES COMPILER...
 
 Every command of README.md, docs/ and kernels/README.md is run in a copy of the tree, page by page
-from top to bottom. What would take minutes, or wants what a machine may lack, is changed by a line
-of ADDED or SWAPPED, with the reason. Shown output, programs, links and options are checked too.
+from top to bottom: of PAGES, with commas between, so that a test per page spreads them over the
+cores; with none, what needs no commands is checked: programs, links, options, and that ALL_PAGES
+are all that there are. What would take minutes, or wants what a machine may lack, is changed by a
+line of ADDED or SWAPPED, with the reason. Shown output is checked too.
 Nothing depends on speed. Python's standard library only; commands that need NumPy or the report's
 environment, which peers.py and report.py make from PyPI, are skipped where PyPI cannot be reached.
 """
 from __future__ import annotations
 
-import concurrent.futures
 import glob
-import json
 import os
 import re
 import shlex
@@ -28,6 +28,8 @@ from pathlib import Path
 import skip
 
 ROOFLANE, BUILD, ROOT = Path(), Path(), Path()
+TESTED: list[str] = []  # all pages that some test works through
+PAGES: list[str] = []   # those of this one
 COMPILER: list[str] = []
 PATIENCE = 300  # seconds for a command: other tests use the machine meanwhile
 README_LINES = 150
@@ -172,9 +174,16 @@ def all_blocks() -> list[Block]:
     return [block for page in pages() for block in blocks(page)]
 
 
+def blocks_of_sh(page: str) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "sh"]
+
+
+def commands(page: str) -> list[str]:
+    return [command for block in blocks_of_sh(page) for command in block.commands()]
+
+
 def all_commands() -> list[str]:
-    return [command for block in all_blocks() if block.language == "sh"
-            for command in block.commands()]
+    return [command for page in pages() for command in commands(page)]
 
 
 def inline_code(page: str) -> list[str]:
@@ -240,10 +249,7 @@ class Place:
                                             f"exec {shlex.join(COMPILER)} \"$@\"\n")
         for path in glob.glob("/etc/OpenCL/vendors/pocl*.icd"):
             shutil.copy(path, folder / "drivers")
-        told = subprocess.run([ROOFLANE, "doctor", "--json"], capture_output=True, text=True,
-                              check=True, env=self.environment(self.DEVICE)).stdout
-        self.has_device = any(backend["devices"]
-                              for backend in json.loads(told)["device_backends"])
+        self.no_device = skip.no_device(ROOFLANE, self.environment(self.DEVICE))
 
     def copy_tree(self, page: str) -> Path:
         """A fresh copy of the tree. build/ holds the program and what `meson test` asks for."""
@@ -286,8 +292,8 @@ class Place:
     def work_through(self, page: str) -> list[Ran]:
         """Runs the commands of a page in their order."""
         folder = self.copy_tree(page)
-        return [self.run(block, command, folder) for block in blocks(page)
-                if block.language == "sh" for command in block.commands()]
+        return [self.run(block, command, folder) for block in blocks_of_sh(page)
+                for command in block.commands()]
 
     def run(self, block: Block, command: str, folder: Path) -> Ran:
         run = to_run(command)
@@ -309,6 +315,9 @@ def write_program(path: Path, text: str) -> None:
 
 
 class Pages(unittest.TestCase):
+    def test_the_commands_of_every_page_are_run(self):
+        self.assertEqual(sorted(TESTED), sorted(pages()))
+
     def test_the_readme_takes_two_minutes(self):
         self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
 
@@ -383,24 +392,21 @@ class Pages(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    """Every command, once; as many pages at a time as there are cores."""
+    """Every command of PAGES, once."""
 
     ran: list[Ran] = []
-    no_numpy, has_device = "", False
+    no_numpy, no_device = "", ""
 
     @classmethod
     def setUpClass(cls) -> None:
-        numpy, cls.no_numpy = python_with_numpy()
-        chains = [[page] for page in pages() if page not in Place.LINKING]
-        chains.append(list(Place.LINKING))
-        chains.sort(key=lambda chain: chain[0] != Place.DEVICE)  # the longest first
-        with (tempfile.TemporaryDirectory() as folder,
-              concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as workers):
+        numpy = ""
+        if any("$NUMPY" in to_run(command) for page in PAGES for command in commands(page)):
+            numpy, cls.no_numpy = python_with_numpy()
+        with tempfile.TemporaryDirectory() as folder:
             place = Place(Path(folder), numpy)
-            cls.has_device = place.has_device
-            for ran in workers.map(lambda chain: [place.work_through(page) for page in chain],
-                                   chains):
-                cls.ran += sum(ran, [])
+            cls.no_device = place.no_device
+            for page in PAGES:
+                cls.ran += place.work_through(page)
         for ran in cls.ran:
             print(f"{ran.seconds:5.1f} s  {ran.block.place}  {ran.run}", file=sys.stderr)
 
@@ -416,9 +422,9 @@ class Commands(unittest.TestCase):
         if ran.status == 3 and ran.command.startswith("scripts/report.py"):
             self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
                                       "from PyPI: altair vl-convert-python"))
-        if not self.has_device and re.search(r"-v opencl|--cl-device", ran.command):
+        if self.no_device and re.search(r"-v opencl|--cl-device", ran.command):
             self.assertEqual(ran.status, 3, ran.output)
-            self.skipTest(skip.reason("no OpenCL device", "pocl-opencl-icd"))
+            self.skipTest(self.no_device)
         expected = [each for each in EXPECTED
                     if re.fullmatch(each.pattern, ran.command, re.DOTALL)]
         self.assertEqual(ran.status, max((each.status for each in expected), default=0), ran.output)
@@ -428,7 +434,7 @@ class Commands(unittest.TestCase):
     def test_what_is_shown_is_printed(self) -> None:
         """A block without a language shows what the commands of the last block of sh before it
         print: the headings of a table, with a title before them or not, lines."""
-        for page in pages():
+        for page in PAGES:
             before: Block | None = None
             for block in blocks(page):
                 if block.language == "sh":
@@ -445,5 +451,6 @@ class Commands(unittest.TestCase):
 
 if __name__ == "__main__":
     ROOFLANE, BUILD, ROOT = (Path(path).resolve() for path in sys.argv[1:4])
-    COMPILER = sys.argv[4:]
-    skip.main(sys.argv[:1])
+    TESTED, PAGES = (list(filter(None, names.split(","))) for names in sys.argv[4:6])
+    COMPILER = sys.argv[6:]
+    skip.main([sys.argv[0], "Commands" if PAGES else "Pages"])
