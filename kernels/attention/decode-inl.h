@@ -418,10 +418,10 @@ HWY_INLINE std::int64_t ValueSome(const Columns& columns, const FewScratch& t, s
   return row + 1;
 }
 
-// One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
-inline void Decode(const Job& job, const Task& task, float* scratch) {
+// The task's scratch memory, with its rows of q times the scale and nothing summed yet.
+HWY_INLINE FewScratch StartRows(const Job& job, const Task& task, const Columns& columns,
+                                float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim, lanes = LaneCount();
-  const Columns columns(head_dim);
   FewScratch t;
   t.stride = hwy::RoundUpTo(job.kv_block, lanes);
   t.q = scratch;
@@ -441,92 +441,20 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
   std::fill_n(t.o, rows * columns.padded, 0.0F);
   std::fill_n(t.m, rows, kMinusInf);
   std::fill_n(t.l, rows, 0.0F);
+  return t;
+}
 
-  const std::int64_t row_bytes = head_dim * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t ahead =
-      std::max<std::int64_t>(kAhead / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
-  // One row needs no second pass over anything. Its loads stand so close together that, with long
-  // rows of K and V, the hardware fetches better alone (58 GB/s for 45).
-  // (Parts of half of `ahead` for rows that are touched: L1 is small there.)
-  const bool touch = job.decode_fetch == DecodeFetch::touch;
-  const std::int64_t part = rows == 1 ? job.kv_block
-                            : touch   ? std::max<std::int64_t>(ahead / 2, kScoreKeys)
-                                      : ahead;
-  const bool gapless =
-      columns.repeated == 0 && job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
-  const bool pages = job.decode_fetch == DecodeFetch::pages && gapless;
-  const bool fetches = pages || touch || rows > 1 || row_bytes < kLongRow;
-  // With vectors that are cache lines.
-  const bool linear = fetches && gapless && row_bytes >= kLongRow && lanes * sizeof(float) == 64;
-  const float* next_task = nullptr;  // its first key, where this thread is likely to go on
-  if (fetches && task.index + 1 < job.tasks()) {
-    const Task next(job, task.index + 1);
-    next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
-  }
-  for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
-    const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
-    const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * job.in.k.row_stride;
-    const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * job.in.v.row_stride;
-    const auto seen_by = [&](std::int64_t r) {
-      return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
-    };
-    const Fetch fetch_k = {.now = k,
-                           .stride = job.in.k.row_stride,
-                           .rows = keys,
-                           .next = v,
-                           .next_stride = job.in.v.row_stride,
-                           .head_dim = head_dim,
-                           .ahead = ahead};
-    const Fetch fetch_v = {
-        .now = v,
-        .stride = job.in.v.row_stride,
-        .rows = keys,
-        .next = first + keys < task.last_key ? k + keys * job.in.k.row_stride : next_task,
-        .next_stride = job.in.k.row_stride,
-        .head_dim = head_dim,
-        .ahead = ahead};
-    // Rows take turns over a part of the tile that stays in L1; the first to come fetch.
-    for (std::int64_t j = 0; j < keys; j += part) {
-      const std::int64_t end = std::min(j + part, keys);
-      const std::int64_t stride = job.in.k.row_stride;
-      std::int64_t r = 0;
-      if (pages) {
-        r = ScoreSome(columns, t, rows, r, k, stride, j, end, PagesFetch{fetch_k});
-      } else if (touch) {
-        r = ScoreSome(columns, t, rows, r, k, stride, j, end, TouchFetch{fetch_k});
-      } else if (linear) {
-        r = ScoreSome(columns, t, rows, r, k, stride, j, end, LinearFetch{fetch_k});
-      } else if (fetches) {
-        r = ScoreSome(columns, t, rows, r, k, stride, j, end, fetch_k);
-      }
-      while (r < rows) r = ScoreSome(columns, t, rows, r, k, stride, j, end, NoFetch());
-    }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
-    }
-    for (std::int64_t j = 0; j < keys; j += part) {
-      const std::int64_t end = std::min(j + part, keys);
-      const std::int64_t stride = job.in.v.row_stride;
-      std::int64_t r = 0;
-      if (pages) {
-        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, PagesFetch{fetch_v});
-      } else if (touch) {
-        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, TouchFetch{fetch_v});
-      } else if (linear) {
-        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, LinearFetch{fetch_v});
-      } else if (fetches) {
-        r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, fetch_v);
-      }
-      while (r < rows) r = ValueSome(columns, t, rows, r, v, stride, j, end, seen_by, NoFetch());
-    }
-  }
-
-  for (std::int64_t r = 0; r < rows; ++r) {
+// The task's sums become rows of o, or its part of them where others have the rest of the keys.
+HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& columns,
+                           const FewScratch& t) {
+  const std::int64_t head_dim = job.s.head_dim;
+  for (std::int64_t r = 0; r < task.rows; ++r) {
     const std::int64_t row = task.first_row + r;
     const float* o = t.o + r * columns.padded;
     float* to = task.partial != nullptr ? task.partial_sums(job) + r * head_dim
                                         : job.row_of(job.in.o, task.batch, task.kv_head, row);
-    const std::int64_t whole = columns.repeated != 0 ? columns.padded - lanes : columns.padded;
+    const std::int64_t whole =
+        columns.repeated != 0 ? columns.padded - LaneCount() : columns.padded;
     const float factor = task.partial != nullptr ? 1 : 1 / t.l[r];
     for (std::int64_t c = 0; c < whole; ++c) to[c] = o[c] * factor;
     for (std::int64_t c = whole; c < head_dim; ++c) to[c] = o[c + columns.repeated] * factor;
@@ -537,6 +465,103 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
       std::fill_n(to, head_dim, 0.0F);
     }
   }
+}
+
+// How a task's passes over K and V fetch what comes next.
+struct Passes {
+  Passes(const Job& job, const Task& task, const Columns& columns) {
+    const std::int64_t head_dim = job.s.head_dim;
+    const std::int64_t row_bytes = head_dim * static_cast<std::int64_t>(sizeof(float));
+    ahead = std::max<std::int64_t>(kAhead / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
+    touch = job.decode_fetch == DecodeFetch::touch;
+    part = task.rows == 1 ? job.kv_block
+           : touch        ? std::max<std::int64_t>(ahead / 2, kScoreKeys)
+                          : ahead;
+    const bool gapless =
+        columns.repeated == 0 && job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
+    pages = job.decode_fetch == DecodeFetch::pages && gapless;
+    fetches = pages || touch || task.rows > 1 || row_bytes < kLongRow;
+    linear = fetches && gapless && row_bytes >= kLongRow && LaneCount() * sizeof(float) == 64;
+    if (fetches && task.index + 1 < job.tasks()) {
+      const Task next(job, task.index + 1);
+      next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
+    }
+  }
+
+  std::int64_t ahead;  // keys
+  // One row needs no second pass over anything. Its loads stand so close together that, with long
+  // rows of K and V, the hardware fetches better alone (58 GB/s for 45).
+  // (Parts of half of `ahead` for rows that are touched: L1 is small there.)
+  std::int64_t part;
+  bool touch, pages, fetches;
+  bool linear;                       // with vectors that are cache lines
+  const float* next_task = nullptr;  // its first key, where this thread is likely to go on
+};
+
+// some(row, fetch) for the rows of one part, which returns the next row: the first to come fetch.
+template <class Some>
+HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const Fetch& fetch,
+                        const Some& some) {
+  std::int64_t r = 0;
+  if (passes.pages) {
+    r = some(r, PagesFetch{fetch});
+  } else if (passes.touch) {
+    r = some(r, TouchFetch{fetch});
+  } else if (passes.linear) {
+    r = some(r, LinearFetch{fetch});
+  } else if (passes.fetches) {
+    r = some(r, fetch);
+  }
+  while (r < rows) r = some(r, NoFetch());
+}
+
+// One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
+inline void Decode(const Job& job, const Task& task, float* scratch) {
+  const std::int64_t rows = task.rows, head_dim = job.s.head_dim;
+  const std::int64_t k_stride = job.in.k.row_stride, v_stride = job.in.v.row_stride;
+  const Columns columns(head_dim);
+  const FewScratch t = StartRows(job, task, columns, scratch);
+  const Passes passes(job, task, columns);
+  for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
+    const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
+    const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * k_stride;
+    const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * v_stride;
+    const auto seen_by = [&](std::int64_t r) {
+      return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
+    };
+    const Fetch fetch_k = {.now = k,
+                           .stride = k_stride,
+                           .rows = keys,
+                           .next = v,
+                           .next_stride = v_stride,
+                           .head_dim = head_dim,
+                           .ahead = passes.ahead};
+    const Fetch fetch_v = {
+        .now = v,
+        .stride = v_stride,
+        .rows = keys,
+        .next = first + keys < task.last_key ? k + keys * k_stride : passes.next_task,
+        .next_stride = k_stride,
+        .head_dim = head_dim,
+        .ahead = passes.ahead};
+    // Rows take turns over a part of the tile that stays in L1.
+    for (std::int64_t j = 0; j < keys; j += passes.part) {
+      const std::int64_t end = std::min(j + passes.part, keys);
+      ForRows(passes, rows, fetch_k, [&](std::int64_t r, const auto& fetch) HWY_ATTR {
+        return ScoreSome(columns, t, rows, r, k, k_stride, j, end, fetch);
+      });
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
+    }
+    for (std::int64_t j = 0; j < keys; j += passes.part) {
+      const std::int64_t end = std::min(j + passes.part, keys);
+      ForRows(passes, rows, fetch_v, [&](std::int64_t r, const auto& fetch) HWY_ATTR {
+        return ValueSome(columns, t, rows, r, v, v_stride, j, end, seen_by, fetch);
+      });
+    }
+  }
+  FinishRows(job, task, columns, t);
 }
 
 // Joins the chunks of one block of rows: with M the largest of their maxima m_c,
