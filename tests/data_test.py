@@ -53,7 +53,7 @@ class DataUsers(unittest.TestCase):
         done = subprocess.run(
             [ROOFLANE, "bench", "--shape", "softmax:rows=64,cols=512", "--shape",
              "gemm:m=96,n=96,k=96", "-v", variants, "--threads", "1", "--min-time", "0.001",
-             "--launches", "1", "--ceilings-time", "0.1", "--timeout", "2", "--csv", cls.csv,
+             "--launches", "1", "--ceilings-time", "0.1", "--timeout", "6", "--csv", cls.csv,
              "--json", cls.json],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 1:  # the fakes' failures

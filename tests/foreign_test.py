@@ -20,6 +20,7 @@ import skip
 
 ROOFLANE, PLUGINS, FAKE_PEERS = "", "", ""
 SMALL = "softmax:rows=4,cols=9"
+TIMEOUT = "6"  # seconds: only what hangs takes so long, however busy the machine is
 QUICK = ("--threads", "1", "--min-time", "0.0001", "--ceilings-time", "0.1")
 
 
@@ -109,11 +110,11 @@ class Plugins(Foreign):
 
     def test_wrong_crashing_hanging_and_failing_plugins_do_not_touch_the_others(self):
         odd = {"wrong": ("FAILED", "expected"), "crash": ("RUNTIME_ERROR", "SIGABRT"),
-               "hang": ("TIMEOUT", "2 s"), "run-fails": ("RUNTIME_ERROR", "out of ideas"),
+               "hang": ("TIMEOUT", f"{TIMEOUT} s"), "run-fails": ("RUNTIME_ERROR", "out of ideas"),
                "plan-fails": ("RUNTIME_ERROR", "out of ideas")}
         plugins = [word for name in odd for word in ("--plugin", self.plugin(name))]
-        rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", "2", *plugins, "--plugin",
-                         self.plugin("mine", "softmax"), status=1)
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", TIMEOUT, *plugins,
+                         "--plugin", self.plugin("mine", "softmax"), status=1)
         self.assertEqual(set(rows), {"scalar", "mine", *odd})
         for name, (status, reason) in odd.items():
             with self.subTest(name):
@@ -257,10 +258,10 @@ class Against(Foreign):
                 ("new", hello % 2 + "read line\n", ["protocol 1"]),
                 ("chatty", "#!/bin/sh\necho hello\nread line\n", ["'hello'"]),
                 ("dead", "#!/bin/sh\nexit 4\n", ["status 4"]),
-                ("mute", "#!/bin/sh\nsleep 100\n", ["no greeting within 1 s"])]:
+                ("mute", "#!/bin/sh\nsleep 100\n", [f"no greeting within {TIMEOUT} s"])]:
             with self.subTest(name):
                 self.refuse(2, ["--against " + name, *words], "bench", "--shape", SMALL,
-                            "--timeout", "1", "--against", f"{name}={self.script(name, text)}")
+                            "--timeout", TIMEOUT, "--against", f"{name}={self.script(name, text)}")
         plain = self.script("plain", "x")
         os.chmod(plain, stat.S_IRUSR)
         self.refuse(2, ["cannot be executed"], "verify", "--against", "old=" + plain)
@@ -280,7 +281,7 @@ class Peers(Foreign):
             "leaves": ("RUNTIME_ERROR", "status 5"), "nonsense": ("RUNTIME_ERROR", "'nonsense'"),
             "no-time": ("RUNTIME_ERROR", "-1 ns"), "no-runs": ("RUNTIME_ERROR", "0 runs"),
             "refuses": ("UNSUPPORTED", "not in the mood")}
-        rows = self.rows("--shape", SMALL, "-v", "scalar", "--timeout", "2", "--peers",
+        rows = self.rows("--shape", SMALL, "-v", "scalar", "--peers",
                          ",".join([*expected, "absent"]), status=1)
         self.assertEqual(set(rows), {"scalar", *expected})
         self.assertEqual(rows["scalar"]["status"], "PASSED")
@@ -321,9 +322,9 @@ class Peers(Foreign):
     def test_peers_that_cannot_be_started_are_absent_with_the_reason_and_the_rest_is_measured(self):
         expected = {"killed-start": "ended by SIGKILL (out of memory?) when started",
                     "crashes-start": "ended by SIGSEGV when started",
-                    "hangs-start": "no greeting within 3 s", "rubbish": "'hello'",
+                    "hangs-start": f"no greeting within {TIMEOUT} s", "rubbish": "'hello'",
                     "outdated": "too old", "complaint": "no such luck"}
-        peers = ("--timeout", "3", "--peers", ",".join(["honest", *expected]))
+        peers = ("--timeout", TIMEOUT, "--peers", ",".join(["honest", *expected]))
         got, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *QUICK, *peers, "--csv",
                                 "rows.csv")
         self.assertEqual(got, 0, err)
@@ -341,48 +342,6 @@ class Peers(Foreign):
                    for kernel in listing["kernels"] for variant in kernel["variants"]}
         self.assertIn("no such luck", reasons["softmax", "complaint"])
         self.assertEqual(reasons["softmax", "honest"], "")
-
-    def ended_rows(self, end, moments, *arguments):
-        """The reasons of the rows of peers that ended, by moment. All others' rows must be good."""
-        shapes = ("softmax:rows=4,cols=9", "softmax:rows=3,cols=5")
-        peers = ["honest", *(f"{end}-{moment}" for moment in moments)]
-        got, out, err = self.call("bench", "--shape", shapes[0], "--shape", shapes[1], "-v",
-                                  "scalar", *QUICK, "--launches", "2", "--max-time", "0.05",
-                                  "--peers", ",".join(peers), *arguments, "--csv", "rows.csv")
-        self.assertEqual(got, 1, out + err)
-        reasons = {}
-        with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.assertEqual(len(rows), 2 * (len(peers) + 1))
-        for row in rows:
-            name, _, moment = row["variant"].partition("-")
-            if name in ("scalar", "honest") or moment == "close":
-                self.assertEqual(row["status"], "PASSED", row)
-                continue
-            self.assertEqual(row["status"], "TIMEOUT" if end == "hangs" else "RUNTIME_ERROR", row)
-            self.assertEqual(row["p50_ns"], "", row)
-            self.assertEqual(reasons.setdefault(moment, row["reason"]), row["reason"])
-        return reasons
-
-    # What a reason says of the moment.
-    WHEN = {"restart": "started", "open": "asked to plan",
-            "output": "asked to run for verification",
-            "output2": "asked to run for verification", "calibrate": "asked to run for timing",
-            "sample": "asked to run for timing", "sample2": "asked to run for timing"}
-
-    def test_a_peer_that_is_killed_or_crashes_loses_its_own_rows_only(self):
-        for end, signal in {"killed": "SIGKILL (out of memory?)", "crashes": "SIGSEGV"}.items():
-            with self.subTest(end):
-                reasons = self.ended_rows(end, [*self.WHEN, "close"])
-                self.assertEqual(reasons, {
-                    moment: f"the worker was ended by {signal} when {words}"
-                    for moment, words in self.WHEN.items()})
-
-    def test_a_peer_that_hangs_is_ended_and_loses_its_own_rows_only(self):
-        moments = ["restart", "open", "output2", "sample"]
-        reasons = self.ended_rows("hangs", [*moments, "close"], "--timeout", "2")
-        self.assertEqual(reasons, {moment: f"no answer within 2 s when {self.WHEN[moment]}"
-                                   for moment in moments})
 
     def test_verify_tells_of_a_dead_peer_and_goes_on(self):
         self.assertEqual(
@@ -411,6 +370,53 @@ class Peers(Foreign):
         got, _, err = self.call("list", "--peers", "honest", env={"ROOFLANE_PEERS": "/nowhere.py"})
         self.assertEqual(got, 2)
         self.assertIn("/nowhere.py", err)
+
+
+class Ended(Foreign):
+    """Peers that end at some moment of a run: most of the time goes by waiting for hanging ones."""
+
+    def ended_rows(self, end, moments, *arguments, shapes=("softmax:rows=4,cols=9",)):
+        """The reasons of the rows of peers that ended, by moment. All others' rows must be good."""
+        peers = ["honest", *(f"{end}-{moment}" for moment in moments)]
+        asked = [word for shape in shapes for word in ("--shape", shape)]
+        got, out, err = self.call("bench", *asked, "-v", "scalar", *QUICK, "--launches", "2",
+                                  "--max-time", "0.05", "--peers", ",".join(peers), *arguments,
+                                  "--csv", "rows.csv")
+        self.assertEqual(got, 1, out + err)
+        reasons = {}
+        with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), len(shapes) * (len(peers) + 1))
+        for row in rows:
+            name, _, moment = row["variant"].partition("-")
+            if name in ("scalar", "honest") or moment == "close":
+                self.assertEqual(row["status"], "PASSED", row)
+                continue
+            self.assertEqual(row["status"], "TIMEOUT" if end == "hangs" else "RUNTIME_ERROR", row)
+            self.assertEqual(row["p50_ns"], "", row)
+            self.assertEqual(reasons.setdefault(moment, row["reason"]), row["reason"])
+        return reasons
+
+    # What a reason says of the moment.
+    WHEN = {"restart": "started", "open": "asked to plan",
+            "output": "asked to run for verification",
+            "output2": "asked to run for verification", "calibrate": "asked to run for timing",
+            "sample": "asked to run for timing", "sample2": "asked to run for timing"}
+
+    def test_a_peer_that_is_killed_or_crashes_loses_its_own_rows_only(self):
+        for end, signal in {"killed": "SIGKILL (out of memory?)", "crashes": "SIGSEGV"}.items():
+            with self.subTest(end):
+                reasons = self.ended_rows(end, [*self.WHEN, "close"],
+                                          shapes=("softmax:rows=4,cols=9", "softmax:rows=3,cols=5"))
+                self.assertEqual(reasons, {
+                    moment: f"the worker was ended by {signal} when {words}"
+                    for moment, words in self.WHEN.items()})
+
+    def test_a_peer_that_hangs_is_ended_and_loses_its_own_rows_only(self):
+        moments = ["restart", "open", "output2", "sample"]
+        reasons = self.ended_rows("hangs", [*moments, "close"], "--timeout", TIMEOUT)
+        self.assertEqual(reasons, {moment: f"no answer within {TIMEOUT} s when {self.WHEN[moment]}"
+                                   for moment in moments})
 
 
 if __name__ == "__main__":
