@@ -2,7 +2,8 @@
 # Runs small shapes of every OpenCL kernel, with the tilings of CPUs and of GPUs, in oclgrind: no
 # data race, no access out of bounds. Any report fails. (Its --uninitialized is left out: oclgrind
 # 21.10 stops at LLVM's `freeze`, which optimised kernels contain.)
-# Usage: scripts/oclgrind.sh [TEST_PROGRAM]; 77 when oclgrind is not installed.
+# Usage: scripts/oclgrind.sh [TEST_PROGRAM [K/N]]; 77 when oclgrind is not installed. K/N: every N-th
+# shape from the K-th on, so that N tests share the minutes.
 set -eu
 program=${1:-"$(dirname "$0")/../build/tests/opencl_test"}
 if ! command -v oclgrind >/dev/null; then
@@ -13,6 +14,7 @@ if ! command -v oclgrind >/dev/null; then
   fi
   exit 77
 fi
+if [ $# -gt 1 ]; then export SMALL_SHAPES="$2"; fi
 reports=$(mktemp)
 trap 'rm -f "$reports"' EXIT
 # 64 KiB of local memory, as GPUs have; the log keeps oclgrind's reports apart from the test's.
