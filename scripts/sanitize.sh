@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests under sanitizers; clean means exit status 0.
+# Runs the tests under sanitizers, all or those named, of which it builds what they need; clean means
+# exit status 0.
 #   scripts/sanitize.sh [both] [TEST…]  both
 #   scripts/sanitize.sh address [TEST…] address + undefined behaviour + leaks, in build-asan/
 #   scripts/sanitize.sh thread [TEST…]  data races, in build-tsan/
@@ -17,6 +18,22 @@ quick_asan+=" -fno-sanitize=null,object-size,pointer-overflow"
 
 scripts/setup.sh
 
+# What Ninja must build for some tests.
+files_of() {  # BUILD_DIR TEST...
+  python3 - "$@" <<'END'
+import json, os, subprocess, sys
+build, names = sys.argv[1], sys.argv[2:]
+told = lambda what: json.loads(subprocess.check_output(["meson", "introspect", what, build]))
+files = {target["id"]: target["filename"] for target in told("--targets")}
+tests = [test for test in told("--tests") if test["name"] in names]
+missing = set(names) - {test["name"] for test in tests}
+if missing:
+    sys.exit(f"sanitize: no test is called {', '.join(sorted(missing))}")
+for target in {target for test in tests for target in test["depends"]}:
+    print(*(os.path.relpath(file, build) for file in files[target]), sep="\n")
+END
+}
+
 # A test loads half a library, which ends in SIGBUS with or without a sanitizer (handle_sigbus).
 # Address space is reserved in terabytes; give the tests, which run 2 to 15 times slower, the time.
 run() {  # BUILD_DIR SANITIZER MESON_OPTION... -- TEST...
@@ -32,7 +49,10 @@ run() {  # BUILD_DIR SANITIZER MESON_OPTION... -- TEST...
     meson setup "$build" -Doptimization=1 -Ddebug=true "-Db_sanitize=$sanitizer" -Db_lundef=false \
       -Db_ndebug=false "${options[@]}"
   fi
-  ninja -C "$build" -j "$(nproc)"
+  local files=""
+  if (($#)); then files=$(files_of "$build" "$@"); fi
+  # shellcheck disable=SC2086  # each file is a word
+  ninja -C "$build" -j "$(nproc)" $files
   meson test -C "$build" --no-rebuild --print-errorlogs -t 10 "$@"
 }
 
