@@ -85,7 +85,7 @@ class Ladder(unittest.TestCase):
     def test_rungs_of_an_opencl_device_have_a_ladder_of_their_own(self) -> None:
         rungs = self.ladders("opencl").get("softmax")
         if not rungs:
-            self.skipTest(skip.no_device(self.rooflane))
+            self.skipTest(skip.no_device(ROOFLANE))
         out = self.succeed("bench", "--ladder", "--shape", SHAPES["softmax"], "--threads", "1",
                            "--csv", "rows.csv", *QUICK)
         self.assertEqual((out.count("ladder of hwy"), out.count("ladder of opencl")), (1, 1))
