@@ -21,6 +21,7 @@ inline std::string packages_of(const std::string& variant, const std::string& re
     return variant == "clblast" ? "libclblast-dev " + opencl : opencl;
   }
   if (reason.starts_with("no OpenCL device: install")) return "pocl-opencl-icd";
+  if (reason.starts_with("no OpenCL device")) return "";  // the driver was left out
   const std::map<std::string, std::string> packages = {{"blas", "libopenblas-openmp-dev"},
                                                        {"blis", "libblis4-openmp"},
                                                        {"clblast", "libclblast-dev"},
