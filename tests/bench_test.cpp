@@ -565,6 +565,40 @@ TEST_CASE("presets name themselves; those that verbs take by themselves cover ev
   }
 }
 
+TEST_CASE(
+    "random presets draw the same problems from a seed, of every kernel, within their limits") {
+  const Catalogue catalogue = Catalogue::built_in();
+  const auto texts = [&](const std::string& name) {
+    std::vector<std::string> all;
+    for (const BenchProblem& p : preset_problems(name, catalogue.kernels())) {
+      const Cost cost = p.problem.kernel().cost(p.problem);
+      CHECK(cost.flops <= 4e9);
+      CHECK(cost.bytes <= 256 << 20);
+      CHECK(p.preset == name);
+      all.push_back(p.problem.text());
+    }
+    return all;
+  };
+  const std::vector<std::string> drawn = texts("random:40:7");
+  CHECK(drawn.size() == 40 * catalogue.kernels().size());
+  CHECK(drawn == texts("random:40:7"));
+  CHECK(drawn != texts("random:40:8"));
+  CHECK(texts("random:3") == texts("random:3:1"));
+  const auto has = [&](const char* word) {
+    return std::any_of(drawn.begin(), drawn.end(), [&](const std::string& text) {
+      return text.find(word) != std::string::npos;
+    });
+  };
+  for (const char* word : {"trans_a=1", "trans_b=1", "batch=", "causal=1"}) {
+    INFO(word);
+    CHECK(has(word));
+  }
+  for (const char* wrong : {"random:", "random:0", "random:x", "random:3:-1", "random:3:1:1"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(preset_problems(wrong, catalogue.kernels()), Error);
+  }
+}
+
 TEST_CASE("progress never falls, and ends at 1") {
   BenchOptions options = options_for({"gemm:m=8..16*2,n=8,k=8"}, {"scalar"});
   std::vector<Progress> seen;

@@ -46,13 +46,11 @@ std::vector<BenchProblem> problems_of_file(const std::string& path,
 // A name of a shipped preset, or a file.
 std::vector<BenchProblem> problems_of_preset(const std::string& preset,
                                              std::span<const Kernel* const> kernels) {
-  const std::vector<std::string> names = preset_names();
-  const bool shipped = std::find(names.begin(), names.end(), preset) != names.end();
-  if (shipped) return preset_problems(preset, kernels);
+  if (is_preset(preset)) return preset_problems(preset, kernels);
   if (preset.find('/') != std::string::npos || ::access(preset.c_str(), F_OK) == 0) {
     return problems_of_file(preset, kernels);
   }
-  throw argument_error(unknown_name("preset", preset, names) + "; or a file of shapes");
+  throw argument_error(unknown_name("preset", preset, preset_names()) + "; or a file of shapes");
 }
 
 void add_all(std::vector<BenchProblem>& to, std::vector<BenchProblem> from) {

@@ -1,0 +1,209 @@
+// How much a variant's model gives away: for each problem all tunings of its search space are timed
+// in the same rounds, and the model's choice, the first, is compared with the fastest. What was
+// fastest in a first pass is timed again beside the model's choice in a second one, so that luck in
+// the first does not count as regret. Used by scripts/model_regret.sh.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/shapes.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "core/machine.hpp"
+#include "core/statistics.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A timing is of as many runs as take this long.
+constexpr double sample_ns = 50e3;
+
+struct Timed {
+  std::string tuning;
+  std::unique_ptr<Plan> plan;
+  std::int64_t runs = 1;
+  std::vector<double> samples;
+  double median_ns() const { return median(samples); }
+};
+
+double time_ns(Timed& timed) {
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < timed.runs; ++i) timed.plan->run();
+  const std::chrono::duration<double, std::nano> took = Clock::now() - start;
+  return took.count() / static_cast<double>(timed.runs);
+}
+
+void time_in_rounds(std::vector<Timed*> all, int rounds, double budget_s) {
+  const auto start = Clock::now();
+  for (Timed* timed : all) {
+    timed->samples.clear();
+    const double first = std::min(time_ns(*timed), time_ns(*timed));
+    timed->runs = std::clamp<std::int64_t>(static_cast<std::int64_t>(sample_ns / first), 1, 10000);
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (Timed* timed : all) timed->samples.push_back(time_ns(*timed));
+    std::rotate(all.begin(), all.begin() + 1, all.end());
+    if (round >= 4 && Clock::now() - start > std::chrono::duration<double>(budget_s)) break;
+  }
+}
+
+// A CSV file, or none.
+class File {
+ public:
+  File(const std::string& path, const char* header) {
+    if (path.empty()) return;
+    file_.reset(std::fopen(path.c_str(), "w"));
+    if (file_ == nullptr) throw argument_error("cannot write " + path);
+    fmt::print(file_.get(), "{}", header);
+  }
+  std::FILE* get() const { return file_.get(); }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+struct Regret {
+  std::string problem;
+  int threads = 1;
+  std::size_t candidates = 0;
+  double ratio = 1;  // the model's choice over the fastest
+  double model_ns = 0, best_ns = 0;
+  std::string model, best;
+};
+
+Regret regret_of(const Variant& variant, const Problem& problem, const Environment& env,
+                 double budget_s, std::FILE* times) {
+  OwnedOperands operands(problem, 1, machine().physical_cores);
+  std::vector<Timed> all;
+  for (const Tuning& tuning : variant.tunings(problem, env)) {
+    Timed timed{tuning.text(), variant.plan(problem, tuning, env, operands.all()), 1, {}};
+    timed.plan->bind(operands.all());
+    all.push_back(std::move(timed));
+  }
+  std::vector<Timed*> first;
+  for (Timed& timed : all) first.push_back(&timed);
+  time_in_rounds(first, 9, budget_s);
+  Timed* const best = *std::min_element(
+      first.begin(), first.end(), [](auto* x, auto* y) { return x->median_ns() < y->median_ns(); });
+  Timed* const model = &all.front();
+  if (times != nullptr) {
+    for (Timed& timed : all) {
+      fmt::print(times, "\"{}\",{},{:.0f},\"{}\"\n", problem.text(), env.threads, timed.median_ns(),
+                 timed.tuning);
+    }
+  }
+  Regret r{problem.text(), env.threads, all.size(), 1, 0, 0, model->tuning, best->tuning};
+  if (best != model) {
+    time_in_rounds({model, best}, 31, budget_s / 2);
+    r.ratio = std::max(1.0, model->median_ns() / best->median_ns());
+  }
+  r.model_ns = model->median_ns();
+  r.best_ns = best->median_ns();
+  return r;
+}
+
+// Classes by what bounds a problem; nothing of them is known to a model.
+std::string class_of(const Problem& problem) {
+  const Cost cost = problem.kernel().cost(problem);
+  const double intensity = cost.flops / std::max(cost.bytes, 1.0);
+  const char* size = cost.flops < 1e6 ? "tiny" : cost.bytes < 4e6 ? "in cache" : "large";
+  return fmt::format("{}, {} flop/byte", size,
+                     intensity < 4    ? "< 4"
+                     : intensity < 16 ? "4-16"
+                                      : "> 16");
+}
+
+void print_table(const std::vector<Regret>& regrets, const std::vector<std::string>& classes) {
+  std::map<std::string, std::vector<double>> by_class;
+  for (std::size_t i = 0; i < regrets.size(); ++i) {
+    const double percent = 100 * (regrets[i].ratio - 1);
+    by_class[fmt::format("{} thread{}", regrets[i].threads, regrets[i].threads > 1 ? "s" : "")]
+        .push_back(percent);
+    by_class[classes[i]].push_back(percent);
+    by_class["~ all"].push_back(percent);
+  }
+  fmt::print(
+      "| class | problems | regret: median | 95th percentile | worst |\n|---|---|---|---|---|\n");
+  for (const auto& [name, percents] : by_class) {
+    fmt::print("| {} | {} | {:.1f} % | {:.1f} % | {:.1f} % |\n", name, percents.size(),
+               quantile(percents, 0.5), quantile(percents, 0.95), quantile(percents, 1));
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("How much a variant's first guess loses against the best of its search space");
+  std::string kernel_name = "gemm", variant_name = "hwy", isa, csv, all_times;
+  std::vector<std::string> shapes, presets;
+  std::vector<int> threads = {1, machine().physical_cores};
+  double seconds = 0.5;
+  app.add_option("-k,--kernel", kernel_name, "kernel");
+  app.add_option("-v,--variant", variant_name, "variant");
+  app.add_option("--shape", shapes, "problems");
+  app.add_option("--preset", presets, "lists of problems, or random:N[:SEED]");
+  app.add_option("--threads", threads, "thread counts")->delimiter(',');
+  app.add_option("--isa", isa, "Highway target");
+  app.add_option("--seconds", seconds, "for each problem and thread count");
+  app.add_option("--csv", csv, "a line for each problem");
+  app.add_option("--times", all_times, "a line for each candidate of each problem");
+  CLI11_PARSE(app, argc, argv);
+  const Catalogue catalogue = Catalogue::built_in();
+  const Kernel* const kernel = &catalogue.kernel(kernel_name);
+  const Variant& variant = *catalogue.variant(*kernel, variant_name).variant;
+  const Kernel* const kernels[] = {kernel};
+  std::vector<Problem> problems;
+  for (const std::string& shape : shapes) {
+    for (Problem& problem : parse_shapes(shape, kernels)) problems.push_back(std::move(problem));
+  }
+  for (const std::string& preset : presets) {
+    for (BenchProblem& p : preset_problems(preset, kernels)) problems.push_back(p.problem);
+  }
+  std::sort(threads.begin(), threads.end());
+  threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+  const File out(csv, "problem,threads,candidates,ratio,model_ns,best_ns,model,best\n");
+  const File times(all_times, "problem,threads,ns,tuning\n");
+  std::vector<Regret> regrets;
+  std::vector<std::string> classes;
+  for (const Problem& problem : problems) {
+    for (const int count : threads) {
+      Environment env;
+      env.threads = count;
+      env.isa = isa;
+      if (refusal(variant, problem, env)) continue;
+      Regret r = regret_of(variant, problem, env, seconds, times.get());
+      if (out.get() != nullptr) {
+        fmt::print(out.get(), "\"{}\",{},{},{:.4f},{:.0f},{:.0f},\"{}\",\"{}\"\n", r.problem,
+                   r.threads, r.candidates, r.ratio, r.model_ns, r.best_ns, r.model, r.best);
+        std::fflush(out.get());
+      }
+      regrets.push_back(std::move(r));
+      classes.push_back(class_of(problem));
+    }
+  }
+  print_table(regrets, classes);
+  return 0;
+}
+
+}  // namespace
+}  // namespace rooflane
+
+int main(int argc, char** argv) {
+  try {
+    return rooflane::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "model-regret: {}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# How much a variant's first guess loses against the best of its search space: builds, times all its
+# tunings of random problems in the same rounds, and prints the regret per class as Markdown (median,
+# 95th percentile, worst).
+# Usage: scripts/model_regret.sh [--random N] [--seed S] [ARGUMENT...]   (default: 200 problems, seed 1;
+#   further arguments go to build/bench/model-regret: -k KERNEL --preset NAME
+#   --threads N,... --csv FILE ...)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+random=200
+seed=1
+arguments=()
+while (($#)); do
+  case $1 in
+    --random) random=$2; shift 2 ;;
+    --seed) seed=$2; shift 2 ;;
+    -h | --help) sed -n '2,8s/^# //p' "$0"; exit 0 ;;
+    *) arguments+=("$1"); shift ;;
+  esac
+done
+scripts/build.sh bench/model-regret >&2
+exec build/bench/model-regret --preset "random:$random:$seed" "${arguments[@]}"
