@@ -111,6 +111,7 @@ class Expected:
 
 
 EXPECTED = [
+    Expected(r"scripts/model_regret\.sh.*", r"(?m)^\| ~ all \| 3 \|"),
     Expected(r"scripts/bench\.sh.*", r"(?m)^rows: results/\S+/\S+\.csv$"),
     Expected(r"scripts/test\.sh", r"(?m)^[1-9]\d* passed, 0 failed\b"),
     Expected(r"meson test .*", r"conformance-softmax"),
@@ -261,6 +262,8 @@ class Place:
         shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
                         ignore=shutil.ignore_patterns("*.exe", "tmp*"))
         (copy / "build/rooflane").symlink_to(ROOFLANE)
+        (copy / "build/bench").mkdir()
+        (copy / "build/bench/model-regret").symlink_to(BUILD / "bench/model-regret")
         write_program(copy / "scripts/build.sh", "#!/bin/sh\n")  # all is built
         write_program(copy / "brief", BRIEF_PROGRAM.format(shlex.quote(str(ROOFLANE))))
         return copy
