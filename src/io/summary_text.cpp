@@ -159,7 +159,7 @@ std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
       known->second += ", " + label(group, row);
     }
   }
-  for (const auto& [what, variants] : statuses) add(variants + " " + what);
+  for (const auto& [what, variants] : statuses) add(fmt::format("{} {}", variants, what));
   return notes;
 }
 
