@@ -76,13 +76,24 @@ class File {
 };
 
 struct Regret {
-  std::string problem;
+  std::string problem, problem_class;
   int threads = 1;
   std::size_t candidates = 0;
   double ratio = 1;  // the model's choice over the fastest
   double model_ns = 0, best_ns = 0;
   std::string model, best;
 };
+
+// Classes by what bounds a problem; nothing of them is known to a model.
+std::string class_of(const Problem& problem) {
+  const Cost cost = problem.kernel().cost(problem);
+  const double intensity = cost.flops / std::max(cost.bytes, 1.0);
+  const char* size = cost.flops < 1e6 ? "tiny" : cost.bytes < 4e6 ? "in cache" : "large";
+  return fmt::format("{}, {} flop/byte", size,
+                     intensity < 4    ? "< 4"
+                     : intensity < 16 ? "4-16"
+                                      : "> 16");
+}
 
 Regret regret_of(const Variant& variant, const Problem& problem, const Environment& env,
                  double budget_s, std::FILE* times) {
@@ -105,7 +116,12 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
                  timed.tuning);
     }
   }
-  Regret r{problem.text(), env.threads, all.size(), 1, 0, 0, model->tuning, best->tuning};
+  Regret r{.problem = problem.text(),
+           .problem_class = class_of(problem),
+           .threads = env.threads,
+           .candidates = all.size(),
+           .model = model->tuning,
+           .best = best->tuning};
   if (best != model) {
     time_in_rounds({model, best}, 31, budget_s / 2);
     r.ratio = std::max(1.0, model->median_ns() / best->median_ns());
@@ -115,24 +131,13 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
   return r;
 }
 
-// Classes by what bounds a problem; nothing of them is known to a model.
-std::string class_of(const Problem& problem) {
-  const Cost cost = problem.kernel().cost(problem);
-  const double intensity = cost.flops / std::max(cost.bytes, 1.0);
-  const char* size = cost.flops < 1e6 ? "tiny" : cost.bytes < 4e6 ? "in cache" : "large";
-  return fmt::format("{}, {} flop/byte", size,
-                     intensity < 4    ? "< 4"
-                     : intensity < 16 ? "4-16"
-                                      : "> 16");
-}
-
-void print_table(const std::vector<Regret>& regrets, const std::vector<std::string>& classes) {
+void print_table(const std::vector<Regret>& regrets) {
   std::map<std::string, std::vector<double>> by_class;
-  for (std::size_t i = 0; i < regrets.size(); ++i) {
-    const double percent = 100 * (regrets[i].ratio - 1);
-    by_class[fmt::format("{} thread{}", regrets[i].threads, regrets[i].threads > 1 ? "s" : "")]
-        .push_back(percent);
-    by_class[classes[i]].push_back(percent);
+  for (const Regret& regret : regrets) {
+    const double percent = 100 * (regret.ratio - 1);
+    by_class[fmt::format("{} thread{}", regret.threads, regret.threads > 1 ? "s" : "")].push_back(
+        percent);
+    by_class[regret.problem_class].push_back(percent);
     by_class["~ all"].push_back(percent);
   }
   fmt::print(
@@ -168,14 +173,14 @@ int run(int argc, char** argv) {
     for (Problem& problem : parse_shapes(shape, kernels)) problems.push_back(std::move(problem));
   }
   for (const std::string& preset : presets) {
-    for (BenchProblem& p : preset_problems(preset, kernels)) problems.push_back(p.problem);
+    for (BenchProblem& p : preset_problems(preset, kernels))
+      problems.push_back(std::move(p.problem));
   }
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
   const File out(csv, "problem,threads,candidates,ratio,model_ns,best_ns,model,best\n");
   const File times(all_times, "problem,threads,ns,tuning\n");
   std::vector<Regret> regrets;
-  std::vector<std::string> classes;
   for (const Problem& problem : problems) {
     for (const int count : threads) {
       Environment env;
@@ -189,10 +194,9 @@ int run(int argc, char** argv) {
         std::fflush(out.get());
       }
       regrets.push_back(std::move(r));
-      classes.push_back(class_of(problem));
     }
   }
-  print_table(regrets, classes);
+  print_table(regrets);
   return 0;
 }
 

@@ -534,7 +534,7 @@ TEST_CASE("device times come with the device timer on a CPU, always on other dev
 }
 
 TEST_CASE("facts name device, driver, the whole tuning and the memory beyond the copies") {
-  if (!test::has_device()) return;
+  if (!has_device()) return;
   const Problem problem = problem_of("gemm:m=20,n=30,k=40,prepack=1");
   OwnedOperands operands(problem, seed, 1);
   const auto plan = variant_of(problem).plan(problem, {}, whole_device(), operands.all());
@@ -565,7 +565,7 @@ TEST_CASE("rows that are all the same memory are copied as many") {
 }
 
 TEST_CASE("plans of two threads share a device without disturbing each other") {
-  if (!test::has_device()) return;
+  if (!has_device()) return;
   std::atomic<int> wrong{0};
   std::vector<std::thread> users;
   for (const char* text : {"gemm:m=65,n=67,k=130",
