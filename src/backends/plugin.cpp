@@ -64,25 +64,29 @@ class ProblemInC {
   rooflane_problem problem_{};
 };
 
+// What stands for a format in C is made once: plugins may keep the pointer.
+const char* name_in_c(DType dtype) {
+  static std::map<DType, std::string> made;
+  return made.try_emplace(dtype, dtype->name).first->second.c_str();
+}
+
 const rooflane_quantisation* quantisation_in_c(DType dtype) {
   const Quantisation& from = dtype->quantisation;
   if (from.bits == 0) return nullptr;
-  // One for each format, made once: plugins may keep the pointer.
   static std::map<DType, rooflane_quantisation> made;
   const bool per_block = from.per == Quantisation::Per::block;
   rooflane_quantisation& to = made[dtype];
   to = {from.bits, per_block ? static_cast<std::int32_t>(dtype->block) : 0,
-        static_cast<std::int32_t>(dtype->block_bytes), from.scale->name.data(),
-        from.zero != nullptr ? from.zero->name.data() : nullptr};
+        static_cast<std::int32_t>(dtype->block_bytes), name_in_c(from.scale),
+        from.zero != nullptr ? name_in_c(from.zero) : nullptr};
   return &to;
 }
 
 class TensorsInC {
  public:
   void add(const char* name, const View& view) {
-    // Names of formats are literals and end with a zero.
     rooflane_tensor tensor{
-        name, view.data, view.dtype->name.data(), quantisation_in_c(view.dtype), view.rank, {}, {}};
+        name, view.data, name_in_c(view.dtype), quantisation_in_c(view.dtype), view.rank, {}, {}};
     std::copy(view.shape.begin(), view.shape.end(), std::begin(tensor.shape));
     std::copy(view.strides.begin(), view.strides.end(), std::begin(tensor.strides));
     tensors_.push_back(tensor);
