@@ -1,4 +1,4 @@
-"""What lint.sh runs: lint.py [--quick | --all | FILE...]. Exit status 1 when something is found.
+"""What lint.sh runs; exit status 1 when something is found.
 
 clang-tidy reads how each source is compiled from build/, hence after the build; headers are checked
 through the sources that include them. Highway's sources are analysed at one instruction set: each
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -79,8 +80,15 @@ def base() -> str | None:
 
 
 def changed_files(since: str) -> list[str]:
-    listed = [git("diff", "--name-only", since), git("ls-files", "--others", "--exclude-standard")]
-    return sorted({file for text in listed for file in (text or "").splitlines()})
+    """What changed last stands first."""
+    def listed(*arguments: str) -> list[str]:
+        return (git(*arguments) or "").splitlines()
+
+    new = listed("ls-files", "--others", "--exclude-standard")
+    changed = listed("diff", "--name-only", since) + new
+    order = [*new, *listed("diff", "--name-only", "HEAD"),
+             *listed("log", "--format=", "--name-only", f"{since}..HEAD"), *changed]
+    return list(dict.fromkeys(file for file in order if file in set(changed)))
 
 
 def read_includes() -> dict[str, set[str]]:
@@ -115,14 +123,14 @@ def compiler_headers() -> str:
 
 def sources_for(files: Iterable[str], includes: dict[str, set[str]]) -> list[str]:
     """The sources among `files`, and for each header that none of them includes the one that
-    includes least."""
+    includes least; in the order of `files`."""
     files = list(files)
-    chosen = {file for file in files if file in includes}
-    for header in sorted(file for file in files if file.endswith((".hpp", ".h"))):
-        users = [source for source, included in includes.items() if header in included]
-        if users and not chosen.intersection(users):
-            chosen.add(min(users, key=lambda source: (len(includes[source]), source)))
-    return sorted(chosen, key=lambda source: -len(includes[source]))  # the longest begin
+    chosen = {file: place for place, file in enumerate(files) if file in includes}
+    for place, file in enumerate(files):
+        users = {source for source, included in includes.items() if file in included}
+        if users and file.endswith((".hpp", ".h")) and not chosen.keys() & users:
+            chosen[min(users, key=lambda source: (len(includes[source]), source))] = place
+    return sorted(chosen, key=lambda source: chosen[source])
 
 
 def without_text(source: str) -> str:
@@ -196,30 +204,46 @@ class Lint:
             print(line)
         return not found
 
-    def check(self, tool: str, files: Sequence[str], what: str, body: Callable[[], bool]) -> None:
+    def check(self, tool: str, files: Sequence[str], what: str, body: Callable[[], bool],
+              left: Sequence[str] = ()) -> None:
+        """`left`: to which of the files `body` did not come."""
         start = time.monotonic()
         clean = body() if files else True
         self.clean &= clean
-        print(f"lint: {tool}: {len(files)} {what}, {time.monotonic() - start:.0f} s: "
+        print(f"lint: {tool}: {len(files) - len(left)} {what}, {time.monotonic() - start:.0f} s: "
               f"{'clean' if clean else 'NOT clean'}", flush=True)
+        if left:
+            print(f"lint: {tool}: {len(left)} NOT checked for lack of time, which "
+                  f"scripts/lint.sh checks: {' '.join(left)}", flush=True)
 
-    def tidy(self, sources: Sequence[str], what: str) -> None:
+    def tidy(self, sources: Sequence[str], what: str, seconds: float = math.inf) -> None:
+        """In their order, on all cores; after so many seconds no further source begins."""
         options = ["--quiet", "-p", str(commands_once()), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
                    "--extra-arg=-UHWY_DISABLED_TARGETS",
                    f"--extra-arg=-idirafter{compiler_headers()}"]
         if platform.machine() == "x86_64":
             options.append("--extra-arg=-march=skylake-avx512")  # Highway's AVX3
+        end = time.monotonic() + seconds
+        left: list[str] = []
+
+        def clean(source: str) -> bool:
+            if time.monotonic() < end:
+                return self.run("clang-tidy", *options, source)
+            left.append(source)
+            return True
 
         def body() -> bool:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                return all(list(pool.map(lambda s: self.run("clang-tidy", *options, s), sources)))
+                return all(list(pool.map(clean, sources)))
 
-        self.check("clang-tidy", sources, what, body)
+        self.check("clang-tidy", sources, what, body, left)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lint.sh", description="Layout and static checks.")
     parser.add_argument("--quick", action="store_true", help="without clang-tidy")
+    parser.add_argument("--within", type=float, metavar="SECONDS", default=math.inf,
+                        help="begin no clang-tidy later than that; what changed last comes first")
     parser.add_argument("--all", action="store_true", help="clang-tidy of every source")
     parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
     arguments = parser.parse_args()
@@ -249,7 +273,10 @@ def main() -> int:
             files = changed_files(since) if since else []
             what = (f"sources, for what changed since {since[:9]}" if since else
                     "sources: no commit to start from, ROOFLANE_LINT_BASE names one")
-        lint.tidy(sources_for(files, includes), what)
+        sources = sources_for(files, includes)
+        if arguments.within == math.inf:
+            sources.sort(key=lambda source: -len(includes[source]))  # the longest begin
+        lint.tidy(sources, what, arguments.within)
     return 0 if lint.clean else 1
 
 

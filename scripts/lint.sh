@@ -6,6 +6,8 @@
 #   scripts/lint.sh            all that
 #   scripts/lint.sh FILE…      these files only
 #   scripts/lint.sh --quick    without clang-tidy: seconds, and no build
+#   scripts/lint.sh --within N clang-tidy for about N seconds, of what changed last first; what it
+#                              did not come to is named
 #   scripts/lint.sh --all      clang-tidy of every source: ten minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."

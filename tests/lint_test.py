@@ -1,6 +1,9 @@
-"""The checks of scripts/lint.py that are its own: functions too long, who includes whom."""
+"""The checks of scripts/lint.py that are its own: functions too long, who includes whom; and what
+clang-tidy comes to in its time."""
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
@@ -55,6 +58,44 @@ class FunctionTest(unittest.TestCase):
                 "kernels/k.cpp:2: kernels may include from backends, core, kernels, not from "
                 "measure",
                 "src/core/a.hpp:2: src/core may include from core, not from backends"])
+
+
+class TidyTest(unittest.TestCase):
+    def test_a_header_is_checked_through_one_source_where_it_stands_among_the_files(self) -> None:
+        includes = {"a.cpp": {"a.cpp", "both.hpp", "a.hpp", "more.hpp"},
+                    "b.cpp": {"b.cpp", "both.hpp"}, "c.cpp": {"c.cpp", "a.hpp"}}
+        for files, sources in ((["b.cpp", "a.cpp"], ["b.cpp", "a.cpp"]),
+                               (["both.hpp", "b.cpp", "README.md"], ["b.cpp"]),
+                               (["both.hpp", "b.cpp", "a.hpp"], ["b.cpp", "c.cpp"]),
+                               (["a.hpp", "more.hpp", "b.cpp"], ["c.cpp", "a.cpp", "b.cpp"])):
+            self.assertEqual(lint.sources_for(files, includes), sources)
+
+    def check(self, seconds: float, finding: str = "") -> tuple[bool, list[str]]:
+        """Of sources one, two, … five, each of which takes a second on the only core."""
+        now = 0.0
+
+        def run(_tool: str, *arguments: str) -> bool:
+            nonlocal now
+            now += 1
+            return arguments[-1] != finding
+
+        checks = lint.Lint(Path("tools"))
+        out = io.StringIO()
+        with (mock.patch.object(checks, "run", run), mock.patch.object(lint, "commands_once"),
+              mock.patch.object(lint.os, "cpu_count", lambda: 1),
+              mock.patch.object(lint.time, "monotonic", lambda: now),
+              contextlib.redirect_stdout(out)):
+            checks.tidy(["one", "two", "three", "four", "five"], "sources", seconds)
+        return checks.clean, out.getvalue().splitlines()
+
+    def test_no_source_begins_after_the_time_and_those_left_are_named(self) -> None:
+        left = "lint: clang-tidy: 2 NOT checked for lack of time, which scripts/lint.sh checks: " \
+               "four five"
+        self.assertEqual(self.check(2.5), (True, ["lint: clang-tidy: 3 sources, 3 s: clean", left]))
+        self.assertEqual(self.check(2.5, "two"),
+                         (False, ["lint: clang-tidy: 3 sources, 3 s: NOT clean", left]))
+        self.assertEqual(self.check(90, "five"),
+                         (False, ["lint: clang-tidy: 5 sources, 5 s: NOT clean"]))
 
 
 if __name__ == "__main__":
