@@ -31,19 +31,21 @@ struct Product {
   bool trans_a;
   int64_t gap_a, gap_c;
 
+  onednn::Matmul matmul() const {
+    onednn::set_threads(1);
+    const int64_t b_dims[] = {batch, k, n}, b_strides[] = {k * n, n, 1};
+    return {*describe(src_dims(), src_strides()),
+            *onednn::describe(skipped(b_dims), skipped(b_strides)),
+            *describe(dst_dims(), dst_strides())};
+  }
   // Whether c came out wrong or anything outside it was written.
-  bool goes_wrong() const {
+  bool goes_wrong(onednn::Matmul& matmul) const {
     const std::vector<float> a = filled(batch * a_size(), 3), b = filled(batch * k * n, 5);
     std::vector<float> memory(static_cast<std::size_t>(2 * guard + batch * m * (n + gap_c)),
                               guard_value);
     float* const c = memory.data() + guard;
     for_each_element([&](int64_t at, double) { c[at] = std::numeric_limits<float>::quiet_NaN(); },
                      a, b);
-    onednn::set_threads(1);
-    const int64_t b_dims[] = {batch, k, n}, b_strides[] = {k * n, n, 1};
-    onednn::Matmul matmul(*describe(src_dims(), src_strides()),
-                          *onednn::describe(skipped(b_dims), skipped(b_strides)),
-                          *describe(dst_dims(), dst_strides()));
     matmul.call.set(DNNL_ARG_SRC, a.data());
     matmul.call.set(DNNL_ARG_WEIGHTS, b.data());
     matmul.call.set(DNNL_ARG_DST, c);
@@ -58,8 +60,9 @@ struct Product {
     for (const float value : memory) wrong = wrong || value != guard_value;
     return wrong;
   }
-  bool is_refused() const {
-    return onednn::matmul_fault(src_dims(), src_strides(), dst_dims(), dst_strides()).has_value();
+  bool is_refused(const onednn::Matmul& matmul) const {
+    return onednn::matmul_fault(matmul, src_dims(), src_strides(), dst_dims(), dst_strides())
+        .has_value();
   }
 
  private:
@@ -111,10 +114,12 @@ TEST_CASE("a product that oneDNN gets wrong is refused, and one that it gets rig
             for (const int64_t gap_a : {0, 5}) {
               for (const int64_t gap_c : {0, 5}) {
                 const Product product{batch, m, n, k, trans_a, gap_a, gap_c};
-                INFO(onednn::description(), ": ", batch, " times ", m, "x", n, "x", k,
-                     trans_a ? " trans_a" : "", ", gaps in a ", gap_a, ", in c ", gap_c);
-                const bool is_wrong = product.goes_wrong();
-                CHECK(product.is_refused() == is_wrong);
+                onednn::Matmul matmul = product.matmul();
+                INFO(onednn::description(), " ", matmul.implementation, ": ", batch, " times ", m,
+                     "x", n, "x", k, ", trans_a ", trans_a, ", gaps in a ", gap_a, ", in c ",
+                     gap_c);
+                const bool is_wrong = product.goes_wrong(matmul);
+                CHECK(product.is_refused(matmul) == is_wrong);
                 right += is_wrong ? 0 : 1;
               }
             }

@@ -143,13 +143,14 @@ class OnednnPlan final : public Plan {
     const auto dst = out.desc();
     if (!dst) throw unavailable_error("gemm: oneDNN cannot express the strides of c");
     const Layout a = a_.layout();
-    if (auto fault = onednn::matmul_fault(a.lengths(), a.steps(), out.lengths(), out.steps())) {
-      throw unavailable_error("gemm: " + *fault);
-    }
     const onednn::Desc weights = !g_.prepack            ? *b.desc()
                                  : packed_.bytes() == 0 ? onednn::any_layout(b.lengths())
                                                         : packed_layout_;
     matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta);
+    if (auto fault =
+            onednn::matmul_fault(*matmul_, a.lengths(), a.steps(), out.lengths(), out.steps())) {
+      throw unavailable_error("gemm: " + *fault);
+    }
   }
 
   const Gemm g_;

@@ -65,13 +65,15 @@ class Call {
 struct Matmul {
   Matmul(const Desc& src, const Desc& weights, const Desc& dst, float alpha = 1, float beta = 0);
   Desc weights;
+  std::string implementation;  // "brg_matmul:avx512_core": which of its own oneDNN chose
   Call call;
 };
 
 // What this oneDNN does wrong with a product whose src [...,m,k] and dst [...,m,n] lie like this,
-// in words; nothing where it is right. Known faults by version and instruction set:
+// in words; nothing where it is right. Known faults by version and implementation:
 // tests/onednn_test.cpp tries each, and fails where one has gone or another version has it.
-std::optional<std::string> matmul_fault(std::span<const std::int64_t> src_dims,
+std::optional<std::string> matmul_fault(const Matmul& matmul,
+                                        std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> src_strides,
                                         std::span<const std::int64_t> dst_dims,
                                         std::span<const std::int64_t> dst_strides);
