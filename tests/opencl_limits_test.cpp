@@ -217,6 +217,18 @@ TEST_CASE("features of a device without inline PTX name why its road is the port
       "KiB");
 }
 
+TEST_CASE("a queue that was let go of is given out again, and one in use is not") {
+  if (!has_device()) return;
+  const auto context = opencl::Context::fresh(0);
+  opencl::Queue queue = context->queue(false);
+  const opencl::Queue other = context->queue(false), profiling = context->queue(true);
+  cl_command_queue const first = queue.get();
+  CHECK(other.get() != first);
+  queue.reset();
+  CHECK(context->queue(true).get() != first);
+  CHECK(context->queue(false).get() == first);
+}
+
 TEST_CASE("large operands rotate over copies of several caches' size that hold the same") {
   if (!has_device()) return;
   const auto context = opencl::Context::open(0, 0);

@@ -377,12 +377,28 @@ Context::~Context() {
   clReleaseDevice(device_);  // counts for sub-devices only
 }
 
+// Queues are kept: a thread of PoCL 6.0 locks a queue again after clFinish has returned
+// (pocl_update_event_finished), and aborts the process where the queue was released in between.
 Queue Context::queue(bool profiling) const {
-  cl_int status = CL_SUCCESS;
-  Queue made(
-      clCreateCommandQueue(context_, device_, profiling ? CL_QUEUE_PROFILING_ENABLE : 0, &status));
-  check(status, "clCreateCommandQueue");
-  return made;
+  Owned<cl_command_queue, clReleaseCommandQueue> queue;
+  {
+    const std::scoped_lock lock(idle_queues_->mutex);
+    auto& idle = idle_queues_->of[profiling];
+    if (!idle.empty()) {
+      queue = std::move(idle.back());
+      idle.pop_back();
+    }
+  }
+  if (!queue) {
+    cl_int status = CL_SUCCESS;
+    queue = Owned<cl_command_queue, clReleaseCommandQueue>(clCreateCommandQueue(
+        context_, device_, profiling ? CL_QUEUE_PROFILING_ENABLE : 0, &status));
+    check(status, "clCreateCommandQueue");
+  }
+  return {queue.give_up(), [all = idle_queues_, profiling](cl_command_queue used) {
+            const std::scoped_lock lock(all->mutex);
+            all->of[profiling].emplace_back(used);
+          }};
 }
 
 cl_program Context::program(const char* source, const std::string& options) {

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -106,12 +107,14 @@ class Owned {
   void reset() {
     if (handle_ != nullptr) release(std::exchange(handle_, nullptr));
   }
+  Handle give_up() { return std::exchange(handle_, nullptr); }
 
  private:
   Handle handle_ = nullptr;
 };
 
-using Queue = Owned<cl_command_queue, clReleaseCommandQueue>;
+// Goes back to its context, which gives it out again.
+using Queue = std::shared_ptr<std::remove_pointer_t<cl_command_queue>>;
 using Program = Owned<cl_program, clReleaseProgram>;
 using Event = Owned<cl_event, clReleaseEvent>;
 
@@ -134,6 +137,7 @@ class Context {
   cl_context handle() const { return context_; }
   cl_device_id device() const { return device_; }
 
+  // In order. Its user waits for what he enqueued before he lets go of it.
   Queue queue(bool profiling) const;
   // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context,
   // and taken from the cache on disk where an earlier process on the same device and driver left
@@ -148,6 +152,11 @@ class Context {
   std::pair<cl_ulong, cl_ulong> span_of(const Event& event) const;
 
  private:
+  struct IdleQueues {
+    std::mutex mutex;
+    std::vector<Owned<cl_command_queue, clReleaseCommandQueue>> of[2];  // plain, profiling
+  };
+
   Context(const DeviceInfo& info, int threads, const ProgramCache* cache);
 
   // Everything that a program depends on.
@@ -162,6 +171,7 @@ class Context {
   int compute_units_ = 0;
   cl_device_id device_ = nullptr;
   cl_context context_ = nullptr;
+  std::shared_ptr<IdleQueues> idle_queues_ = std::make_shared<IdleQueues>();
   mutable std::atomic<bool> lost_{false};
   std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Program> programs_;
