@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -65,6 +66,8 @@ std::size_t control_group_usage() {
 
 void read_topology(Machine& m) {
   hwloc_topology_t topology = nullptr;
+  // It would print a line in every process where /sys is missing, which `doctor` tells of.
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);
   if (hwloc_topology_init(&topology) != 0) return;
   // Only what this process may use, so that a restricted container counts right.
   if (hwloc_topology_load(topology) == 0) {
