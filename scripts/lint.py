@@ -190,10 +190,14 @@ class Lint:
         self.folder = folder  # of the tools
         self.clean = True
 
-    def run(self, tool: str, *arguments: str) -> bool:
-        """Whether the tool found nothing; prints what it says otherwise."""
-        done = subprocess.run([str(self.folder / tool), *arguments], cwd=ROOT, check=False,
+    def run(self, tool: str, *arguments: str, seconds: float = math.inf) -> bool:
+        """Whether the tool found nothing; prints what it says otherwise. Raises TimeoutError."""
+        # PyPI's clang-tidy is a script that starts it: `timeout` ends both.
+        limit = ["timeout", f"{seconds:.1f}"] if seconds < math.inf else []
+        done = subprocess.run([*limit, str(self.folder / tool), *arguments], cwd=ROOT, check=False,
                               capture_output=True, text=True)
+        if limit and done.returncode == 124:
+            raise TimeoutError
         if done.returncode != 0:  # clang-tidy counts on standard error what it does not show
             sys.stdout.write(done.stdout or done.stderr)
         return done.returncode == 0
@@ -217,7 +221,7 @@ class Lint:
                   f"scripts/lint.sh checks: {' '.join(left)}", flush=True)
 
     def tidy(self, sources: Sequence[str], what: str, seconds: float = math.inf) -> None:
-        """In their order, on all cores; after so many seconds no further source begins."""
+        """In their order, on all cores, as far as it comes in so many seconds."""
         options = ["--quiet", "-p", str(commands_once()), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
                    "--extra-arg=-UHWY_DISABLED_TARGETS",
                    f"--extra-arg=-idirafter{compiler_headers()}"]
@@ -227,8 +231,12 @@ class Lint:
         left: list[str] = []
 
         def clean(source: str) -> bool:
-            if time.monotonic() < end:
-                return self.run("clang-tidy", *options, source)
+            remaining = end - time.monotonic()
+            try:
+                if remaining > 0:
+                    return self.run("clang-tidy", *options, source, seconds=remaining)
+            except TimeoutError:
+                pass
             left.append(source)
             return True
 
@@ -243,7 +251,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="lint.sh", description="Layout and static checks.")
     parser.add_argument("--quick", action="store_true", help="without clang-tidy")
     parser.add_argument("--within", type=float, metavar="SECONDS", default=math.inf,
-                        help="begin no clang-tidy later than that; what changed last comes first")
+                        help="clang-tidy for so long; what changed last comes first")
     parser.add_argument("--all", action="store_true", help="clang-tidy of every source")
     parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
     arguments = parser.parse_args()

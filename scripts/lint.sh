@@ -6,7 +6,7 @@
 #   scripts/lint.sh            all that
 #   scripts/lint.sh FILE…      these files only
 #   scripts/lint.sh --quick    without clang-tidy: seconds, and no build
-#   scripts/lint.sh --within N clang-tidy for about N seconds, of what changed last first; what it
+#   scripts/lint.sh --within N clang-tidy for N seconds, of what changed last first; what it
 #                              did not come to is named
 #   scripts/lint.sh --all      clang-tidy of every source: ten minutes
 set -euo pipefail

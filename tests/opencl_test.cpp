@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <span>
@@ -161,7 +160,11 @@ constexpr TiledCase tiled_cases[] = {
 void check_small_shapes(std::span<const TiledCase> cases, const Environment& env = {}) {
   std::size_t first = 0, step = 1;
   if (const char* part = std::getenv("SMALL_SHAPES")) {
-    REQUIRE(std::sscanf(part, "%zu/%zu", &first, &step) == 2);
+    char* rest = nullptr;
+    first = std::strtoul(part, &rest, 10);
+    REQUIRE(*rest == '/');
+    step = std::strtoul(rest + 1, &rest, 10);
+    REQUIRE((*rest == '\0' && step > 0));
   }
   for (std::size_t i = first; i < cases.size(); i += step) {
     check_right(cases[i].problem, cases[i].tuning, env);
