@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -144,8 +144,9 @@ class Reader {
     if (words.size() != 3) {
       throw argument_error(where + ": fma takes an ISA target and two numbers");
     }
-    out_.fma[std::string(words[0])] = {parse_value(where, words[1], 1),
-                                       parse_value(where, words[2], 1)};
+    const std::string what = fmt::format("{}: fma {}", where, words[0]);
+    out_.fma[std::string(words[0])] = {parse_value(what, words[1], 1),
+                                       parse_value(what, words[2], 1)};
   }
 
   void read_numbers(const std::string& where, std::string_view key, const Words& words) {
@@ -158,7 +159,7 @@ class Reader {
     if (static_cast<int>(words.size()) != entry->second.count) {
       throw argument_error(fmt::format("{}: {} takes {} numbers", where, key, entry->second.count));
     }
-    entry->second.read(where, words);
+    entry->second.read(fmt::format("{}: {}", where, key), words);
   }
 
   MeasuredTraits& out_;
@@ -225,13 +226,14 @@ TraitsSource read_traits(const fs::path& file) {
   std::error_code failed;
   if (file.empty() || !fs::exists(file, failed)) return source;
   std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in) {
+  if (!in || fs::is_directory(file, failed)) {
     source.problem = "cannot be read";
     return source;
   }
+  std::ostringstream text;
+  text << in.rdbuf();
   try {
-    MeasuredTraits measured = parse_traits(text);
+    MeasuredTraits measured = parse_traits(text.str());
     if (measured.machine != machine_key(machine())) {
       source.problem = fmt::format("measured on another machine ({})", measured.machine);
     } else {
