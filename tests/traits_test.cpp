@@ -170,6 +170,12 @@ TEST_CASE("at a narrower target L1 slows with the FMA rate, and no level is fast
   check_ordered(sse.many);
 }
 
+TEST_CASE("a CPU that cuts its widest vectors in two loads as fast with halves") {
+  MeasuredTraits halves = measured();
+  halves.fma["AVX2"] = halves.fma["AVX3"];
+  CHECK(traits_of(halves, sixteen_cores(), "AVX2", 16).one.read[in_l1] == 400e9);
+}
+
 TEST_CASE("a stored file is read back to the bit") {
   const TemporaryFolder folder;
   const std::string file = folder / "a/b/traits";

@@ -18,7 +18,8 @@ namespace {
 // --- derived -------------------------------------------------------------------------------------
 
 // The highest clock in Hz: cpufreq's, else CPUID's leaf 0x16 (Intel, MHz), else what /proc/cpuinfo
-// says now (virtual machines: the base clock), else a server's usual turbo.
+// says. That is the base clock in virtual machines, hence at least a server's usual turbo.
+constexpr double usual_hz = 3e9;
 double clock_hz() {
   double khz = 0;
   if (std::ifstream("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") >> khz && khz > 0) {
@@ -35,9 +36,9 @@ double clock_hz() {
     if (line.rfind("cpu MHz", 0) != 0) continue;
     const std::size_t colon = line.find(':');
     const double mhz = colon != std::string::npos ? std::atof(line.c_str() + colon + 1) : 0;
-    if (mhz > 0) return mhz * 1e6;
+    if (mhz > 0) return std::max(usual_hz, mhz * 1e6);
   }
-  return 3e9;
+  return usual_hz;
 }
 
 // float32 lanes of a target's vectors, and whether it multiplies and adds in one instruction.
@@ -130,10 +131,11 @@ Traits::Rates rates_at(const Traits& measured, int cores, int t) {
   return rates;
 }
 
-// At a target with narrower vectors loads and stores are narrower too: L1's rates follow the FMA
-// peak, and no level is faster than L1. SSE's peak counts a product and a sum apart.
-void narrow(Traits::Rates& rates, double fma, bool unfused) {
-  const double share = std::min(1.0, fma * (unfused ? 2 : 1) / rates.fma);
+// At a target with narrower vectors loads and stores are narrower too, and no level is faster than
+// L1. L1's rates follow the vectors' width, or the FMA peak where that falls less: such a CPU cuts
+// its widest vectors in two.
+void narrow(Traits::Rates& rates, double fma, double lanes) {
+  const double share = std::min(1.0, std::max(lanes, fma / rates.fma));
   rates.fma = fma;
   rates.read[in_l1] *= share;
   rates.write[in_l1] *= share;
@@ -198,9 +200,10 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
     const double many = peak != measured.fma.end() ? rate_at(one, peak->second.many, all.threads,
                                                              machine.physical_cores, t)
                                                    : traits.many.fma * share;
-    const bool unfused = !vectors_of(isa).fused && vectors_of(measured.isa).fused;
-    narrow(traits.one, one, unfused);
-    narrow(traits.many, many, unfused);
+    const double lanes =
+        static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;
+    narrow(traits.one, one, lanes);
+    narrow(traits.many, many, lanes);
   }
   if (t == 1) {
     traits.region = 0;
