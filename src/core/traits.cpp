@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <utility>
@@ -35,7 +36,8 @@ double clock_hz() {
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("cpu MHz", 0) != 0) continue;
     const std::size_t colon = line.find(':');
-    const double mhz = colon != std::string::npos ? std::atof(line.c_str() + colon + 1) : 0;
+    if (colon == std::string::npos) continue;
+    const double mhz = std::strtod(line.c_str() + colon + 1, nullptr);
     if (mhz > 0) return std::max(usual_hz, mhz * 1e6);
   }
   return usual_hz;

@@ -25,9 +25,9 @@ namespace {
 // The part of the time that finding the end of the last cache may take, before all else: where it
 // ends decides about the footprints of the others.
 constexpr double knee_share = 0.3;
-// Footprints in search of that end: three an octave. Closer ones say nothing more, since sets and
-// pages blur a cache's end by an eighth.
-const double knee_step = std::cbrt(2.0);
+// Footprints in search of that end, an octave. Closer ones say nothing more, since sets and pages
+// blur a cache's end by an eighth.
+constexpr int knee_steps = 3;
 // Beyond L2 from this multiple of it on: a cache keeps a part of an array little larger than it.
 constexpr double beyond_l2 = 1.5;
 // A figure's least time in a round. Several of the loops' repeats (0.1 to 1 ms each in caches), yet
@@ -223,7 +223,9 @@ std::int64_t measure_last_level(Rounds& rounds, Side& all, std::size_t largest,
                                 const Traits& reported, double until) {
   std::vector<StreamFigure> figures;
   const double first = beyond_l2 * static_cast<double>(reported.l2_bytes) * all.threads;
-  for (double bytes = first; bytes < static_cast<double>(largest); bytes *= knee_step) {
+  const double octaves = std::log2(static_cast<double>(largest) / first);
+  for (int i = 0; i < octaves * knee_steps; ++i) {
+    const double bytes = first * std::exp2(static_cast<double>(i) / knee_steps);
     figures.emplace_back(all.bench, reading, false, in_pages(bytes, all.threads));
   }
   figures.emplace_back(all.bench, reading, false, largest);
