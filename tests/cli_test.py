@@ -117,9 +117,10 @@ class ListAndDoctor(CommandLine):
 
     def test_schemas_are_of_verbs_that_write_json(self):
         titles = {verb: json.loads(self.succeed("schema", *verb.split()))["title"]
-                  for verb in ("", "bench", "list", "doctor", "ceilings", "compare", "roofline")}
+                  for verb in ("", "bench", "list", "doctor", "ceilings", "calibrate", "compare",
+                                "roofline")}
         self.assertEqual(titles[""], titles["bench"])
-        self.assertEqual(len(set(titles.values())), 6)
+        self.assertEqual(len(set(titles.values())), 7)
         self.refuse(2, ["'rofline'", "nearest is 'roofline'"], "schema", "rofline")
 
     def test_without_an_opencl_device_opencl_is_absent_with_the_reason(self):
@@ -148,6 +149,33 @@ class ListAndDoctor(CommandLine):
         out = self.succeed("doctor")
         for word in ["CPU", "caches", "ISA targets", "blas", "OpenCL", "slows this machine down"]:
             self.assertIn(word, out)
+
+    def test_a_calibration_is_kept_and_doctor_tells_its_age(self):
+        here = {"ROOFLANE_TRAITS": self.path("traits")}
+        brief = ["calibrate", "--threads", "1", "--seconds", "0.01"]
+        self.assertRegex(self.succeed("doctor"), r"(?m)^traits +derived; none are kept")
+        self.assertRegex(self.succeed("doctor", env=here),
+                         r"(?m)^traits +derived; `rooflane calibrate` measures them$")
+        self.assertRegex(self.succeed(*brief), r"(?m)^not stored: ")
+        self.assertRegex(self.succeed(*brief, env=here), rf"(?m)^stored in {self.path('traits')}$")
+        self.assertRegex(self.succeed("doctor", env=here),
+                         r"(?m)^traits +measured (just now|\d+ minutes? ago), \S+/traits$")
+        found = json.loads(self.succeed("doctor", "--json", env=here))["traits"]
+        self.assertEqual((found["origin"], found["problem"]), ("measured", None))
+        # Stored already: nothing is measured, nothing printed.
+        self.assertEqual(self.succeed("calibrate", "--if-missing", env=here), "")
+        self.refuse(2, ["--threads '0'"], "calibrate", "--threads", "0")
+        self.refuse(2, ["--seconds 'no'"], "calibrate", "--seconds", "no")
+
+    def test_a_broken_calibration_is_named_by_doctor_and_written_anew(self):
+        here = {"ROOFLANE_TRAITS": self.path("traits")}
+        with open(self.path("traits"), "w", encoding="utf-8") as file:
+            file.write("rooflane-traits 1\nregion soon\nend\n")
+        self.assertRegex(self.succeed("doctor", env=here),
+                         r"(?m)^traits +derived, since \S+ is no use: line 2: region 'soon': a "
+                         r"number of at least 0; `rooflane calibrate` writes it anew$")
+        self.succeed("calibrate", "--if-missing", "--threads", "1", "--seconds", "0.01", env=here)
+        self.assertIn("measured just now", self.succeed("doctor", env=here))
 
     def test_the_slug_is_a_folder_name(self):
         slug = self.succeed("doctor", "--slug")

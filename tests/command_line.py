@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import skip
 
 SMALL = "gemm:m=5,n=7,k=3"
-VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "bench", "roofline", "compare",
-         "schema", "worker"]
+VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "calibrate", "bench", "roofline",
+         "compare", "schema", "worker"]
 PATIENCE = 600  # seconds: other tests may measure at the same time
 
 

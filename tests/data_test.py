@@ -172,6 +172,7 @@ class DataUsers(unittest.TestCase):
         """Verb -> a document and its schema."""
         verbs = {"list": ["--shape", "gemm:m=8,n=8,k=8,beta=1"], "doctor": [],
                  "ceilings": ["--threads", "1", "--seconds", "0.5"],
+                 "calibrate": ["--threads", "1", "--seconds", "0.1"],
                  "compare": [self.csv, self.csv], "roofline": [self.csv]}
         made = {verb: (self.output_of(verb, "--json", *arguments), self.output_of("schema", verb))
                 for verb, arguments in verbs.items()}

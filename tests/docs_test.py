@@ -74,6 +74,7 @@ ADDED = [
           "a small problem"),
     Added(r"scripts/opencl_vs_peers\.sh .*--cl-device.*", "--rooflane ./brief", "a small problem"),
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
+    Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
     Added(MEASURES + r"(?!.*(--shape|--preset|-k )).*", GEMM, "a small problem"),
     Added(r"build/rooflane (bench|verify) .*-k gemm.*", GEMM, "a small problem"),

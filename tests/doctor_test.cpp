@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "cli/slowdowns.hpp"
+#include "cli/traits_text.hpp"
 #include "core/temporary_folder.hpp"
 
 namespace rooflane {
@@ -150,6 +151,17 @@ TEST_CASE("in a container NVIDIA's own list of cards is enough") {
   const std::vector<Slowdown> found = find_missing_drivers(root.path());
   REQUIRE(found.size() == 1);
   CHECK(found[0].mend.find("nvidia.icd") != std::string::npos);
+}
+
+TEST_CASE("a calibration's age is told in the largest whole unit") {
+  const std::string date = "2026-01-31 12:00:00 UTC";
+  const std::time_t then = 1769860800;
+  CHECK(traits_age(date, then) == "just now");
+  CHECK(traits_age(date, then - 5) == "just now");  // a clock that was set back
+  CHECK(traits_age(date, then + 60) == "1 minute ago");
+  CHECK(traits_age(date, then + 7199) == "1 hour ago");
+  CHECK(traits_age(date, then + 3 * 86400) == "3 days ago");
+  CHECK(traits_age("yesterday", then) == "at yesterday");
 }
 
 TEST_CASE("steal is the hypervisor's share of the time between two readings") {

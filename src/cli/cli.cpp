@@ -17,9 +17,9 @@
 namespace rooflane {
 namespace {
 
-const std::array verbs = {&list_verb,    &doctor_verb,   &run_verb,   &inputs_verb,
-                          &verify_verb,  &ceilings_verb, &bench_verb, &roofline_verb,
-                          &compare_verb, &schema_verb,   &worker_verb};
+const std::array verbs = {&list_verb,     &doctor_verb,   &run_verb,       &inputs_verb,
+                          &verify_verb,   &ceilings_verb, &calibrate_verb, &bench_verb,
+                          &roofline_verb, &compare_verb,  &schema_verb,    &worker_verb};
 
 std::string version_text() { return fmt::format("rooflane {}\n", build_version); }
 

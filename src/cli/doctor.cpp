@@ -1,12 +1,15 @@
 // `rooflane doctor`: what this machine offers to each backend, and what slows it down.
 #include <fmt/format.h>
 
+#include <ctime>
 #include <iostream>
 
+#include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/doctor_findings.hpp"
 #include "cli/json_output.hpp"
 #include "cli/options.hpp"
+#include "cli/traits_text.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
@@ -37,6 +40,9 @@ void print_machine(const std::vector<IsaTarget>& targets) {
     names.push_back(target.here ? target.name : target.name + " (not on this CPU)");
   }
   print_line("ISA targets", join(names, ", "));
+  print_line("traits", traits_origin(traits_source(), std::time(nullptr)));
+  const std::string summary = traits_summary(traits(isa_targets().front(), m.physical_cores));
+  for (const std::string_view line : split(summary, '\n')) print_line("", std::string(line));
 }
 
 void print_libraries(const std::vector<FoundLibrary>& libraries) {

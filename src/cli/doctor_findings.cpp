@@ -8,6 +8,7 @@
 
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/traits_text.hpp"
 #include "core/machine.hpp"
 #include "io/json.hpp"
 
@@ -166,11 +167,18 @@ ordered_json findings_json(const Findings& findings) {
   for (const Slowdown& slowdown : findings.slowdowns) {
     slowdowns.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
   }
-  return {{"schema_version", 1},          {"version", build_version},
-          {"build_commit", build_commit}, {"compiler", build_compiler},
-          {"slug", machine_slug()},       {"machine", machine_json(machine())},
-          {"isa_targets", targets},       {"libraries", libraries},
-          {"device_backends", backends},  {"absent", absent},
+  const std::string isa = isa_targets().front();
+  return {{"schema_version", 1},
+          {"version", build_version},
+          {"build_commit", build_commit},
+          {"compiler", build_compiler},
+          {"slug", machine_slug()},
+          {"machine", machine_json(machine())},
+          {"isa_targets", targets},
+          {"traits", traits_json(traits_source(), isa, traits(isa, machine().physical_cores))},
+          {"libraries", libraries},
+          {"device_backends", backends},
+          {"absent", absent},
           {"slowdowns", slowdowns}};
 }
 

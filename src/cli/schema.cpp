@@ -189,11 +189,13 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"list", schema::list_document},
     {"doctor", schema::doctor_document},
     {"ceilings", schema::ceilings_document},
+    {"calibrate", schema::calibrate_document},
     {"compare", schema::compare_document},
     {"roofline", schema::roofline_document}};
 
 void declare(Arguments& arguments) {
-  arguments.positional("VERB", "bench (default), list, doctor, ceilings, compare or roofline");
+  arguments.positional("VERB",
+                       "bench (default), list, doctor, ceilings, calibrate, compare or roofline");
   arguments.examples(
       {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
 }

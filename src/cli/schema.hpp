@@ -56,6 +56,7 @@ ordered_json document(const std::string& verb, const ordered_json& fields,
 ordered_json list_document();
 ordered_json doctor_document();
 ordered_json ceilings_document();
+ordered_json calibrate_document();
 ordered_json compare_document();
 ordered_json roofline_document();
 

@@ -1,4 +1,4 @@
-// JSON Schemas of what list, doctor, ceilings, compare and roofline write with --json.
+// JSON Schemas of what list, doctor, ceilings, calibrate, compare and roofline write with --json.
 #include "cli/schema.hpp"
 
 namespace rooflane::schema {
@@ -178,6 +178,35 @@ ordered_json device_schema() {
                                         {"families", list_of(family, "where sizes grow")}}));
 }
 
+ordered_json traits_schema() {
+  const ordered_json rate = value("number", "bytes per second");
+  const ordered_json by_level =
+      object("Rates by level.", {{"L1", rate}, {"L2", rate}, {"L3", rate}, {"memory", rate}});
+  const ordered_json rates =
+      object("Rates of one thread.",
+             {{"fma_flops_s", value("number", "float32 operations per second of multiply-adds")},
+              {"read_bytes_s", by_level},
+              {"write_bytes_s", by_level},
+              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
+  ordered_json origin = value("string", "whether a calibration was read");
+  origin["enum"] = {"measured", "derived"};
+  return object("What kernels' first guesses go by.",
+                {{"origin", origin},
+                 {"date", nullable("string", "of the calibration")},
+                 {"file", nullable("string", "where they are kept; null: nowhere")},
+                 {"problem", nullable("string", "why the file is no use")},
+                 {"isa", value("string", "Highway target they hold for")},
+                 {"threads", value("integer", "threads of `many`")},
+                 {"l1_bytes", value("integer", "L1 data cache of a core")},
+                 {"l2_bytes", value("integer", "L2 cache of a core")},
+                 {"l3_bytes", value("integer", "last cache as far as it is fast")},
+                 {"one", rates},
+                 {"many", rates},
+                 {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
+                 {"region_s", value("number", "seconds that a parallel region takes")},
+                 {"task_s", value("number", "seconds to hand out a task")}});
+}
+
 }  // namespace
 
 ordered_json list_document() {
@@ -237,6 +266,7 @@ ordered_json doctor_document() {
                    {"slug", value("string", "this machine's name in results/")},
                    {"machine", definition("machine")},
                    {"isa_targets", list_of(target, "best first")},
+                   {"traits", traits_schema()},
                    {"libraries", list_of(library, "one per variant")},
                    {"device_backends", list_of(backend, "with what they find")},
                    {"absent", list_of(absent, "not built")},
@@ -248,6 +278,11 @@ ordered_json ceilings_document() {
   return document("ceilings",
                   {{"machine", definition("machine")}, {"ceilings", definition("ceilings")}},
                   machine_definitions());
+}
+
+ordered_json calibrate_document() {
+  return document("calibrate", {{"machine", definition("machine")}, {"traits", traits_schema()}},
+                  {{"machine", machine_definitions()["machine"]}});
 }
 
 ordered_json compare_document() {

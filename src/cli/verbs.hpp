@@ -16,6 +16,6 @@ struct Verb {
 };
 
 extern const Verb list_verb, doctor_verb, run_verb, inputs_verb, verify_verb, ceilings_verb,
-    bench_verb, roofline_verb, compare_verb, schema_verb, worker_verb;
+    calibrate_verb, bench_verb, roofline_verb, compare_verb, schema_verb, worker_verb;
 
 }  // namespace rooflane

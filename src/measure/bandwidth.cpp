@@ -1,5 +1,5 @@
-// The timed bandwidth curve. The loops themselves: stream_loops.cpp; the levels in the curve:
-// plateaus.cpp.
+// The timed bandwidth curve. The loops: stream_loops.cpp, timed by stream_bench.cpp; the levels in
+// the curve: plateaus.cpp.
 #include "measure/bandwidth.hpp"
 
 #include <fmt/format.h>
@@ -7,72 +7,36 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
 #include <vector>
 
-#include "core/buffer.hpp"
 #include "core/machine.hpp"
 #include "measure/plateaus.hpp"
-#include "measure/stream_loops.hpp"
-#include "measure/together.hpp"
+#include "measure/stream_bench.hpp"
 
 namespace rooflane {
 namespace {
 
 constexpr std::size_t KiB = 1024;
 constexpr std::size_t MiB = 1024 * KiB;
-constexpr std::size_t page_bytes = 4 * KiB;
-constexpr std::size_t huge_page_bytes = 2 * MiB;
 
 // The first point, per thread: half of the smallest L1 in use (32 KiB), and still 32 iterations of
 // the loops, so that their start does not count.
 constexpr std::size_t smallest_share = 16 * KiB;
 constexpr int base_points = bandwidth_points * 2 / 3;
 
-// Each thread moves at least this much per repeat: 60 µs in the fastest L1 (500 GB/s), where
-// meeting at the barrier costs well below 1 µs.
-constexpr std::size_t bytes_per_repeat = 32 * MiB;
-// Long arrays are walked in windows, 0.4 to 2 ms of memory's time each, timed one by one: a whole
-// pass would seldom go undisturbed on a shared machine.
-constexpr std::size_t window_bytes = 16 * MiB;
 // How many times its seconds a point may take for methods that its neighbour does not suggest. With
 // a whole budget all methods are tried at any footprint (at 10 GB/s the largest takes 3 times its
 // seconds); a hundredth of it buys the suggested ones.
 constexpr double overrun = 10;
 
-enum Traffic : std::size_t { reading, writing, copying };
-constexpr std::array traffics = {reading, writing, copying};
-
-std::size_t round_down(std::size_t bytes, std::size_t unit) { return bytes / unit * unit; }
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return round_down(bytes + unit - 1, unit);
-}
-
-// One method of a loop at one footprint. Where the array is walked in windows, each direction has
-// its own least times, [0] forwards and [1] backwards: a pass at its best is each window at its
-// best in the same direction. Windows at both ends would otherwise count as found in the caches,
-// and a pass finds only those of the end where it begins.
-struct Trial {
-  StreamMethod method;
-  bool turns;  // there and back
-  std::array<std::vector<double>, 2> window_ns = {};
-  double gb_s = 0;
-};
-
-// The bytes of one of a thread's arrays.
-std::size_t array_bytes(Traffic traffic, std::size_t share) {
-  return traffic == copying ? share / 2 : share;
-}
-
 // Walked in windows, every method turns after each pass: then no pass takes longer, and none begins
 // at an end that it did not leave last. Of shorter arrays all passes are timed as one, and cyclic
 // walking is tried as well: it may be faster where all fits. An array that fits L1 with room to
 // spare is only walked cyclically; turning also has nothing to find where stores bypass the caches.
-std::vector<Trial> trials_of(Traffic traffic, std::size_t share) {
-  const bool windowed = array_bytes(traffic, share) >= 2 * window_bytes;
-  std::vector<Trial> trials;
+std::vector<StreamTrial> trials_of(Traffic traffic, std::size_t share) {
+  const bool windowed = in_windows(traffic, share);
+  std::vector<StreamTrial> trials;
   for (bool non_temporal : {false, true}) {
     if (non_temporal && traffic == reading) continue;
     for (int streams : {1, 4, 8}) {
@@ -102,133 +66,50 @@ struct Point {
       const int streams = neighbour.best(traffic).method.streams;
       const auto others = std::stable_partition(
           trials[traffic].begin(), trials[traffic].end(),
-          [streams](const Trial& trial) { return trial.method.streams == streams; });
+          [streams](const StreamTrial& trial) { return trial.method.streams == streams; });
       suggested[traffic] = static_cast<std::size_t>(others - trials[traffic].begin());
     }
   }
 
   std::size_t footprint;
-  std::array<std::vector<Trial>, 3> trials;
+  std::array<std::vector<StreamTrial>, 3> trials;
   // How many of each loop's trials stand in front: all of them at the first point.
   std::array<std::size_t, 3> suggested = {every_trial, every_trial, every_trial};
 
-  const Trial& best(Traffic traffic) const {
-    return *std::max_element(trials[traffic].begin(), trials[traffic].end(),
-                             [](const Trial& a, const Trial& b) { return a.gb_s < b.gb_s; });
+  const StreamTrial& best(Traffic traffic) const {
+    return *std::max_element(
+        trials[traffic].begin(), trials[traffic].end(),
+        [](const StreamTrial& a, const StreamTrial& b) { return a.gb_s < b.gb_s; });
   }
-};
-
-// The arrays of all threads and the timing of one loop on them.
-class Bench {
- public:
-  Bench(int threads, std::size_t largest_footprint)
-      : together_(threads),
-        slab_(round_up(largest_footprint / static_cast<std::size_t>(threads) + 2 * page_bytes,
-                       huge_page_bytes)),
-        memory_(slab_ * static_cast<std::size_t>(threads)) {
-    together_.run_ns([&](int thread) { std::memset(slab(thread), 1, slab_); });
-  }
-
-  // Starts on a footprint: one untimed pass, so that the caches hold what earlier passes of the
-  // same loop leave there.
-  void begin(Traffic traffic, std::size_t footprint) {
-    share_ = footprint / static_cast<std::size_t>(together_.threads());
-    array_ = array_bytes(traffic, share_);
-    // Equal windows that together are the whole array, but for less than a page each.
-    const std::size_t windows = array_ / window_bytes;
-    window_ = windows > 1 ? round_down(array_ / windows, page_bytes) : array_;
-    position_ = 0;
-    at_end_ = true;
-    together_.run_ns([&](int thread) { walk(traffic, thread, array_, {}, 1, PassOrder::forward); });
-  }
-
-  // Walks all arrays with the trial's method, short ones several times, and updates the trial. What
-  // turns begins at the end where the last pass stopped, whatever its method.
-  void repeat(Traffic traffic, Trial& trial) {
-    const std::size_t windows = array_ / window_;
-    const bool backward = trial.turns && at_end_;
-    std::size_t passes = 1;
-    PassOrder order = backward ? PassOrder::backward : PassOrder::forward;
-    if (windows == 1) {
-      passes = std::max<std::size_t>(trial.turns ? 2 : 1, bytes_per_repeat / share_);
-      if (trial.turns) order = backward ? PassOrder::back_and_there : PassOrder::there_and_back;
-    }
-    for (std::vector<double>& ns : trial.window_ns) {
-      ns.resize(windows, std::numeric_limits<double>::infinity());
-    }
-    std::size_t moved = 0;  // per thread and window; the same for all
-    for (std::size_t i = 0; i < windows; ++i) {
-      const std::size_t w = backward ? windows - 1 - i : i;
-      position_ = w * window_;
-      const double ns = together_.run_ns([&](int thread) {
-        const std::size_t mine = walk(traffic, thread, window_, trial.method, passes, order);
-        if (thread == 0) moved = mine;
-      });
-      double& least = trial.window_ns[backward][w];
-      least = std::min(least, ns);
-    }
-    at_end_ = trial.turns && passes % 2 == 0 ? at_end_ : !backward;
-    double ns = std::numeric_limits<double>::infinity();
-    for (const std::vector<double>& one_way : trial.window_ns) {
-      ns = std::min(ns, std::accumulate(one_way.begin(), one_way.end(), 0.0));
-    }
-    trial.gb_s = static_cast<double>(moved * windows) * together_.threads() / ns;
-  }
-
- private:
-  // `passes` over `bytes` of each of the thread's arrays from `position_` on; bytes read and
-  // written.
-  std::size_t walk(Traffic traffic, int thread, std::size_t bytes, StreamMethod method,
-                   std::size_t passes, PassOrder order) {
-    const StreamLoops& loops = stream_loops();
-    std::byte* x = slab(thread) + position_;
-    if (traffic == reading) return passes * loops.read(x, bytes, method, passes, order);
-    if (traffic == writing) return passes * loops.write(x, bytes, method, passes, order);
-    // Both arrays start at the same place of a page: a load and an older store then differ in their
-    // low 12 bits, which some CPUs compare first.
-    std::byte* y = x + round_up(array_, page_bytes);
-    return 2 * passes * loops.copy(x, y, bytes, method, passes, order);
-  }
-
-  std::byte* slab(int thread) {
-    return static_cast<std::byte*>(memory_.data()) + slab_ * static_cast<std::size_t>(thread);
-  }
-
-  Together together_;
-  std::size_t slab_;
-  Buffer memory_;
-  // Of the footprint in work, per thread: all arrays, one array, one window and where it begins.
-  std::size_t share_ = 0, array_ = 0, window_ = 0, position_ = 0;
-  bool at_end_ = true;  // where the last pass stopped
 };
 
 // Tries every method once, as far as the overrun lasts; of the remaining `seconds` the best gets
 // half of the turns, the second best and all in rotation a quarter each: a method that was
 // disturbed at first gets its chance. The best has its two turns in a row, once in each direction
 // where it goes there and back.
-void measure(Bench& bench, Point& point, Traffic traffic, double seconds) {
+void measure(StreamBench& bench, Point& point, Traffic traffic, double seconds) {
   const Stopwatch watch;
-  std::vector<Trial>& trials = point.trials[traffic];
-  const auto repeat = [&](Trial& trial) { bench.repeat(traffic, trial); };
+  std::vector<StreamTrial>& trials = point.trials[traffic];
+  const auto repeat = [&](StreamTrial& trial) { bench.repeat(traffic, trial); };
   bench.begin(traffic, point.footprint);
   for (std::size_t i = 0; i < trials.size(); ++i) {
     if (i >= point.suggested[traffic] && watch.seconds() > overrun * seconds) break;
     repeat(trials[i]);
   }
-  std::vector<Trial*> order;
-  for (Trial& trial : trials) order.push_back(&trial);
+  std::vector<StreamTrial*> order;
+  for (StreamTrial& trial : trials) order.push_back(&trial);
   for (std::size_t turn = 0; watch.seconds() < seconds; ++turn) {
     if (turn % 4 == 3) {
       repeat(trials[turn / 4 % trials.size()]);
       continue;
     }
     std::nth_element(order.begin(), order.begin() + 1, order.end(),
-                     [](const Trial* a, const Trial* b) { return a->gb_s > b->gb_s; });
+                     [](const StreamTrial* a, const StreamTrial* b) { return a->gb_s > b->gb_s; });
     repeat(*order[turn % 4 == 2 ? 1 : 0]);
   }
 }
 
-void measure(Bench& bench, Point& point, double seconds) {
+void measure(StreamBench& bench, Point& point, double seconds) {
   for (Traffic traffic : traffics) measure(bench, point, traffic, seconds / traffics.size());
 }
 
@@ -263,7 +144,7 @@ std::size_t middle_of_steepest(const std::vector<Point>& points, std::size_t uni
 
 // Points that a larger footprint outran by more than 2 %, measured again until none is left, each
 // has had three chances, or the time is over.
-void mend_outliers(Bench& bench, std::vector<Point>& points, double slot, double seconds) {
+void mend_outliers(StreamBench& bench, std::vector<Point>& points, double slot, double seconds) {
   const Stopwatch watch;
   std::vector<std::array<int, 3>> chances(points.size(), {3, 3, 3});
   while (watch.seconds() < seconds) {
@@ -283,7 +164,7 @@ void mend_outliers(Bench& bench, std::vector<Point>& points, double slot, double
 }
 
 // "nt,4 streams, there and back".
-std::string describe(const Trial& trial, bool stores) {
+std::string describe(const StreamTrial& trial, bool stores) {
   const StreamMethod method = trial.method;
   std::string text = stores ? method.non_temporal ? "nt," : "plain," : "";
   text += method.streams == 1 ? "1 stream" : fmt::format("{} streams", method.streams);
@@ -319,7 +200,7 @@ BandwidthCurve measure_bandwidth(int threads, std::size_t largest_footprint, dou
   const std::size_t least = smallest_share * static_cast<std::size_t>(threads);
   const std::size_t most =
       round_down(std::max(largest_footprint, MiB * static_cast<std::size_t>(threads)), unit);
-  Bench bench(threads, most);
+  StreamBench bench(threads, most);
 
   // A fifth of the time is kept for points that must be measured again.
   const double slot = 0.8 * seconds / bandwidth_points;

@@ -1,0 +1,235 @@
+// Traits derived from what the system reports, and measured ones taken over to other ISA targets
+// and numbers of threads. The file: traits_file.cpp.
+#include "core/traits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace rooflane {
+namespace {
+
+// --- derived -------------------------------------------------------------------------------------
+
+// The highest clock in Hz: cpufreq's, else CPUID's leaf 0x16 (Intel, MHz), else what /proc/cpuinfo
+// says. That is the base clock in virtual machines, hence at least a server's usual turbo.
+constexpr double usual_hz = 3e9;
+double clock_hz() {
+  double khz = 0;
+  if (std::ifstream("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") >> khz && khz > 0) {
+    return khz * 1e3;
+  }
+#if defined(__x86_64__)
+  unsigned base = 0, highest = 0, bus = 0, unused = 0;
+  if (__get_cpuid(0x16, &base, &highest, &bus, &unused) != 0 && (highest & 0xffff) != 0) {
+    return (highest & 0xffff) * 1e6;
+  }
+#endif
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("cpu MHz", 0) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const double mhz = std::strtod(line.c_str() + colon + 1, nullptr);
+    if (mhz > 0) return std::max(usual_hz, mhz * 1e6);
+  }
+  return usual_hz;
+}
+
+// float32 lanes of a target's vectors, and whether it multiplies and adds in one instruction.
+struct Vectors {
+  int lanes;
+  bool fused;
+};
+
+Vectors vectors_of(std::string_view isa) {
+  if (isa.starts_with("AVX3") || isa.starts_with("AVX10")) return {16, true};
+  if (isa == "AVX2" || isa.starts_with("SVE")) return {8, true};
+  if (isa.starts_with("NEON")) return {4, true};
+  return {4, false};  // SSE; SCALAR and EMU128 as compilers vectorise them
+}
+
+// Of every x86-64 core since Haswell and Zen 2, per cycle: two vectors multiplied and added, two
+// loaded and one stored.
+constexpr int fma_ports = 2;
+constexpr int load_ports = 2;
+constexpr int store_ports = 1;
+constexpr int float_bytes = 4;
+// Bytes per cycle between L1 and L2: half of a 64-byte line each way; a store reads the line before
+// it writes it back.
+constexpr double l2_read = 32;
+constexpr double l2_write = 16;
+// From L3: about 24 lines on their way to a core (its L1 and L2 prefetch) over 150 cycles.
+constexpr double l3_read = 10;
+constexpr double l3_write = 5;
+// From memory by one thread: 16 lines on their way over 250 cycles (80 ns at 3 GHz). Stores past
+// the caches do not read the line first.
+constexpr double memory_read = 4;
+constexpr double memory_write = 2;
+constexpr double memory_stream = 4;
+// All threads of a server: a channel of DDR4-3200 to DDR5-4800 (25 to 38 GB/s) serves 4 to 8 cores.
+constexpr double shared_memory = 0.5;
+// A 4×4 transpose of 16-byte vectors takes 8 shuffles on one port for the 64 bytes it reads.
+constexpr double transpose_read = 8;
+// A line of cache passes from one core to another in 100 ns. A region: its start is seen, work and
+// its arguments fetched, arrivals counted and the end seen, twice over: 10 passes; each further
+// thread counts its arrival on the same line. A task is one such count.
+constexpr double line_s = 100e-9;
+constexpr int region_lines = 10;
+// With one thread a task is an indirect call.
+constexpr double call_cycles = 10;
+
+Traits::Rates derived_rates(double hz, Vectors vectors) {
+  Traits::Rates rates;
+  const double vector = vectors.lanes * float_bytes;
+  // Apart, a product and a sum take two instructions for the same two flops.
+  rates.fma = hz * fma_ports * vectors.lanes * (vectors.fused ? 2 : 1);
+  const double l1_read = load_ports * vector;
+  const double l1_write = store_ports * vector;
+  const double read[levels] = {l1_read, std::min(l2_read, l1_read), l3_read, memory_read};
+  const double write[levels] = {l1_write, std::min(l2_write, l1_write), l3_write, memory_write};
+  for (int level = 0; level < levels; ++level) {
+    rates.read[level] = hz * read[level];
+    rates.write[level] = hz * write[level];
+  }
+  rates.stream = hz * memory_stream;
+  return rates;
+}
+
+double derived_region(int threads) {
+  return threads > 1 ? line_s * (region_lines + threads - 2) : 0;
+}
+
+// --- measured, taken elsewhere -------------------------------------------------------------------
+
+// Of each of t threads, where one alone reaches `one` and each of `measured` at once `many`. Up to
+// `measured` each has what one has until together they need what all reached, measured × many.
+// Beyond, the nearest that is known, `many`, until the cores are used up and threads share them.
+double rate_at(double one, double many, int measured, int cores, int t) {
+  if (t <= 1) return one;
+  if (t <= measured) return std::min(std::max(one, many), many * measured / t);
+  return many * std::min(1.0, static_cast<double>(std::max(measured, cores)) / t);
+}
+
+// As rate_at for every rate.
+Traits::Rates rates_at(const Traits& measured, int cores, int t) {
+  const auto rate = [&](double one, double many) {
+    return rate_at(one, many, measured.threads, cores, t);
+  };
+  Traits::Rates rates;
+  rates.fma = rate(measured.one.fma, measured.many.fma);
+  for (int level = 0; level < levels; ++level) {
+    rates.read[level] = rate(measured.one.read[level], measured.many.read[level]);
+    rates.write[level] = rate(measured.one.write[level], measured.many.write[level]);
+  }
+  rates.stream = rate(measured.one.stream, measured.many.stream);
+  return rates;
+}
+
+// At a target with narrower vectors loads and stores are narrower too, and no level is faster than
+// L1. L1's rates follow the vectors' width, or the FMA peak where that falls less: such a CPU cuts
+// its widest vectors in two.
+void narrow(Traits::Rates& rates, double fma, double lanes) {
+  const double share = std::min(1.0, std::max(lanes, fma / rates.fma));
+  rates.fma = fma;
+  rates.read[in_l1] *= share;
+  rates.write[in_l1] *= share;
+  for (int level = in_l2; level < levels; ++level) {
+    rates.read[level] = std::min(rates.read[level], rates.read[in_l1]);
+    rates.write[level] = std::min(rates.write[level], rates.write[in_l1]);
+  }
+}
+
+}  // namespace
+
+Traits derived_traits(const Machine& machine, std::string_view isa, int threads) {
+  const auto or_else = [](std::size_t bytes, std::int64_t otherwise) {
+    return bytes > 0 ? static_cast<std::int64_t>(bytes) : otherwise;
+  };
+  Traits traits;
+  traits.origin = "derived";
+  traits.l1_bytes = or_else(machine.l1d_bytes, 32 << 10);
+  traits.l2_bytes = or_else(machine.l2_bytes, 256 << 10);
+  // A machine that reports none gives its L2 for it.
+  traits.l3_bytes = std::max({or_else(machine.l3_bytes, 4 << 20), traits.l2_bytes * threads});
+  traits.threads = std::max(1, threads);
+  static const double hz = clock_hz();
+  traits.one = derived_rates(hz, vectors_of(isa));
+  traits.many = traits.one;
+  // Logical CPUs of one core share all it has; threads beyond the CPUs take turns.
+  const double alone = std::min(1.0, static_cast<double>(machine.physical_cores) / traits.threads);
+  if (traits.threads > 1) {
+    traits.many.read[in_memory] *= shared_memory;
+    traits.many.write[in_memory] *= shared_memory;
+    traits.many.stream *= shared_memory;
+    traits.many.fma *= alone;
+    traits.many.stream *= alone;
+    for (int level = 0; level < levels; ++level) {
+      traits.many.read[level] *= alone;
+      traits.many.write[level] *= alone;
+    }
+  }
+  traits.transpose = hz * transpose_read;
+  traits.region = derived_region(traits.threads);
+  traits.task = traits.threads > 1 ? line_s : call_cycles / hz;
+  return traits;
+}
+
+// Rates: rate_at. A region's time grows with the logarithm of its threads, as waking them in a tree
+// does; a task's is that of all threads unless there is one.
+Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::string_view isa,
+                 int threads) {
+  const Traits& all = measured.at_isa;
+  const int t = std::max(1, threads);
+  Traits traits = all;
+  traits.origin = "measured " + measured.date;
+  traits.threads = t;
+  traits.l3_bytes = std::max(all.l3_bytes, all.l2_bytes * t);
+  traits.many = rates_at(all, machine.physical_cores, t);
+  const Traits derived = derived_traits(machine, isa, t);
+  if (isa != measured.isa) {
+    // A target that was not measured has the share of the measured one's peak that it should have.
+    const double share = derived.one.fma / derived_traits(machine, measured.isa, 1).one.fma;
+    const auto peak = measured.fma.find(std::string(isa));
+    const double one = peak != measured.fma.end() ? peak->second.one : all.one.fma * share;
+    const double many = peak != measured.fma.end() ? rate_at(one, peak->second.many, all.threads,
+                                                             machine.physical_cores, t)
+                                                   : traits.many.fma * share;
+    const double lanes =
+        static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;
+    narrow(traits.one, one, lanes);
+    narrow(traits.many, many, lanes);
+  }
+  if (t == 1) {
+    traits.region = 0;
+    traits.task = derived.task;
+  } else if (all.threads > 1) {
+    traits.region = all.region * std::log2(t) / std::log2(all.threads);
+  } else {
+    traits.region = derived.region;
+    traits.task = derived.task;
+  }
+  return traits;
+}
+
+const Traits& traits(std::string_view isa, int threads) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int>, Traits> known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [place, fresh] = known.try_emplace({std::string(isa), threads});
+  if (fresh) {
+    const TraitsSource& source = traits_source();
+    place->second = source.measured ? traits_of(*source.measured, machine(), isa, threads)
+                                    : derived_traits(machine(), isa, threads);
+  }
+  return place->second;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,90 @@
+// What this machine was measured to be, as far as predicting a kernel's time asks: `rooflane
+// calibrate` measures it (measure/calibrate.hpp), a file keeps it, and without one it is derived
+// from what the system reports. Traits describe; ceilings (core/ceilings.hpp) limit.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/machine.hpp"
+
+namespace rooflane {
+
+// Memory levels, as indices of Rates::read and write.
+enum Level : int { in_l1, in_l2, in_l3, in_memory };
+inline constexpr int levels = 4;
+
+struct Traits {
+  // Of one thread.
+  struct Rates {
+    double fma = 0;             // flop/s, float32, at the ISA target
+    double read[levels] = {};   // bytes/s loaded from a level
+    double write[levels] = {};  // bytes/s stored to a level by plain stores
+    double stream = 0;          // bytes/s stored past the caches
+  };
+
+  std::string origin;         // "measured 2026-01-31 12:00:00 UTC", or "derived"
+  std::int64_t l1_bytes = 0;  // of one core
+  std::int64_t l2_bytes = 0;  // of one core
+  // As far as all threads together find the last level fast: what a machine reports may belong to
+  // other tenants.
+  std::int64_t l3_bytes = 0;
+  int threads = 1;       // what `many` counts
+  Rates one, many;       // a thread alone, and each of `threads` at work at once
+  double transpose = 0;  // bytes/s read by a transposed copy of float32 in L2, one thread
+  double region = 0;     // s to start and join a parallel region of `threads`; 0 for one
+  double task = 0;       // s to hand out one task dynamically
+};
+
+// The traits of this machine at an ISA target (its Highway name) and number of threads: from the
+// file that traits_file() names, which is read once, or derived. The reference stays valid.
+// Thread-safe, never throws for a broken file: traits_source() tells what is wrong with it.
+const Traits& traits(std::string_view isa, int threads);
+
+// From the reported sizes and the clock; every constant has its derivation in traits.cpp.
+Traits derived_traits(const Machine& machine, std::string_view isa, int threads);
+
+// What a calibration found, for all ISA targets: the contents of a file.
+struct MeasuredTraits {
+  struct Peak {
+    double one = 0, many = 0;  // flop/s of one thread, alone and at work with all
+  };
+  std::string machine;              // machine_key of where it was measured
+  std::string date;                 // "2026-01-31 12:00:00 UTC"
+  std::string isa;                  // the target at which all but the peaks was measured: the best
+  std::map<std::string, Peak> fma;  // by ISA target
+  Traits at_isa;                    // at `isa`; its origin is empty
+};
+
+// At another target or number of threads than measured; how is said in traits.cpp.
+Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::string_view isa,
+                 int threads);
+
+// One `key value…` a line. parse_traits throws Error(argument) naming the line and what is allowed.
+std::string print_traits(const MeasuredTraits& measured);
+MeasuredTraits parse_traits(std::string_view text);
+
+// CPU, caches and logical CPUs as one line: a file serves only the machine that it names.
+std::string machine_key(const Machine& machine);
+
+// Where traits are kept: $ROOFLANE_TRAITS, or a file of this machine's in cache_folder(). Empty:
+// none, since ROOFLANE_TRAITS is empty or `none`, or there is no such folder.
+std::filesystem::path traits_file();
+
+// A file's traits, or why there are none. Both empty: there is no file.
+struct TraitsSource {
+  std::filesystem::path file;
+  std::optional<MeasuredTraits> measured;
+  std::string problem;  // one line
+};
+TraitsSource read_traits(const std::filesystem::path& file);
+const TraitsSource& traits_source();  // of traits_file(), read once
+
+// Replaces the file when complete; makes its folder. Throws Error(argument) naming it.
+void write_traits(const std::filesystem::path& file, const MeasuredTraits& measured);
+
+}  // namespace rooflane
