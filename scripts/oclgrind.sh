@@ -14,7 +14,7 @@ if ! command -v oclgrind >/dev/null; then
   fi
   exit 77
 fi
-if [ $# -gt 1 ]; then export SMALL_SHAPES="$2"; fi
+if [ $# -gt 1 ]; then export PART_OF_CASES="$2"; fi
 reports=$(mktemp)
 trap 'rm -f "$reports"' EXIT
 # 64 KiB of local memory, as GPUs have; the log keeps oclgrind's reports apart from the test's.

@@ -155,19 +155,34 @@ constexpr TiledCase tiled_cases[] = {
      "path=2,road=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
 };
 
-// Every case, or every n-th from the k-th on where SMALL_SHAPES=k/n says so: in a simulator all of
-// them take minutes.
-void check_small_shapes(std::span<const TiledCase> cases, const Environment& env = {}) {
-  std::size_t first = 0, step = 1;
-  if (const char* part = std::getenv("SMALL_SHAPES")) {
+// All cases, or every n-th from the k-th on where PART_OF_CASES=k/n says so: where programs take
+// long to build or to run, several tests share them.
+class Part {
+ public:
+  Part() {
+    const char* part = std::getenv("PART_OF_CASES");
+    if (part == nullptr) return;
     char* rest = nullptr;
-    first = std::strtoul(part, &rest, 10);
+    next_ = std::strtoul(part, &rest, 10);
     REQUIRE(*rest == '/');
-    step = std::strtoul(rest + 1, &rest, 10);
-    REQUIRE((*rest == '\0' && step > 0));
+    step_ = std::strtoul(rest + 1, &rest, 10);
+    REQUIRE((*rest == '\0' && step_ > next_));
   }
-  for (std::size_t i = first; i < cases.size(); i += step) {
-    check_right(cases[i].problem, cases[i].tuning, env);
+  // Whether the next case is one of the part.
+  bool takes() {
+    if (next_-- != 0) return false;
+    next_ = step_ - 1;
+    return true;
+  }
+
+ private:
+  std::size_t next_ = 0, step_ = 1;
+};
+
+void check_small_shapes(std::span<const TiledCase> cases, const Environment& env = {}) {
+  Part part;
+  for (const TiledCase& c : cases) {
+    if (part.takes()) check_right(c.problem, c.tuning, env);
   }
 }
 
@@ -332,23 +347,23 @@ TEST_CASE("attention under math 3xtf32 makes of special, huge and tiny values wh
 
 TEST_CASE("every tiling of the search space is right") {
   if (!has_device()) return;
-  for (const char* text :
-       {"gemm:m=130,n=100,k=70", "softmax:rows=5,cols=3000", "layernorm:rows=5,cols=3000",
-        "attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1"}) {
-    const Problem problem = problem_of(text);
-    for (const Tuning& tuning : variant_of(problem).tunings(problem, {})) {
-      check_right(text, tuning.text());
+  Part part;
+  const auto check_all = [&](std::initializer_list<const char*> problems, const Environment& env) {
+    for (const char* text : problems) {
+      const Problem problem = problem_of(text);
+      for (const Tuning& tuning : variant_of(problem).tunings(problem, env)) {
+        if (part.takes()) check_right(text, tuning.text(), env);
+      }
     }
-  }
+  };
+  check_all({"gemm:m=130,n=100,k=70", "softmax:rows=5,cols=3000", "layernorm:rows=5,cols=3000",
+             "attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1"},
+            {});
   Environment env = whole_device();
   env.math = "3xtf32";
-  for (const char* text : {"attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1",
-                           "attention:batch=1,heads=1,q_len=5,kv_len=0,head_dim=8,causal=0"}) {
-    const Problem problem = problem_of(text);
-    for (const Tuning& tuning : variant_of(problem).tunings(problem, env)) {
-      check_right(text, tuning.text(), env);
-    }
-  }
+  check_all({"attention:batch=1,heads=2,q_len=70,kv_len=90,head_dim=40,causal=1",
+             "attention:batch=1,heads=1,q_len=5,kv_len=0,head_dim=8,causal=0"},
+            env);
 }
 
 TEST_CASE("a device that does not exist is refused with its number and how many there are") {
