@@ -16,8 +16,8 @@ namespace {
 Machine sixteen_cores() {
   Machine m;
   m.cpu = "Some CPU";
-  m.logical_cpus = 32;
-  m.physical_cores = 16;
+  m.all_cpus = 32;
+  m.all_cores = 16;
   m.l1d_bytes = 48 << 10;
   m.l2_bytes = 2 << 20;
   m.l3_bytes = 60 << 20;

@@ -1,6 +1,6 @@
 // The hwy GEMM where one side has few rows and the other is contiguous along k, for the ISA target
 // being compiled: dot products, the long side read once, where it lies, at memory's speed. Where it
-// is contiguous across k: hwy_skinny-inl.h.
+// is contiguous across k: hwy_outer-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_DOT_INL_H_
 #undef ROOFLANE_GEMM_HWY_DOT_INL_H_
@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "kernels/gemm/hwy_job.hpp"
-#include "kernels/gemm/hwy_tiles-inl.h"
+#include "kernels/gemm/hwy_micro-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -24,19 +24,19 @@ using std::int64_t;
 
 // c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
 struct DotArgs {
-  const float* few;
-  std::int64_t few_ld;
-  const float* many;
-  std::int64_t many_ld;
+  const float* skinny;
+  std::int64_t skinny_ld;
+  const float* longer;
+  std::int64_t long_ld;
   std::int64_t k;
   const float* c0;
-  std::int64_t c0_few, c0_many;
+  std::int64_t c0_skinny, c0_long;
   float* c;
-  std::int64_t c_few, c_many;
+  std::int64_t c_skinny, c_long;
   float alpha, beta;
 };
 
-template <int kFew, int kMany>
+template <int kSkinny, int kLong>
 class Dot {
  public:
   static void Compute(const DotArgs& t) {
@@ -65,15 +65,15 @@ class Dot {
     Write(acc, t);
   }
 
-  static constexpr int kCount = kFew * kMany;
+  static constexpr int kCount = kSkinny * kLong;
   static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& args) {
     const DotArgs t = args;  // stores to c could be to args
 #if HWY_TARGET != HWY_SCALAR
-    if (t.c_many == 1 && (t.beta == 0 || t.c0_many == 1)) {
+    if (t.c_long == 1 && (t.beta == 0 || t.c0_long == 1)) {
       WriteRuns<true>(acc, t, std::make_integer_sequence<int, Runs<true>::groups>());
       return;
     }
-    if (kFew == 1 || (t.c_few == 1 && (t.beta == 0 || t.c0_few == 1))) {
+    if (kSkinny == 1 || (t.c_skinny == 1 && (t.beta == 0 || t.c0_skinny == 1))) {
       WriteRuns<false>(acc, t, std::make_integer_sequence<int, Runs<false>::groups>());
       return;
     }
@@ -82,10 +82,10 @@ class Dot {
     Sum(acc, sums, std::make_integer_sequence<int, kCount / 4>(),
         std::make_integer_sequence<int, kCount % 4>());
     for (int i = 0; i < kCount; ++i) {
-      const int m = i / kFew, f = i % kFew;
+      const int m = i / kSkinny, f = i % kSkinny;
       const float v = t.alpha * sums[i];
-      float& to = t.c[f * t.c_few + m * t.c_many];
-      to = t.beta == 0 ? v : v + t.beta * t.c0[f * t.c0_few + m * t.c0_many];
+      float& to = t.c[f * t.c_skinny + m * t.c_long];
+      to = t.beta == 0 ? v : v + t.beta * t.c0[f * t.c0_skinny + m * t.c0_long];
     }
   }
 
@@ -105,16 +105,16 @@ class Dot {
   template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
                               const Loader& loader) {
-    constexpr std::make_integer_sequence<int, kFew> few_rows{};
-    constexpr std::make_integer_sequence<int, kMany> many_rows{};
-    if constexpr (kFew < kMany) {
-      VF few[kFew];
-      Load<kMany>(few, t.few + p, t.few_ld, loader, few_rows);
-      StepMany(acc, few, t.many + p, t.many_ld, loader, many_rows);
+    constexpr std::make_integer_sequence<int, kSkinny> skinny_rows{};
+    constexpr std::make_integer_sequence<int, kLong> long_rows{};
+    if constexpr (kSkinny < kLong) {
+      VF skinny[kSkinny];
+      Load<kLong>(skinny, t.skinny + p, t.skinny_ld, loader, skinny_rows);
+      StepLong(acc, skinny, t.longer + p, t.long_ld, loader, long_rows);
     } else {
-      VF many[kMany];
-      Load<kFew>(many, t.many + p, t.many_ld, loader, many_rows);
-      StepFew(acc, many, t.few + p, t.few_ld, loader, few_rows);
+      VF longer[kLong];
+      Load<kSkinny>(longer, t.longer + p, t.long_ld, loader, long_rows);
+      StepSkinny(acc, longer, t.skinny + p, t.skinny_ld, loader, skinny_rows);
     }
   }
   template <int kUses, int kRows, class Loader, int... R>
@@ -123,74 +123,74 @@ class Dot {
     ((rows[R] = hc::InRegister<kUses>(loader.Load(DF(), from + R * ld))), ...);
   }
   template <class Loader, int... M>
-  static HWY_INLINE void StepMany(VF (&acc)[kCount], const VF (&few)[kFew], const float* from,
+  static HWY_INLINE void StepLong(VF (&acc)[kCount], const VF (&skinny)[kSkinny], const float* from,
                                   std::int64_t ld, const Loader& loader,
                                   std::integer_sequence<int, M...>) {
-    (AddToRow<M>(acc, few, hc::InRegister<kFew>(loader.Load(DF(), from + M * ld)),
-                 std::make_integer_sequence<int, kFew>()),
+    (AddToRow<M>(acc, skinny, hc::InRegister<kSkinny>(loader.Load(DF(), from + M * ld)),
+                 std::make_integer_sequence<int, kSkinny>()),
      ...);
   }
   template <int kM, int... F>
-  static HWY_INLINE void AddToRow(VF (&acc)[kCount], const VF (&few)[kFew], VF many,
+  static HWY_INLINE void AddToRow(VF (&acc)[kCount], const VF (&skinny)[kSkinny], VF longer,
                                   std::integer_sequence<int, F...>) {
-    ((acc[kM * kFew + F] = hn::MulAdd(few[F], many, acc[kM * kFew + F])), ...);
+    ((acc[kM * kSkinny + F] = hn::MulAdd(skinny[F], longer, acc[kM * kSkinny + F])), ...);
   }
   template <class Loader, int... F>
-  static HWY_INLINE void StepFew(VF (&acc)[kCount], const VF (&many)[kMany], const float* from,
-                                 std::int64_t ld, const Loader& loader,
-                                 std::integer_sequence<int, F...>) {
-    (AddToColumn<F>(acc, many, hc::InRegister<kMany>(loader.Load(DF(), from + F * ld)),
-                    std::make_integer_sequence<int, kMany>()),
+  static HWY_INLINE void StepSkinny(VF (&acc)[kCount], const VF (&longer)[kLong], const float* from,
+                                    std::int64_t ld, const Loader& loader,
+                                    std::integer_sequence<int, F...>) {
+    (AddToColumn<F>(acc, longer, hc::InRegister<kLong>(loader.Load(DF(), from + F * ld)),
+                    std::make_integer_sequence<int, kLong>()),
      ...);
   }
   template <int kF, int... M>
-  static HWY_INLINE void AddToColumn(VF (&acc)[kCount], const VF (&many)[kMany], VF few,
+  static HWY_INLINE void AddToColumn(VF (&acc)[kCount], const VF (&longer)[kLong], VF skinny,
                                      std::integer_sequence<int, M...>) {
-    ((acc[M * kFew + kF] = hn::MulAdd(few, many[M], acc[M * kFew + kF])), ...);
+    ((acc[M * kSkinny + kF] = hn::MulAdd(skinny, longer[M], acc[M * kSkinny + kF])), ...);
   }
 #if HWY_TARGET != HWY_SCALAR
   // Sums that are neighbours in c, of a row of the few side or of one of the long side, four at
   // once: of one run or, where they are shorter, of several.
-  template <bool kAlongMany>
+  template <bool kAlongLong>
   struct Runs {
-    static constexpr int length = kAlongMany ? kMany : kFew, count = kCount / length;
+    static constexpr int length = kAlongLong ? kLong : kSkinny, count = kCount / length;
     static constexpr int at_once = length <= 2 ? 4 / length : 1, pieces = (length + 3) / 4;
     static constexpr int groups = (count + at_once - 1) / at_once * pieces;
   };
-  template <bool kAlongMany, int... I>
+  template <bool kAlongLong, int... I>
   static HWY_INLINE void WriteRuns(const VF (&acc)[kCount], const DotArgs& t,
                                    std::integer_sequence<int, I...>) {
-    (WriteGroup<kAlongMany, I>(acc, t), ...);
+    (WriteGroup<kAlongLong, I>(acc, t), ...);
   }
-  template <bool kAlongMany, int kGroup>
+  template <bool kAlongLong, int kGroup>
   static HWY_INLINE void WriteGroup(const VF (&acc)[kCount], const DotArgs& t) {
-    using R = Runs<kAlongMany>;
+    using R = Runs<kAlongLong>;
     constexpr int run = kGroup / R::pieces * R::at_once, from = kGroup % R::pieces * 4;
     constexpr int runs = std::min(R::at_once, R::count - run), sums = std::min(4, R::length - from);
     // Of the i-th sum, the last again where they are fewer than four.
     constexpr auto index = [](int i) {
       const int j = std::min(i, runs * sums - 1), r = run + j / sums, e = from + j % sums;
-      return kAlongMany ? e * kFew + r : r * kFew + e;
+      return kAlongLong ? e * kSkinny + r : r * kSkinny + e;
     };
     const auto v = hc::FourReduced(DF(), acc[index(0)], acc[index(1)], acc[index(2)], acc[index(3)],
                                    hc::Plus());
-    WriteRun<kAlongMany, sums, 0>(v, t, run, from);
-    if constexpr (runs > 1) WriteRun<kAlongMany, sums, 1>(v, t, run + 1, from);
-    if constexpr (runs > 2) WriteRun<kAlongMany, sums, 2>(v, t, run + 2, from);
-    if constexpr (runs > 3) WriteRun<kAlongMany, sums, 3>(v, t, run + 3, from);
+    WriteRun<kAlongLong, sums, 0>(v, t, run, from);
+    if constexpr (runs > 1) WriteRun<kAlongLong, sums, 1>(v, t, run + 1, from);
+    if constexpr (runs > 2) WriteRun<kAlongLong, sums, 2>(v, t, run + 2, from);
+    if constexpr (runs > 3) WriteRun<kAlongLong, sums, 3>(v, t, run + 3, from);
   }
-  template <bool kAlongMany, int kSums, int kPlace, class V>
+  template <bool kAlongLong, int kSums, int kPlace, class V>
   static HWY_INLINE void WriteRun(V v, const DotArgs& t, int run, int from) {
-    Write<kSums, kPlace * kSums>(v, t, kAlongMany ? run : from, kAlongMany ? from : run);
+    Write<kSums, kPlace * kSums>(v, t, kAlongLong ? run : from, kAlongLong ? from : run);
   }
   // kSums sums, from lane kLane on: neighbours in c from row `few` of the few side and row `many`
   // of the long one on.
   template <int kSums, int kLane, class V>
-  static HWY_INLINE void Write(V sums, const DotArgs& t, int few, int many) {
+  static HWY_INLINE void Write(V sums, const DotArgs& t, int skinny, int longer) {
     const hn::CappedTag<float, 4> d4;
     const hn::Half<decltype(d4)> d2;
-    float* c = t.c + few * t.c_few + many * t.c_many;
-    const float* c0 = t.beta == 0 ? c : t.c0 + few * t.c0_few + many * t.c0_many;
+    float* c = t.c + skinny * t.c_skinny + longer * t.c_long;
+    const float* c0 = t.beta == 0 ? c : t.c0 + skinny * t.c0_skinny + longer * t.c0_long;
     const V v = hn::Mul(hn::Set(d4, t.alpha), sums);
     if constexpr (kSums == 4) {
       hn::StoreU(t.beta == 0 ? v : hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v), d4, c);
@@ -226,32 +226,32 @@ using DotFunction = void (*)(const DotArgs&);
 // from L2, GF/s of 8 and 12: Sapphire Rapids 52 and 62, with 16 62; Zen 4 as fast. One row from a
 // Zen 4's L3, µs of 4, 8 and 12: 10000 of k = 300 205, 180, 167; 32000 of k = 32 87, 65, 61, of k =
 // 64 116, 127, 130).
-constexpr int kDotFew = 4;
-constexpr int DotMany(int few) { return std::min(12, kMr * kNv / few); }
+constexpr int kDotSkinny = 4;
+constexpr int DotLong(int skinny) { return std::min(12, kMr * kNv / skinny); }
 
-template <int kFew, std::size_t... M>
+template <int kSkinny, std::size_t... M>
 constexpr std::array<DotFunction, sizeof...(M)> MakeDots(std::index_sequence<M...>) {
-  return {&Dot<kFew, static_cast<int>(M) + 1>::Compute...};
+  return {&Dot<kSkinny, static_cast<int>(M) + 1>::Compute...};
 }
-template <int kFew>
-DotFunction DotOf(int64_t many) {
-  static constexpr auto dots = MakeDots<kFew>(std::make_index_sequence<DotMany(kFew)>());
-  return dots[static_cast<std::size_t>(many - 1)];
+template <int kSkinny>
+DotFunction DotOf(int64_t longer) {
+  static constexpr auto dots = MakeDots<kSkinny>(std::make_index_sequence<DotLong(kSkinny)>());
+  return dots[static_cast<std::size_t>(longer - 1)];
 }
-inline DotFunction DotFor(int64_t few, int64_t many) {
-  switch (few) {
+inline DotFunction DotFor(int64_t skinny, int64_t longer) {
+  switch (skinny) {
     case 1:
-      return DotOf<1>(many);
+      return DotOf<1>(longer);
     case 2:
-      return DotOf<2>(many);
+      return DotOf<2>(longer);
     case 3:
-      return DotOf<3>(many);
+      return DotOf<3>(longer);
     default:
-      return DotOf<4>(many);
+      return DotOf<4>(longer);
   }
 }
 
-// Rows of the long side that are read at once: neighbours or, where job.sweep, so far apart that
+// Rows of the long side that are read at once: neighbours or, where job.order, so far apart that
 // short ones too lie in different pages. Where L3 is far a core that reads in one page at a time
 // waits: see common::PagesAhead. (Sapphire Rapids, rows of 256 from memory, neighbours, 16 apart:
 // one thread, 1 row of the few 7.3 and 13.6 GB/s, 8 rows 5.6 and 7.4; two threads 11.4 and 20.4,
@@ -265,68 +265,69 @@ class RowTiles {
   // none), every block/most-th row of one; the rest are neighbours.
   RowTiles(int64_t begin, int64_t end, int64_t most, int64_t block)
       : begin_(begin),
-        end_(end),
         most_(most),
         apart_(block / most),
         spread_(apart_ == 0 ? 0 : (end - begin) / (apart_ * most) * apart_),
         near_begin_(begin + spread_ * most),
-        near_((end - near_begin_ + most - 1) / most) {}
+        near_((end - near_begin_ + most - 1) / most),
+        neighbours_(end - near_begin_, std::max<int64_t>(near_, 1)) {}
   int64_t count() const { return spread_ + near_; }
   RowTile operator[](int64_t i) const {
     if (i < spread_) return {begin_ + i / apart_ * (apart_ * most_) + i % apart_, most_, apart_};
-    const int64_t from = near_begin_ + share(end_ - near_begin_, near_, i - spread_);
-    return {from, near_begin_ + share(end_ - near_begin_, near_, i - spread_ + 1) - from, 1};
+    return {near_begin_ + neighbours_.begin(i - spread_), neighbours_.size(i - spread_), 1};
   }
 
  private:
-  int64_t begin_, end_, most_, apart_, spread_, near_begin_;
-  int64_t near_;  // tiles of neighbours: none where no row is left, of which pieces() makes one
+  int64_t begin_, most_, apart_, spread_, near_begin_;
+  int64_t near_;  // tiles of neighbours: none where no row is left
+  Shares neighbours_;
 };
 
 // job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
 // runs of kc floats; the few side's block stays in L2.
-inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t few_count,
-                    int64_t many_count, int64_t task, float* scratch) {
+inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
+                    int64_t long_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
-  const int64_t parts = (many_count + job.nc - 1) / job.nc;
+  const int64_t parts = (long_count + job.nc - 1) / job.nc;
   const int64_t batch = task / parts;
   const int64_t w_begin = task % parts * job.nc;
-  const int64_t w_end = std::min(many_count, w_begin + job.nc);
-  const int64_t few_tiles = (few_count + kDotFew - 1) / kDotFew;
-  const int64_t most = DotMany(static_cast<int>((few_count + few_tiles - 1) / few_tiles));
-  const int64_t many_tile = job.streams > 0 ? std::min(most, job.streams) : most;
-  const RowTiles tiles(w_begin, w_end, many_tile, job.sweep ? near_block : 0);
+  const int64_t w_end = std::min(long_count, w_begin + job.nc);
+  const int64_t skinny_tiles = (skinny_count + kDotSkinny - 1) / kDotSkinny;
+  const Shares members(skinny_count, skinny_tiles);
+  const int64_t most = DotLong(static_cast<int>(members.size(0)));
+  const int64_t long_tile = std::min(most, job.mr);
+  const RowTiles tiles(w_begin, w_end, long_tile, job.order ? spread_block : 0);
   DotArgs t;
-  t.c_few = job.flip ? 1 : job.c.ld;
+  t.c_skinny = job.transposed ? 1 : job.c.ld;
   t.alpha = g.alpha;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
-    const float* few_data = few.data + batch * few.batch_stride + p * few.inner;
-    t.few_ld = few.outer;
-    if (few.inner != 1) {
-      PackAlongK(few_data, few, few_count, t.k, scratch, t.k);
-      few_data = scratch;
-      t.few_ld = t.k;
+    const float* skinny_data = skinny.data + batch * skinny.batch_stride + p * skinny.inner;
+    t.skinny_ld = skinny.outer;
+    if (skinny.inner != 1) {
+      PackAlongK(skinny_data, skinny, skinny_count, t.k, scratch, t.k);
+      skinny_data = scratch;
+      t.skinny_ld = t.k;
     }
-    const float* many_data = many.data + batch * many.batch_stride + p;
+    const float* long_data = longer.data + batch * longer.batch_stride + p;
     for (int64_t mt = 0; mt < tiles.count(); ++mt) {
       const RowTile tile = tiles[mt];
       const int64_t w = tile.first, count = tile.count;
-      t.many = many_data + w * many.outer;
-      t.many_ld = tile.apart * many.outer;
-      t.c_many = tile.apart * (job.flip ? job.c.ld : 1);
-      for (int64_t ft = 0; ft < few_tiles; ++ft) {
-        const int64_t f = share(few_count, few_tiles, ft);
-        const int64_t row = job.flip ? w : f;
-        const int64_t col = job.flip ? f : w;
+      t.longer = long_data + w * longer.outer;
+      t.long_ld = tile.apart * longer.outer;
+      t.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
+      for (int64_t ft = 0; ft < skinny_tiles; ++ft) {
+        const int64_t f = members.begin(ft);
+        const int64_t row = job.transposed ? w : f;
+        const int64_t col = job.transposed ? f : w;
         const Start start = StartOf(job, p == 0, batch, row, col);
-        t.few = few_data + f * t.few_ld;
+        t.skinny = skinny_data + f * t.skinny_ld;
         t.c = job.c.row(batch, row) + col;
         t.c0 = start.data;
-        t.c0_few = job.flip ? 1 : start.ld;
-        t.c0_many = tile.apart * (job.flip ? start.ld : 1);
+        t.c0_skinny = job.transposed ? 1 : start.ld;
+        t.c0_long = tile.apart * (job.transposed ? start.ld : 1);
         t.beta = start.beta;
-        DotFor(share(few_count, few_tiles, ft + 1) - f, count)(t);
+        DotFor(members.size(ft), count)(t);
       }
     }
   }
@@ -343,21 +344,21 @@ inline void DotTask(const Job& job, const Side& few, const Side& many, int64_t f
 //   in L1, and sums stay vectors from chunk to chunk. (All 4096 of k at once: 18 GB/s for 36.)
 // - The run of a row that a chunk takes is fetched into L2 some rows ahead. (Fetched in the order
 //   of memory instead, further rows from end to end: 25 GB/s for 36; into L1: the same or less.)
-constexpr int64_t kFarAhead = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
-constexpr int FarRows(int few) { return std::min(4, kMr * kNv / few); }
+constexpr int64_t kPrefetchBytes = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
+constexpr int PackedDotRows(int skinny) { return std::min(4, kMr * kNv / skinny); }
 
-struct FarArgs {
-  DotArgs dot;              // few: a chunk of PackFew's; k: its depth
-  const float* ahead;       // rows to fetch, as far apart as those of the long side, from here on
-  std::int64_t ahead_step;  // by so many floats a step
-  float* sums;              // vectors of each row and each of the few, kept between chunks
-  bool first, last;         // chunks of k
+struct PackedDotArgs {
+  DotArgs dot;            // few: a chunk of PackSkinny's; k: its depth
+  const float* prefetch;  // rows to fetch, as far apart as those of the long side, from here on
+  std::int64_t prefetch_step;  // by so many floats a step
+  float* sums;                 // vectors of each row and each of the few, kept between chunks
+  bool first, last;            // chunks of k
 };
 
-template <int kFew, int kRows>
-class FarDot {
+template <int kSkinny, int kRows>
+class PackedDot {
  public:
-  static void Compute(const FarArgs& t) {
+  static void Compute(const PackedDotArgs& t) {
     const DF d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     VF acc[kCount];
@@ -366,31 +367,31 @@ class FarDot {
     } else {
       Load(acc, t.sums, kAll);
     }
-    Cursor at = {t.dot.few, t.dot.many, t.ahead};
-    const std::int64_t ld = t.dot.many_ld;
+    Cursor at = {t.dot.skinny, t.dot.longer, t.prefetch};
+    const std::int64_t ld = t.dot.long_ld;
     std::int64_t p = t.dot.k;
     for (; p >= lanes; p -= lanes) {
       Step(acc, at, ld, Whole(), kEachRow);
-      at.few += kFew * lanes;
-      at.many += lanes;
-      at.ahead += t.ahead_step;
+      at.skinny += kSkinny * lanes;
+      at.longer += lanes;
+      at.prefetch += t.prefetch_step;
     }
     if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)), kEachRow);
     if (t.last) {
-      Dot<kFew, kRows>::Write(acc, t.dot);
+      Dot<kSkinny, kRows>::Write(acc, t.dot);
     } else {
       Store(acc, t.sums, kAll);
     }
   }
 
  private:
-  static constexpr int kCount = kFew * kRows;
+  static constexpr int kCount = kSkinny * kRows;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
   static constexpr std::make_integer_sequence<int, kRows> kEachRow{};
   struct Cursor {
-    const float* HWY_RESTRICT few;
-    const float* HWY_RESTRICT many;
-    const float* ahead;
+    const float* HWY_RESTRICT skinny;
+    const float* HWY_RESTRICT longer;
+    const float* prefetch;
   };
 
   template <int... I>
@@ -410,65 +411,67 @@ class FarDot {
   template <class Loader, int... R>
   static HWY_INLINE void Step(VF (&acc)[kCount], const Cursor& at, std::int64_t ld,
                               const Loader& loader, std::integer_sequence<int, R...>) {
-    VF many[kRows];
-    ((many[R] = hc::InRegister<kFew>(loader.Load(DF(), at.many + R * ld))), ...);
-    (__builtin_prefetch(at.ahead + R * ld, 0, 2), ...);
-    StepAll(acc, many, at.few, std::make_integer_sequence<int, kFew>());
+    VF longer[kRows];
+    ((longer[R] = hc::InRegister<kSkinny>(loader.Load(DF(), at.longer + R * ld))), ...);
+    (__builtin_prefetch(at.prefetch + R * ld, 0, 2), ...);
+    StepAll(acc, longer, at.skinny, std::make_integer_sequence<int, kSkinny>());
   }
   template <int... F>
-  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&many)[kRows], const float* few,
+  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&longer)[kRows], const float* skinny,
                                  std::integer_sequence<int, F...>) {
-    (StepOne<F>(acc, many, hc::InRegister<kRows>(hn::LoadU(DF(), few + F * hn::Lanes(DF()))),
+    (StepOne<F>(acc, longer, hc::InRegister<kRows>(hn::LoadU(DF(), skinny + F * hn::Lanes(DF()))),
                 kEachRow),
      ...);
   }
   template <int kF, int... R>
-  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&many)[kRows], VF few,
+  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&longer)[kRows], VF skinny,
                                  std::integer_sequence<int, R...>) {
-    ((acc[R * kFew + kF] = hn::MulAdd(few, many[R], acc[R * kFew + kF])), ...);
+    ((acc[R * kSkinny + kF] = hn::MulAdd(skinny, longer[R], acc[R * kSkinny + kF])), ...);
   }
 };
 
-using FarFunction = void (*)(const FarArgs&);
+using PackedDotFunction = void (*)(const PackedDotArgs&);
 
-template <int kFew, std::size_t... R>
-constexpr std::array<FarFunction, 4> MakeFarDots(std::index_sequence<R...>) {
-  return {&FarDot<kFew, static_cast<int>(R) + 1>::Compute...};
+template <int kSkinny, std::size_t... R>
+constexpr std::array<PackedDotFunction, 4> MakePackedDots(std::index_sequence<R...>) {
+  return {&PackedDot<kSkinny, static_cast<int>(R) + 1>::Compute...};
 }
-template <int kFew>
-FarFunction FarDotOf(int64_t rows) {
-  static constexpr auto dots = MakeFarDots<kFew>(std::make_index_sequence<FarRows(kFew)>());
+template <int kSkinny>
+PackedDotFunction PackedDotOf(int64_t rows) {
+  static constexpr auto dots =
+      MakePackedDots<kSkinny>(std::make_index_sequence<PackedDotRows(kSkinny)>());
   return dots[static_cast<std::size_t>(rows - 1)];
 }
-inline FarFunction FarDotFor(int64_t few, int64_t rows) {
-  switch (few) {
+inline PackedDotFunction PackedDotFor(int64_t skinny, int64_t rows) {
+  switch (skinny) {
     case 2:
-      return FarDotOf<2>(rows);
+      return PackedDotOf<2>(rows);
     case 3:
-      return FarDotOf<3>(rows);
+      return PackedDotOf<3>(rows);
     case 4:
-      return FarDotOf<4>(rows);
+      return PackedDotOf<4>(rows);
     case 5:
-      return FarDotOf<5>(rows);
+      return PackedDotOf<5>(rows);
     case 6:
-      return FarDotOf<6>(rows);
+      return PackedDotOf<6>(rows);
     case 7:
-      return FarDotOf<7>(rows);
+      return PackedDotOf<7>(rows);
     default:
-      return FarDotOf<8>(rows);
+      return PackedDotOf<8>(rows);
   }
 }
 
-// to[v][f][lane] = few(f, v·lanes + lane), zeros beyond k: vectors in the order FarDot reads them.
-inline void PackFew(const Side& few, const float* from, int64_t count, int64_t k, float* to) {
+// to[v][f][lane] = few(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads
+// them.
+inline void PackSkinny(const Side& skinny, const float* from, int64_t count, int64_t k, float* to) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   for (int64_t p = 0; p < k; p += lanes, to += count * lanes) {
     const int64_t depth = std::min(lanes, k - p);
     if (depth < lanes) std::fill_n(to, count * lanes, 0.0f);
-    if (few.inner == 1) {
-      PackRows(from + p, few.outer, count, depth, to, lanes);
+    if (skinny.inner == 1) {
+      PackRows(from + p, skinny.outer, count, depth, to, lanes);
     } else {
-      PackTransposed(from + p * few.inner, few.inner, depth, count, to, lanes);
+      PackTransposed(from + p * skinny.inner, skinny.inner, depth, count, to, lanes);
     }
   }
 }
@@ -477,26 +480,26 @@ inline int64_t PackedRow(const Job& job) {  // floats of one of the few
   return (job.g.k + lanes - 1) / lanes * lanes;
 }
 // The few in groups that registers hold, each laid out on its own.
-inline int64_t FarGroups(int64_t few_count) { return pieces(few_count, dot_limit); }
+inline int64_t SkinnyGroups(int64_t skinny_count) { return pieces(skinny_count, dot_limit); }
 
 // Rows [begin,end) of the long side.
-inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t batch,
-                    int64_t begin, int64_t end, float* sums) {
+inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_count, int64_t batch,
+                          int64_t begin, int64_t end, float* sums) {
   const Gemm& g = job.g;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const float* few = job.shared + batch * few_count * PackedRow(job);
-  const float* data = many.data + batch * many.batch_stride;
-  const int64_t groups = FarGroups(few_count);
-  const Shares members(few_count, groups);
-  const int64_t rows = FarRows(static_cast<int>(members.size(0)));
-  const int64_t ahead =
-      (kFarAhead / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
-  FarArgs t = {};
-  t.dot.c_few = t.dot.c0_few = job.flip ? 1 : job.c.ld;
+  const float* skinny = job.shared + batch * skinny_count * PackedRow(job);
+  const float* data = longer.data + batch * longer.batch_stride;
+  const int64_t groups = SkinnyGroups(skinny_count);
+  const Shares members(skinny_count, groups);
+  const int64_t rows = PackedDotRows(static_cast<int>(members.size(0)));
+  const int64_t prefetch =
+      (kPrefetchBytes / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
+  PackedDotArgs t = {};
+  t.dot.c_skinny = t.dot.c0_skinny = job.transposed ? 1 : job.c.ld;
   t.dot.alpha = g.alpha;
-  for (int64_t block = begin; block < end; block += far_block) {
-    const int64_t block_end = std::min(end, block + far_block);
-    const RowTiles tiles(block, block_end, rows, job.sweep ? far_block : 0);
+  for (int64_t block = begin; block < end; block += packed_dot_block) {
+    const int64_t block_end = std::min(end, block + packed_dot_block);
+    const RowTiles tiles(block, block_end, rows, job.order ? packed_dot_block : 0);
     for (int64_t p = 0; p < g.k; p += job.kc) {
       t.first = p == 0;
       t.last = p + job.kc >= g.k;
@@ -504,10 +507,10 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
       for (int64_t i = 0; i < tiles.count(); ++i) {
         const RowTile tile = tiles[i];
         const int64_t w = tile.first, count = tile.count;
-        int64_t next = w + std::max(ahead, rows), next_p = p;
+        int64_t next = w + std::max(prefetch, rows), next_p = p;
         if (tile.apart != 1) {
-          const int64_t further = i + std::clamp<int64_t>(ahead / rows, 1, tile.apart);
-          next = block + further + (further < tile.apart ? 0 : far_block - tile.apart);
+          const int64_t further = i + std::clamp<int64_t>(prefetch / rows, 1, tile.apart);
+          next = block + further + (further < tile.apart ? 0 : packed_dot_block - tile.apart);
         } else if (next >= block_end && !t.last) {
           next = std::min(block + next - block_end, block_end - 1);
           next_p = p + job.kc;
@@ -515,25 +518,25 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
           next_p = 0;
         }
         const bool any_ahead = next + (rows - 1) * tile.apart < end;
-        const float* ahead_of_all = any_ahead ? data + next * many.outer + next_p : data;
-        t.dot.many = data + w * many.outer + p;
-        t.dot.many_ld = tile.apart * many.outer;
-        t.dot.c_many = tile.apart * (job.flip ? job.c.ld : 1);
+        const float* prefetch_of_all = any_ahead ? data + next * longer.outer + next_p : data;
+        t.dot.longer = data + w * longer.outer + p;
+        t.dot.long_ld = tile.apart * longer.outer;
+        t.dot.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
         // Each group fetches its share of the next rows: evenly, as the first alone would wait.
-        t.ahead_step = lanes / groups;
+        t.prefetch_step = lanes / groups;
         for (int64_t group = 0; group < groups; ++group) {
           const int64_t f = members.begin(group), of_group = members.size(group);
-          t.dot.few = few + f * PackedRow(job) + p * of_group;
-          t.ahead = ahead_of_all + t.dot.k * group / groups;
-          t.sums = sums + (i * rows * few_count + f * count) * lanes;
-          const int64_t row = job.flip ? w : f, col = job.flip ? f : w;
+          t.dot.skinny = skinny + f * PackedRow(job) + p * of_group;
+          t.prefetch = prefetch_of_all + t.dot.k * group / groups;
+          t.sums = sums + (i * rows * skinny_count + f * count) * lanes;
+          const int64_t row = job.transposed ? w : f, col = job.transposed ? f : w;
           const Start start = StartOf(job, true, batch, row, col);
           t.dot.c = job.c.row(batch, row) + col;
           t.dot.c0 = start.data;
-          t.dot.c0_few = job.flip ? 1 : start.ld;
-          t.dot.c0_many = tile.apart * (job.flip ? start.ld : 1);
+          t.dot.c0_skinny = job.transposed ? 1 : start.ld;
+          t.dot.c0_long = tile.apart * (job.transposed ? start.ld : 1);
           t.dot.beta = start.beta;
-          FarDotFor(of_group, count)(t);
+          PackedDotFor(of_group, count)(t);
         }
       }
     }
@@ -541,14 +544,14 @@ inline void FarTask(const Job& job, const Side& many, int64_t few_count, int64_t
 }
 
 inline void RunDot(const Job& job) {
-  const int64_t few_count = job.flip ? job.g.n : job.g.m;
-  const int64_t many_count = job.flip ? job.g.m : job.g.n;
-  const Side& few = job.flip ? job.b : job.a;
-  const Side& many = job.flip ? job.a : job.b;
-  const int64_t parts = (many_count + job.nc - 1) / job.nc;
-  if (!job.far) {
+  const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
+  const int64_t long_count = job.transposed ? job.g.m : job.g.n;
+  const Side& skinny = job.transposed ? job.b : job.a;
+  const Side& longer = job.transposed ? job.a : job.b;
+  const int64_t parts = (long_count + job.nc - 1) / job.nc;
+  if (!job.pack_a) {
     run_tasks(job, job.g.batch * parts, [&](int64_t task, int thread) {
-      DotTask(job, few, many, few_count, many_count, task,
+      DotTask(job, skinny, longer, skinny_count, long_count, task,
               job.scratch + thread * job.scratch_floats);
     });
     return;
@@ -556,18 +559,19 @@ inline void RunDot(const Job& job) {
   const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
     const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
-    const Shares members(few_count, FarGroups(few_count));
-    for (int64_t group = 0; group < FarGroups(few_count); ++group) {
+    const Shares members(skinny_count, SkinnyGroups(skinny_count));
+    for (int64_t group = 0; group < SkinnyGroups(skinny_count); ++group) {
       const int64_t f = members.begin(group), count = members.size(group);
-      PackFew(few, few.data + batch * few.batch_stride + f * few.outer + p * few.inner, count,
-              std::min(job.kc, job.g.k - p),
-              job.shared + (batch * few_count + f) * PackedRow(job) + p * count);
+      PackSkinny(skinny,
+                 skinny.data + batch * skinny.batch_stride + f * skinny.outer + p * skinny.inner,
+                 count, std::min(job.kc, job.g.k - p),
+                 job.shared + (batch * skinny_count + f) * PackedRow(job) + p * count);
     }
   });
   parallel_for_near(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
     const int64_t begin = task % parts * job.nc;
-    FarTask(job, many, few_count, task / parts, begin, std::min(many_count, begin + job.nc),
-            job.scratch + thread * job.scratch_floats);
+    PackedDotTask(job, longer, skinny_count, task / parts, begin,
+                  std::min(long_count, begin + job.nc), job.scratch + thread * job.scratch_floats);
   });
 }
 

@@ -1,12 +1,12 @@
 // GEMM's loops as hwy.cpp calls them. kernels/meson.build compiles this file once per ROOFLANE_UNIT
 // (0 AVX3, 1 AVX2, 2 all other targets), so that the cores of a machine share what is the longest
-// part of the build. The loops themselves: hwy_paths-inl.h.
+// part of the build. The loops themselves: hwy_loops-inl.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_loops.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include "hwy/highway.h"
-#include "kernels/gemm/hwy_paths-inl.h"
+#include "kernels/gemm/hwy_loops-inl.h"
 
 #undef ROOFLANE_UNIT_OF_TARGET
 #if HWY_TARGET == HWY_AVX3
@@ -30,10 +30,10 @@ void Run(const Job& job) {
     case Path::dot:
       RunDot(job);
       break;
-    case Path::stream:
+    case Path::outer:
       RunStream(job);
       break;
-    case Path::direct:
+    case Path::unpacked:
       RunDirect(job);
       break;
     case Path::packed:
@@ -46,23 +46,23 @@ void Run(const Job& job) {
 // blocks of kc rows as the packed path reads them.
 void Pack(const Job& job, const Side& b, float* to) {
   const Gemm& g = job.g;
-  const Strips strips(g.n, Shape());
-  const int64_t blocks = job.flip ? 1 : (g.k + job.kc - 1) / job.kc;
+  const MicroPanels panels = AllOf(g.n);
+  const int64_t blocks = job.transposed ? 1 : (g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, g.batch * blocks, [&](int64_t task, int) {
     const int64_t batch = task / blocks;
     const float* from = b.data + batch * b.batch_stride;
     float* out = to + batch * g.k * g.n;
-    if (job.flip) {
+    if (job.transposed) {
       PackAlongK(from, b, g.n, g.k, out, g.k);
       return;
     }
     const int64_t p = task % blocks * job.kc;
-    PackStrips(b, from + p * b.inner, std::min(job.kc, g.k - p), strips, 0, strips.count(),
-               out + p * g.n);
+    PackB(b, from + p * b.inner, std::min(job.kc, g.k - p), panels, 0, panels.count(),
+          out + p * g.n);
   });
 }
 
-TileShape MicroTile() { return Shape(); }
+MicroTile MicroTileOfTarget() { return Registers(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm

@@ -1,5 +1,5 @@
 // Vectors of float of the hwy GEMM that are whole or only partly there, with one interface, for the
-// ISA target being compiled. Next: hwy_turn-inl.h.
+// ISA target being compiled. Next: hwy_transpose-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_PART_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_PART_INL_H_
 #undef ROOFLANE_GEMM_HWY_PART_INL_H_
@@ -86,7 +86,7 @@ struct Whole {
   }
 };
 
-// Until hwy_tiles-inl.h ends: products of half a vector take half the time where 512 bits are two
+// Until hwy_micro-inl.h ends: products of half a vector take half the time where 512 bits are two
 // halves (Zen 4; Sapphire Rapids 1.0 to 1.2 times as fast: its masked loads of whole vectors cross
 // lines more often).
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3

@@ -75,12 +75,16 @@ void read_topology(Machine& m) {
     if (hwloc_get_cpubind(topology, usable, HWLOC_CPUBIND_PROCESS) != 0) {
       hwloc_bitmap_copy(usable, hwloc_topology_get_allowed_cpuset(topology));
     }
-    hwloc_bitmap_and(usable, usable, hwloc_topology_get_allowed_cpuset(topology));
+    const auto allowed = hwloc_topology_get_allowed_cpuset(topology);
+    hwloc_bitmap_and(usable, usable, allowed);
+    m.all_cpus = std::max(1, hwloc_bitmap_weight(allowed));
+    m.all_cores = 0;
     m.logical_cpus = std::max(1, hwloc_bitmap_weight(usable));
     std::vector<int> siblings;
     const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
     for (int i = 0; i < cores; ++i) {
       hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, i);
+      if (hwloc_bitmap_intersects(core->cpuset, allowed)) ++m.all_cores;
       bool first = true;
       for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0;
            cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
@@ -89,6 +93,7 @@ void read_topology(Machine& m) {
         first = false;
       }
     }
+    m.all_cores = std::max(1, m.all_cores);
     m.physical_cores = std::max<int>(1, static_cast<int>(m.placement.size()));
     m.placement.insert(m.placement.end(), siblings.begin(), siblings.end());
     const auto cache_bytes = [&](hwloc_obj_type_t type) -> std::size_t {
@@ -112,7 +117,7 @@ Machine read_machine() {
     m.os = std::string(names.sysname) + " " + names.release + " " + names.machine;
   }
   m.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
-  m.physical_cores = m.logical_cpus;
+  m.physical_cores = m.all_cores = m.all_cpus = m.logical_cpus;
   read_topology(m);
   if (m.placement.empty()) {
     for (int cpu = 0; cpu < m.logical_cpus; ++cpu) m.placement.push_back(cpu);

@@ -10,11 +10,13 @@
 namespace rooflane {
 
 struct Machine {
-  std::string cpu;               // model name as the CPU gives it
-  std::string host;              // node name
-  std::string os;                // "Linux 6.1.0 x86_64"
-  int logical_cpus = 1;          // usable by this process
-  int physical_cores = 1;        // usable by this process
+  std::string cpu;         // model name as the CPU gives it
+  std::string host;        // node name
+  std::string os;          // "Linux 6.1.0 x86_64"
+  int logical_cpus = 1;    // usable by this process
+  int physical_cores = 1;  // usable by this process
+  // The same whatever the calling thread is bound to, as OpenMP's first one may be.
+  int all_cpus = 1, all_cores = 1;
   std::vector<int> placement;    // logical CPUs, one of each physical core first
   std::size_t l1d_bytes = 0;     // per core
   std::size_t l2_bytes = 0;      // per core

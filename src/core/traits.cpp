@@ -164,7 +164,7 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.one = derived_rates(hz, vectors_of(isa));
   traits.many = traits.one;
   // Logical CPUs of one core share all it has; threads beyond the CPUs take turns.
-  const double alone = std::min(1.0, static_cast<double>(machine.physical_cores) / traits.threads);
+  const double alone = std::min(1.0, static_cast<double>(machine.all_cores) / traits.threads);
   if (traits.threads > 1) {
     traits.many.read[in_memory] *= shared_memory;
     traits.many.write[in_memory] *= shared_memory;
@@ -192,16 +192,16 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   traits.origin = "measured " + measured.date;
   traits.threads = t;
   traits.l3_bytes = std::max(all.l3_bytes, all.l2_bytes * t);
-  traits.many = rates_at(all, machine.physical_cores, t);
+  traits.many = rates_at(all, machine.all_cores, t);
   const Traits derived = derived_traits(machine, isa, t);
   if (isa != measured.isa) {
     // A target that was not measured has the share of the measured one's peak that it should have.
     const double share = derived.one.fma / derived_traits(machine, measured.isa, 1).one.fma;
     const auto peak = measured.fma.find(std::string(isa));
     const double one = peak != measured.fma.end() ? peak->second.one : all.one.fma * share;
-    const double many = peak != measured.fma.end() ? rate_at(one, peak->second.many, all.threads,
-                                                             machine.physical_cores, t)
-                                                   : traits.many.fma * share;
+    const double many = peak != measured.fma.end()
+                            ? rate_at(one, peak->second.many, all.threads, machine.all_cores, t)
+                            : traits.many.fma * share;
     const double lanes =
         static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;
     narrow(traits.one, one, lanes);

@@ -209,7 +209,7 @@ MeasuredTraits parse_traits(std::string_view text) {
 
 std::string machine_key(const Machine& machine) {
   return fmt::format("{}, L1d {}, L2 {}, L3 {}, {} CPUs", machine.cpu, machine.l1d_bytes,
-                     machine.l2_bytes, machine.l3_bytes, machine.logical_cpus);
+                     machine.l2_bytes, machine.l3_bytes, machine.all_cpus);
 }
 
 fs::path traits_file() {

@@ -169,6 +169,7 @@ Tuning parse_tuning(const Variant& variant, std::string_view text) {
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given) {
   if (rung_of(variant, given) != nullptr) return given;
+  if (variant.complete != nullptr) return variant.complete(problem, given, env);
   const std::vector<Tuning> space = variant.tunings(problem, env);
   const auto agrees = [&](const Tuning& tuning) {
     return std::all_of(variant.tunables.begin(), variant.tunables.end(), [&](const Tunable& t) {

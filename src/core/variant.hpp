@@ -153,6 +153,9 @@ struct Variant {
   // nothing when `plan` will take it. Null: nothing ever is.
   std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
                                               const Environment&) = nullptr;
+  // A tuning with all that the given one leaves open, where that is more than complete_tuning's
+  // rule.
+  Tuning (*complete)(const Problem&, const Tuning& given, const Environment&) = nullptr;
   // From the plainest rung on; each serves every problem of float32 that the variant supports.
   std::span<const Rung> ladder = {};
   // What it computes with, and the formats that tensors may have.
@@ -183,8 +186,8 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
 // Checks keys and ranges of a tuning; throws Error with the nearest valid key. `step=I` selects a
 // rung where there is a ladder, and stands alone.
 Tuning parse_tuning(const Variant& variant, std::string_view text);
-// `given` laid over the first guess; over the first tuning of the search space that agrees with it
-// on the tunables that select, where one of them is given.
+// Variant::complete, or `given` laid over the first guess; over the first tuning of the search
+// space that agrees with it on the tunables that select, where one of them is given.
 Tuning complete_tuning(const Variant& variant, const Problem& problem, const Environment& env,
                        const Tuning& given);
 

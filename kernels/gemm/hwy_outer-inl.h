@@ -1,11 +1,11 @@
 // The hwy GEMM where one side has few rows and the other is contiguous across k, for the ISA target
 // being compiled: that side is read once, where it lies. Where it is contiguous along k:
-// hwy_dot-inl.h. Where both sides are long: hwy_paths-inl.h.
-#if defined(ROOFLANE_GEMM_HWY_SKINNY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_GEMM_HWY_SKINNY_INL_H_
-#undef ROOFLANE_GEMM_HWY_SKINNY_INL_H_
+// hwy_dot-inl.h. Where both sides are long: hwy_loops-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_OUTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_OUTER_INL_H_
+#undef ROOFLANE_GEMM_HWY_OUTER_INL_H_
 #else
-#define ROOFLANE_GEMM_HWY_SKINNY_INL_H_
+#define ROOFLANE_GEMM_HWY_OUTER_INL_H_
 #endif
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "kernels/gemm/hwy_job.hpp"
-#include "kernels/gemm/hwy_tiles-inl.h"
+#include "kernels/gemm/hwy_micro-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -26,21 +26,21 @@ using std::int64_t;
 // y(f,j) += Σ_r w(r,f)·b(r,j): rows of b are read from end to end, as memory delivers them fastest,
 // kDepth at once, each fetched ahead; y stays in L1 or L2.
 struct UpdateArgs {
-  const float* w;  // [kDepth,kFew]
+  const float* w;  // [kDepth,kSkinny]
   const float* b;  // rows ldb apart
   int64_t ldb;
   bool more;  // as many rows of b follow
   int64_t cols;
-  float* y;  // rows update_ld apart
+  float* y;  // rows outer_row apart
 };
 
 // Floats that are fetched ahead along each row, at its end from the rows that come next (Zen 5, 8
 // rows against 4096 × 4096 from memory: 32 GB/s with 128, 34 with 192, 35 with 256, 38 with 384, 37
 // with 512). Two or three vectors of each row at once need fewer loads and are slower all the same,
 // 29 and 30 GB/s, 19 without fetching.
-constexpr int64_t kUpdateAhead = 384;
+constexpr int64_t kUpdatePrefetch = 384;
 
-template <int kFew, int kDepth, bool kFetches>
+template <int kSkinny, int kDepth, bool kPrefetches>
 class Update {
  public:
   static void Compute(const UpdateArgs& args) {
@@ -51,12 +51,12 @@ class Update {
     Begin(rows, t, kAllRows);
     Weights held;
     Hold(held, t.w, std::make_integer_sequence<int, kHeldCount>());
-    const int64_t ahead = kFetches ? std::min(kUpdateAhead, t.cols / lanes * lanes) : 0;
-    const int64_t last = t.cols - ahead;
+    const int64_t prefetch = kPrefetches ? std::min(kUpdatePrefetch, t.cols / lanes * lanes) : 0;
+    const int64_t last = t.cols - prefetch;
     const int64_t next = t.more ? kDepth * t.ldb - last : 0;
     int64_t j = 0;
     for (; j + lanes <= last; j += lanes) {
-      Step(rows, t.w, held, t.y + j, j, j + ahead, Whole(), kRowsOfY);
+      Step(rows, t.w, held, t.y + j, j, j + prefetch, Whole(), kRowsOfY);
     }
     for (; j + lanes <= t.cols; j += lanes) {
       Step(rows, t.w, held, t.y + j, j, j + next, Whole(), kRowsOfY);
@@ -68,11 +68,11 @@ class Update {
   }
 
  private:
-  static constexpr std::make_integer_sequence<int, kFew> kRowsOfY{};
+  static constexpr std::make_integer_sequence<int, kSkinny> kRowsOfY{};
   static constexpr std::make_integer_sequence<int, kDepth> kAllRows{};
   // Weights in registers; else each product loads one.
-  static constexpr bool kHeld = kFew * kDepth <= (kMr * kNv >= 24 ? 24 : 8);
-  static constexpr int kHeldCount = kHeld ? kFew * kDepth : 1;
+  static constexpr bool kHeld = kSkinny * kDepth <= (kMr * kNv >= 24 ? 24 : 8);
+  static constexpr int kHeldCount = kHeld ? kSkinny * kDepth : 1;
   using Weights = VF[kHeldCount];
   using Rows = const float* [kDepth];
 
@@ -89,24 +89,24 @@ class Update {
                               int64_t j, int64_t fetched, const Loader& loader,
                               std::integer_sequence<int, F...>) {
     const DF d;
-    VF y[kFew];
-    ((y[F] = loader.Load(d, to + F * update_ld)), ...);
+    VF y[kSkinny];
+    ((y[F] = loader.Load(d, to + F * outer_row)), ...);
     All(y, rows, w, held, j, fetched, loader, kAllRows);
-    (loader.Store(y[F], d, to + F * update_ld), ...);
+    (loader.Store(y[F], d, to + F * outer_row), ...);
   }
   template <class Loader, int... R>
-  static HWY_INLINE void All(VF (&y)[kFew], const Rows& rows, const float* w, const Weights& held,
-                             int64_t j, int64_t fetched, const Loader& loader,
+  static HWY_INLINE void All(VF (&y)[kSkinny], const Rows& rows, const float* w,
+                             const Weights& held, int64_t j, int64_t fetched, const Loader& loader,
                              std::integer_sequence<int, R...>) {
-    (One<R>(y, w, held, hc::InRegister<kFew>(loader.Load(DF(), rows[R] + j)), rows[R] + fetched,
+    (One<R>(y, w, held, hc::InRegister<kSkinny>(loader.Load(DF(), rows[R] + j)), rows[R] + fetched,
             kRowsOfY),
      ...);
   }
   template <int kRow, int... F>
-  static HWY_INLINE void One(VF (&y)[kFew], const float* w, const Weights& held, VF b,
+  static HWY_INLINE void One(VF (&y)[kSkinny], const float* w, const Weights& held, VF b,
                              const float* fetched, std::integer_sequence<int, F...>) {
-    if constexpr (kFetches) hwy::Prefetch(fetched);
-    ((y[F] = hn::MulAdd(Weight<kRow * kFew + F>(w, held), b, y[F])), ...);
+    if constexpr (kPrefetches) hwy::Prefetch(fetched);
+    ((y[F] = hn::MulAdd(Weight<kRow * kSkinny + F>(w, held), b, y[F])), ...);
   }
   template <int kIndex>
   static HWY_INLINE VF Weight(const float* w, const Weights& held) {
@@ -122,36 +122,36 @@ class Update {
 // 16, which are more streams than the hardware follows), half as many near k's end.
 constexpr int kUpdateDepth = 8, kUpdateHalf = 4;
 
-template <int kFew>
+template <int kSkinny>
 void UpdateSome(int64_t depth, const UpdateArgs& t) {
   // A single row leaves the core time to follow memory by itself: 45 GB/s, 36 when it fetches
   // ahead.
-  constexpr bool fetches = kFew > 1;
+  constexpr bool fetches = kSkinny > 1;
   if (depth == kUpdateDepth) {
-    Update<kFew, kUpdateDepth, fetches>::Compute(t);
+    Update<kSkinny, kUpdateDepth, fetches>::Compute(t);
   } else if (depth == kUpdateHalf) {
-    Update<kFew, kUpdateHalf, fetches>::Compute(t);
+    Update<kSkinny, kUpdateHalf, fetches>::Compute(t);
   } else {
-    Update<kFew, 1, false>::Compute(t);
+    Update<kSkinny, 1, false>::Compute(t);
   }
 }
 using UpdateFunction = void (*)(int64_t depth, const UpdateArgs&);
 template <int... kLess>
-UpdateFunction UpdateFor(int64_t few, std::integer_sequence<int, kLess...>) {
+UpdateFunction UpdateFor(int64_t skinny, std::integer_sequence<int, kLess...>) {
   static constexpr UpdateFunction functions[] = {UpdateSome<kLess + 1>...};
-  return functions[few - 1];
+  return functions[skinny - 1];
 }
 
-// sums(f, w) over job.nc columns of the wide side: up to most_updated rows.
-inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
+// sums(f, w) over job.nc columns of the wide side: up to most_outer_rows rows.
+inline void UpdateTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
                        int64_t batch, int64_t w0, int64_t width, float alpha, float* sums) {
-  const auto update = UpdateFor(few_count, std::make_integer_sequence<int, most_updated>());
-  const float* from = few.data + batch * few.batch_stride;
-  float w[kUpdateDepth * most_updated];
+  const auto update = UpdateFor(skinny_count, std::make_integer_sequence<int, most_outer_rows>());
+  const float* from = skinny.data + batch * skinny.batch_stride;
+  float w[kUpdateDepth * most_outer_rows];
   UpdateArgs t;
   t.w = w;
-  t.b = wide.data + batch * wide.batch_stride + w0;
-  t.ldb = wide.inner;
+  t.b = longer.data + batch * longer.batch_stride + w0;
+  t.ldb = longer.inner;
   t.cols = width;
   t.y = sums;
   int64_t depth = 0;
@@ -160,7 +160,8 @@ inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_
     depth = left >= kUpdateDepth ? kUpdateDepth : left >= kUpdateHalf ? kUpdateHalf : 1;
     float* to = w;
     for (int64_t r = p; r < p + depth; ++r) {
-      for (int64_t f = 0; f < few_count; ++f) *to++ = alpha * from[f * few.outer + r * few.inner];
+      for (int64_t f = 0; f < skinny_count; ++f)
+        *to++ = alpha * from[f * skinny.outer + r * skinny.inner];
     }
     t.more = left >= 2 * depth;
     update(depth, t);
@@ -169,41 +170,42 @@ inline void UpdateTask(const Job& job, const Side& few, const Side& wide, int64_
 }
 
 // The same for any number of rows, in register tiles, job.kc deep: the wide side is read once,
-// strip by strip, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing
-// was gained by laying the few side out in panels, and 10 to 30 % lost by copying strips, and by
-// fetching the next block's rows from end to end instead of the next strip.)
-inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
-                       int64_t batch, int64_t w0, int64_t width, float alpha, float* sums,
-                       int64_t ld) {
+// panel by panel, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing
+// was gained by laying the few side out in panels, and 10 to 30 % lost by copying panels, and by
+// fetching the next block's rows from end to end instead of the next panel.)
+inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longer,
+                           int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
+                           float alpha, float* sums, int64_t ld) {
   const Gemm& g = job.g;
-  const TileShape shape = Shape();
-  const Strips strips(width, shape);
-  const int64_t tiles = (few_count + kMr - 1) / kMr;
-  const float* few_data = few.data + batch * few.batch_stride;
-  const float* wide_data = wide.data + batch * wide.batch_stride + w0;
-  TileArgs t;
-  t.a_outer = few.outer;
-  t.a_inner = few.inner;
-  t.ldb = wide.inner;
-  t.ahead_step = wide.inner;
+  const MicroTile shape = Registers();
+  const MicroPanels panels = AllOf(width);
+  const int64_t tiles = (skinny_count + kMr - 1) / kMr;
+  const float* skinny_data = skinny.data + batch * skinny.batch_stride;
+  const float* long_data = longer.data + batch * longer.batch_stride + w0;
+  MicroKernelArgs t;
+  t.a_outer = skinny.outer;
+  t.a_inner = skinny.inner;
+  t.ldb = longer.inner;
+  t.prefetch_step = longer.inner;
   t.ldc0 = t.ldc = ld;
   t.alpha = alpha;
   t.beta = 1;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
-    for (int64_t s = 0; s < strips.count(); ++s) {
-      const int64_t j = strips.begin(s);
-      const int64_t vectors = (strips.width(s) + shape.lanes - 1) / shape.lanes;
-      t.b = wide_data + p * wide.inner + j;
-      t.cols = strips.width(s);
-      t.ahead = s + 1 < strips.count() ? t.b + t.cols : t.b;
+    for (int64_t s = 0; s < panels.count(); ++s) {
+      const int64_t j = panels.begin(s);
+      const int64_t vectors = (panels.width(s) + shape.lanes - 1) / shape.lanes;
+      t.b = long_data + p * longer.inner + j;
+      t.cols = panels.width(s);
+      t.prefetch = s + 1 < panels.count() ? t.b + t.cols : t.b;
       for (int64_t tile = 0; tile < tiles; ++tile) {
-        const int64_t f = share(few_count, tiles, tile);
-        const int64_t count = share(few_count, tiles, tile + 1) - f;
-        t.a = few_data + f * few.outer + p * few.inner;
+        const int64_t f = share(skinny_count, tiles, tile);
+        const int64_t count = share(skinny_count, tiles, tile + 1) - f;
+        t.a = skinny_data + f * skinny.outer + p * skinny.inner;
         t.c = sums + f * ld + j;
         t.c0 = t.c;
-        (tile == 0 ? TileFor<false, 3>(count, vectors) : TileFor<false, 1>(count, vectors))(t);
+        (tile == 0 ? MicroKernelFor<false, 3>(count, vectors)
+                   : MicroKernelFor<false, 1>(count, vectors))(t);
       }
     }
   }
@@ -211,29 +213,29 @@ inline void StripsTask(const Job& job, const Side& few, const Side& wide, int64_
 
 // Sums over job.nc columns of the wide side, which become rows of c or, where it is a (flip),
 // columns: then they are turned at the end. They are added up in c itself or in scratch
-// (job.in_place()).
-inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_t few_count,
-                       int64_t wide_count, int64_t task, float* scratch) {
+// (outer_in_place(job, job.g)).
+inline void StreamTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
+                       int64_t long_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t parts = (wide_count + job.nc - 1) / job.nc;
+  const int64_t parts = (long_count + job.nc - 1) / job.nc;
   const int64_t batch = task / parts;
   const int64_t w0 = task % parts * job.nc;
-  const int64_t width = std::min(job.nc, wide_count - w0);
-  const bool in_place = job.in_place();
+  const int64_t width = std::min(job.nc, long_count - w0);
+  const bool in_place = outer_in_place(job, job.g);
   float* sums = scratch;
-  int64_t ld = job.stream_ld();
+  int64_t ld = outer_ld(job);
   if (in_place) {
     sums = job.c.row(batch, 0) + w0;
     ld = job.c.ld;
-  } else if (job.sweep) {
+  } else if (job.order) {
     const auto place = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) / 64; };
-    const float* read = wide.data + batch * wide.batch_stride + w0;
-    sums += (place(read) - place(scratch)) * 16 % page_floats + update_lead;
+    const float* read = longer.data + batch * longer.batch_stride + w0;
+    sums += (place(read) - place(scratch)) * 16 % page_floats + outer_lead;
   }
   // With vectors: memset would write long rows past L1.
-  for (int64_t f = 0; f < few_count; ++f) {
+  for (int64_t f = 0; f < skinny_count; ++f) {
     const float* c0 = in_place && g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
     for (int64_t j = 0; j < width; j += lanes) {
       const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
@@ -243,14 +245,14 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
     }
   }
   const float alpha = in_place ? g.alpha : 1;
-  if (job.sweep) {
-    UpdateTask(job, few, wide, few_count, batch, w0, width, alpha, sums);
+  if (job.order) {
+    UpdateTask(job, skinny, longer, skinny_count, batch, w0, width, alpha, sums);
   } else {
-    StripsTask(job, few, wide, few_count, batch, w0, width, alpha, sums, ld);
+    MicroTilesTask(job, skinny, longer, skinny_count, batch, w0, width, alpha, sums, ld);
   }
   if (in_place) return;
-  if (!job.flip) {
-    for (int64_t f = 0; f < few_count; ++f) {
+  if (!job.transposed) {
+    for (int64_t f = 0; f < skinny_count; ++f) {
       float* c = job.c.row(batch, f) + w0;
       const float* c0 = g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
       for (int64_t j = 0; j < width; j += lanes) {
@@ -262,17 +264,18 @@ inline void StreamTask(const Job& job, const Side& few, const Side& wide, int64_
     }
     return;
   }
-  TurnIntoC(job, true, batch, w0, 0, {.data = sums, .ld = ld, .rows = few_count, .cols = width});
+  TransposeIntoC(job, true, batch, w0, 0,
+                 {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
 }
 
 inline void RunStream(const Job& job) {
-  const int64_t few_count = job.flip ? job.g.n : job.g.m;
-  const int64_t wide_count = job.flip ? job.g.m : job.g.n;
-  const Side& few = job.flip ? job.b : job.a;
-  const Side& wide = job.flip ? job.a : job.b;
-  const int64_t tasks = job.g.batch * ((wide_count + job.nc - 1) / job.nc);
+  const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
+  const int64_t long_count = job.transposed ? job.g.m : job.g.n;
+  const Side& skinny = job.transposed ? job.b : job.a;
+  const Side& longer = job.transposed ? job.a : job.b;
+  const int64_t tasks = job.g.batch * ((long_count + job.nc - 1) / job.nc);
   run_tasks(job, tasks, [&](int64_t task, int thread) {
-    StreamTask(job, few, wide, few_count, wide_count, task,
+    StreamTask(job, skinny, longer, skinny_count, long_count, task,
                job.scratch + thread * job.scratch_floats);
   });
 }

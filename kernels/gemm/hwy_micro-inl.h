@@ -1,10 +1,10 @@
 // Register tiles and packing of the hwy GEMM, for the ISA target being compiled. No blocking and no
-// threads. Next: hwy_blocks-inl.h.
-#if defined(ROOFLANE_GEMM_HWY_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_GEMM_HWY_TILES_INL_H_
-#undef ROOFLANE_GEMM_HWY_TILES_INL_H_
+// threads. Next: hwy_macro-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_MICRO_INL_H_
+#undef ROOFLANE_GEMM_HWY_MICRO_INL_H_
 #else
-#define ROOFLANE_GEMM_HWY_TILES_INL_H_
+#define ROOFLANE_GEMM_HWY_MICRO_INL_H_
 #endif
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include "kernels/common/register-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/hwy_part-inl.h"
-#include "kernels/gemm/hwy_turn-inl.h"
+#include "kernels/gemm/hwy_transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -74,7 +74,7 @@ struct Fetch {
 };
 
 // c[rows, cols] = alpha · Σ_p a(i,p)·b(p,j) + beta · c0. beta = 0: c0 is not read. c0 may be c.
-struct TileArgs {
+struct MicroKernelArgs {
   const float* a;
   std::int64_t a_outer, a_inner;  // strides of a(i,p); unused when a is packed as [k][rows]
   const float* b;                 // [k, cols], rows ldb apart
@@ -86,10 +86,9 @@ struct TileArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  // Not packed: fetched into L2, kAhead lines each step of k; with kAhead = 0 `ahead_rows` rows
-  // every eight steps, as many lines of each as b has vectors.
-  const float* ahead = nullptr;
-  std::int64_t ahead_step = 0, ahead_rows = 0;
+  // Not packed: prefetched into L2, kPrefetch lines each step of k.
+  const float* prefetch = nullptr;
+  std::int64_t prefetch_step = 0;
   Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
   bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
 };
@@ -99,16 +98,16 @@ struct TileArgs {
 // D: DF, or DH for half a vector. All loops over accumulators are folds, so that the array never
 // exists in memory: GCC 12 keeps it on the stack, at half the speed, when a single such loop stays
 // rolled.
-template <class D, int kRows, int kVecs, bool kPacked, int kAhead>
-class Tile {
+template <class D, int kRows, int kVecs, bool kPacked, int kPrefetch>
+class MicroKernel {
  public:
   using V = hn::Vec<D>;
-  static void Compute(const TileArgs& t) {
+  static void Compute(const MicroKernelArgs& t) {
 #if ROOFLANE_LOWER_PART
     // No vector of 512 bits among them: beside those Sapphire Rapids has one FMA for halves.
     if constexpr (std::is_same_v<D, DF> && !kPacked && kVecs == 1) {
       if (2 * t.cols <= static_cast<std::int64_t>(hn::Lanes(D()))) {
-        Tile<DH, kRows, 1, false, kAhead>::ComputeThis(t);
+        MicroKernel<DH, kRows, 1, false, kPrefetch>::ComputeThis(t);
       } else {
         ComputeThis(t);
       }
@@ -118,10 +117,10 @@ class Tile {
     ComputeInline(t);
   }
   // On its own, so that Compute is no more than a jump to it.
-  static HWY_NOINLINE void ComputeThis(const TileArgs& t) { ComputeInline(t); }
+  static HWY_NOINLINE void ComputeThis(const MicroKernelArgs& t) { ComputeInline(t); }
 
  private:
-  static HWY_INLINE void ComputeInline(const TileArgs& t) {
+  static HWY_INLINE void ComputeInline(const MicroKernelArgs& t) {
     const D d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     const std::int64_t last = t.cols - (kVecs - 1) * lanes;
@@ -161,23 +160,23 @@ class Tile {
   }
   // x86 addresses 8 rows from one register and the odd multiples of their distance up to 7.
   struct Cursor {
-    Cursor(const TileArgs& t, std::int64_t p)
+    Cursor(const MicroKernelArgs& t, std::int64_t p)
         : a_outer(t.a_outer),
           a_inner(kPacked ? kRows : t.a_inner),
           ldb(t.ldb),
-          ahead_step(t.ahead_step),
+          prefetch_step(t.prefetch_step),
           a(t.a + p * a_inner),
           a_high(kRows > 8 ? a + 8 * t.a_outer : a),
           b(t.b + p * t.ldb),
-          ahead(t.ahead + p * t.ahead_step) {}
-    std::int64_t a_outer, a_inner, ldb, ahead_step;
+          prefetch(t.prefetch + p * t.prefetch_step) {}
+    std::int64_t a_outer, a_inner, ldb, prefetch_step;
     const float* HWY_RESTRICT a;
     const float* HWY_RESTRICT a_high;  // of row 8
     const float* HWY_RESTRICT b;
-    const float* ahead;
+    const float* prefetch;
   };
   template <class Last>
-  static HWY_INLINE void Sum(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+  static HWY_INLINE void Sum(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     if constexpr (kCount <= 8) {
       EvenAndOddSteps(acc, t, last);
     } else {
@@ -187,7 +186,8 @@ class Tile {
   }
   // Too few sums to hide the latency of an FMA: even and odd k apart.
   template <class Last>
-  static HWY_INLINE void EvenAndOddSteps(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+  static HWY_INLINE void EvenAndOddSteps(V (&acc)[kCount], const MicroKernelArgs& t,
+                                         const Last& last) {
     Zero(acc, kAll);
     Cursor at(t, 0);
     V odd[kCount];
@@ -202,23 +202,19 @@ class Tile {
   }
   // All k. Where it is long enough, c's lines are fetched meanwhile, one every eight steps: asked
   // for at once, from afar, they take all of L1's fill buffers, and b's stream from L2 waits
-  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233). Where b
-  // comes from afar and k is shorter, a row of them (Sapphire Rapids, 37 × 20011 × 89: 99 → 118
-  // GF/s).
+  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
   template <class Last>
-  static HWY_INLINE void Steps(V (&acc)[kCount], const TileArgs& t, const Last& last) {
+  static HWY_INLINE void Steps(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
-    const bool fetch_c = t.k >= 8 * kCount && !t.stream;
-    if (kAhead > 0 && !fetch_c) {
+    const bool prefetch_c = t.k >= 8 * kCount && !t.stream;
+    if (kPrefetch > 0 && !prefetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
       p = 1;
     } else {
       Zero(acc, kAll);
-      const std::int64_t lines = fetch_c ? kCount : 0, chunks = kAhead == 0 ? t.k / 8 : lines;
-      const std::int64_t rows = !kPacked && kAhead == 0 && !fetch_c && !t.stream ? kRows : 0;
-      const float* ahead = t.ahead;
+      const std::int64_t lines = prefetch_c ? kCount : 0, chunks = kPrefetch == 0 ? t.k / 8 : lines;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
         if constexpr (kPacked) {
@@ -227,36 +223,13 @@ class Tile {
         }
         Cursor at(t, p);
         p += 8;
-        if constexpr (kPacked || kAhead > 0) {
 #pragma GCC unroll 4
-          for (int steps = 8; steps > 0; --steps) Step(acc, at, last);
-        } else {
-          if (chunk < rows) {
-            for (int v = 1; v <= kVecs; ++v) hwy::Prefetch(t.c + chunk * t.ldc + v * lanes - 1);
-          }
-          if (t.ahead_rows >= 1) ahead = FetchRow(ahead, t);
-          FourSteps(acc, at, last);
-          // Rows apart: a burst of them takes the fill buffers (two together: 101 → 83 GF/s).
-          if (t.ahead_rows >= 2) ahead = FetchRow(ahead, t);
-          if (t.ahead_rows >= 3) ahead = FetchRow(ahead, t);
-          FourSteps(acc, at, last);
-        }
+        for (int steps = 8; steps > 0; --steps) Step(acc, at, last);
       }
     }
     Cursor at(t, p);
 #pragma GCC unroll 4
     for (std::int64_t steps = t.k - p; steps > 0; --steps) Step(acc, at, last);
-  }
-  static HWY_INLINE const float* FetchRow(const float* ahead, const TileArgs& t) {
-    for (int line = 0; line < kVecs; ++line) __builtin_prefetch(ahead + 16 * line, 0, 2);
-    return ahead + t.ahead_step;
-  }
-  template <class Last>
-  static HWY_INLINE void FourSteps(V (&acc)[kCount], Cursor& at, const Last& last) {
-    Step(acc, at, last);
-    Step(acc, at, last);
-    Step(acc, at, last);
-    Step(acc, at, last);
   }
   template <class Last, int... J>
   static HWY_INLINE void LoadB(V (&bv)[kVecs], const float* b, const Last& last_vector,
@@ -276,8 +249,8 @@ class Tile {
       LoadB(bv, at.b, last, std::make_integer_sequence<int, kVecs - 1>());
       Multiply<kFirst, Last>(acc, at, bv, kAll);
     }
-    for (int line = 0; line < kAhead; ++line) __builtin_prefetch(at.ahead + 16 * line, 0, 2);
-    at.ahead += at.ahead_step;
+    for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(at.prefetch + 16 * line, 0, 2);
+    at.prefetch += at.prefetch_step;
     at.a += at.a_inner;
     if constexpr (kRows > 8) at.a_high += at.a_inner;
     at.b += at.ldb;
@@ -343,7 +316,7 @@ class Tile {
   // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer
   // (304² of k = 4 1.05 to 1.1 times, with AVX2 2.3, 32³ with AVX2 1.4).
   template <class Last>
-  static HWY_INLINE void Write(const V (&acc)[kCount], const TileArgs& t, const Last& last) {
+  static HWY_INLINE void Write(const V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
     if (t.beta != 0) {
       WriteRows<How::add>(acc, t, last, rows);
@@ -354,9 +327,9 @@ class Tile {
     }
   }
   template <How kHow, class Last, int... R>
-  static HWY_INLINE void WriteRows(const V (&acc)[kCount], const TileArgs& t, const Last& last,
-                                   std::integer_sequence<int, R...>) {
-    // In registers, as stores of vectors might change what TileArgs holds.
+  static HWY_INLINE void WriteRows(const V (&acc)[kCount], const MicroKernelArgs& t,
+                                   const Last& last, std::integer_sequence<int, R...>) {
+    // In registers, as stores of vectors might change what MicroKernelArgs holds.
     const std::int64_t ldc = t.ldc, ldc0 = t.ldc0;
     const V beta = hn::Set(D(), t.beta);
     float* c = t.c;
@@ -389,28 +362,29 @@ class Tile {
   }
 };
 
-using TileFunction = void (*)(const TileArgs&);
+using MicroKernelFunction = void (*)(const MicroKernelArgs&);
 
-template <bool kPacked, int kAhead, int kRows, int kVecs>
-constexpr TileFunction TileOrNone() {
+template <bool kPacked, int kPrefetch, int kRows, int kVecs>
+constexpr MicroKernelFunction MicroKernelOrNone() {
   if constexpr (kPacked ? kRows <= kMr && kVecs <= kNv : kRows <= TallRows(kVecs)) {
-    return &Tile<DF, kRows, kVecs, kPacked, kAhead>::Compute;
+    return &MicroKernel<DF, kRows, kVecs, kPacked, kPrefetch>::Compute;
   } else {
     return nullptr;
   }
 }
-template <bool kPacked, int kAhead, std::size_t... I>
-constexpr std::array<TileFunction, sizeof...(I)> MakeTiles(std::index_sequence<I...>) {
-  return {TileOrNone<kPacked, kAhead, static_cast<int>(I) / kMaxNv + 1,
-                     static_cast<int>(I) % kMaxNv + 1>()...};
+template <bool kPacked, int kPrefetch, std::size_t... I>
+constexpr std::array<MicroKernelFunction, sizeof...(I)> MakeMicroKernels(
+    std::index_sequence<I...>) {
+  return {MicroKernelOrNone<kPacked, kPrefetch, static_cast<int>(I) / kMaxNv + 1,
+                            static_cast<int>(I) % kMaxNv + 1>()...};
 }
 
 // The tile for `rows` (1 to kMr, or to TallRows(vectors) where not packed) and `vectors` (1 to
 // kNv, or kMaxNv where not packed).
-template <bool kPacked, int kAhead>
-TileFunction TileFor(std::int64_t rows, std::int64_t vectors) {
+template <bool kPacked, int kPrefetch>
+MicroKernelFunction MicroKernelFor(std::int64_t rows, std::int64_t vectors) {
   static constexpr auto tiles =
-      MakeTiles<kPacked, kAhead>(std::make_index_sequence<TallRows(1) * kMaxNv>());
+      MakeMicroKernels<kPacked, kPrefetch>(std::make_index_sequence<TallRows(1) * kMaxNv>());
   return tiles[static_cast<std::size_t>((rows - 1) * kMaxNv + vectors - 1)];
 }
 
@@ -447,11 +421,11 @@ void PackPanels(const float* from, const Side& x, std::int64_t inners, std::int6
   // panels together are short, the hardware hardly gets to fetch ahead: the next 8 rows are.
   for (std::int64_t p = 0; p < inners; p += 8) {
     const std::int64_t rows = std::min<std::int64_t>(8, inners - p);
-    const std::int64_t coming = std::min<std::int64_t>(8, inners - p - rows);
+    const std::int64_t next_block = std::min<std::int64_t>(8, inners - p - rows);
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t i = begin(q), width = begin(q + 1) - i;
       const float* next = from + (p + 8) * x.inner + i * x.outer;
-      for (std::int64_t r = 0; r < coming; ++r) {
+      for (std::int64_t r = 0; r < next_block; ++r) {
         for (std::int64_t c = 0; c < width; c += 16) {
           __builtin_prefetch(next + r * x.inner + c, 0, 3);
         }
@@ -472,7 +446,15 @@ inline void PackAlongK(const float* from, const Side& x, std::int64_t outers, st
   }
 }
 
-inline TileShape Shape() { return {static_cast<std::int64_t>(hn::Lanes(DF())), kMr, kNv, kRunNv}; }
+// Columns cut into micro-panels of the widest micro-tile of kMr rows.
+inline MicroPanels AllOf(std::int64_t n) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+  return {n, kNv * lanes, lanes};
+}
+
+inline MicroTile Registers() {
+  return {static_cast<std::int64_t>(hn::Lanes(DF())), kMr, kNv, kRunNv};
+}
 
 // Where c starts from: beta·c0 for the first block of k, what earlier blocks left in c afterwards.
 struct Start {
@@ -489,16 +471,16 @@ inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::
 
 // The transpose of `sums`, times alpha, on top of what c starts from: rows from `row` on, columns
 // from `col` on.
-inline void TurnIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
-                      std::int64_t col, const TurnedSums& sums) {
+inline void TransposeIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                           std::int64_t col, const TransposedSums& sums) {
   const Start start = StartOf(job, first_block, batch, row, col);
-  const TurnedTarget target = {.c = job.c.row(batch, row) + col,
-                               .ldc = job.c.ld,
-                               .c0 = start.data,
-                               .ldc0 = start.ld,
-                               .alpha = job.g.alpha,
-                               .beta = start.beta};
-  TurnSums(sums, target);
+  const TransposedTarget target = {.c = job.c.row(batch, row) + col,
+                                   .ldc = job.c.ld,
+                                   .c0 = start.data,
+                                   .ldc0 = start.ld,
+                                   .alpha = job.g.alpha,
+                                   .beta = start.beta};
+  TransposeSums(sums, target);
 }
 
 #undef ROOFLANE_LOWER_PART

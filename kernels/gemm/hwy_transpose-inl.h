@@ -1,10 +1,10 @@
 // Transposition for the hwy GEMM, for the ISA target being compiled: of what is packed, and of sums
-// whose transpose was formed. Next: hwy_tiles-inl.h.
-#if defined(ROOFLANE_GEMM_HWY_TURN_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_GEMM_HWY_TURN_INL_H_
-#undef ROOFLANE_GEMM_HWY_TURN_INL_H_
+// whose transpose was formed. Next: hwy_micro-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
+#undef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
 #else
-#define ROOFLANE_GEMM_HWY_TURN_INL_H_
+#define ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
 #endif
 
 #include <algorithm>
@@ -146,19 +146,19 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
 }
 
 // Sums [rows,cols], rows ld floats apart, of a product whose transpose is wanted.
-struct TurnedSums {
+struct TransposedSums {
   const float* data;
   std::int64_t ld, rows, cols;
 };
 // Where they go: c [cols,rows] = alpha · sumsᵀ + beta · c0. beta = 0: c0 is not read.
-struct TurnedTarget {
+struct TransposedTarget {
   float* c;
   std::int64_t ldc;
   const float* c0;
   std::int64_t ldc0;
   float alpha, beta;
 };
-inline void TurnSums(const TurnedSums& sums, const TurnedTarget& t) {
+inline void TransposeSums(const TransposedSums& sums, const TransposedTarget& t) {
   const auto one = [&](std::int64_t i, std::int64_t j) {
     const float v = t.alpha * sums.data[i * sums.ld + j];
     t.c[j * t.ldc + i] = t.beta == 0 ? v : v + t.beta * t.c0[j * t.ldc0 + i];

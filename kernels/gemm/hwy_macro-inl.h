@@ -1,17 +1,17 @@
-// A block of a times strips of b, tile by tile, for the ISA target being compiled: which tile comes
-// when, and what is fetched ahead meanwhile. Which blocks there are: hwy_paths-inl.h.
-#if defined(ROOFLANE_GEMM_HWY_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
-#undef ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
+// A block of a times panels of b, tile by tile, for the ISA target being compiled: which tile comes
+// when, and what is fetched ahead meanwhile. Which blocks there are: hwy_loops-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_MACRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_MACRO_INL_H_
+#undef ROOFLANE_GEMM_HWY_MACRO_INL_H_
 #else
-#define ROOFLANE_GEMM_HWY_BLOCKS_INL_H_
+#define ROOFLANE_GEMM_HWY_MACRO_INL_H_
 #endif
 
 #include <algorithm>
 #include <cstdint>
 
 #include "kernels/gemm/hwy_job.hpp"
-#include "kernels/gemm/hwy_tiles-inl.h"
+#include "kernels/gemm/hwy_micro-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -19,11 +19,11 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// A packed block of b, klen × width: strip after strip, each [klen][strip width].
-inline void PackStrips(const Side& b, const float* from, int64_t klen, const Strips& strips,
-                       int64_t first, int64_t last, float* to) {
+// A packed block of b, klen × width: panel after panel, each [klen][panel width].
+inline void PackB(const Side& b, const float* from, int64_t klen, const MicroPanels& panels,
+                  int64_t first, int64_t last, float* to) {
   PackPanels(
-      from, b, klen, first, last, [&](int64_t s) { return strips.begin(s); }, to);
+      from, b, klen, first, last, [&](int64_t s) { return panels.begin(s); }, to);
 }
 
 // Sums that do not go to c at once: [rows][ld], from row i0 and column j0 of the product on.
@@ -33,26 +33,26 @@ struct Sums {
 };
 
 // Floats that lie in a row, to be fetched ahead.
-struct Stretch {
+struct Floats {
   const float* data = nullptr;
   int64_t floats = 0;
 };
 
-// Rows [i0,i1) × k [p,p+klen) of a, times strips of b.
+// Rows [i0,i1) × k [p,p+klen) of a, times panels of b.
 struct Block {
   int64_t batch, i0, i1, p, klen;
   bool first;                 // nothing was summed before
-  bool more;                  // the same rows and strips × the k after it come next
+  bool more;                  // the same rows and panels × the k after it come next
   const float* a;             // packed panels of rows i0…; null: read in place
   float* unpacked = nullptr;  // `a`, while its panels are still to be packed before their first use
-  const float* b;             // packed strips, the first of columns j0 on at 0; null: read in place
+  const float* b;             // packed panels, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
-  Stretch coming[2] = {};  // what the block after this one reads
+  Floats next_block[2] = {};  // what the block after this one reads
 };
 
-// The strips [s0,s1) of the columns from j0 on.
-struct StripRange {
-  Strips strips;
+// The panels [s0,s1) of the columns from j0 on.
+struct PanelRange {
+  MicroPanels panels;
   int64_t j0, s0, s1;
 };
 
@@ -83,17 +83,17 @@ inline void PackRowsOfA(const Job& job, const Block& block, float* to) {
 }
 
 // Rows of a tile over a read in place and `width` columns of b.
-inline int64_t TileRows(bool tall, int64_t width) {
+inline int64_t MicroTileRows(int64_t mr, int64_t width) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const int rows = TallRows(static_cast<int>(pieces(width, lanes)));
-  return tall ? rows : std::min(kMr, rows);
+  return std::min<int64_t>(mr, rows);
 }
 
-class BlockTimesStrips {
+class MacroKernel {
  public:
-  BlockTimesStrips(const Job& job, const StripRange& range, const Block& block)
+  MacroKernel(const Job& job, const PanelRange& range, const Block& block)
       : job_(job), range_(range), block_(block) {
-    SetTiles(range.strips.width(range.s0));
+    SetTiles(range.panels.width(range.s0));
     t_.k = block.klen;
     t_.fetch = fetch_;
     t_.stream = job.stream_c && block.sums.data == nullptr;
@@ -125,22 +125,19 @@ class BlockTimesStrips {
       a_in_a_row_ = a.inner == 1 && a.outer == block.klen;
       a_along_m_ = a.outer == 1 && a.inner != 1;
     }
-    const int64_t coming = block.coming[0].floats + block.coming[1].floats;
+    const int64_t next_block = block.next_block[0].floats + block.next_block[1].floats;
     const int64_t steps = tiles_ * (range.s1 - range.s0) * block.klen;
-    coming_step_ = coming <= 16 * steps ? 16 : 3 * 16;
+    next_step_of_blocks_ = next_block <= 16 * steps ? 16 : 3 * 16;
   }
 
   void Run() {
-    if (job_.sweep) {
-      // Wide strips have tiles of fewer rows, and a sweep of their own.
-      const int64_t wide = std::clamp(range_.strips.first_wide(), range_.s0, range_.s1);
-      SweepRows(range_.s0, wide);
-      SweepRows(wide, range_.s1);
+    if (job_.order) {
+      RowsOfTiles(range_.s0, range_.s1);
       return;
     }
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
-      SetTiles(range_.strips.width(s));
-      SetStrip(s);
+      SetTiles(range_.panels.width(s));
+      SetPanel(s);
       for (int64_t tile = 0; tile < tiles_; ++tile) {
         if (block_.unpacked != nullptr && s == range_.s0) PackBefore(tile);
         Compute(tile);
@@ -149,9 +146,9 @@ class BlockTimesStrips {
   }
 
  private:
-  // Cuts the rows into tiles that serve strips of at most `width` columns.
+  // Cuts the rows into tiles that serve panels of at most `width` columns.
   void SetTiles(int64_t width) {
-    const int64_t most = block_.a != nullptr ? kMr : TileRows(job_.tall, width);
+    const int64_t most = block_.a != nullptr ? kMr : MicroTileRows(job_.mr, width);
     if (most == tile_rows_) return;
     tile_rows_ = most;
     const int64_t rows = block_.i1 - block_.i0;
@@ -181,49 +178,49 @@ class BlockTimesStrips {
   // How often a packed tile fetches something.
   int64_t Turns() const { return std::max<int64_t>(1, block_.klen / 8); }
 
-  // One row of tiles after the other: a's panel stays in L1, all strips come from L2, and c is
-  // written along its rows. For few strips or a short k.
-  void SweepRows(int64_t s0, int64_t s1) {
+  // One row of tiles after the other: a's panel stays in L1, all panels come from L2, and c is
+  // written along its rows. For few panels or a short k.
+  void RowsOfTiles(int64_t s0, int64_t s1) {
     if (s0 == s1) return;
-    SetTiles(range_.strips.width(s0));
-    const bool fetches = job_.fetch_rows || block_.more || block_.coming[0].floats > 0 ||
-                         block_.coming[1].floats > 0;
+    SetTiles(range_.panels.width(s0));
+    const bool fetches =
+        block_.more || block_.next_block[0].floats > 0 || block_.next_block[1].floats > 0;
     if (!fetches && s1 - s0 == 1) {
-      StripOfTiles(s0);
+      PanelOfTiles(s0);
       return;
     }
     for (int64_t tile = 0; tile < tiles_; ++tile) {
       if (!fetches) {
-        SweepTiles(tile, s0, s1);
+        RowOfTiles(tile, s0, s1);
         continue;
       }
       for (int64_t s = s0; s < s1; ++s) {
-        SetStrip(s);
+        SetPanel(s);
         Compute(tile);
       }
     }
   }
 
-  // The tiles of a sweep of one strip, one below the other; nothing is fetched but what the next
+  // The tiles of a sweep of one panel, one below the other; nothing is fetched but what the next
   // tile reads of a. Where k is short, what surrounds a tile counts (Sapphire Rapids, 2500 × 32: k
   // = 2 22.3 → 29.1 GF/s, k = 9 54 → 72, k = 32 77 → 85).
-  void StripOfTiles(int64_t s) {
-    SetStrip(s);
-    t_.a = t_.ahead = a_;
-    t_.ahead_step = 0;
+  void PanelOfTiles(int64_t s) {
+    SetPanel(s);
+    t_.a = t_.prefetch = a_;
+    t_.prefetch_step = 0;
     t_.c = c_ + j_;
     t_.c0 = c0_ + j_;
-    TileFunction compute = nullptr;
+    MicroKernelFunction compute = nullptr;
     int64_t rows = 0;
     for (int64_t tile = 0; tile < tiles_; ++tile) {
       const int64_t count = rows_.size(tile);
       if (count != rows) {
-        compute = BareTile(count, vectors_);
+        compute = BareMicroKernel(count, vectors_);
         if (block_.a != nullptr) t_.a_inner = count;
         rows = count;
       }
-      if (a_in_a_row_) FetchNextRows(count);
-      if (a_along_m_) FetchNextColumns(count);
+      if (a_in_a_row_) PrefetchNextRows(count);
+      if (a_along_m_) PrefetchNextColumns(count);
       compute(t_);
       t_.a += count * a_row_;
       t_.c += count * t_.ldc;
@@ -232,24 +229,24 @@ class BlockTimesStrips {
   }
 
   // The tile for which nothing is fetched but of a.
-  TileFunction BareTile(int64_t count, int64_t vectors) const {
+  MicroKernelFunction BareMicroKernel(int64_t count, int64_t vectors) const {
     const bool packed = block_.a != nullptr && block_.b != nullptr;
-    return (packed ? TileFor<true, 0> : TileFor<false, 1>)(count, vectors);
+    return (packed ? MicroKernelFor<true, 0> : MicroKernelFor<false, 1>)(count, vectors);
   }
 
   // A row of tiles for which nothing is fetched but what the next row reads of a. Where k is short,
   // what surrounds a tile counts: only what differs from the last one is set (Sapphire Rapids, k =
   // 16: 512 × 528 69.7 → 80.6 GF/s, 512 × 48 70.0 → 78.2).
-  void SweepTiles(int64_t tile, int64_t s0, int64_t s1) {
+  void RowOfTiles(int64_t tile, int64_t s0, int64_t s1) {
     const Side& b = job_.b;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
     const int64_t row = rows_.begin(tile), count = rows_.size(tile);
-    const int64_t begin = range_.strips.begin(s0);
+    const int64_t begin = range_.panels.begin(s0);
     const bool packed_a = block_.a != nullptr, packed_b = block_.b != nullptr;
     const int64_t b_outer = packed_b ? block_.klen : b.outer;
-    t_.a = t_.ahead = a_ + row * a_row_;
+    t_.a = t_.prefetch = a_ + row * a_row_;
     if (packed_a) t_.a_inner = count;
-    t_.ahead_step = 0;
+    t_.prefetch_step = 0;
     t_.b = packed_b ? block_.b + begin * b_outer
                     : b.data + block_.batch * b.batch_stride + block_.p * b.inner +
                           (range_.j0 + begin) * b_outer;
@@ -257,19 +254,19 @@ class BlockTimesStrips {
     t_.c = c_ + row * t_.ldc + range_.j0 + begin;
     t_.c0 = c0_ + row * t_.ldc0 + range_.j0 + begin;
     t_.cols = 0;
-    TileFunction compute = nullptr;
-    if (a_along_m_) FetchNextColumns(count);
+    MicroKernelFunction compute = nullptr;
+    if (a_along_m_) PrefetchNextColumns(count);
     for (int64_t s = s0; s < s1; ++s) {
-      const int64_t width = range_.strips.width(s);
+      const int64_t width = range_.panels.width(s);
       if (width != t_.cols) {
         const int64_t vectors = (width + lanes - 1) / lanes;
-        compute = BareTile(count, vectors);
+        compute = BareMicroKernel(count, vectors);
         t_.cols = width;
         if (packed_b) t_.ldb = width;
       }
-      if (s + 1 == range_.s1 && a_in_a_row_) FetchNextRows(count);
+      if (s + 1 == range_.s1 && a_in_a_row_) PrefetchNextRows(count);
       compute(t_);
-      if (a_along_m_) t_.ahead = t_.a, t_.ahead_step = 0;  // the first strip has fetched them
+      if (a_along_m_) t_.prefetch = t_.a, t_.prefetch_step = 0;  // the first panel has fetched them
       t_.b += width * b_outer;
       t_.c += width;
       t_.c0 += width;
@@ -277,25 +274,25 @@ class BlockTimesStrips {
   }
 
   // The next tile's rows follow this one's without a gap.
-  void FetchNextRows(int64_t count) {
-    t_.ahead = t_.a + count * t_.k;
-    t_.ahead_step = count;
+  void PrefetchNextRows(int64_t count) {
+    t_.prefetch = t_.a + count * t_.k;
+    t_.prefetch_step = count;
   }
 
   // The next tile's part of each column of a, whose rows lie side by side: its last line, as this
   // tile ends in its first. The hardware does not follow strides beyond a page (Sapphire Rapids, 2
   // threads, 3000 × 160 × 400 of a transposed a 122 → 239 GF/s, 4000 × 32 × 200 150 → 190; packing
   // a instead 215 and 125).
-  void FetchNextColumns(int64_t count) {
-    t_.ahead = t_.a + 2 * count - 1;
-    t_.ahead_step = t_.a_inner;
+  void PrefetchNextColumns(int64_t count) {
+    t_.prefetch = t_.a + 2 * count - 1;
+    t_.prefetch_step = t_.a_inner;
   }
 
-  void SetStrip(int64_t s) {
+  void SetPanel(int64_t s) {
     const Side& b = job_.b;
-    const int64_t begin = range_.strips.begin(s), width = range_.strips.width(s);
+    const int64_t begin = range_.panels.begin(s), width = range_.panels.width(s);
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-    // Along rows of tiles all strips are in L2 already.
+    // Along rows of tiles all panels are in L2 already.
     last_ = s + 1 == range_.s1;
     j_ = range_.j0 + begin;
     vectors_ = (width + lanes - 1) / lanes;
@@ -303,8 +300,8 @@ class BlockTimesStrips {
     t_.ldb = width;
     if (block_.b != nullptr) {
       t_.b = block_.b + begin * block_.klen;
-      // Strips and blocks of k lie one behind the other.
-      next_ = job_.sweep ? nullptr : t_.b + width * block_.klen;
+      // MicroPanels and blocks of k lie one behind the other.
+      next_ = job_.order ? nullptr : t_.b + width * block_.klen;
       if (block_.a != nullptr) {
         // Over all tiles of this one, evenly.
         if (next_ != nullptr) {
@@ -319,12 +316,12 @@ class BlockTimesStrips {
     }
     t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
     t_.ldb = b.inner;
-    next_ = job_.sweep || last_ ? nullptr : t_.b + width * b.outer;
+    next_ = job_.order || last_ ? nullptr : t_.b + width * b.outer;
     if (last_ && block_.more) {
-      next_ = t_.b + block_.klen * b.inner - (begin - range_.strips.begin(range_.s0)) * b.outer;
+      next_ = t_.b + block_.klen * b.inner - (begin - range_.panels.begin(range_.s0)) * b.outer;
     }
-    // Of every 16 floats the last: where rows do not begin a line, this strip has fetched the line
-    // that the next one begins in, and a strip touches one line more than it has (Sapphire Rapids,
+    // Of every 16 floats the last: where rows do not begin a line, this panel has fetched the line
+    // that the next one begins in, and a panel touches one line more than it has (Sapphire Rapids,
     // 37 × 20011 × 89: 87 → 103 GF/s).
     if (next_ != nullptr) next_ += 15;
     next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
@@ -337,61 +334,54 @@ class BlockTimesStrips {
     t_.a = a_ + r * a_row_;
     if (block_.a != nullptr) t_.a_inner = count;
     if (block_.a != nullptr && block_.b != nullptr) {
-      TileFor<true, 0>(count, vectors_)(t_);
+      MicroKernelFor<true, 0>(count, vectors_)(t_);
       return;
     }
-    if (!job_.sweep && t_.k > 8 && t_.k <= 32) {
+    if (!job_.order && t_.k > 8 && t_.k <= 32) {
       // Most of the traffic is c's: what the next tile writes (Zen 5, 2048² of k = 16: 5 % faster;
       // no gain with longer k, nor along rows of tiles where c is near).
-      t_.ahead = t_.c + count * t_.ldc;
-      t_.ahead_step = t_.ldc;
-      TileFor<false, 3>(count, vectors_)(t_);
+      t_.prefetch = t_.c + count * t_.ldc;
+      t_.prefetch_step = t_.ldc;
+      MicroKernelFor<false, 3>(count, vectors_)(t_);
       return;
     }
-    if (coming_.floats > 0 || NextStretch()) {
-      t_.ahead = coming_.data;
-      t_.ahead_step = coming_step_;
-      coming_.data += coming_step_ * t_.k;
-      coming_.floats -= coming_step_ * t_.k;
-      (coming_step_ == 16 ? TileFor<false, 1> : TileFor<false, 3>)(count, vectors_)(t_);
+    if (next_floats_.floats > 0 || NextFloats()) {
+      t_.prefetch = next_floats_.data;
+      t_.prefetch_step = next_step_of_blocks_;
+      next_floats_.data += next_step_of_blocks_ * t_.k;
+      next_floats_.floats -= next_step_of_blocks_ * t_.k;
+      (next_step_of_blocks_ == 16 ? MicroKernelFor<false, 1>
+                                  : MicroKernelFor<false, 3>)(count, vectors_)(t_);
       return;
     }
-    if (job_.fetch_rows && next_ != nullptr && tiles_ >= 3) {
-      const int64_t rows = (8 + tiles_ - 1) / tiles_, done = tile * (t_.k / 8) * rows;
-      t_.ahead = next_ + done * next_step_;
-      t_.ahead_step = next_step_;
-      t_.ahead_rows = done < t_.k ? rows : 0;
-      TileFor<false, 0>(count, vectors_)(t_);
-      return;
-    }
-    t_.ahead = t_.a;
-    t_.ahead_step = 0;
-    if (last_ && a_in_a_row_) FetchNextRows(count);
+    t_.prefetch = t_.a;
+    t_.prefetch_step = 0;
+    if (last_ && a_in_a_row_) PrefetchNextRows(count);
     if (next_ != nullptr && tile < (tiles_ < 3 ? next_tiles_ : 3)) {
-      t_.ahead = next_ + tile * next_line_;
-      t_.ahead_step = next_step_;
+      t_.prefetch = next_ + tile * next_line_;
+      t_.prefetch_step = next_step_;
       if (tiles_ < 3) {
-        TileFor<false, 3>(count, vectors_)(t_);
+        MicroKernelFor<false, 3>(count, vectors_)(t_);
         return;
       }
     }
-    TileFor<false, 1>(count, vectors_)(t_);
+    MicroKernelFor<false, 1>(count, vectors_)(t_);
   }
 
-  bool NextStretch() {
-    while (stretch_ < 2) {
-      coming_ = block_.coming[stretch_++];
-      if (coming_.floats > 0) return true;
+  bool NextFloats() {
+    while (floats_ < 2) {
+      next_floats_ = block_.next_block[floats_++];
+      if (next_floats_.floats > 0) return true;
     }
     return false;
   }
 
   const Job& job_;
-  const StripRange& range_;
+  const PanelRange& range_;
   const Block& block_;
   int64_t tile_rows_ = 0, tiles_ = 0;
   Shares rows_{0, 1};
-  TileArgs t_;
+  MicroKernelArgs t_;
   Fetch fetch_[2];  // of a, of b
   // Of the block's first row, and column 0.
   float* c_;
@@ -404,9 +394,10 @@ class BlockTimesStrips {
   bool last_ = false;
   const float* next_ = nullptr;
   int64_t next_line_ = 0, next_step_ = 0, next_tiles_ = 0;
-  Stretch coming_;
-  int stretch_ = 0;
-  int64_t coming_step_;  // a line a step of k where all tiles together then fetch enough, or three
+  Floats next_floats_;
+  int floats_ = 0;
+  int64_t next_step_of_blocks_;  // a line a step of k where all tiles together then fetch enough,
+                                 // or three
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,22 +1,21 @@
 // The paths of the hwy GEMM for the ISA target being compiled: blocking, packing and the sharing of
-// work between threads around the tiles of hwy_tiles-inl.h. Which path a problem takes is decided
+// work between threads around the tiles of hwy_micro-inl.h. Which path a problem takes is decided
 // in hwy_model.hpp.
-#if defined(ROOFLANE_GEMM_HWY_PATHS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_GEMM_HWY_PATHS_INL_H_
-#undef ROOFLANE_GEMM_HWY_PATHS_INL_H_
+#if defined(ROOFLANE_GEMM_HWY_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_LOOPS_INL_H_
+#undef ROOFLANE_GEMM_HWY_LOOPS_INL_H_
 #else
-#define ROOFLANE_GEMM_HWY_PATHS_INL_H_
+#define ROOFLANE_GEMM_HWY_LOOPS_INL_H_
 #endif
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 
-#include "kernels/gemm/hwy_blocks-inl.h"
 #include "kernels/gemm/hwy_dot-inl.h"
 #include "kernels/gemm/hwy_job.hpp"
-#include "kernels/gemm/hwy_skinny-inl.h"
-#include "kernels/gemm/hwy_tail-inl.h"
+#include "kernels/gemm/hwy_macro-inl.h"
+#include "kernels/gemm/hwy_outer-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -24,12 +23,10 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// One share of the product's rows: in multiples of kMr, so that most tiles are full, or of a vector
-// where vectors go down all columns.
+// One share of the product's rows: in multiples of kMr, so that most micro-tiles are full.
 inline int64_t RowOfPart(const Job& job, int64_t part) {
-  const int64_t unit = job.cols > 0 ? kMr : static_cast<int64_t>(hn::Lanes(DF()));
-  const int64_t units = (job.rows + unit - 1) / unit;
-  return std::min(job.rows, share(units, job.row_parts, part) * unit);
+  const int64_t tiles = (job.rows + kMr - 1) / kMr;
+  return std::min(job.rows, share(tiles, job.m_parts, part) * kMr);
 }
 
 // ---- direct: nothing is shared between threads -------------------------------------------------
@@ -42,10 +39,10 @@ struct DirectShare {
 
 inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
   const Gemm& g = job.g;
-  const Strips& strips = job.strips;
-  const int64_t s0 = share(strips.count(), job.col_parts, at.col_part);
-  const int64_t s1 = share(strips.count(), job.col_parts, at.col_part + 1);
-  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / strips.nr()) : s1 - s0;
+  const MicroPanels& panels = job.panels;
+  const int64_t s0 = share(panels.count(), job.n_parts, at.col_part);
+  const int64_t s1 = share(panels.count(), job.n_parts, at.col_part + 1);
+  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / panels.nr()) : s1 - s0;
   const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
   const int64_t k_blocks = pieces(g.k, job.kc);
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
@@ -58,7 +55,6 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
     block.sums.data = job.shared + (at.k_part * g.batch + at.batch) * g.m * g.n;
     block.sums.ld = g.n;
   }
-  const bool has_tail = job.tail > 0 && s1 == strips.count();
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     block.i0 = i0;
     block.i1 = std::min(last_row, i0 + job.mc);
@@ -67,59 +63,54 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
       block.more = p + job.kc < p1;
-      block.a = job.pack_a ? scratch : nullptr;
-      if (job.pack_a) PackRowsOfA(job, block, scratch);
-      block.coming[0] = block.coming[1] = {};
+      block.a = nullptr;
+      block.next_block[0] = block.next_block[1] = {};
       const Side &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
       if (block.more) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
-        if (!job.fetch_rows && b.inner == g.n && s1 - s0 == strips.count()) {
-          block.coming[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
+        if (b.inner == g.n && s1 - s0 == panels.count()) {
+          block.next_block[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
         }
         if (a.inner == g.m && block.i1 - i0 == g.m) {
-          block.coming[1] = {a.data + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
+          block.next_block[1] = {a.data + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
       } else if (at.more) {
-        if (!job.fetch_rows) {
-          block.coming[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
-        }
-        block.coming[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
+        block.next_block[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        block.next_block[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {
-        const StripRange range = {strips, 0, s, std::min(s1, s + group)};
+        const PanelRange range = {panels, 0, s, std::min(s1, s + group)};
         if (job.pack_b) {
-          float* to = scratch + job.scratch_a - strips.begin(s) * block.klen;
+          float* to = scratch - panels.begin(s) * block.klen;
           // What the first rows had packed still stands where it was all (Sapphire Rapids, 400 × 48
           // × 2048, b along k: 81 → 94 GF/s).
           if (i0 == first_row || !all_of_b) {
-            PackStrips(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, strips,
-                       range.s0, range.s1, to);
+            PackB(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, panels, range.s0,
+                  range.s1, to);
           }
           block.b = to;
         }
-        BlockTimesStrips(job, range, block).Run();
+        MacroKernel(job, range, block).Run();
       }
     }
-    if (has_tail && g.trans_a) TailDown(job, {at.batch, block.i0, block.i1});
   }
-  if (has_tail && !g.trans_a) TailByDots(job, {at.batch, first_row, last_row}, scratch);
 }
 
-// Products of one strip and few tiles: as small as that, all that surrounds the tiles counts.
-inline bool IsOneStrip(const Job& job) {
-  return job.strips.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc && job.tail == 0 &&
-         job.row_parts == 1 && job.k_parts == 1 && !job.pack_a && !job.pack_b;
+// Products of one panel and few tiles: as small as that, all that surrounds the tiles counts.
+inline bool IsOnePanel(const Job& job) {
+  return job.panels.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc && job.m_parts == 1 &&
+         job.k_parts == 1 && !job.pack_b;
 }
 
-inline void OneStrip(const Job& job, int64_t first_batch, int64_t last_batch) {
+inline void OnePanel(const Job& job, int64_t first_batch, int64_t last_batch) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Gemm& g = job.g;
   const Side &a = job.a, &b = job.b;
   const int64_t vectors = (job.cols + lanes - 1) / lanes;
-  const int64_t tiles = pieces(g.m, TileRows(job.tall, job.cols));
+  const int64_t tiles = pieces(g.m, MicroTileRows(job.mr, job.cols));
   const Shares rows(g.m, tiles);
-  TileArgs t;
+  MicroKernelArgs t;
   t.a_outer = a.outer;
   t.a_inner = a.inner;
   t.ldb = b.inner;
@@ -128,23 +119,23 @@ inline void OneStrip(const Job& job, int64_t first_batch, int64_t last_batch) {
   t.ldc = job.c.ld;
   t.alpha = g.alpha;
   t.stream = job.stream_c;
-  t.ahead_step = b.inner;
+  t.prefetch_step = b.inner;
   for (int64_t batch = first_batch; batch < last_batch; ++batch) {
     const Start start = StartOf(job, true, batch, 0, 0);
     t.a = a.data + batch * a.batch_stride;
     t.b = b.data + batch * b.batch_stride;
-    t.ahead = t.b + b.batch_stride;
+    t.prefetch = t.b + b.batch_stride;
     t.c = job.c.row(batch, 0);
     t.c0 = start.data;
     t.ldc0 = start.ld;
     t.beta = start.beta;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t count = rows.size(tile);
-      TileFor<false, 1>(count, vectors)(t);
+      MicroKernelFor<false, 1>(count, vectors)(t);
       t.a += count * a.outer;
       t.c += count * t.ldc;
       if (t.beta != 0) t.c0 += count * t.ldc0;
-      t.ahead += 16;
+      t.prefetch += 16;
     }
   }
 }
@@ -152,12 +143,12 @@ inline void OneStrip(const Job& job, int64_t first_batch, int64_t last_batch) {
 inline void DirectTask(const Job& job, int64_t task, float* scratch) {
   DirectShare at;
   at.k_part = take_digit(task, job.k_parts);
-  at.col_part = take_digit(task, job.col_parts);
-  at.row_part = take_digit(task, job.row_parts);
+  at.col_part = take_digit(task, job.n_parts);
+  at.row_part = take_digit(task, job.m_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  if (IsOneStrip(job)) {
-    OneStrip(job, batches.begin(task), end);
+  if (IsOnePanel(job)) {
+    OnePanel(job, batches.begin(task), end);
     if (job.stream_c) hwy::FlushStream();
     return;
   }
@@ -204,16 +195,16 @@ inline void AddShare(const Job& job, const Team& team) {
 }
 
 inline void RunDirect(const Job& job) {
-  const int64_t tasks = job.batch_parts * job.row_parts * job.col_parts * job.k_parts;
+  const int64_t tasks = job.batch_parts * job.m_parts * job.n_parts * job.k_parts;
   if (tasks == 1) return DirectTask(job, 0, job.scratch);
   const auto run = [&](int64_t task, int thread) {
     DirectTask(job, task, job.scratch + thread * job.scratch_floats);
   };
   if (job.k_parts == 1) {
-    const auto hand_out = job.near ? parallel_for_near : parallel_for;
+    const auto hand_out = job.fixed ? parallel_for_near : parallel_for;
     return hand_out(job.pool, job.threads, tasks, run);
   }
-  Stretches stretches(job.near ? job.threads : 1, tasks);
+  Stretches stretches(job.fixed ? job.threads : 1, tasks);
   parallel_region(job.pool, job.threads, [&](const Team& team) {
     stretches.work(team.thread, [&](int64_t task) { run(task, team.thread); });
     team.barrier();
@@ -230,61 +221,60 @@ struct Phase {
   int64_t p0, depth;
 };
 
-// How the packing of a phase is shared: up to 8 strips a task, which amortise the hand-out, fewer
+// How the packing of a phase is shared: up to 8 panels a task, which amortise the hand-out, fewer
 // where threads would go without, and then in pieces of a block of k.
 struct PackShares {
   PackShares(const Job& job, const Phase& phase)
-      : strips(phase.width, Shape()), blocks((phase.depth + job.kc - 1) / job.kc) {
-    const int64_t all = phase.batches * blocks * strips.count();
+      : panels(AllOf(phase.width)), blocks((phase.depth + job.kc - 1) / job.kc) {
+    const int64_t all = phase.batches * blocks * panels.count();
     at_once = std::clamp<int64_t>(all / (2 * job.threads), 1, 8);
-    strip_tasks = (strips.count() + at_once - 1) / at_once;
+    panel_tasks = (panels.count() + at_once - 1) / at_once;
     pieces = std::clamp<int64_t>(job.threads / all, 1, (std::min(job.kc, phase.depth) + 63) / 64);
-    tasks = phase.batches * blocks * strip_tasks * pieces;
+    tasks = phase.batches * blocks * panel_tasks * pieces;
   }
 
-  Strips strips;
-  int64_t blocks, at_once, strip_tasks, pieces, tasks;
+  MicroPanels panels;
+  int64_t blocks, at_once, panel_tasks, pieces, tasks;
 };
 
 inline void PackTask(const Job& job, const Phase& phase, const PackShares& shares, int64_t task) {
-  const Strips& strips = shares.strips;
+  const MicroPanels& panels = shares.panels;
   const int64_t piece = take_digit(task, shares.pieces);
-  const int64_t first = take_digit(task, shares.strip_tasks) * shares.at_once;
+  const int64_t first = take_digit(task, shares.panel_tasks) * shares.at_once;
   const int64_t p = take_digit(task, shares.blocks) * job.kc;
   const int64_t batch = task;
   const int64_t klen = std::min(job.kc, phase.depth - p);
-  // Of a strip's [klen][width] the rows from q on, where there are pieces: whole lines of a turned
+  // Of a panel's [klen][width] the rows from q on, where there are pieces: whole lines of a turned
   // b.
   const int64_t q = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece));
   const int64_t q_end = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece + 1));
   if (q == q_end) return;
-  const int64_t skipped = (klen - (q_end - q)) * strips.begin(first) + q * strips.width(first);
+  const int64_t skipped = (klen - (q_end - q)) * panels.begin(first) + q * panels.width(first);
   const float* from = job.b.data + (phase.batch0 + batch) * job.b.batch_stride +
                       (phase.p0 + p + q) * job.b.inner + phase.j0 * job.b.outer;
-  PackStrips(job.b, from, q_end - q, strips, first,
-             std::min(strips.count(), first + shares.at_once),
-             job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
+  PackB(job.b, from, q_end - q, panels, first, std::min(panels.count(), first + shares.at_once),
+        job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
 }
 
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
   const Gemm& g = job.g;
-  const int64_t per_batch = job.row_parts * job.col_parts;
+  const int64_t per_batch = job.m_parts * job.n_parts;
   const int64_t batch = task / per_batch;
-  const int64_t row_part = task % per_batch / job.col_parts;
-  const int64_t col_part = task % job.col_parts;
-  const Strips strips(phase.width, Shape());
-  const StripRange range = {strips, phase.j0, share(strips.count(), job.col_parts, col_part),
-                            share(strips.count(), job.col_parts, col_part + 1)};
+  const int64_t row_part = task % per_batch / job.n_parts;
+  const int64_t col_part = task % job.n_parts;
+  const MicroPanels panels = AllOf(phase.width);
+  const PanelRange range = {panels, phase.j0, share(panels.count(), job.n_parts, col_part),
+                            share(panels.count(), job.n_parts, col_part + 1)};
   const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
   const float* b = job.prepacked != nullptr ? job.prepacked + (phase.batch0 + batch) * g.k * g.n
                                             : job.shared + batch * phase.depth * phase.width;
   Block block;
   block.batch = phase.batch0 + batch;
-  const int64_t cols = strips.begin(range.s1) - strips.begin(range.s0);
-  if (job.flip) {
+  const int64_t cols = panels.begin(range.s1) - panels.begin(range.s0);
+  if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;
-    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + strips.begin(range.s0)};
+    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + panels.begin(range.s0)};
   }
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     block.i0 = i0;
@@ -293,18 +283,18 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
     for (int64_t p = 0; p < phase.depth; p += job.kc) {
       block.p = phase.p0 + p;
       block.klen = std::min(job.kc, phase.depth - p);
-      block.first = job.flip ? p == 0 : block.p == 0;
+      block.first = job.transposed ? p == 0 : block.p == 0;
       block.more = false;
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
-      block.unpacked = job.pack_a && !job.sweep ? scratch : nullptr;
-      if (job.pack_a && job.sweep) PackRowsOfA(job, block, scratch);
-      BlockTimesStrips(job, range, block).Run();
+      block.unpacked = job.pack_a && !job.order ? scratch : nullptr;
+      if (job.pack_a && job.order) PackRowsOfA(job, block, scratch);
+      MacroKernel(job, range, block).Run();
     }
-    if (!job.flip) continue;
+    if (!job.transposed) continue;
     const Sums& sums = block.sums;
-    TurnIntoC(job, phase.p0 == 0, block.batch, sums.j0, i0,
-              {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols});
+    TransposeIntoC(job, phase.p0 == 0, block.batch, sums.j0, i0,
+                   {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols});
   }
   if (job.stream_c) hwy::FlushStream();
 }
@@ -313,7 +303,7 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
 // begun anew while nobody uses it: between the two barriers of a phase the other one is in use.
 struct PackedTasks {
   explicit PackedTasks(const Job& job)
-      : compute(job.near ? job.threads : 1, job.batch_group * job.row_parts * job.col_parts) {}
+      : compute(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
   alignas(64) std::atomic<int64_t> pack{0};
   Stretches compute;
 };
@@ -336,7 +326,7 @@ inline void PackedWorker(const Job& job, PackedTasks& tasks, const Team& team) {
           team.barrier();
           if (team.thread == 0) tasks.pack.store(0, std::memory_order_relaxed);
         }
-        const int64_t last = phase.batches * job.row_parts * job.col_parts;
+        const int64_t last = phase.batches * job.m_parts * job.n_parts;
         tasks.compute.work(team.thread, [&](int64_t task) {
           if (task < last) ComputeTask(job, phase, task, scratch);
         });

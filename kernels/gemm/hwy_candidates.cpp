@@ -1,0 +1,322 @@
+// Which schedules of the hwy GEMM are worth a prediction, and the choice among them: paths, blocks
+// that fill the caches the way Goto & van de Geijn derive them ("Anatomy of high-performance matrix
+// multiplication", 2008), and shares of the work. What each costs: hwy_cost.cpp.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <span>
+
+#include "backends/highway.hpp"
+#include "core/traits.hpp"
+#include "kernels/gemm/hwy_cost.hpp"
+#include "kernels/gemm/hwy_job.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+struct Ranked {
+  Schedule schedule;
+  double seconds;
+};
+
+class Search {
+ public:
+  Search(const Gemm& g, const MicroTile& tile, const Environment& env)
+      : g_(g), tile_(tile), isa_(isa_name(resolve_isa(env.isa))), most_(std::max(1, env.threads)) {}
+
+  // Least predicted time first.
+  std::vector<Ranked> all() {
+    if (!g_.reads_ab() || g_.empty()) return {{Schedule(), 0}};
+    for (int threads = 1;; threads = std::min(most_, 2 * threads)) {
+      threads_ = threads;
+      traits_ = &traits(isa_, threads);
+      for (const bool transposed : {false, true}) {
+        add_dot(transposed);
+        add_outer(transposed);
+        add_packed(transposed);
+      }
+      add_unpacked();
+      if (threads == most_) break;
+    }
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
+    return std::move(found_);
+  }
+
+ private:
+  void add(const Schedule& s) {
+    if (defect_of(s, g_, tile_)) return;
+    found_.push_back({s, predict(s, g_, tile_, *traits_)});
+  }
+  Schedule with_path(Path path, bool transposed) const {
+    Schedule s;
+    s.path = path;
+    s.transposed = transposed;
+    s.threads = threads_;
+    s.mr = tile_.mr;
+    s.nr = tile_.nr();
+    return s;
+  }
+  // Depths of equal blocks of k, of at most so much each.
+  std::vector<int64_t> depths(std::initializer_list<int64_t> most) const {
+    std::vector<int64_t> list;
+    for (const int64_t depth : most) {
+      const int64_t kc = div_up(g_.k, div_up(g_.k, std::max<int64_t>(depth, 1)));
+      if (std::find(list.begin(), list.end(), kc) == list.end()) list.push_back(kc);
+    }
+    return list;
+  }
+  // Whole micro-tiles whose kc × rows floats take so many bytes, or all rows.
+  int64_t rows_of(int64_t bytes, int64_t kc, int64_t rows) const {
+    const int64_t tiles = std::max<int64_t>(bytes / (float_bytes * kc) / tile_.mr, 1);
+    return std::min(tiles * tile_.mr, round_up(rows, tile_.mr));
+  }
+  // What a thread may fill of L2 with copies, less where very many share the limit on workspace.
+  int64_t l2_of_thread() const { return std::min(traits_->l2_bytes, workspace_limit / threads_); }
+  // Storing past the caches: of whole vectors, of a c that is stored once and fills much of L3.
+  bool may_stream(const Schedule& s) const {
+    return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && g_.n % tile_.lanes == 0 &&
+           4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
+  }
+
+  void add_dot(bool transposed);
+  void add_outer(bool transposed);
+  void add_packed(bool transposed);
+  void add_unpacked();
+  void add_shares(Schedule s);
+  void add_with_stores(Schedule s) {
+    add_shares(s);
+    if (!may_stream(s)) return;
+    s.stream = true;
+    add_shares(s);
+  }
+
+  const Gemm& g_;
+  const MicroTile& tile_;
+  const std::string isa_;
+  const int most_;
+  int threads_ = 1;
+  const Traits* traits_ = nullptr;
+  std::vector<Ranked> found_;
+};
+
+void Search::add_dot(bool transposed) {
+  const int64_t skinny = transposed ? g_.n : g_.m, other = transposed ? g_.m : g_.n;
+  if (skinny > 2 * dot_limit) return;
+  Schedule s = with_path(Path::dot, transposed);
+  s.nr = tile_.lanes;
+  const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
+  for (const bool pack : {false, true}) {
+    s.pack_a = s.fixed = pack;
+    // Packed, a chunk of a group of rows stays in L1 beside the long operand's; else in L2.
+    const int64_t group = float_bytes * std::min(skinny, dot_limit);
+    for (const int64_t kc :
+         pack ? depths(
+                    {std::max<int64_t>(l1 / 3 / group, 64), g_.k * group <= l1 * 2 / 3 ? g_.k : 64})
+              : depths({std::clamp<int64_t>(l2 / 4 / (float_bytes * skinny), 256, 4096)})) {
+      s.kc = pack ? round_up(kc, tile_.lanes) : kc;
+      // As many rows at once as registers hold, or, of a single row's, as the hardware follows
+      // best.
+      for (const int64_t rows : {12, 4}) {
+        if (rows == 4 && (pack || skinny > 1)) break;
+        s.mr = rows;
+        for (const bool order : {false, true}) {
+          s.order = order;
+          for (const int64_t per_thread : {8, 2, 1}) {
+            s.nc =
+                threads_ == 1 ? other : std::max<int64_t>(32, div_up(other, per_thread * threads_));
+            add(s);
+            if (threads_ == 1) break;
+          }
+        }
+      }
+    }
+  }
+}
+
+void Search::add_outer(bool transposed) {
+  const int64_t skinny = transposed ? g_.n : g_.m, other = transposed ? g_.m : g_.n;
+  if (skinny > 4 * most_outer_rows) return;
+  Schedule s = with_path(Path::outer, transposed);
+  s.kc = 64;  // of micro-tiles, as deep as c's stores are seldom
+  for (const bool order : {false, true}) {
+    s.order = order;
+    // Sums stay in L1, or whole rows of them in a quarter of L2: long runs are read faster.
+    const int64_t sums = order ? traits_->l2_bytes / 4 : traits_->l1_bytes;
+    const int64_t unit = order ? 16 : s.nr;
+    for (const int64_t per_thread : {1, 2, 4}) {
+      s.nc = std::max(sums / (float_bytes * skinny), unit);
+      if (threads_ > 1) s.nc = std::min(s.nc, div_up(other, per_thread * threads_));
+      s.nc = round_up(s.nc, unit);
+      if (order) s.nc = std::min(s.nc, most_outer_columns);
+      add(s);
+      if (threads_ == 1) break;
+    }
+  }
+}
+
+// How the output, k and batches are cut into tasks: rows and columns in as many ways as multiply to
+// one, two or four tasks a thread, or parts of k.
+void Search::add_shares(Schedule s) {
+  const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
+  const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
+  const int64_t tiles = div_up(rows, tile_.mr);
+  const int64_t panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
+  const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
+  std::vector<std::array<int64_t, 3>> tried;
+  const auto cut = [&](int64_t m, int64_t n, int64_t k) {
+    const std::array<int64_t, 3> parts = {std::clamp<int64_t>(m, 1, tiles),
+                                          std::clamp<int64_t>(n, 1, panels), k};
+    if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
+    tried.push_back(parts);
+    s.m_parts = parts[0], s.n_parts = parts[1], s.k_parts = parts[2];
+    const bool whole = parts[0] * parts[1] * parts[2] == 1;
+    if (!packed) {
+      s.batch_parts = !whole          ? g_.batch
+                      : threads_ == 1 ? 1
+                                      : std::min<int64_t>(g_.batch, 4 * threads_);
+    }
+    for (const bool fixed : {false, true}) {
+      s.fixed = fixed && threads_ > 1;
+      if (fixed == s.fixed) add(s);
+    }
+  };
+  if (batches >= threads_) cut(1, 1, 1);
+  if (threads_ == 1) {
+    // A block of c stays in L2 from one block of k to the next.
+    const int64_t c_block = float_bytes * std::min(s.mc, rows) * cols;
+    if (g_.k > s.kc) cut(1, div_up(c_block, traits_->l2_bytes / 4), 1);
+    return;
+  }
+  for (const int64_t per_thread : {1, 2, 4}) {
+    const int64_t parts = div_up(per_thread * threads_, batches);
+    for (int64_t m = 1; m <= parts; ++m) {
+      if (parts % m == 0) cut(m, parts / m, 1);
+    }
+  }
+  const int64_t blocks = div_up(g_.k, s.kc);
+  for (int64_t k = threads_; k > 1 && blocks > 1 && !packed; k /= 2) {
+    cut(div_up(threads_, k * batches), 1, std::min(k, blocks));
+  }
+}
+
+void Search::add_unpacked() {
+  if (g_.prepack) return;
+  Schedule s = with_path(Path::unpacked, false);
+  const int64_t l2 = l2_of_thread();
+  std::vector<int64_t> widths = {tile_.nr()};
+  if (g_.m < tile_.mr || g_.k <= 64) {
+    // Rows that do not fill a micro-tile, or a c that is most of the traffic: wider ones of fewer
+    // rows, nearly as wide as each other.
+    const int64_t most = std::min(tile_.most_nv, tile_.mr * tile_.nv / std::min(g_.m, tile_.mr));
+    const int64_t vectors = div_up(g_.n, tile_.lanes);
+    const int64_t nv = div_up(vectors, div_up(vectors, std::max(most, tile_.nv)));
+    if (nv > tile_.nv) widths.push_back(nv * tile_.lanes);
+  }
+  // Taller micro-tiles, where columns are left that do not fill nr, unless a's rows meet in L1.
+  s.mr = !g_.trans_a && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
+  for (const bool pack_b : {false, true}) {
+    s.pack_b = pack_b;
+    for (const int64_t nr : widths) {
+      s.nr = nr;
+      for (const int64_t kc : depths({g_.k, 512, 256, 128, 64})) {
+        if (kc > 512 && float_bytes * kc * std::min(g_.n, 4 * nr) > l2) continue;
+        s.kc = s.kb = kc;
+        s.mc = rows_of(l2 / 4, kc, g_.m);
+        s.nc = round_up(g_.n, nr);
+        if (pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, nr));
+        for (const bool order : {false, true}) {
+          s.order = order;
+          add_with_stores(s);
+        }
+      }
+    }
+  }
+}
+
+void Search::add_packed(bool transposed) {
+  Schedule s = with_path(Path::packed, transposed);
+  const int64_t rows = transposed ? g_.n : g_.m, cols = transposed ? g_.m : g_.n;
+  const int64_t l2 = l2_of_thread();
+  // b packed at a time: half of L3, as far as the limit on workspace leaves room for it.
+  const int64_t most = std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, 24 << 20) / float_bytes;
+  const int64_t all = round_up(cols, s.nr);
+  // All of k where few columns' micro-panels stay in L2: then rows are read from end to end.
+  const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;
+  for (const bool pack_a : {true, false}) {
+    s.pack_a = pack_a;
+    s.mr = pack_a ? tile_.mr : 2 * tile_.mr;
+    for (const int64_t kc : depths({128, 192, 256, 384, 512, deepest})) {
+      s.kc = kc;
+      s.nc = g_.prepack ? all : std::min(all, round_up(std::max<int64_t>(2048, most / g_.k), s.nr));
+      const int64_t width = std::min(s.nc, cols);
+      s.kb = g_.prepack ? g_.k : std::min(g_.k, std::max<int64_t>(1, most / width / kc) * kc);
+      const bool whole = width == cols && s.kb == g_.k;
+      const int64_t together =
+          std::clamp<int64_t>(most / (g_.k * cols), 1, std::max<int64_t>(g_.batch, 1));
+      s.batch_parts = g_.prepack ? 1 : whole ? div_up(g_.batch, together) : g_.batch;
+      for (const int64_t bytes : {l2 / 4, l2 / 2}) {
+        s.mc = rows_of(bytes, kc, rows);
+        // Sums of c's transpose stay in L2 until they are transposed.
+        if (transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
+        for (const bool order : {false, true}) {
+          s.order = order;
+          add_with_stores(s);
+        }
+      }
+    }
+  }
+}
+
+// Schedules that differ in blocks and shares only.
+std::array<int64_t, 8> kind_of(const Schedule& s) {
+  return {static_cast<int64_t>(s.path),
+          s.transposed,
+          s.threads > 1,
+          s.pack_a,
+          s.pack_b,
+          s.order,
+          s.fixed,
+          s.stream};
+}
+
+}  // namespace
+
+std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Environment& env) {
+  constexpr int of_a_kind = 2;
+  constexpr std::size_t most = 40;
+  std::vector<Schedule> list;
+  std::map<std::array<int64_t, 8>, int> kinds;
+  for (const Ranked& ranked : Search(g, tile, env).all()) {
+    if (kinds[kind_of(ranked.schedule)]++ >= of_a_kind) continue;
+    list.push_back(ranked.schedule);
+    if (list.size() == most) break;
+  }
+  return list;
+}
+
+Schedule best_schedule(const Gemm& g, const MicroTile& tile, const Environment& env,
+                       const Tuning& tuning) {
+  const std::vector<Ranked> all = Search(g, tile, env).all();
+  if (tuning.values().empty()) return all.front().schedule;
+  // A path decides what else there is to agree with.
+  const auto agreement = [&](const Schedule& schedule) {
+    const Tuning text = tuning_of(schedule);
+    int agrees = 0;
+    for (const auto& [name, value] : tuning.values()) {
+      if (text.find(name) == value) agrees += name == "path" ? 100 : 1;
+    }
+    return agrees;
+  };
+  const Ranked* best = &all.front();
+  int most = agreement(best->schedule);
+  for (const Ranked& ranked : all) {
+    const int agrees = agreement(ranked.schedule);
+    if (agrees > most) best = &ranked, most = agrees;
+  }
+  return best->schedule;
+}
+
+}  // namespace rooflane::gemm

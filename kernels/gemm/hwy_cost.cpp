@@ -1,0 +1,481 @@
+// The cost model of the hwy GEMM: the time of a schedule from what it does (multiply-adds, loads,
+// bytes through each level of memory, copies, tasks) and what the machine was measured to be
+// (core/traits.hpp). In the way of the execution-cache-memory model (Treibig & Hager, 2010) and of
+// the analytical blocking of BLIS (Low et al., "Analytical modeling is enough for high-performance
+// BLIS", 2016); it knows no CPU and no shape. Which schedules there are: hwy_candidates.cpp.
+#include "kernels/gemm/hwy_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/traits.hpp"
+#include "kernels/gemm/hwy_job.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+// Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
+// started in one. Fitted once, by least regret over measured candidates of 330 random problems on a
+// Zen 5, within what the instructions explain; a Sapphire Rapids was predicted with the same ones.
+constexpr double call_ops = 60;    // calling a plan, choosing its path
+constexpr double task_ops = 80;    // beginning a task: shares, pointers
+constexpr double loops_ops = 350;  // setting up the loops around micro-kernels in a task
+constexpr double team_ops = 500;   // setting up what threads share on the packed path
+constexpr double tile_ops = 45;    // calling a micro-kernel, starting and ending its loop over k
+constexpr double column_ops = 30;  // moving to the next micro-tile where m is innermost
+constexpr double store_ops = 2;    // storing an accumulator: one store a cycle
+constexpr double load_ops = 1;     // adding what c held: two loads a cycle
+constexpr double sum_ops = 4;      // an accumulator's sum across lanes: four share 16 instructions
+constexpr double dot_ops = 60;     // calling a tile of dot products
+constexpr double chunk_ops = 3;    // keeping an accumulator from one chunk of k to the next
+constexpr double row_ops = 10;     // copying a row of a micro-panel
+constexpr double block_ops =
+    80;  // transposing four vectors, beside the measured time of their bytes
+constexpr double column_store_ops = 6;  // storing a short row of a transposed result
+constexpr double pack_ops = 400;   // packing the skinny operand of dot products: a region's set-up
+constexpr double outer_ops = 160;  // an outer product task: zeroing sums, copying them to c
+constexpr double pass_ops = 40;    // a pass of outer products over c's rows, eight of k deep
+constexpr double partial_ops =
+    190;  // its partial vector, which waits for the store of the last pass
+// FMA latency, four cycles: a chain of one accumulator, and of two with even and odd k apart.
+constexpr double latency_ops = 8;
+constexpr double accumulators_of_two_chains = 8;
+
+// What is left over when a level is used together with others: a cache holds no more than a share
+// for reuse beside what streams through it.
+constexpr double l1_share = 0.7, l3_share = 0.9;
+// Exponents of the norm that joins times which overlap: 1 would add them, infinity take the
+// longest.
+constexpr double near_overlap = 2.5;  // work of the core, and traffic of L1 and L2
+constexpr double far_overlap = 3.5;   // these, and traffic beyond, which is prefetched
+// Bytes that could have been read, or written, until a new run of neighbours is under way; a core
+// follows so many runs at once.
+constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
+// A barrier costs a part of a region, which ends in one. The last of several threads is done later
+// than their mean by a part of a task. A dirty line from another core takes longer than a store to
+// memory.
+constexpr double barrier_share = 0.4, jitter = 0.08, dirty_line = 1.4;
+
+constexpr double endless = 1e9;  // bytes of a run without end
+
+double real(int64_t i) { return static_cast<double>(i); }
+
+// Seconds of one thread: what its core does, and what memory does meanwhile.
+struct Times {
+  double core = 0;
+  double near = 0;  // traffic of L1 and L2
+  double far = 0;   // traffic beyond
+  double& of(Level level) { return level >= in_l3 ? far : near; }
+  double together() const {
+    const auto joined = [](double x, double y, double p) {
+      return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
+    };
+    return joined(joined(core, near, near_overlap), far, far_overlap);
+  }
+};
+
+class Model {
+ public:
+  Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits);
+  double seconds() const;
+
+ private:
+  // One task's share of the product formed, and how the loops cut it.
+  struct Share {
+    double m, n, k;
+    double mc, kc, mr, nr;
+    double blocks_m, blocks_k, panels_a, panels_b;
+  };
+
+  // ---- memory
+  Level level(double bytes) const;
+  Level level_of(double bytes, double l1, double l2) const;
+  double read(double bytes, Level from, double run = endless) const {
+    return bytes * (1 + (from >= in_l3 ? lead_bytes / run : 0)) / rates_.read[from];
+  }
+  double write(double bytes, Level to, double run = endless) const {
+    const double rate = s_.stream && to >= in_l3 ? rates_.stream : rates_.write[to];
+    return bytes * (1 + (to >= in_l3 ? store_lead_bytes / run : 0)) / rate;
+  }
+  double run(double width, int64_t row, double rows) const;
+  double dirty(double bytes) const;
+
+  // ---- copies
+  double transposed(double rows, double cols) const;
+  double copy(double rows, double cols, double width, bool transposes, Level to) const;
+  double transposed_result(double rows, double cols) const {
+    return transposed(rows, cols) + ops(cols * column_store_ops);
+  }
+
+  // ---- paths
+  double step(double rows, double vectors, bool splits) const;
+  double micro_kernels(const Share& sh, bool b_in_place) const;
+  void add_operands(const Share& sh, Times& t) const;
+  void add_c(const Share& sh, Times& t) const;
+  Share share_of(double rows, double cols) const;
+  double task(const Share& sh) const;
+  double packing_together() const;
+  double blocked() const;
+  double dot() const;
+  double outer() const;
+  double rows_of_outer_products(double few, double cols, Times& t) const;
+
+  double ops(double count) const { return count * op_; }
+  // The last of several threads is done a little later than the mean, the less the more tasks.
+  double of_tasks(double tasks, double time) const {
+    const bool shared = s_.threads > 1;
+    const double one = ops(task_ops) + (shared ? traits_.task : 0);
+    return time * (tasks + (shared ? jitter : 0)) + tasks * one;
+  }
+
+  const Schedule& s_;
+  const Gemm& g_;
+  const MicroTile& tile_;
+  const Traits& traits_;
+  const Traits::Rates& rates_;
+  const bool swapped_;  // the packed path forms c's transpose
+  const double lanes_;
+  const double op_;       // seconds of a vector's multiply-add
+  const double l1_, l2_;  // bytes of them that are reused
+  Level source_;          // where operands are found that one run after the other reads
+};
+
+Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits)
+    : s_(s),
+      g_(g),
+      tile_(tile),
+      traits_(traits),
+      rates_(s.threads > 1 ? traits.many : traits.one),
+      swapped_(s.path == Path::packed && s.transposed),
+      lanes_(real(tile.lanes)),
+      op_(2 * lanes_ / rates_.fma),
+      l1_(l1_share * real(traits.l1_bytes)),
+      l2_(real(traits.l2_bytes)) {
+  const double m = real(g.m), n = real(g.n), k = real(g.k);
+  const double bytes = 4 * real(g.batch) * (m * k + k * n + m * n);
+  source_ = std::max(in_l2, level(bytes / s.threads));
+}
+
+double Model::seconds() const {
+  const double begin = ops(call_ops) + (s_.threads > 1 ? traits_.region : 0);
+  switch (s_.path) {
+    case Path::scale:
+      return begin;
+    case Path::dot:
+      return begin + dot();
+    case Path::outer:
+      return begin + outer();
+    case Path::unpacked:
+    case Path::packed:
+      return begin + blocked();
+  }
+  return begin;
+}
+
+// The level that holds so many bytes of each thread.
+Level Model::level(double bytes) const {
+  if (bytes <= l1_) return in_l1;
+  if (bytes <= l2_) return in_l2;
+  return bytes * s_.threads <= l3_share * real(traits_.l3_bytes) ? in_l3 : in_memory;
+}
+
+// The same of what is read again, in caches of which so many bytes can be used, from no farther
+// than where it came from.
+Level Model::level_of(double bytes, double l1, double l2) const {
+  if (bytes <= l1) return in_l1;
+  if (bytes <= l2) return in_l2;
+  return source_ == in_l2 ? in_l3 : std::min(source_, level(bytes * 4));
+}
+
+// Bytes that are read one after the other, of rows `row` floats long of which `width` are taken:
+// the hardware follows rows that are whole, few, or lie near by together.
+double Model::run(double width, int64_t row, double rows) const {
+  const bool followed =
+      width >= real(row) || rows <= followed_runs || 4 * rows * real(row) <= l2_ / 2;
+  return followed ? endless : 4 * width;
+}
+
+// Lines of c that another core wrote last time and still holds.
+double Model::dirty(double bytes) const {
+  const double all = 4 * real(g_.batch) * real(g_.m) * real(g_.n);
+  if (s_.threads == 1 || s_.fixed || all > l2_ * s_.threads) return 0;
+  return bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory] * dirty_line;
+}
+
+// A transposed copy, in blocks of four vectors.
+double Model::transposed(double rows, double cols) const {
+  const double blocks = std::min(std::ceil(rows / lanes_) * std::ceil(cols / 4),
+                                 std::ceil(rows / 4) * std::ceil(cols / lanes_));
+  return blocks * 4 * (4 * lanes_ / traits_.transpose + ops(block_ops) / lanes_);
+}
+
+// rows × cols floats from where operands lie into micro-panels `width` wide.
+double Model::copy(double rows, double cols, double width, bool transposes, Level to) const {
+  const double bytes = 4 * rows * cols, panels = std::ceil(cols / width);
+  const double plain = read(bytes, source_) + bytes / rates_.write[std::min(to, in_l3)];
+  if (transposes) return std::max(panels * transposed(rows, std::min(cols, width)), plain);
+  return ops(rows * panels * row_ops) + plain;
+}
+
+// ---- unpacked, packed
+// ----------------------------------------------------------------------------
+
+// A step of k of a micro-kernel: multiply-adds, loads (two a cycle, a vector that crosses a line
+// twice), or latency.
+double Model::step(double rows, double vectors, bool splits) const {
+  const double accumulators = rows * vectors;
+  const bool two_chains = accumulators <= accumulators_of_two_chains;
+  return ops(std::max({accumulators, rows + (splits ? 2 : 1) * vectors,
+                       two_chains ? latency_ops / 2 : latency_ops}));
+}
+
+// All micro-kernels of a share, c stored once for each block of k.
+double Model::micro_kernels(const Share& sh, bool b_in_place) const {
+  const bool splits = b_in_place && g_.n % tile_.lanes != 0;
+  const bool adds = s_.path == Path::outer || (g_.reads_c0() && !swapped_);
+  double time = 0;
+  const auto add = [&](int64_t panels, int64_t vectors) {
+    if (panels <= 0) return;
+    const int64_t most = s_.pack_a ? tile_.mr : std::min(s_.mr, tile_.tall(vectors));
+    const double tiles = std::ceil(sh.m / real(most)), rows = sh.m / tiles;
+    const double accumulators = rows * real(vectors);
+    const double stores =
+        sh.blocks_k * (accumulators * store_ops + tile_ops + (s_.order ? 0 : column_ops)) +
+        (sh.blocks_k - (adds ? 0 : 1)) * accumulators * load_ops;
+    time += real(panels) * tiles * (sh.k * step(rows, real(vectors), splits) + ops(stores));
+  };
+  const int64_t nv = s_.nr / tile_.lanes;
+  const int64_t vectors = div_up(static_cast<int64_t>(std::ceil(sh.n)), tile_.lanes);
+  const int64_t left = vectors % nv, whole = vectors / nv;
+  if (left == 1 && nv >= 3 && whole > 0) {  // as MicroPanels has it
+    add(whole - 1, nv), add(1, nv - 1), add(1, 2);
+  } else {
+    add(whole, nv), add(left > 0 ? 1 : 0, left);
+  }
+  return time;
+}
+
+// a and b: once from where they lie, and again from the level that holds what is read again. With m
+// innermost a B micro-panel meets all A micro-panels of a block, with n innermost the other way.
+void Model::add_operands(const Share& sh, Times& t) const {
+  const bool in_place = s_.path == Path::unpacked && !s_.pack_b;
+  const double a_bytes = 4 * sh.m * sh.k, b_bytes = 4 * sh.k * sh.n;
+  const double a_panel = 4 * sh.mr * sh.kc, b_panel = 4 * sh.kc * sh.nr;
+  // Rows of b in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  double b_l1 = l1_, b_l2 = l2_;
+  if (in_place) {
+    const auto usable = [&](double way, double width) {
+      const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * g_.n);
+      return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
+    };
+    b_l1 *= usable(4096, sh.nr);
+    b_l2 *= usable(real(traits_.l2_bytes) / 16, s_.order ? sh.n : sh.nr);
+    // Before the next micro-tile they evict each other: misses that nothing hides.
+    if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
+  }
+  const double b_run = in_place ? run(sh.nr, g_.n, sh.kc) : endless;
+  const bool a_along_k = swapped_ ? g_.trans_b : !g_.trans_a;
+  const double a_run = s_.pack_a   ? endless
+                       : a_along_k ? run(sh.kc, g_.k, sh.mr)
+                                   : run(sh.mr, swapped_ ? g_.n : g_.m, sh.kc);
+  const Level a_first = s_.pack_a ? in_l2 : source_;
+  const Level b_first = in_place ? source_
+                        : s_.pack_b
+                            ? in_l2
+                            : std::max(in_l2, level(4 * sh.k * std::min(real(s_.nc), sh.n)));
+  const double b_times = s_.order ? 1 : sh.blocks_m;
+  t.of(a_first) += read(a_bytes, a_first, a_run);
+  t.of(b_first) += b_times * read(b_bytes, b_first, b_run);
+  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, l1_, l2_);
+  const Level b_again = level_of((s_.order ? 4 * sh.kc * sh.n : b_panel) + a_panel, b_l1, b_l2);
+  if (a_again > in_l1) t.of(a_again) += read(a_bytes * (sh.panels_b - 1), a_again);
+  if (b_again > in_l1) t.of(b_again) += read(b_bytes * (sh.panels_a - b_times), b_again);
+}
+
+// c: where its block fits it stays from one block of k to the next.
+void Model::add_c(const Share& sh, Times& t) const {
+  const double bytes = 4 * sh.m * sh.n;
+  const double c_run =
+      run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc);
+  t.of(source_) += write(bytes, source_, c_run);
+  t.far += dirty(bytes);
+  if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
+  if (sh.blocks_k <= 1) return;
+  const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
+  t.of(between) += (sh.blocks_k - 1) * (read(bytes, between) + bytes / rates_.write[between]);
+}
+
+// The largest share of rows × cols of the product.
+Model::Share Model::share_of(double rows, double cols) const {
+  const auto part = [](double total, int64_t parts, int64_t unit) {
+    return std::min(total, std::ceil(total / real(unit) / real(parts)) * real(unit));
+  };
+  const bool packed = s_.path == Path::packed;
+  Share sh{};
+  sh.m = part(rows, s_.m_parts, tile_.mr);
+  sh.n = part(packed ? std::min(cols, real(s_.nc)) : cols, s_.n_parts, s_.nr);
+  sh.k = packed ? std::min(real(g_.k), real(s_.kb)) : part(real(g_.k), s_.k_parts, s_.kc);
+  sh.mc = std::min(real(s_.mc), sh.m);
+  sh.kc = std::min(real(s_.kc), sh.k);
+  sh.nr = std::min(real(s_.nr), sh.n);
+  const int64_t vectors = std::max<int64_t>(1, div_up(static_cast<int64_t>(sh.nr), tile_.lanes));
+  sh.mr = std::min(real(s_.pack_a ? tile_.mr : std::min(s_.mr, tile_.tall(vectors))), sh.m);
+  const auto pieces = [](double total, double size) { return std::ceil(total / size - 1e-9); };
+  sh.blocks_m = pieces(sh.m, sh.mc);
+  sh.blocks_k = pieces(sh.k, sh.kc);
+  sh.panels_a = pieces(sh.m, sh.mr);
+  sh.panels_b = pieces(sh.n, real(s_.nr));
+  return sh;
+}
+
+double Model::task(const Share& sh) const {
+  const bool packed = s_.path == Path::packed;
+  Times t;
+  t.core = micro_kernels(sh, !packed && !s_.pack_b);
+  add_operands(sh, t);
+  add_c(sh, t);
+  double time = t.together();
+  if (s_.pack_b) {
+    const bool once = s_.kc >= g_.k && real(s_.nc) >= sh.n;
+    time += (once ? 1 : sh.blocks_m) * copy(sh.k, sh.n, real(s_.nr), g_.trans_b, in_l2);
+  }
+  if (s_.pack_a) {
+    time += copy(sh.k, sh.m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
+  }
+  if (swapped_) time += transposed_result(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
+  const bool plain = !packed && !s_.pack_b && sh.panels_b <= 1 && sh.m >= real(g_.m) &&
+                     g_.m <= 8 * tile_.mr && g_.k <= s_.kc && s_.k_parts == 1;
+  return time + (plain ? 0 : ops(loops_ops));
+}
+
+// b packed by all threads, phase by phase, each with a barrier before and after its products.
+double Model::packing_together() const {
+  const int64_t n = swapped_ ? g_.m : g_.n;
+  double time = ops(team_ops);
+  if (!g_.prepack) {
+    const double products = real(g_.batch) / s_.threads;
+    time += products * copy(real(g_.k), real(n), real(s_.nr), swapped_ ? !g_.trans_a : g_.trans_b,
+                            level(4 * products * real(g_.k) * real(n)));
+  }
+  if (s_.threads == 1) return time;
+  const int64_t phases = div_up(n, s_.nc) * div_up(g_.k, s_.kb) * s_.batch_parts;
+  return time + real(phases) * 2 * barrier_share * traits_.region;
+}
+
+double Model::blocked() const {
+  const bool packed = s_.path == Path::packed;
+  const int64_t rows = swapped_ ? g_.n : g_.m, cols = swapped_ ? g_.m : g_.n;
+  const int64_t parts = s_.m_parts * s_.n_parts * s_.k_parts;
+  double tasks = real(parts * g_.batch), products = 1;  // of a phase or all; of a task
+  if (packed) {
+    tasks = real(parts * div_up(g_.batch, s_.batch_parts));
+    products = real(s_.batch_parts * div_up(cols, s_.nc) * div_up(g_.k, s_.kb));
+  } else if (s_.batch_parts < g_.batch || parts == 1) {
+    tasks = real(s_.batch_parts);
+    products = real(div_up(g_.batch, s_.batch_parts));
+  }
+  const double time = task(share_of(real(rows), real(cols)));
+  double total = products * of_tasks(std::ceil(tasks / s_.threads), time);
+  if (packed) total += packing_together();
+  if (s_.k_parts > 1) {
+    const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
+    total += barrier_share * traits_.region + read(sums, in_l3);
+  }
+  return total;
+}
+
+// ---- dot products
+// --------------------------------------------------------------------------------
+
+double Model::dot() const {
+  const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
+  const double k = real(g_.k), kc = std::min(k, real(s_.kc)), chunks = std::ceil(k / kc);
+  const double groups = std::ceil(real(skinny) / (s_.pack_a ? 8 : 4));
+  const double few = real(skinny) / groups, registers = real(tile_.mr * tile_.nv);
+  const double most = s_.pack_a ? 4 : std::min<double>(12, real(s_.mr));
+  const int64_t parts = div_up(other, s_.nc);
+  const double rows = real(other) / real(parts);
+  const double at_once = std::max(1.0, std::floor(std::min(most, registers / few)));
+  const double many = rows / std::ceil(rows / at_once), tiles = rows / many * groups;
+  const double sums = few * many, loads = (few + many) * (g_.k % tile_.lanes != 0 ? 2 : 1);
+  const double steps = chunks * std::ceil(kc / lanes_);
+  Times t;
+  t.core = ops(tiles * (steps * std::max({sums, loads, sums <= 4 ? 4.0 : latency_ops}) +
+                        (s_.pack_a ? 1 : chunks) * (sums * sum_ops + dot_ops) +
+                        (s_.pack_a ? (chunks - 1) * sums * chunk_ops : 0)));
+  t.of(source_) += read(4 * rows * k, source_, kc >= k ? endless : 4 * kc);
+  // The skinny operand again for each tile of the long one: misses of L1 for which, unless they are
+  // prefetched, what comes from beyond waits.
+  const double skinny_bytes = 4 * few * kc * (s_.pack_a ? 1 : groups);
+  const Level again = level(skinny_bytes + 4 * many * kc);
+  if (again > in_l1) t.of(again) += read(skinny_bytes * std::ceil(rows / many) * chunks, again);
+  if (again > in_l1 && !s_.pack_a) t.core += t.near + t.far, t.near = t.far = 0;
+  t.far += dirty(4 * rows * real(skinny));
+  const double tasks = std::ceil(real(g_.batch * parts) / s_.threads);
+  double time = of_tasks(tasks, t.together());
+  const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
+  const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
+  if (s_.pack_a) {
+    time += real(g_.batch) / s_.threads * packed + ops(pack_ops);
+    if (s_.threads > 1) time += traits_.region;
+  } else if (skinny > 1 && across_k) {
+    time += tasks * packed;
+  }
+  return time;
+}
+
+// ---- outer products
+// ------------------------------------------------------------------------------
+
+// Whole rows of c, eight of k at a time; adds what the core does.
+double Model::rows_of_outer_products(double few, double cols, Times& t) const {
+  constexpr int64_t depth = 8;
+  const double k = real(g_.k), vectors = std::ceil(cols / lanes_);
+  const bool held = few * depth <= (tile_.mr * tile_.nv >= 24 ? 24 : 8);  // weights in registers
+  const int64_t left = g_.k % depth;
+  const double passes = real(g_.k / depth + left / 4 + left % 4);
+  const double partial = std::fmod(cols, lanes_) == 0 ? 0 : partial_ops;
+  const double loads =
+      (k * (1 + (held ? 0 : few)) + passes * few * (load_ops + store_ops)) * vectors;
+  t.core += ops(std::max(k * few * vectors, loads) + 2 * k * few + passes * (pass_ops + partial));
+  return std::ceil(k / depth);
+}
+
+double Model::outer() const {
+  const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
+  const double few = real(skinny), cols = std::min(real(other), real(s_.nc)), k = real(g_.k);
+  const double sums = 4 * few * cols;
+  Times t;
+  double passes;  // over sums
+  if (s_.order) {
+    passes = rows_of_outer_products(few, cols, t);
+    t.of(source_) += read(4 * cols * k, source_);
+  } else {
+    const double kc = std::min(k, real(s_.kc));
+    passes = std::ceil(k / kc);
+    Share sh{};
+    sh.m = few, sh.n = cols, sh.k = k, sh.blocks_k = passes;
+    t.core = micro_kernels(sh, true);
+    t.of(source_) += read(4 * cols * k, source_, 4 * real(s_.nr));
+  }
+  const Level at = level(2 * sums);
+  if (at > in_l1) t.of(at) += passes * (read(sums, at) + sums / rates_.write[at]);
+  t.of(source_) += write(sums, source_);
+  t.far += dirty(sums);
+  const double tasks = std::ceil(real(g_.batch * div_up(other, s_.nc)) / s_.threads);
+  const double around =
+      ops(2 * few * cols / lanes_ + outer_ops) + (s_.transposed ? transposed_result(few, cols) : 0);
+  return of_tasks(tasks, t.together()) + tasks * around;
+}
+
+}  // namespace
+
+double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
+               const Traits& traits) {
+  return Model(schedule, g, tile, traits).seconds();
+}
+
+}  // namespace rooflane::gemm

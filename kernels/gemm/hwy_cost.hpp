@@ -1,0 +1,35 @@
+// Which schedule a problem gets: the legal ones, and the time that each is predicted to take.
+#pragma once
+
+#include <vector>
+
+#include "core/traits.hpp"
+#include "core/variant.hpp"
+#include "kernels/gemm/hwy_schedule.hpp"
+
+namespace rooflane::gemm {
+
+// A single column of c, if it lies side by side, is a row, along which vectors run: cᵀ = op(b)ᵀ ·
+// op(a)ᵀ. Not with a b packed beforehand, as columns.
+inline bool is_column(const Gemm& g) { return g.n == 1 && g.m > 1 && !g.prepack; }
+inline Gemm as_row(Gemm g) {
+  if (!is_column(g)) return g;
+  std::swap(g.m, g.n);
+  std::swap(g.trans_a, g.trans_b);
+  g.trans_a = !g.trans_a;
+  g.trans_b = !g.trans_b;
+  return g;
+}
+
+// Seconds that a legal schedule takes, of operands that lie side by side.
+double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
+               const Traits& traits);
+
+// The legal schedules worth trying, the one with the least predicted time first.
+std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Environment& env);
+
+// The first of the candidates that agree with what a tuning names, as far as any do.
+Schedule best_schedule(const Gemm& g, const MicroTile& tile, const Environment& env,
+                       const Tuning& tuning);
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,234 @@
+// Schedules of the hwy GEMM as text, which of them are legal, and the workspace they need.
+#include "kernels/gemm/hwy_schedule.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "fmt/format.h"
+#include "kernels/gemm/hwy_job.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t any_size = int64_t{1} << 40;
+
+// One line for each field: the tunable, how it is read and how it is set.
+struct Field {
+  Tunable tunable;
+  int64_t (*get)(const Schedule&);
+  void (*set)(Schedule&, int64_t);
+};
+
+#define ROOFLANE_FIELD(name, member, meaning, least, most)                                    \
+  {                                                                                           \
+    {name, meaning, least, most},                                                             \
+        [](const Schedule& s) { return static_cast<int64_t>(s.member); },                     \
+        [](Schedule& s, int64_t value) { s.member = static_cast<decltype(s.member)>(value); } \
+  }
+
+constexpr Field fields[] = {
+    ROOFLANE_FIELD(
+        "path", path,
+        "0 scale, 1 dot products, 2 outer products, 3 unpacked or packed by each thread, "
+        "4 packed for all threads (Goto)",
+        0, 4),
+    ROOFLANE_FIELD("transposed", transposed, "1: c's transpose is formed, operands swapped", 0, 1),
+    ROOFLANE_FIELD("threads", threads, "threads that share the product", 1, 1 << 16),
+    ROOFLANE_FIELD("mr", mr, "rows of a micro-tile; dot: rows of the long operand read at once", 1,
+                   64),
+    ROOFLANE_FIELD("nr", nr, "columns of a micro-tile, a multiple of the vector", 1, 1024),
+    ROOFLANE_FIELD("mc", mc, "rows of a block of a", 1, any_size),
+    ROOFLANE_FIELD("kc", kc, "depth of a block along k", 1, any_size),
+    ROOFLANE_FIELD(
+        "nc", nc,
+        "packed, unpacked: columns of b packed at a time; outer, dot: columns or rows of "
+        "the long operand a task",
+        1, any_size),
+    ROOFLANE_FIELD("kb", kb, "packed: depth of b packed at a time", 1, any_size),
+    ROOFLANE_FIELD("pack_a", pack_a, "1: blocks of a are packed; dot: the skinny operand", 0, 1),
+    ROOFLANE_FIELD("pack_b", pack_b, "unpacked: 1, each part packs the micro-panels of b it uses",
+                   0, 1),
+    ROOFLANE_FIELD("order", order,
+                   "loops around the micro-kernel: 1 n innermost, 0 m innermost; outer: 1 whole "
+                   "rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 side by side",
+                   0, 1),
+    ROOFLANE_FIELD("static", fixed, "1: a thread has the same tasks in every run", 0, 1),
+    ROOFLANE_FIELD("stream", stream, "1: c is stored past the caches where it is aligned", 0, 1),
+    ROOFLANE_FIELD("m_parts", m_parts, "tasks: shares of rows", 1, any_size),
+    ROOFLANE_FIELD("n_parts", n_parts, "tasks: shares of columns", 1, any_size),
+    ROOFLANE_FIELD("k_parts", k_parts, "tasks: shares of k, summed at the end", 1, 1 << 16),
+    ROOFLANE_FIELD("batch_parts", batch_parts, "shares of the batches", 1, any_size),
+};
+#undef ROOFLANE_FIELD
+
+constexpr std::size_t field_count = std::size(fields);
+
+const auto tunables = [] {
+  std::array<Tunable, field_count> list{};
+  for (std::size_t i = 0; i < field_count; ++i) list[i] = fields[i].tunable;
+  return list;
+}();
+
+bool product(const Gemm& g) { return g.reads_ab() && !g.empty(); }
+
+std::optional<std::string> defect_of_skinny(const Schedule& s, const Gemm& g,
+                                            const MicroTile& tile) {
+  const bool from_a = s.path == Path::dot ? !g.trans_a : g.trans_a;
+  const bool from_b = (s.path == Path::dot ? g.trans_b : !g.trans_b) && !g.prepack;
+  if (s.transposed ? !from_a : !from_b) {
+    return fmt::format("path={},transposed={} needs {} that is contiguous {} k{}",
+                       static_cast<int>(s.path), int{s.transposed}, s.transposed ? "an a" : "a b",
+                       s.path == Path::dot ? "along" : "across",
+                       g.prepack && !s.transposed ? " and not packed beforehand" : "");
+  }
+  const int64_t skinny = s.transposed ? g.n : g.m;
+  if (s.path == Path::dot) {
+    if (s.pack_a && (skinny < 2 || skinny > 2 * dot_limit)) {
+      return fmt::format("pack_a=1 of dot products needs 2 to {} rows in the skinny operand",
+                         2 * dot_limit);
+    }
+    if (s.pack_a && s.order && g.k > s.kc) return "order=1 with pack_a=1 needs kc of all k";
+  } else if (s.order && skinny > most_outer_rows) {
+    return fmt::format("order=1 of outer products serves up to {} rows", most_outer_rows);
+  } else if (s.order && s.nc > most_outer_columns) {
+    return fmt::format("order=1 of outer products needs nc of at most {}", most_outer_columns);
+  } else if (!s.order && s.nr != tile.nr()) {
+    return fmt::format("outer products need nr={}", tile.nr());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
+                                            const MicroTile& tile) {
+  const bool unpacked = s.path == Path::unpacked;
+  if (s.mr > 2 * tile.mr) return fmt::format("mr is at most {}", 2 * tile.mr);
+  if (s.pack_a && s.mr != tile.mr) return fmt::format("pack_a=1 needs mr={}", tile.mr);
+  const int64_t most_nr = (unpacked ? tile.most_nv : tile.nv) * tile.lanes;
+  if (s.nr % tile.lanes != 0 || s.nr > most_nr || (!unpacked && s.nr != tile.nr())) {
+    return unpacked ? fmt::format("nr must be a multiple of {} up to {}", tile.lanes, most_nr)
+                    : fmt::format("path=4 needs nr={}", tile.nr());
+  }
+  if (!unpacked) {
+    if (s.pack_b || s.k_parts > 1) return "path=4 has no pack_b and no k_parts";
+    if (s.transposed && g.prepack) return "a b packed beforehand cannot be transposed";
+    const int64_t cols = s.transposed ? g.m : g.n;
+    if (g.prepack && (s.nc < cols || s.kb < g.k)) {
+      return "a b packed beforehand is one piece: nc of all columns, kb of all k";
+    }
+    if (s.kb % s.kc != 0 && s.kb < g.k) return "kb must be a multiple of kc, or all of k";
+    return std::nullopt;
+  }
+  if (s.transposed) return "path=3 forms c itself: transposed=0";
+  if (g.prepack) return "a b packed beforehand needs path=4 or 1";
+  if (g.trans_b && !s.pack_b) return "a transposed b needs pack_b=1";
+  if (s.pack_a) return "path=3 reads a in place: pack_a=0";
+  if (s.k_parts > std::max<int64_t>(1, div_up(g.k, s.kc))) {
+    return fmt::format("k_parts={} exceeds the {} blocks of k", s.k_parts, div_up(g.k, s.kc));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const std::span<const Tunable> schedule_tunables(tunables);
+
+Tuning tuning_of(const Schedule& schedule) {
+  Tuning tuning;
+  for (const Field& field : fields) tuning.set(field.tunable.name, field.get(schedule));
+  return tuning;
+}
+
+Schedule with(Schedule schedule, const Tuning& tuning) {
+  for (const Field& field : fields) {
+    if (const auto value = tuning.find(field.tunable.name)) field.set(schedule, *value);
+  }
+  return schedule;
+}
+
+Schedule rounded(Schedule s, const MicroTile& tile) {
+  switch (s.path) {
+    case Path::scale:
+      break;
+    case Path::dot:
+      if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
+      break;
+    case Path::outer:
+      s.nc = round_up(s.nc, s.order ? 16 : s.nr);  // lines of c are one task's
+      break;
+    case Path::unpacked:
+    case Path::packed:
+      s.mc = round_up(s.mc, tile.mr);
+      s.nc = round_up(s.nc, s.nr);
+      break;
+  }
+  return s;
+}
+
+std::optional<std::string> defect_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
+  if (s.path == Path::scale) {
+    if (product(g)) return "path=0 forms no product";
+    return std::nullopt;
+  }
+  if (!product(g)) return "there is no product to form: path=0";
+  std::optional<std::string> defect = s.path == Path::dot || s.path == Path::outer
+                                          ? defect_of_skinny(s, g, tile)
+                                          : defect_of_blocks(s, g, tile);
+  if (defect) return defect;
+  const double bytes = workspace_of(s, g, tile).bytes(s.threads);
+  if (bytes > static_cast<double>(workspace_limit)) {
+    return fmt::format("needs {:.0f} MiB of workspace; allowed are 64 MiB", bytes / (1 << 20));
+  }
+  return std::nullopt;
+}
+
+Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
+  Workspace w;
+  const int64_t skinny = s.transposed ? g.n : g.m;
+  const int64_t rows = s.path == Path::packed && s.transposed ? g.n : g.m;
+  const int64_t cols = s.path == Path::packed && s.transposed ? g.m : g.n;
+  const int64_t kc = std::min(s.kc, g.k);
+  switch (s.path) {
+    case Path::scale:
+      break;
+    case Path::dot: {
+      if (s.pack_a) {
+        w.shared = g.batch * skinny * round_up(g.k, tile.lanes);
+        w.of_thread = packed_dot_block * skinny * tile.lanes;
+        break;
+      }
+      const bool gathers = s.transposed ? !g.trans_b && !g.prepack : g.trans_a;
+      w.of_thread = gathers ? skinny * kc : 0;
+      break;
+    }
+    case Path::outer:
+      if (outer_in_place(s, g)) break;
+      w.of_thread = s.order ? outer_floats(skinny) : skinny * outer_ld(s);
+      break;
+    case Path::unpacked:
+      // A micro-kernel loads whole vectors of b, also in the last micro-panel.
+      if (s.pack_b) w.of_thread = kc * std::min(s.nc, round_up(cols, s.nr)) + tile.lanes;
+      if (s.k_parts > 1) w.shared = s.k_parts * g.batch * g.m * g.n;
+      break;
+    case Path::packed: {
+      if (s.pack_a) {
+        w.of_thread = round_up(std::min(s.mc, round_up(rows, tile.mr)) * kc, 16);
+      }
+      const int64_t width = std::min(s.nc, cols);
+      if (s.transposed) {
+        w.of_thread += std::min(s.mc, round_up(rows, tile.mr)) *
+                       round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16);
+      }
+      if (!g.prepack) {
+        w.shared = div_up(g.batch, s.batch_parts) * std::min(s.kb, g.k) * width + tile.lanes;
+      }
+      break;
+    }
+  }
+  w.of_thread = round_up(w.of_thread, 16);  // 64-byte lines of their own
+  w.shared = round_up(w.shared, 16);
+  return w;
+}
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,88 @@
+// The schedule of the hwy GEMM: every decision about an execution. Its text is the row's tuning,
+// and rebuilds it. Which schedule a problem gets: hwy_cost.hpp. What the fields do: hwy_*-inl.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/variant.hpp"
+#include "kernels/gemm/gemm.hpp"
+
+namespace rooflane::gemm {
+
+// How a product is formed.
+enum class Path : std::int64_t {
+  scale = 0,     // no product: c = beta·c0
+  dot = 1,       // a skinny dimension, the other operand contiguous along k: dot products
+  outer = 2,     // a skinny dimension, the other operand contiguous across k: outer products
+  unpacked = 3,  // micro-kernels over b in place, or packed by the thread that uses it
+  packed = 4,    // Goto: micro-kernels over a b that is packed once for all threads
+};
+
+// What registers of an ISA target hold.
+struct MicroTile {
+  std::int64_t lanes;    // floats in a vector
+  std::int64_t mr;       // rows of a micro-tile of nv vectors
+  std::int64_t nv;       // vectors of a micro-tile along n
+  std::int64_t most_nv;  // the most of a micro-tile of fewer rows
+  std::int64_t nr() const { return lanes * nv; }
+  // Rows of a micro-tile of so many vectors: as many accumulators, and at most 16.
+  std::int64_t tall(std::int64_t vectors) const { return std::min(mr * nv / vectors, 2 * mr); }
+};
+
+struct Schedule {
+  Path path = Path::scale;
+  // The product formed is c's transpose, op(b)ᵀ·op(a)ᵀ: rows below are c's columns. dot, outer: b
+  // is the operand with the skinny dimension.
+  bool transposed = false;
+  int threads = 1;
+  std::int64_t mr = 1, nr = 1;  // micro-tile. dot: mr rows of the long operand are read at once
+  // unpacked, packed: a block of a is mc × kc. packed: b is packed kb × nc at a time. unpacked: b's
+  // micro-panels are packed nc columns at a time. outer: nc columns of the long operand a task, kc
+  // deep. dot: kc deep, nc rows of the long operand a task.
+  std::int64_t mc = 1, kc = 1, nc = 1, kb = 1;
+  bool pack_a = false;  // packed: blocks of a are copied. dot: the skinny operand is
+  bool pack_b = false;  // unpacked: each part copies the micro-panels of b that it uses
+  // unpacked, packed: 1 row of micro-tiles after row (A micro-panel stays in L1), 0 column after
+  // column (B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot: 1 rows that
+  // are read at once lie pages apart, 0 they are neighbours.
+  bool order = false;
+  bool fixed = false;   // static scheduling: a thread has the same tasks in every run
+  bool stream = false;  // c is stored past the caches
+  std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
+  std::int64_t batch_parts = 1;  // unpacked: tasks' shares of the batches; packed: phases'
+
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+inline constexpr std::int64_t float_bytes = sizeof(float);
+inline constexpr std::int64_t workspace_limit = std::int64_t{64} << 20;
+
+extern const std::span<const Tunable> schedule_tunables;
+
+// The schedule as a row's tuning, and a schedule with the values that a tuning names.
+Tuning tuning_of(const Schedule& schedule);
+Schedule with(Schedule schedule, const Tuning& tuning);
+
+// With block sizes raised to whole micro-tiles and vectors, as the loops take them.
+Schedule rounded(Schedule schedule, const MicroTile& tile);
+
+// Why a schedule, rounded, cannot serve the problem, or nothing. `g` as as_row() leaves it.
+std::optional<std::string> defect_of(const Schedule& schedule, const Gemm& g,
+                                     const MicroTile& tile);
+
+// Floats of workspace: of all threads together and of each.
+struct Workspace {
+  std::int64_t shared = 0, of_thread = 0;
+  double bytes(int threads) const {
+    return static_cast<double>(float_bytes) *
+           (static_cast<double>(shared) +
+            static_cast<double>(threads) * static_cast<double>(of_thread));
+  }
+};
+Workspace workspace_of(const Schedule& schedule, const Gemm& g, const MicroTile& tile);
+
+}  // namespace rooflane::gemm
