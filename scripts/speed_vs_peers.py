@@ -43,6 +43,10 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--launches", metavar="N",
                         help="default: 2, with --full 3; more narrow the intervals, most of all "
                              "those of classes of one problem")
+    parser.add_argument("--random", metavar="N", type=int, default=0,
+                        help="also N problems of each kernel that nobody listed, as classes "
+                             "KERNEL-random")
+    parser.add_argument("--seed", metavar="S", type=int, default=1, help="of --random; default 1")
     parser.add_argument("--classes", metavar="C,...", default="",
                         help="classes or the first words of them: gemm-small, softmax")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and keep PREFIX-*.csv")
@@ -62,14 +66,31 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     if given.resume and not given.out:
         parser.error("--resume needs --out PREFIX: the files of the interrupted run")
     if given.csv and (given.resume or given.threads or given.launches
-                      or given.level != "default"):
-        parser.error("--csv measures nothing: no --quick, --full, --threads, --launches or "
-                     "--resume with it")
+                      or given.random or given.level != "default"):
+        parser.error("--csv measures nothing: no --quick, --full, --threads, --launches, --random "
+                     "or --resume with it")
+    if given.random < 0:
+        parser.error("--random N: at least 1")
     return given
 
 
 class NoDevice(Exception):
     """This machine has no GPU for OpenCL."""
+
+
+def random_shapes(given: argparse.Namespace) -> dict[str, list[str]]:
+    """Class -> problems that nobody listed, the same from the same seed. Rows that were measured
+    before name theirs. Raises Refused."""
+    shapes: dict[str, list[str]] = {}
+    if given.csv:
+        told = ask(given.rooflane.absolute(), "list")
+        shapes = {kernel["name"] + "-random": [] for kernel in told["kernels"]}
+    if given.random:
+        told = ask(given.rooflane.absolute(), "list", "--preset",
+                   f"random:{given.random}:{given.seed}")
+        for problem in told["problems"]:
+            shapes.setdefault(problem["text"].split(":")[0] + "-random", []).append(problem["text"])
+    return shapes
 
 
 def device_of(given: argparse.Namespace) -> tuple[str, ...]:
@@ -114,7 +135,8 @@ def main(words: list[str]) -> int:
     name = "opencl_vs_peers" if given.opencl else "speed_vs_peers"
     try:
         shapes = goals.read_shapes(data_of(given, "shapes.txt"), given.level)
-        maths = goals.read_maths(data_of(given, "shapes.txt"))
+        shapes |= random_shapes(given)
+        maths = dict.fromkeys(shapes, goals.FP32) | goals.read_maths(data_of(given, "shapes.txt"))
         classes = goals.chosen(given.classes, shapes)
         if given.out:
             Path(given.out).absolute().parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 # The targets of bench/targets/ against every peer that this machine has or can install: builds,
 # measures, prints one line per class and thread count as Markdown. speed_vs_peers.py says more.
 # Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--launches N]
-#          [--classes C,...] [--out PREFIX [--resume]]
+#          [--classes C,...] [--random N [--seed S]] [--out PREFIX [--resume]]
 #        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises
 # opencl_vs_peers.sh is the same with --opencl in front.
 set -euo pipefail

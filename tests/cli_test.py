@@ -89,6 +89,18 @@ class ListAndDoctor(CommandLine):
         self.assertEqual(gemm["text"], "gemm:m=2,n=3,k=4,beta=0.5,prepack=1")
         self.refuse(2, ["--shape", "'gemn'"], "list", "--shape", "gemn:m=1")
 
+    def test_list_resolves_presets_and_seeded_random_problems(self):
+        def texts(preset):
+            told = json.loads(self.succeed("list", "--json", "--preset", preset))
+            return [problem["text"] for problem in told["problems"]]
+        self.assertIn("gemm:m=256,n=256,k=256", texts("default"))
+        self.assertEqual(texts("random:3:7"), texts("random:3:7"))
+        self.assertNotEqual(texts("random:3:7"), texts("random:3:8"))
+        kernels = [text.split(":")[0] for text in texts("random:3:7")]
+        self.assertEqual({kernel: kernels.count(kernel) for kernel in kernels},
+                         {"gemm": 3, "softmax": 3, "layernorm": 3, "attention": 3})
+        self.refuse(2, ["preset", "'defualt'", "default"], "list", "--preset", "defualt")
+
     def test_json_goes_to_standard_output_or_into_a_file_beside_the_text(self):
         text = self.succeed("list")
         self.assertEqual(self.succeed("list", "--json", "l.json"), text)

@@ -273,6 +273,13 @@ class Table(unittest.TestCase):
         names = [line["class"] for line in self.lines(run, "--classes", "gemm-small,softmax-odd")]
         self.assertEqual(names, ["gemm-small", "softmax-odd"])
 
+    def test_problems_that_nobody_listed_are_a_class_without_goals(self):
+        run = self.run_of()
+        run.ours(preset="gemm-random")
+        run.add("x", 2.0, preset="gemm-random")
+        line, = self.lines(run)
+        self.assertEqual((line["class"], line["met"]), ("gemm-random", "-"))
+
     def test_wrong_input_is_named_and_refused(self):
         ours, other = self.run_of(), Run(self.folder / "other.csv", INTEL)
         ours.ours()
@@ -287,7 +294,9 @@ class Table(unittest.TestCase):
                 (["--csv", one, "--classes", "gemm-smell"], "gemm-small"),
                 (["--csv", one, "--classes", "softmax"], "no row of a class"),
                 (["--csv", one, "--quick"], "--csv measures nothing"),
-                (["--csv", one, "--resume"], "--resume needs --out")):
+                (["--csv", one, "--resume"], "--resume needs --out"),
+                (["--csv", one, "--random", "3"], "--csv measures nothing"),
+                (["--random", "-1"], "at least 1")):
             done = summarise(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(said, done.stderr)

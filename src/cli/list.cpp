@@ -114,8 +114,8 @@ nlohmann::ordered_json variant_json(const Listed& item) {
   return object;
 }
 
-// The problems of every --shape, ranges expanded.
-std::vector<Problem> read_shapes(const Arguments& arguments, const Catalogue& catalogue) {
+// The problems of every --shape and --preset, ranges expanded.
+std::vector<Problem> read_listed(const Arguments& arguments, const Catalogue& catalogue) {
   std::vector<Problem> problems;
   for (const std::string& shape : arguments.values("--shape")) {
     try {
@@ -124,6 +124,11 @@ std::vector<Problem> read_shapes(const Arguments& arguments, const Catalogue& ca
       }
     } catch (const Error& error) {
       throw Error(error.kind(), std::string("--shape: ") + error.what());
+    }
+  }
+  for (const std::string& preset : arguments.values("--preset")) {
+    for (BenchProblem& found : problems_of_preset(preset, catalogue.kernels())) {
+      problems.push_back(std::move(found.problem));
     }
   }
   return problems;
@@ -151,7 +156,8 @@ void declare(Arguments& arguments) {
   arguments.repeatable(
       "--shape", "SHAPE",
       "resolve these problems: every parameter, tensors, cost; ranges as in bench");
-  arguments.json_output("as JSON, with parameters, tunables, ladders and the problems of --shape");
+  arguments.repeatable("--preset", "NAME|FILE", "resolve a preset's problems, or random:N[:SEED]'s");
+  arguments.json_output("as JSON, with parameters, tunables, ladders and those problems");
   declare_blas(arguments);
   declare_workers(arguments);
   arguments.examples({"rooflane list", "rooflane list --shape gemm:m=n=k=64",
@@ -161,7 +167,7 @@ void declare(Arguments& arguments) {
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const JsonOutput json(arguments);
-  const std::vector<Problem> problems = read_shapes(arguments, catalogue);
+  const std::vector<Problem> problems = read_listed(arguments, catalogue);
   apply_blas(arguments.values("--blas"), catalogue);
   Complaints complaints;
   add_workers(arguments, {}, settings, catalogue, complaints);

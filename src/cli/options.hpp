@@ -79,6 +79,10 @@ void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunin
 // not.
 void check_planned_tunings(const Suite& suite);
 
+// The problems of a shipped preset, random:N[:SEED], or a file of shapes.
+std::vector<BenchProblem> problems_of_preset(const std::string& preset,
+                                             std::span<const Kernel* const> kernels);
+
 void declare_problems(Arguments& arguments);
 // What -k, --shape and --preset select: a shape selects its kernel; kernels without a shape or
 // preset of theirs, named by -k or, without any selection, all, take the default preset.

@@ -43,16 +43,6 @@ std::vector<BenchProblem> problems_of_file(const std::string& path,
   return problems;
 }
 
-// A name of a shipped preset, or a file.
-std::vector<BenchProblem> problems_of_preset(const std::string& preset,
-                                             std::span<const Kernel* const> kernels) {
-  if (is_preset(preset)) return preset_problems(preset, kernels);
-  if (preset.find('/') != std::string::npos || ::access(preset.c_str(), F_OK) == 0) {
-    return problems_of_file(preset, kernels);
-  }
-  throw argument_error(unknown_name("preset", preset, preset_names()) + "; or a file of shapes");
-}
-
 void add_all(std::vector<BenchProblem>& to, std::vector<BenchProblem> from) {
   for (BenchProblem& problem : from) to.push_back(std::move(problem));
 }
@@ -63,6 +53,15 @@ bool has_kernel(const std::vector<BenchProblem>& problems, const Kernel& kernel)
 }
 
 }  // namespace
+
+std::vector<BenchProblem> problems_of_preset(const std::string& preset,
+                                             std::span<const Kernel* const> kernels) {
+  if (is_preset(preset)) return preset_problems(preset, kernels);
+  if (preset.find('/') != std::string::npos || ::access(preset.c_str(), F_OK) == 0) {
+    return problems_of_file(preset, kernels);
+  }
+  throw argument_error(unknown_name("preset", preset, preset_names()) + "; or a file of shapes");
+}
 
 void declare_problems(Arguments& arguments) {
   arguments.repeatable("-k,--kernel", "K,...", "kernels; default: all");
