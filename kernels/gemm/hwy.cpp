@@ -70,7 +70,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   std::vector<Tuning> list;
   const MicroTile tile = tile_at(resolve_isa(env.isa));
   for (const Schedule& schedule : candidates(g, tile, env)) {
-    list.push_back(tuning_of(rounded(schedule, g, tile)));
+    list.push_back(tuning_of(schedule));
   }
   return list;
 }
