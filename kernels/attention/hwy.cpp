@@ -126,8 +126,8 @@ class HwyPlan final : public Plan {
   }
 
   void run() override {
-    parallel_for_near(pool_, threads_, job_.tasks(),
-                      [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
+    parallel_for_static(pool_, threads_, job_.tasks(),
+                        [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
     if (job_.chunks > 1) {
       parallel_for(pool_, threads_, job_.merge_tasks(),
                    [this](std::int64_t task, int) { merge_task_(job_, task); });
@@ -163,12 +163,12 @@ class HwyPlan final : public Plan {
 // MB 0.82 to 1.7 as neighbours leave it L3, 32 MB and more 0.95 to 1.6).
 DecodeFetch guess_decode_fetch(double kv_bytes, bool can_page) {
   const Machine& m = machine();
-  if (l3_is_far(m)) {
+  if (l3_latency_is_high(m)) {
     const bool far = kv_bytes > 2.0 * static_cast<double>(l2_bytes());
     return far && can_page ? DecodeFetch::pages : DecodeFetch::ahead;
   }
   const bool far = kv_bytes > static_cast<double>(m.l3_bytes) * 3 / 4;
-  return far && l1_is_small(m) ? DecodeFetch::touch : DecodeFetch::ahead;
+  return far && l1_is_below_48k(m) ? DecodeFetch::touch : DecodeFetch::ahead;
 }
 
 // Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
