@@ -414,8 +414,9 @@ TEST_CASE("attention: large scores and every tile size keep the bound") {
       if (way.variant->name != std::string("hwy") || !way.tuning.values().empty()) continue;
       for (std::int64_t q_block : {1, 3, 16, 47, 96, 1000}) {
         for (std::int64_t kv_block : {1, 5, 8, 64, 1000}) {
-          for (const std::int64_t fetch : {0, 1, 2}) {
-            const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"fetch", fetch}};
+          for (const std::int64_t prefetch : {0, 1, 2}) {
+            const Tuning tuning = {
+                {"q_block", q_block}, {"kv_block", kv_block}, {"prefetch", prefetch}};
             INFO(way.isa, " ", tuning.text());
             trial.run({way.variant, way.isa, tuning}, 2);
             const Verification result = verify_output(trial.problem, trial.all, reference, seed);

@@ -1,11 +1,11 @@
-// o = softmax(scale·q·kᵀ)·v for few rows (attention.hpp has the maths; attention_rows.cl says what a row is),
+// o = softmax(scale·q·kᵀ)·v for decoding (attention.hpp has the maths; attention_rows.cl says what a row is),
 // where reading k and v once is all the time there is. Sizes are arguments; head_dim D, ROWS (all of
 // them) and the tuning come by -D (attention/opencl.cpp).
 //
 // A group of W items walks over the keys of one split of a kv head. LANES neighbouring items share a
 // key, and each holds all rows of q and o at VPL vectors of head_dim, so that k and v are read with
 // neighbouring vectors and a score needs log2(LANES) exchanges. A step takes NB keys for each of the
-// W / LANES teams; splits take steps in turn. Its k and v arrive STAGES - 1 steps after they were
+// W / LANES teams; steps go to the splits round robin. Its k and v arrive STAGES - 1 steps after they were
 // asked for, or with STAGES=1 straight in registers: every item copies exactly what it reads itself,
 // so nothing waits for another item. Each team has a maximum and a
 // sum of its own; teams are put together at the end. Splits are put together by the group that

@@ -33,8 +33,8 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: attention.cl, any device; 1: attention_tiles.cl, many rows; 2: attention_decode.cl, few "
-     "rows; 3: attention_tensor.cl, the one of math 3xtf32",
+     "0: attention.cl, any device; 1: attention_tiles.cl, prefill; 2: attention_decode.cl, decode; "
+     "3: attention_tensor.cl, the one of math 3xtf32",
      0, 3, true},
     {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
@@ -133,10 +133,10 @@ std::vector<Tile> cpu_tiles(const Sizes& s, const DeviceInfo& info) {
       list.push_back(
           {1, 2 * v, bk, v, v, accumulators / 3, 2, std::min<int64_t>(4, v), tv, 0, 0, 0, 1});
     }
-    const auto few = static_cast<int64_t>(
+    const auto row_block = static_cast<int64_t>(
         std::bit_ceil(static_cast<std::uint64_t>(std::clamp<int64_t>(rows, 1, v))));
-    list.push_back(
-        {1, few, few < v ? 4 * bk : bk, v, few, 8, 1, std::min<int64_t>(4, few), tv, 0, 0, 0, 1});
+    list.push_back({1, row_block, row_block < v ? 4 * bk : bk, v, row_block, 8, 1,
+                    std::min<int64_t>(4, row_block), tv, 0, 0, 0, 1});
   }
   return list;
 }
@@ -227,10 +227,10 @@ class OpenclPlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), s_(problem), info_(opencl::device(env.device)) {
     if (heads_ == 0 || rows_ == 0) return;
     switch (tuning.get("path", any_device)) {
-      case many_rows:
+      case prefill:
         prepare(Tiles::from(tuning));
         break;
-      case few_rows:
+      case decode:
         prepare(Decode::from(tuning));
         break;
       case split_products:
@@ -398,7 +398,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     return fmt::format("road 1 needs inline PTX, shuffles and cp.async, which {} lacks", info.name);
   }
   const Room room = room_of(info, road);
-  if (path == many_rows) {
+  if (path == prefill) {
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
         "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter 4 to 32, bk a "
@@ -406,7 +406,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
         "of 8, bk·bq at least head_dim, w at most {} and the tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
-  if (path == few_rows) {
+  if (path == decode) {
     if (s.q_len * s.group() > most_decode_rows) {
       return fmt::format("path 2 takes at most {} rows: q_len · heads/kv_heads", most_decode_rows);
     }

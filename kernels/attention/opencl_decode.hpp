@@ -66,15 +66,15 @@ struct Decode {
         s.causal && s.q_len > 1 ? 1 : 0, splits > 1 ? fused : 0);
   }
   Tuning tuning() const {
-    return {{"path", few_rows}, {"road", road},     {"w", w},           {"lanes", lanes},
-            {"nb", nb},         {"stages", stages}, {"splits", splits}, {"fused", fused}};
+    return {{"path", decode}, {"road", road},     {"w", w},           {"lanes", lanes},
+            {"nb", nb},       {"stages", stages}, {"splits", splits}, {"fused", fused}};
   }
 };
 
 // Rows that attention_decode.cl takes: q and o of all of them stay in registers.
 constexpr std::int64_t most_decode_rows = 8;
 
-// Candidates for few rows. Copies in flight are what counts: about 4.8 TB/s times a loaded latency
+// Candidates for decode. Copies in flight are what counts: about 4.8 TB/s times a loaded latency
 // of a microsecond are 36 KB per multiprocessor; a ring of three or more stages of 16 to 32 KB
 // holds two to three times that.
 inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
@@ -88,12 +88,12 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
   while (lanes < 32 && ceil_div(vectors, lanes) * vector * std::max<std::int64_t>(rows, 4) > 64)
     lanes *= 2;
   std::vector<Decode> list;
-  for (const std::int64_t wide : {lanes, 2 * lanes}) {
-    if (wide > 32 || (wide > lanes && wide > vectors)) continue;
+  for (const std::int64_t lanes_of_key : {lanes, 2 * lanes}) {
+    if (lanes_of_key > 32 || (lanes_of_key > lanes && lanes_of_key > vectors)) continue;
     for (const std::int64_t w : {128, 256}) {
       for (const std::int64_t nb : {2, 4, 1}) {
         for (const std::int64_t stages : {3, 4, 6, 2}) {
-          const Decode d = {1, w, wide, nb, stages, 1, 1};
+          const Decode d = {1, w, lanes_of_key, nb, stages, 1, 1};
           const std::int64_t bytes = d.local_bytes(s.head_dim, rows);
           // Two to four groups at a time per multiprocessor.
           if (room.at_a_time(bytes) >= 2 && room.at_a_time(bytes) <= 4) list.push_back(d);

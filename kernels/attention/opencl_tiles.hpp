@@ -22,7 +22,7 @@
 namespace rooflane::attention {
 
 // Which file runs: the tunable `path`.
-enum Path : std::int64_t { any_device = 0, many_rows = 1, few_rows = 2, split_products = 3 };
+enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, split_products = 3 };
 
 inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
@@ -56,8 +56,8 @@ struct Tiles {
   std::int64_t out_columns(std::int64_t head_dim) const { return ceil_div(head_dim, columns()); }
   std::int64_t local_bytes(std::int64_t head_dim) const {
     const std::int64_t chunk = std::max(bk * cd, cn * out_columns(head_dim) * columns());
-    const std::int64_t turned = (head_dim > cd ? 2 : 1) * cd * bk;
-    return 4 * (ceil_div(head_dim, cd) * cd * bq + turned + stages * chunk + bk * bq + bq + 1 +
+    const std::int64_t transposed = (head_dim > cd ? 2 : 1) * cd * bk;
+    return 4 * (ceil_div(head_dim, cd) * cd * bq + transposed + stages * chunk + bk * bq + bq + 1 +
                 (road == 0 ? w : 0)) +
            64;
   }
@@ -83,9 +83,9 @@ struct Tiles {
   // Groups that a unit with 65536 registers runs at a time. An item has its sums, two steps'
   // operands and about 65 more, counted in eights.
   std::int64_t at_a_time(const Room& room, std::int64_t head_dim) const {
-    const std::int64_t wide = std::max(keys(), out_columns(head_dim));
+    const std::int64_t columns_of_item = std::max(keys(), out_columns(head_dim));
     const std::int64_t registers =
-        std::min<std::int64_t>(255, accumulators(head_dim) + 2 * (tm + wide) + 65);
+        std::min<std::int64_t>(255, accumulators(head_dim) + 2 * (tm + columns_of_item) + 65);
     return std::max<std::int64_t>(1, std::min(room.at_a_time(local_bytes(head_dim)),
                                               65536 / (w * ceil_div(registers, 8) * 8)));
   }
@@ -96,9 +96,9 @@ struct Tiles {
         road, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
   }
   Tuning tuning() const {
-    return {{"path", many_rows}, {"road", road},     {"w", w},          {"bq", bq},
-            {"bk", bk},          {"tm", tm},         {"cd", cd},        {"cn", cn},
-            {"stages", stages},  {"unroll", unroll}, {"splits", splits}};
+    return {{"path", prefill},  {"road", road},     {"w", w},          {"bq", bq},
+            {"bk", bk},         {"tm", tm},         {"cd", cd},        {"cn", cn},
+            {"stages", stages}, {"unroll", unroll}, {"splits", splits}};
   }
 };
 
@@ -110,7 +110,7 @@ struct GroupTime {
 
 // Constants fitted to 99 times of 17 problems on an H200, off by 8 % (root of the mean square;
 // worst by 40 %: keys split over groups of 64 items). A multiply-add takes 1.13 clocks there, 1.18
-// in loops of 8 steps; a copied float 24, turning and waits included.
+// in loops of 8 steps; a copied float 24, transposing and waits included.
 inline GroupTime group_time(const Tiles& t, std::int64_t head_dim, std::int64_t keys) {
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const std::int64_t columns = ceil_div(head_dim, t.cd) * t.cd;
