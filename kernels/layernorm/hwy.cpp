@@ -38,9 +38,9 @@ bool pipelined(std::size_t n) {
 }
 
 // What Finish gives, and the sums of the n elements at `after`, vector by vector: conversions and
-// additions of one row and loads, products and stores of the other share the units well. Fetches
+// additions of one row and loads, products and stores of the other share the units well. Prefetches
 // the n elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of
-// 3 % where they come from L2. (Fetching the next row of y, which stores will want, lost 4 to 14
+// 3 % where they come from L2. (Prefetching the next row of y, which stores will want, lost 4 to 14
 // %.)
 HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
                                     std::size_t n, const Row& row, const float* after,
@@ -135,8 +135,8 @@ void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
-// what `ahead` says is fetched while a row is summed. (Fetching it while it is written lost 24 to
-// 34 % on a Zen 5.)
+// what `ahead` says is prefetched while a row is summed. (Prefetching it while it is written lost
+// 24 to 34 % on a Zen 5.)
 template <bool kStream, bool kHalves, class Ahead>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps, Ahead ahead) {
@@ -164,9 +164,9 @@ void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
-// summed and what comes is fetched into L2, the row before it is written: each line that is asked
-// for meets one that is written. (With lines fetched into L1, as CachedRows does, a Zen 5 lost 8 to
-// 25 % so.)
+// summed and what comes is prefetched into L2, the row before it is written: each line that is
+// asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
+// lost 8 to 25 % so.)
 template <class Ahead>
 void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                      std::size_t n, double eps, Ahead ahead) {

@@ -95,7 +95,7 @@ Partial TermsOf(const float* x, std::size_t n, float* terms, bool pages) {
 
 // Maximum and sum over any number of elements in one visit of memory. While the exps of a piece are
 // computed, relative to the maximum so far, the next piece is read for its own and what `ahead`
-// says fetched; only a piece that raises the maximum costs a correction of the sum.
+// says prefetched; only a piece that raises the maximum costs a correction of the sum.
 template <class Ahead>
 HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t piece, Ahead ahead) {
   const Tag d;
@@ -171,9 +171,10 @@ void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale
 // Rows that stay in L2, from `begin` to `end`. While the exps of
 // a row are computed, which leaves loads and stores idle, the row before it is scaled and the
 // maximum of the row after it taken, vector by vector: nothing waits for a reduction across lanes,
-// and the next row is fetched as well. (One row after the other, which leaves half as much in L1,
-// lost 3 to 34 % on a Zen 5 at every length from 1000 to 16384; the maximum taken piece by piece
-// with the exps, which spares a read of L2, lost 20 % at 2048 and gained 5 to 13 % beyond 65536.)
+// and the next row is prefetched as well. (One row after the other, which leaves half as much in
+// L1, lost 3 to 34 % on a Zen 5 at every length from 1000 to 16384; the maximum taken piece by
+// piece with the exps, which spares a read of L2, lost 20 % at 2048 and gained 5 to 13 % beyond
+// 65536.)
 void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                 std::size_t n) {
   const Tag d;
@@ -232,8 +233,8 @@ HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::Seam<Tag>& seam) 
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while the
 // exps of a row are computed the row before it is scaled and written and one to come is
-// fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
-// the terms of two rows, so that y is written once only.
+// prefetched: otherwise memory rests while exp is computed, and the other way round. `scratch`
+// holds the terms of two rows, so that y is written once only.
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, common::DistanceAhead ahead) {
   const Tag d;
@@ -428,7 +429,7 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    // Long rows go by way of scratch only where x is not fetched into L1; there it was not
+    // Long rows go by way of scratch only where x is not prefetched into L1; there it was not
     // measured.
     const bool uses_scratch = cols_ <= common::row_block || prefetch_ != common::Prefetch::into_l1;
     float* scratch = uses_scratch ? scratch_.f32() : nullptr;
