@@ -43,15 +43,16 @@ struct Way {
   Tuning tuning = {};
 };
 
-// The kernels of opencl's NVIDIA road in portable form, keys split in two. One small tuning each,
-// and only for the head_dims of path_shapes, since every program takes a device's compiler seconds.
+// The kernels of opencl's NVIDIA code path in portable form, keys split in two. One small tuning
+// each, and only for the head_dims of path_shapes, since every program takes a device's compiler
+// seconds.
 std::vector<Tuning> portable_paths(const Problem& problem) {
   const attention::Sizes s(problem);
   std::vector<Tuning> found;
   if (s.head_dim != 20 && s.head_dim != 64 && s.head_dim != 17 && s.head_dim != 35) return found;
   const std::int64_t splits = s.kv_len > 64 ? 2 : 1;
   found.push_back({{"path", 1},
-                   {"road", 0},
+                   {"code_path", 0},
                    {"w", 16},
                    {"bq", 16},
                    {"bk", 16},
@@ -63,7 +64,7 @@ std::vector<Tuning> portable_paths(const Problem& problem) {
                    {"splits", splits}});
   if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
     found.push_back({{"path", 2},
-                     {"road", 0},
+                     {"code_path", 0},
                      {"w", 8},
                      {"lanes", 4},
                      {"nb", 2},

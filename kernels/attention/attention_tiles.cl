@@ -80,9 +80,9 @@
   _Pragma("unroll") for (int step = 0; step < N; ++step) \
       (sum)[i][i % 2 ? N - 1 - step : step] += (x)[i] * (y)[i % 2 ? N - 1 - step : step];
 
-// Whether the next step's operands are read while the last step of a chunk multiplies: on road 1
+// Whether the next step's operands are read while the last step of a chunk multiplies: on code path 1
 // always, since asking costs more. They are what comes after the chunk, and not used.
-#define READS_ON(more) (ROAD == 1 || (more))
+#define READS_ON(more) (CODE_PATH == 1 || (more))
 
 // Row and column of vector n + lid of a block of rows of `columns` floats: sums of a constant and
 // what depends on lid where the shape allows.
@@ -174,7 +174,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   __local float* pt = ring + STAGES * CHUNK;
   __local int* sees = (__local int*)(pt + BK * BQ);
   __local int* wild = sees + BQ;  // whether inf or NaN has come where rows see different keys
-#if ROAD == 0
+#if CODE_PATH == 0
   __local float scratch[W];
 #else
   __local float* scratch = 0;
@@ -336,14 +336,14 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
 #pragma unroll
       for (int j = 0; j < SN; ++j) highest = fmax(highest, s[i][j]);
       highest = near_max(highest, scratch, TC, PAIR);
-      const float shrink = exp2_road(high[i] - highest);
+      const float shrink = fast_exp2(high[i] - highest);
       high[i] = highest;
       total[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < ON; ++j) sum[i][j] *= shrink;
 #pragma unroll
       for (int j = 0; j < SN; ++j) {
-        s[i][j] = exp2_road(s[i][j] - highest);
+        s[i][j] = fast_exp2(s[i][j] - highest);
         total[i] += s[i][j];
       }
     }

@@ -1,4 +1,4 @@
-// Tunings of attention_tiles.cl, many query rows on NVIDIA's road: what they need of a device,
+// Tunings of attention_tiles.cl, many query rows on NVIDIA's code path: what they need of a device,
 // which ones are worth trying, and a model of their time that puts the likely best in front and
 // says how keys are split. Few rows: opencl_decode.hpp; the choice between the files: opencl.cpp.
 #pragma once
@@ -44,12 +44,20 @@ struct Room {
 // attention_tiles.cl. Items of a row are `columns` neighbours; each has `tm` rows, `bk`/columns
 // keys and head_dim/columns columns.
 struct Tiles {
-  std::int64_t road, w, bq, bk, tm, cd, cn, stages, unroll, splits;
+  std::int64_t code_path, w, bq, bk, tm, cd, cn, stages, unroll, splits;
 
   static Tiles from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {t.get("road", 0), get("w"),  get("bq"),     get("bk"),     get("tm"),
-            get("cd"),        get("cn"), get("stages"), get("unroll"), get("splits")};
+    return {t.get("code_path", 0),
+            get("w"),
+            get("bq"),
+            get("bk"),
+            get("tm"),
+            get("cd"),
+            get("cn"),
+            get("stages"),
+            get("unroll"),
+            get("splits")};
   }
   std::int64_t columns() const { return w / (bq / tm); }
   std::int64_t keys() const { return bk / columns(); }
@@ -58,7 +66,7 @@ struct Tiles {
     const std::int64_t chunk = std::max(bk * cd, cn * out_columns(head_dim) * columns());
     const std::int64_t transposed = (head_dim > cd ? 2 : 1) * cd * bk;
     return 4 * (ceil_div(head_dim, cd) * cd * bq + transposed + stages * chunk + bk * bq + bq + 1 +
-                (road == 0 ? w : 0)) +
+                (code_path == 0 ? w : 0)) +
            64;
   }
   // First columns of the parts of o in which neighbours are exchanged.
@@ -91,14 +99,18 @@ struct Tiles {
   }
   std::string options(std::int64_t head_dim) const {
     return fmt::format(
-        "-DROAD={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} -DSTAGES={} "
+        "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} "
+        "-DSTAGES={} "
         "-DUNROLL={}",
-        road, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
+        code_path, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
   }
   Tuning tuning() const {
-    return {{"path", prefill},  {"road", road},     {"w", w},          {"bq", bq},
-            {"bk", bk},         {"tm", tm},         {"cd", cd},        {"cn", cn},
-            {"stages", stages}, {"unroll", unroll}, {"splits", splits}};
+    return {{"path", prefill},  {"code_path", code_path},
+            {"w", w},           {"bq", bq},
+            {"bk", bk},         {"tm", tm},
+            {"cd", cd},         {"cn", cn},
+            {"stages", stages}, {"unroll", unroll},
+            {"splits", splits}};
   }
 };
 
@@ -200,10 +212,10 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
   return time + merge;
 }
 
-// Candidates for many rows on NVIDIA's road, by the model's time. Two groups of 128 items or one of
-// 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4 to 16
-// columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are for few
-// groups and for the ends of uneven ones.
+// Candidates for many rows on NVIDIA's code path, by the model's time. Two groups of 128 items or
+// one of 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4
+// to 16 columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are
+// for few groups and for the ends of uneven ones.
 inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   const std::int64_t rows = s.q_len * s.group();
   std::vector<Tiles> list;
