@@ -43,15 +43,16 @@ struct Way {
   Tuning tuning = {};
 };
 
-// The kernels of opencl's NVIDIA road in portable form, keys split in two. One small tuning each,
-// and only for the head_dims of path_shapes, since every program takes a device's compiler seconds.
+// The kernels of opencl's NVIDIA code path in portable form, keys split in two. One small tuning
+// each, and only for the head_dims of path_shapes, since every program takes a device's compiler
+// seconds.
 std::vector<Tuning> portable_paths(const Problem& problem) {
   const attention::Sizes s(problem);
   std::vector<Tuning> found;
   if (s.head_dim != 20 && s.head_dim != 64 && s.head_dim != 17 && s.head_dim != 35) return found;
   const std::int64_t splits = s.kv_len > 64 ? 2 : 1;
   found.push_back({{"path", 1},
-                   {"road", 0},
+                   {"code_path", 0},
                    {"w", 16},
                    {"bq", 16},
                    {"bk", 16},
@@ -63,7 +64,7 @@ std::vector<Tuning> portable_paths(const Problem& problem) {
                    {"splits", splits}});
   if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
     found.push_back({{"path", 2},
-                     {"road", 0},
+                     {"code_path", 0},
                      {"w", 8},
                      {"lanes", 4},
                      {"nb", 2},
@@ -414,8 +415,9 @@ TEST_CASE("attention: large scores and every tile size keep the bound") {
       if (way.variant->name != std::string("hwy") || !way.tuning.values().empty()) continue;
       for (std::int64_t q_block : {1, 3, 16, 47, 96, 1000}) {
         for (std::int64_t kv_block : {1, 5, 8, 64, 1000}) {
-          for (const std::int64_t fetch : {0, 1, 2}) {
-            const Tuning tuning = {{"q_block", q_block}, {"kv_block", kv_block}, {"fetch", fetch}};
+          for (const std::int64_t prefetch : {0, 1, 2}) {
+            const Tuning tuning = {
+                {"q_block", q_block}, {"kv_block", kv_block}, {"prefetch", prefetch}};
             INFO(way.isa, " ", tuning.text());
             trial.run({way.variant, way.isa, tuning}, 2);
             const Verification result = verify_output(trial.problem, trial.all, reference, seed);

@@ -289,12 +289,12 @@ TEST_CASE("parallel_for runs every task once") {
   }
 }
 
-TEST_CASE("parallel_for_near runs every task once, also with more threads than stretches") {
+TEST_CASE("parallel_for_static runs every task once, also with more threads than chunks") {
   for (const int threads : {1, 2, 3, 8, 70}) {
     for (const int tasks : {0, 1, 2, 71, 1000}) {
       std::vector<std::atomic<int>> runs(tasks);
       std::atomic<bool> strange_thread{false};
-      parallel_for_near(nullptr, threads, tasks, [&](std::int64_t task, int thread) {
+      parallel_for_static(nullptr, threads, tasks, [&](std::int64_t task, int thread) {
         ++runs[task];
         if (thread < 0 || thread >= threads) strange_thread = true;
       });
@@ -304,7 +304,7 @@ TEST_CASE("parallel_for_near runs every task once, also with more threads than s
   }
 }
 
-TEST_CASE("parallel_for_near gives a thread its own stretch first and leaves none to absent ones") {
+TEST_CASE("parallel_for_static gives a thread its own chunk first and leaves none to absent ones") {
   struct OneByOne final : Pool {
     std::vector<int> order;
     void run(int threads, FunctionRef<void(int, int)> body) override {
@@ -314,7 +314,7 @@ TEST_CASE("parallel_for_near gives a thread its own stretch first and leaves non
   const auto tasks_in_order = [&](std::vector<int> order) {
     pool.order = std::move(order);
     std::vector<std::int64_t> tasks;
-    parallel_for_near(&pool, 3, 7, [&](std::int64_t task, int) { tasks.push_back(task); });
+    parallel_for_static(&pool, 3, 7, [&](std::int64_t task, int) { tasks.push_back(task); });
     return tasks;
   };
   CHECK(tasks_in_order({0}) == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6});
@@ -322,19 +322,19 @@ TEST_CASE("parallel_for_near gives a thread its own stretch first and leaves non
   CHECK(tasks_in_order({2, 0, 1}) == std::vector<std::int64_t>{4, 5, 6, 0, 1, 2, 3});
 }
 
-TEST_CASE("stretches that begin again hand out every task once more") {
+TEST_CASE("chunks that begin again hand out every task once more") {
   for (const int count : {1, 3, 100}) {
-    Stretches stretches(count, 7);
+    StaticChunks chunks(count, 7);
     for (int run = 0; run < 3; ++run) {
       std::vector<int> times(7);
       for (const int thread : {2, 0, 1}) {
-        stretches.work(thread, [&](std::int64_t task) { ++times[task]; });
+        chunks.work(thread, [&](std::int64_t task) { ++times[task]; });
       }
       CHECK(times == std::vector<int>(7, 1));
-      stretches.begin();
+      chunks.begin();
     }
-    stretches.work(0, [](std::int64_t) {});
-    stretches.work(0, [](std::int64_t) { FAIL_CHECK("handed out again"); });
+    chunks.work(0, [](std::int64_t) {});
+    chunks.work(0, [](std::int64_t) { FAIL_CHECK("handed out again"); });
   }
 }
 

@@ -346,7 +346,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
                             "m=17,n=500,k=130,trans_b=1", "m=161,n=163,k=160", "m=370,n=290,k=400",
                             "m=97,n=300,k=193,trans_a=1,trans_b=1,alpha=2,beta=-1,batch=2",
                             "m=97,n=14,k=193,prepack=1,beta=1", "m=12,n=97,k=193,prepack=1",
-                            // k is shared; few rows of either side; c turned, with and without c0
+                            // k is shared; a skinny m or n; c transposed, with and without c0
                             "m=20,n=20,k=3000,beta=2", "m=3,n=70,k=90", "m=90,n=2,k=70,trans_a=1",
                             "m=40,n=90,k=65,trans_b=1,beta=3", "m=9,n=35,k=40,trans_b=1,batch=2",
                             "m=77,n=2,k=70,beta=2", "m=77,n=3,k=70,alpha=2,beta=-1",
@@ -391,11 +391,11 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
   }
 }
 
-TEST_CASE("hwy: few rows against a long side that is read once, as dot products") {
+TEST_CASE("hwy: a skinny dimension by dot products, the long operand read once") {
   // Every number of rows that one pass serves, and what takes two; k whole chunks, odd ones, less
-  // than one; k as it lies and turned; threads with fewer rows than are fetched ahead; c0; batches.
-  // Rows at once that are neighbours or not, whole blocks of them and what is left. On the best
-  // target: others have too few registers.
+  // than one; k contiguous and transposed; threads with fewer rows than are prefetched; c0;
+  // batches. Rows at once that are neighbours or not, whole blocks of them and what is left. On the
+  // best target: others have too few registers.
   for (const char* shape : {"m=601,n=8,k=1024",
                             "m=597,n=7,k=1031",
                             "m=6,n=1399,k=401,trans_b=1",
@@ -440,14 +440,15 @@ TEST_CASE("hwy: few rows against a long side that is read once, as dot products"
   }
 }
 
-TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and one more") {
-  // Both sides; k groups of 8 rows, 4 and single ones; columns less than what is fetched ahead,
-  // less than a vector, more than a task's; c0; batches. The last two are worth several threads.
-  for (int few = 1; few <= 13; ++few) {
+TEST_CASE("hwy: outer products in whole rows of c, for every number of rows of sums and one more") {
+  // Either operand skinny; k groups of 8 rows, 4 and single ones; columns less than the prefetch
+  // distance, less than a vector, more than a task's; c0; batches. The last two are worth several
+  // threads.
+  for (int skinny = 1; skinny <= 13; ++skinny) {
     for (const char* shape : {"m={},k=29,n=450", "m={},k=8,n=401,alpha=2,beta=-1", "m={},k=7,n=5",
                               "n={},k=30,m=433,trans_a=1,alpha=3,beta=2",
                               "m={},k=140,n=4301,batch=2", "n={},k=140,m=4301,trans_a=1,batch=2"}) {
-      const Problem problem = gemm_problem(fmt::format(fmt::runtime(shape), few));
+      const Problem problem = gemm_problem(fmt::format(fmt::runtime(shape), skinny));
       const bool large = problem.text().find("4301") != std::string::npos;
       OwnedOperands operands(problem, seed, 1);
       const std::vector<std::string> all = isa_targets();
@@ -458,7 +459,7 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
         for (const int nc : {64, 1000, 4096}) {
           const Tuning tuning = {{"path", 2}, {"nc", nc}, {"order", 1}};
           const auto defect = gemm::hwy.tuning_defect(problem, tuning, env);
-          CHECK(defect.has_value() == (few > 12));
+          CHECK(defect.has_value() == (skinny > 12));
           if (defect) continue;
           INFO(problem.text(), " ", isa, " ", tuning.text());
           operands.poison_output();
@@ -474,7 +475,7 @@ TEST_CASE("hwy: a wide side in whole rows, for every number of rows of sums and 
   }
 }
 
-TEST_CASE("hwy: a transposed a against few columns, or so many beyond whole vectors") {
+TEST_CASE("hwy: a transposed a against a skinny n, or so many columns beyond whole vectors") {
   for (const int n : {2, 3, 4, 5, 6, 7, 8, 17, 18, 19, 20, 21, 22, 99}) {
     for (const char* shape :
          {"m=16,k=1,n={}", "m=79,k=15,n={},trans_b=1", "m=131,k=61,n={},alpha=2,beta=-1",

@@ -10,10 +10,11 @@ using namespace rooflane;
 using namespace rooflane::gemm_ways;
 
 TEST_CASE("hwy: every path is right for few and for many threads, twice in a row") {
-  // A b along k that parts turn for themselves, by rows, by columns and in parts of k; sums of
-  // parts wider than what a thread adds up at a time; one strip and few, packed in pieces of k; too
-  // few rows for all threads where c is most of the work; batches; vectors down few columns, and
-  // down the last of more, also where k would be shared without them; many small products.
+  // A b contiguous along k that parts pack for themselves, by rows, by columns and in parts of k;
+  // sums of parts wider than what a thread adds up at a time; one B micro-panel and a few, packed
+  // in pieces of k; too few rows for all threads where c is most of the work; batches; a skinny n,
+  // vectorised along m, and last columns, also where k would be shared without them; many small
+  // products.
   for (const char* shape : {"m=84,n=18,k=2520,trans_b=1",
                             "m=143,n=245,k=621,trans_b=1,alpha=2,beta=-1",
                             "m=400,n=48,k=600,trans_b=1,trans_a=1",

@@ -194,11 +194,11 @@ TEST_CASE("an allocation that fails loses no context") {
   CHECK(context == opencl::Context::open(0, 0));
 }
 
-TEST_CASE("features of a device without inline PTX name why its road is the portable one") {
+TEST_CASE("features of a device without inline PTX name why its code path is the portable one") {
   if (!has_device()) return;
   const opencl::Features& features = opencl::features(0);
   CHECK(features.static_local_bytes >= opencl::device(0).local_bytes);
-  CHECK(features.missing.empty() == features.nvidia_road());
+  CHECK(features.missing.empty() == features.nvidia_code_path());
   CHECK(&features == &opencl::features(0));
   CHECK_FALSE(opencl::plain_kernel_failure(0));
   CHECK_THROWS_AS(opencl::features(1000), Error);
@@ -207,14 +207,15 @@ TEST_CASE("features of a device without inline PTX name why its road is the port
   some.inline_ptx = true;
   some.static_local_bytes = 48 * 1024;
   CHECK(opencl::print_features(some) ==
-        "portable road only: cp.async: does not build (has inline PTX); local arrays up to 48 KiB");
+        "portable code path only: cp.async: does not build (has inline PTX); local arrays up to 48 "
+        "KiB");
   some.shuffle = some.copy_async = some.mma_tf32 = some.mma_f16 = true;
   some.static_local_bytes = 224 * 1024;
   some.missing = "";
-  CHECK(
-      opencl::print_features(some) ==
-      "road nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224 "
-      "KiB");
+  CHECK(opencl::print_features(some) ==
+        "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up "
+        "to 224 "
+        "KiB");
 }
 
 TEST_CASE("a queue that was let go of is given out again, and one in use is not") {

@@ -242,7 +242,7 @@ TEST_CASE("3xtf32: huge, tiny, mixed and special values, most of them wrong by p
   }
 }
 
-TEST_CASE("3xtf32: paths and roads that it lacks are refused in words") {
+TEST_CASE("3xtf32: paths and code paths that it lacks are refused in words") {
   if (!has_device()) return;
   const Problem problem = parse_problem("gemm:m=8,n=8,k=8", catalogue().kernels());
   const auto refusal = [&](const char* math, const Tuning& tuning) -> std::string {
@@ -262,7 +262,7 @@ TEST_CASE("3xtf32: paths and roads that it lacks are refused in words") {
   CHECK(holds(refusal("3xtf32", {{"mt", 3}}), "powers of two"));
   CHECK(refusal("3xtf32", {{"splits", 3}, {"chunk", 1}}) == "");
   if (opencl::device(0).kind == opencl::DeviceKind::cpu) {
-    CHECK(holds(refusal("3xtf32", {{"road", 1}}), "math 3xtf32 needs matrix units"));
+    CHECK(holds(refusal("3xtf32", {{"code_path", 1}}), "math 3xtf32 needs matrix units"));
   } else {
     test::skip_part("OpenCL device 0 is no CPU", "");
   }

@@ -78,81 +78,91 @@ constexpr TiledCase tiled_cases[] = {
     {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
      "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
     {"gemm:m=37,n=35,k=21,beta=2",
-     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,regs=0,splits=1"},
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,regs=0,splits="
+     "1"},
     {"gemm:m=70,n=66,k=50,trans_a=1,trans_b=1,batch=2",
-     "path=1,road=0,wm=2,wn=2,wk=2,lm=8,tm=4,tn=8,bk=8,stages=4,raster=1,turn=1,regs=0,splits=3"},
+     "path=1,code_path=0,wm=2,wn=2,wk=2,lm=8,tm=4,tn=8,bk=8,stages=4,raster=1,turn=1,regs=0,splits="
+     "3"},
     {"gemm:m=37,n=35,k=21,batch=2",
-     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,regs=0,splits=1"},
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,regs=0,splits="
+     "1"},
     {"gemm:m=37,n=67,k=45,trans_a=1,trans_b=1,prepack=1",
-     "path=1,road=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,regs=0,splits=2"},
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,regs=0,splits="
+     "2"},
     {"gemm:m=66,n=68,k=20,trans_b=1,alpha=0.5",
-     "path=1,road=0,wm=1,wn=2,wk=4,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,regs=0,splits=1"},
-    {"gemm:m=3,n=70,k=300,beta=-1", "path=2,road=0,rows=1,warps=2,kc=128,unroll=2,splits=2"},
-    {"gemm:m=130,n=7,k=262,batch=2", "path=2,road=0,rows=4,warps=2,kc=128,unroll=1,splits=1"},
+     "path=1,code_path=0,wm=1,wn=2,wk=4,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,regs=0,"
+     "splits=1"},
+    {"gemm:m=3,n=70,k=300,beta=-1", "path=2,code_path=0,rows=1,warps=2,kc=128,unroll=2,splits=2"},
+    {"gemm:m=130,n=7,k=262,batch=2", "path=2,code_path=0,rows=4,warps=2,kc=128,unroll=1,splits=1"},
     {"gemm:m=16,n=45,k=264,trans_b=1,prepack=1",
-     "path=2,road=0,rows=2,warps=4,kc=128,unroll=1,splits=1"},
+     "path=2,code_path=0,rows=2,warps=4,kc=128,unroll=1,splits=1"},
     {"gemm:m=132,n=5,k=264,trans_a=1,trans_b=1",
-     "path=2,road=0,rows=1,warps=4,kc=128,unroll=4,splits=2"},
-    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
-    {"softmax:rows=5,cols=67,type=bf16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
-    {"softmax:rows=3,cols=5,type=bf16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
-    {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
-    {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
-    {"softmax:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,road=0"},
-    {"softmax:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,road=0"},
-    {"softmax:rows=6,cols=329", "v=4,chunk=3,lx=16,ly=1,ry=1,form=1,splits=2,road=0"},
-    {"softmax:rows=5,cols=131", "v=4,chunk=3,lx=16,ly=2,ry=1,form=1,splits=1,road=0"},
-    {"softmax:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,road=0"},
-    {"softmax:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,road=0"},
-    {"softmax:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,road=0"},
-    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
-    {"layernorm:rows=5,cols=67,type=f16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=3,cols=67,type=bf16", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,road=0"},
-    {"layernorm:rows=3,cols=5,type=f16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,road=0"},
-    {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
-    {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,road=0"},
-    {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,road=0"},
-    {"layernorm:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,road=0"},
-    {"layernorm:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,road=0"},
-    {"layernorm:rows=6,cols=329", "v=4,chunk=3,lx=16,ly=1,ry=1,form=1,splits=2,road=0"},
-    {"layernorm:rows=5,cols=131", "v=4,chunk=3,lx=16,ly=2,ry=1,form=1,splits=1,road=0"},
-    {"layernorm:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,road=0"},
-    {"layernorm:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,road=0"},
-    {"layernorm:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,road=0"},
+     "path=2,code_path=0,rows=1,warps=4,kc=128,unroll=4,splits=2"},
+    {"softmax:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,code_path=0"},
+    {"softmax:rows=5,cols=67,type=bf16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=67,type=f16", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,code_path=0"},
+    {"softmax:rows=3,cols=5,type=bf16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"softmax:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,code_path=0"},
+    {"softmax:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,code_path=0"},
+    {"softmax:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,code_path=0"},
+    {"softmax:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,code_path=0"},
+    {"softmax:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,code_path=0"},
+    {"softmax:rows=6,cols=329", "v=4,chunk=3,lx=16,ly=1,ry=1,form=1,splits=2,code_path=0"},
+    {"softmax:rows=5,cols=131", "v=4,chunk=3,lx=16,ly=2,ry=1,form=1,splits=1,code_path=0"},
+    {"softmax:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,code_path=0"},
+    {"softmax:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,code_path=0"},
+    {"softmax:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,code_path=0"},
+    {"layernorm:rows=5,cols=67", "v=16,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=5,cols=67", "v=4,chunk=4,lx=4,ly=4,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=16,ly=1,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=3,cols=5", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=3,cols=67", "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,code_path=0"},
+    {"layernorm:rows=5,cols=67,type=f16", "v=8,chunk=2,lx=1,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=3,cols=67,type=bf16",
+     "v=4,chunk=2,lx=1,ly=1,ry=1,form=0,splits=4,code_path=0"},
+    {"layernorm:rows=3,cols=5,type=f16", "v=1,chunk=1,lx=2,ly=2,ry=1,form=0,splits=1,code_path=0"},
+    {"layernorm:rows=7,cols=68", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,code_path=0"},
+    {"layernorm:rows=7,cols=67", "v=4,chunk=5,lx=4,ly=2,ry=2,form=1,splits=1,code_path=0"},
+    {"layernorm:rows=5,cols=381", "v=4,chunk=1,lx=128,ly=1,ry=1,form=1,splits=1,code_path=0"},
+    {"layernorm:rows=19,cols=66", "v=4,chunk=5,lx=4,ly=4,ry=1,form=1,splits=1,code_path=0"},
+    {"layernorm:rows=3,cols=259", "v=4,chunk=2,lx=8,ly=1,ry=2,form=1,splits=5,code_path=0"},
+    {"layernorm:rows=6,cols=329", "v=4,chunk=3,lx=16,ly=1,ry=1,form=1,splits=2,code_path=0"},
+    {"layernorm:rows=5,cols=131", "v=4,chunk=3,lx=16,ly=2,ry=1,form=1,splits=1,code_path=0"},
+    {"layernorm:rows=19,cols=33", "v=4,chunk=17,lx=2,ly=4,ry=1,form=2,splits=1,code_path=0"},
+    {"layernorm:rows=5,cols=509", "v=4,chunk=4,lx=128,ly=2,ry=1,form=2,splits=1,code_path=0"},
+    {"layernorm:rows=9,cols=3", "v=4,chunk=3,lx=1,ly=8,ry=1,form=2,splits=1,code_path=0"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
-     "path=0,road=0,w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,splits="
+     "path=0,code_path=0,w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,"
+     "splits="
      "1"},
     {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1",
-     "path=0,road=0,w=8,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits="
+     "path=0,code_path=0,w=8,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
+     "splits="
      "1"},
     {"attention:batch=2,heads=4,kv_heads=1,q_len=1,kv_len=21,head_dim=5,causal=0",
-     "path=0,road=0,w=1,bq=4,bk=8,v=4,vq=4,tk=8,tq=1,tm=4,tv=1,pad=0,k_local=0,resident=0,splits="
+     "path=0,code_path=0,w=1,bq=4,bk=8,v=4,vq=4,tk=8,tq=1,tm=4,tv=1,pad=0,k_local=0,resident=0,"
+     "splits="
      "2"},
     {"attention:batch=1,heads=2,q_len=3,kv_len=19,head_dim=6,causal=1",
-     "path=0,road=0,w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,splits="
+     "path=0,code_path=0,w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
+     "splits="
      "3"},
-    // The kernels of NVIDIA's road in portable form: warps of items, parts of tiles, merging.
+    // The kernels of NVIDIA's code path in portable form: warps of items, parts of tiles, merging.
     {"attention:batch=1,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
-     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=8,splits=2"},
+     "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=8,splits=2"},
     {"attention:batch=2,heads=2,q_len=35,kv_len=30,head_dim=21,causal=0",
-     "path=1,road=0,w=32,bq=16,bk=32,tm=4,cd=24,cn=32,stages=2,unroll=4,splits=1"},
+     "path=1,code_path=0,w=32,bq=16,bk=32,tm=4,cd=24,cn=32,stages=2,unroll=4,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
-     "path=2,road=0,w=32,lanes=4,nb=2,stages=3,splits=3,fused=0"},
+     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=3,splits=3,fused=0"},
     {"attention:batch=1,heads=1,q_len=70,kv_len=75,head_dim=20,causal=1",
-     "path=1,road=0,w=32,bq=32,bk=32,tm=8,cd=16,cn=16,stages=2,unroll=16,splits=1"},
+     "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=16,cn=16,stages=2,unroll=16,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
-     "path=2,road=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
+     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
 };
 
 // All cases, or every n-th from the k-th on where PART_OF_CASES=k/n says so: where programs take
@@ -197,9 +207,9 @@ TEST_CASE("rows with NaN and infinities come out as in NumPy whatever way they a
   if (!has_device()) return;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const char* kernel : {"softmax", "layernorm"}) {
-    for (const char* tuning : {"v=4,chunk=5,lx=4,ly=2,ry=1,form=1,splits=1,road=0",
-                               "v=4,chunk=2,lx=4,ly=1,ry=1,form=1,splits=3,road=0",
-                               "v=4,chunk=17,lx=4,ly=4,ry=1,form=2,splits=1,road=0"}) {
+    for (const char* tuning : {"v=4,chunk=5,lx=4,ly=2,ry=1,form=1,splits=1,code_path=0",
+                               "v=4,chunk=2,lx=4,ly=1,ry=1,form=1,splits=3,code_path=0",
+                               "v=4,chunk=17,lx=4,ly=4,ry=1,form=2,splits=1,code_path=0"}) {
       const Problem problem = problem_of(std::string(kernel) + ":rows=8,cols=67");
       const Variant& variant = variant_of(problem);
       INFO(kernel, " ", tuning);
@@ -227,9 +237,9 @@ TEST_CASE("rows with NaN and infinities come out as in NumPy whatever way they a
 
 TEST_CASE("LayerNorm on a device keeps its digits at mean 1e4 and variance 1") {
   if (!has_device()) return;
-  for (const char* tuning : {"v=4,chunk=4,lx=64,ly=1,ry=1,form=1,splits=1,road=0",
-                             "v=4,chunk=4,lx=32,ly=1,ry=1,form=1,splits=3,road=0",
-                             "v=4,chunk=32,lx=32,ly=4,ry=1,form=2,splits=1,road=0"}) {
+  for (const char* tuning : {"v=4,chunk=4,lx=64,ly=1,ry=1,form=1,splits=1,code_path=0",
+                             "v=4,chunk=4,lx=32,ly=1,ry=1,form=1,splits=3,code_path=0",
+                             "v=4,chunk=32,lx=32,ly=4,ry=1,form=2,splits=1,code_path=0"}) {
     const Problem problem = problem_of("layernorm:rows=3,cols=1021");
     const Variant& variant = variant_of(problem);
     INFO(tuning);
@@ -266,23 +276,23 @@ TEST_CASE("small shapes are right under math 3xtf32, in every direction and with
   Environment env = whole_device();
   env.math = "3xtf32";
   constexpr TiledCase cases[] = {
-      {"gemm:m=35,n=37,k=19", "road=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1"},
+      {"gemm:m=35,n=37,k=19", "code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1"},
       {"gemm:m=18,n=40,k=36,trans_a=1,trans_b=1,beta=2",
-       "road=0,wm=2,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,raster=1,splits=1"},
+       "code_path=0,wm=2,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,raster=1,splits=1"},
       {"gemm:m=34,n=34,k=70,trans_b=1,batch=2,alpha=0.5",
-       "road=0,wm=1,wn=2,mt=2,nt=4,bk=32,chunk=4,stages=2,raster=2,splits=3"},
+       "code_path=0,wm=1,wn=2,mt=2,nt=4,bk=32,chunk=4,stages=2,raster=2,splits=3"},
       {"gemm:m=37,n=70,k=21,trans_a=1,batch=2",
-       "road=0,wm=1,wn=2,mt=2,nt=4,bk=16,chunk=2,stages=2,packed=1,splits=2"},
+       "code_path=0,wm=1,wn=2,mt=2,nt=4,bk=16,chunk=2,stages=2,packed=1,splits=2"},
       {"gemm:m=33,n=30,k=19,trans_b=1,prepack=1",
-       "road=0,wm=2,wn=1,mt=2,nt=4,bk=8,chunk=1,stages=2,packed=1,splits=1"},
+       "code_path=0,wm=2,wn=1,mt=2,nt=4,bk=8,chunk=1,stages=2,packed=1,splits=1"},
       {"gemm:m=20,n=70,k=21,trans_a=1,prepack=1",
-       "road=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"},
+       "code_path=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"},
       {"attention:batch=2,heads=2,kv_heads=1,q_len=21,kv_len=45,head_dim=20,causal=1",
-       "road=0,warps=2,mt=1,bk=32"},
+       "code_path=0,warps=2,mt=1,bk=32"},
       {"attention:batch=1,heads=1,q_len=34,kv_len=70,head_dim=33,causal=0",
-       "road=0,warps=1,mt=2,bk=64"},
+       "code_path=0,warps=1,mt=2,bk=64"},
       {"attention:batch=1,heads=3,kv_heads=1,q_len=30,kv_len=17,head_dim=46,causal=1",
-       "road=0,warps=1,mt=1,bk=32"}};
+       "code_path=0,warps=1,mt=1,bk=32"}};
   check_small_shapes(cases, env);
 }
 
@@ -317,7 +327,7 @@ TEST_CASE("attention under math 3xtf32 makes of special, huge and tiny values wh
       Environment env = whole_device();
       env.math = split == 1 ? "3xtf32" : "fp32";
       const Tuning tuning =
-          split == 1 ? Tuning{{"road", 0}, {"warps", 1}, {"mt", 1}, {"bk", 32}} : Tuning{};
+          split == 1 ? Tuning{{"code_path", 0}, {"warps", 1}, {"mt", 1}, {"bk", 32}} : Tuning{};
       const auto plan = variant_of(problem).plan(problem, tuning, env, operands.all());
       plan->bind(operands.all());
       plan->upload();
@@ -479,7 +489,7 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
       {"softmax:rows=2,cols=8", {{"splits", 2}, {"ly", 2}}},
       {"layernorm:rows=2,cols=8", {{"v", 8}, {"form", 1}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
-       {{"path", 0}, {"road", 0}, {"bq", 7}, {"vq", 4}}},
+       {{"path", 0}, {"code_path", 0}, {"bq", 7}, {"vq", 4}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
        {{"path", 1}, {"w", 32}, {"bq", 32}, {"bk", 32}, {"tm", 8}, {"cn", 5}, {"stages", 2}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
@@ -497,9 +507,15 @@ TEST_CASE("a tiling that does not fit the device is refused with the limits") {
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
        {{"path", 2}, {"w", 32}, {"lanes", 3}, {"nb", 1}, {"stages", 2}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
-       {{"path", 0}, {"road", 1}}},
+       {{"path", 0}, {"code_path", 1}}},
       {"attention:batch=1,heads=1,q_len=8,kv_len=8,head_dim=8,causal=0",
-       {{"path", 2}, {"w", 32}, {"lanes", 4}, {"nb", 1}, {"stages", 2}, {"road", 0}, {"fused", 1}}},
+       {{"path", 2},
+        {"w", 32},
+        {"lanes", 4},
+        {"nb", 1},
+        {"stages", 2},
+        {"code_path", 0},
+        {"fused", 1}}},
   };
   for (const auto& misfit : misfits) {
     const char* text = misfit.text;

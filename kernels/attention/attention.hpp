@@ -23,9 +23,9 @@
 //   3 threaded    Tiles of all heads shared among threads: 1.8 times on two.
 //   hwy           Larger tiles for the registers there are, query heads that share k and v worked
 //                 on together, masks on diagonal tiles alone, where each vector of queries leaves
-//                 out the keys that none of them sees; few queries by vectors along head_dim,
-//                 their keys shared among threads; what is read and written beyond L2 is
-//                 fetched while products keep the core busy.
+//                 out the keys that none of them sees; decode by vectors along head_dim, keys
+//                 split among threads; what is read and written beyond L2 is prefetched while
+//                 products keep the core busy.
 // Dead ends. A query per lane where there is one query (decoding): 0.15 times the rung before,
 // since all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
 //

@@ -1,11 +1,11 @@
-// o = softmax(scale·q·kᵀ)·v for few rows (attention.hpp has the maths; attention_rows.cl says what a row is),
+// o = softmax(scale·q·kᵀ)·v for decoding (attention.hpp has the maths; attention_rows.cl says what a row is),
 // where reading k and v once is all the time there is. Sizes are arguments; head_dim D, ROWS (all of
 // them) and the tuning come by -D (attention/opencl.cpp).
 //
 // A group of W items walks over the keys of one split of a kv head. LANES neighbouring items share a
 // key, and each holds all rows of q and o at VPL vectors of head_dim, so that k and v are read with
 // neighbouring vectors and a score needs log2(LANES) exchanges. A step takes NB keys for each of the
-// W / LANES teams; splits take steps in turn. Its k and v arrive STAGES - 1 steps after they were
+// W / LANES teams; steps go to the splits round robin. Its k and v arrive STAGES - 1 steps after they were
 // asked for, or with STAGES=1 straight in registers: every item copies exactly what it reads itself,
 // so nothing waits for another item. Each team has a maximum and a
 // sum of its own; teams are put together at the end. Splits are put together by the group that
@@ -95,7 +95,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   __local float ring[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float highs[ROWS * TEAMS];
   __local float totals[ROWS * TEAMS];
-#if ROAD == 0
+#if CODE_PATH == 0
   __local float scratch[W];
 #else
   __local float* scratch = 0;
@@ -228,13 +228,13 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
       const float old = high[r];
 #pragma unroll
       for (int n = 0; n < NB; ++n) high[r] = fmax(high[r], s[n][r]);
-      const float shrink = exp2_road(old - high[r]);
+      const float shrink = fast_exp2(old - high[r]);
       total[r] *= shrink;
 #pragma unroll
       for (int j = 0; j < DL; ++j) sum[r][j] *= shrink;
 #pragma unroll
       for (int n = 0; n < NB; ++n) {
-        s[n][r] = exp2_road(s[n][r] - high[r]);
+        s[n][r] = fast_exp2(s[n][r] - high[r]);
         total[r] += s[n][r];
       }
     }
@@ -263,7 +263,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const float factor = exp2_road(high[r] - highest_of(highs + r * TEAMS));
+    const float factor = fast_exp2(high[r] - highest_of(highs + r * TEAMS));
     if (lane == 0) totals[r * TEAMS + team] = total[r] * factor;
 #pragma unroll
     for (int j = 0; j < DL; ++j)
@@ -322,12 +322,12 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
 #pragma unroll
       for (int i = 0; i < 12; ++i) highest = fmax(highest, highs_of[i]);
       const float base = highest == -INFINITY ? 0.0f : highest;
-      const float shrink = exp2_road(old - base);
+      const float shrink = fast_exp2(old - base);
       weights *= shrink;
       value *= shrink;
 #pragma unroll
       for (int i = 0; i < 12; ++i) {
-        const float factor = exp2_road(highs_of[i] - base);
+        const float factor = fast_exp2(highs_of[i] - base);
         if (p0 + i < splits) {
           weights += factor * totals_of[i];
           value += factor * parts_of[i];

@@ -95,9 +95,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_tiled
   __local float scores[SIDE][SIDE + 1];
   const int tx = get_local_id(0) % SIDE;
   const int ty = get_local_id(0) / SIDE;
-  const long down = (q_len + SIDE - 1) / SIDE;
-  const long head = get_group_id(0) / down;
-  const long row = get_group_id(0) % down * SIDE;
+  const long row_tiles = (q_len + SIDE - 1) / SIDE;
+  const long head = get_group_id(0) / row_tiles;
+  const long row = get_group_id(0) % row_tiles * SIDE;
   const long query = row + ty;
   const bool is_query = query < q_len;
   const long keys = is_query ? visible(query, q_len, kv_len, causal) : 0;

@@ -7,7 +7,7 @@
 // One group of W items per row of a batch entry and kv head.
 
 #if BASE_2
-#define POWER(x) exp2_road(x)
+#define POWER(x) fast_exp2(x)
 #else
 #define POWER(x) exp(x)
 #endif

@@ -15,7 +15,7 @@
 // A row of o that is not finite is computed again in plain float32: infinities, NaN, elements from
 // 2^115 and scores from 2^102 on have no split form. Rows that see no key are zeros.
 
-#if ROAD == 1
+#if CODE_PATH == 1
 #define ITEMS (32 * WARPS)
 #else
 #define ITEMS (WARPS)
@@ -35,7 +35,7 @@
 #define EACH(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
 
 // The largest, or the sum, of the four lanes that share rows of a fragment.
-#if ROAD == 1
+#if CODE_PATH == 1
 #define OF_FOUR(x, COMBINE)                         \
   {                                                 \
     x[0] = COMBINE(x[0], lane_xor(x[0], 1, 0));     \
@@ -78,7 +78,7 @@ void strict_row(__global const float* q, __global const float* k, __global const
       if (pass == 0) {
         high = fmax(high, score);
       } else {
-        const float weight = exp2_road(score - high);
+        const float weight = fast_exp2(score - high);
         total += weight;
         for (int d = 0; d < D; ++d) o[d] = fma(weight, v[(long)key * D + d], o[d]);
       }
@@ -188,12 +188,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
       }
       OF_FOUR(top, fmax)
       LANES {
-        const float shrink = exp2_road(high[i][h][l] - top[l]);
+        const float shrink = fast_exp2(high[i][h][l] - top[l]);
         high[i][h][l] = top[l];
         total[i][h][l] *= shrink;
         EACH(j, DP / 8) EACH(r, 2) sum[i][j][l][2 * h + r] *= shrink;
         EACH(j, BK / 8) EACH(r, 2) {
-          score[i][j][l][2 * h + r] = exp2_road(score[i][j][l][2 * h + r] - top[l]);
+          score[i][j][l][2 * h + r] = fast_exp2(score[i][j][l][2 * h + r] - top[l]);
           total[i][h][l] += score[i][j][l][2 * h + r];
         }
       }

@@ -10,14 +10,13 @@
 //      how much old sums shrink. p goes to local memory, [key][row].
 //   3. o: per key, TM floats of p and ON floats of v meet.
 // Steps 1 and 3 take k in chunks of CD columns and v in chunks of CN rows, from a ring of STAGES
-// chunks that copies fill ahead. An item turns the keys that it has copied itself. One barrier per
-// chunk is all: before it nobody reads the chunk that is asked for next or turned last but one, and
-// the first one after step 2 shows p.
+// chunks, a multi-stage pipeline of copies. An item transposes the keys that it has copied itself. One
+// barrier per chunk is all: before it nobody reads the chunk that is asked for next or transposed last
+// but one, and the first one after step 2 shows p.
 //
-// Tried on an H200: keys not turned, four columns at a time, took 3 to 5 % longer (the clocks that
-// registers take to be read would make it 20 %: they are not all that holds the loops); keys turned
-// float by float as they are copied, 10 % longer; 8 rows by 16 columns of o per item at head_dim
-// 128, which needs BQ=256 and chunks of 16, 6 % longer than 8 by 8.
+// Dead ends on an H200: keys not transposed, four columns at a time; keys transposed float by float as
+// they are copied; 8 rows by 16 columns of o per item at head_dim 128, which needs BQ=256 and chunks
+// of 16.
 //
 // Scores are counted in base 2: q is multiplied by scale·log2(e). The maximum starts at -FLT_MAX, as
 // in softmax.cl. An invisible key gets the score -inf, hence p = 0; where rows of a tile see
@@ -36,9 +35,9 @@
 #define CHUNKS (K_CHUNKS + V_CHUNKS)
 #define KD (K_CHUNKS * CD)
 #define CHUNK (BK * CD > CN * DP ? BK * CD : CN * DP)
-// Turned chunks of keys: while one is read, the next is written.
+// Transposed chunks of keys: while one is read, the next is written.
 #define KT_SLOTS (K_CHUNKS > 1 ? 2 : 1)
-// q and k are turned in squares of 4 rows or keys (`length` of them in all) by 4 columns.
+// q and k are transposed in squares of 4 rows or keys (`length` of them in all) by 4 columns.
 // Neighbouring items have squares of neighbouring columns, 32 or 64 bytes of memory, and then of
 // neighbouring vectors of keys; vectors are exchanged so that 8 of them store to different banks.
 #define SIDE (UNROLL % 16 == 0 ? 4 : 2)
@@ -74,16 +73,16 @@
     (to)[3] = x4.w;                                 \
   }
 
-// sum += x·yᵀ, TM rows by N columns, rows there and back: at the turn y[j] is still at hand. Hopper
+// sum += x·yᵀ, TM rows by N columns, rows there and back: at either end y[j] is still at hand. Hopper
 // reads two banks of registers once a clock each, so a multiply-add of three new operands takes two.
 #define OUTER(sum, N, x, y)                              \
   _Pragma("unroll") for (int i = 0; i < TM; ++i)         \
   _Pragma("unroll") for (int step = 0; step < N; ++step) \
       (sum)[i][i % 2 ? N - 1 - step : step] += (x)[i] * (y)[i % 2 ? N - 1 - step : step];
 
-// Whether the next step's operands are read while the last step of a chunk multiplies: on road 1
+// Whether the next step's operands are read while the last step of a chunk multiplies: on code path 1
 // always, since asking costs more. They are what comes after the chunk, and not used.
-#define READS_ON(more) (ROAD == 1 || (more))
+#define READS_ON(more) (CODE_PATH == 1 || (more))
 
 // Row and column of vector n + lid of a block of rows of `columns` floats: sums of a constant and
 // what depends on lid where the shape allows.
@@ -127,8 +126,8 @@ void copy_chunk(__local float* to, __global const float* k, __global const float
   }
 }
 
-// Turns the chunk of keys that this item has copied: to[column][key].
-void turn_keys(__local float* to, __local const float* from) {
+// Transposes the chunk of keys that this item has copied: to[column][key].
+void transpose_keys(__local float* to, __local const float* from) {
   const uint lid = get_local_id(0);
 #pragma unroll
   for (uint n = 0; n < SQUARES; n += W) {
@@ -175,7 +174,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   __local float* pt = ring + STAGES * CHUNK;
   __local int* sees = (__local int*)(pt + BK * BQ);
   __local int* wild = sees + BQ;  // whether inf or NaN has come where rows see different keys
-#if ROAD == 0
+#if CODE_PATH == 0
   __local float scratch[W];
 #else
   __local float* scratch = 0;
@@ -224,7 +223,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     }                                                                                \
   }
   // The next chunk, once all its copies have come; what stands between happens first.
-#define TURN(between)                                  \
+#define NEXT_CHUNK(between)                            \
   copies_wait(STAGES - 2);                             \
   __local const float* chunk_at = ring + slot * CHUNK; \
   slot = slot + 1 == STAGES ? 0 : slot + 1;            \
@@ -293,7 +292,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
 #pragma unroll 1
     for (int chunk = 0; chunk < K_CHUNKS; ++chunk) {
       __local float* y_at = kt + chunk % KT_SLOTS * (CD * BK);
-      TURN(turn_keys(y_at, chunk_at));
+      NEXT_CHUNK(transpose_keys(y_at, chunk_at));
       __local const float* x_at = qt + chunk * (CD * BQ);
 #define LOAD_Q(to, d, like)                             \
   _Pragma("unroll") for (int i = 0; i < TM; i += 4)     \
@@ -337,14 +336,14 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
 #pragma unroll
       for (int j = 0; j < SN; ++j) highest = fmax(highest, s[i][j]);
       highest = near_max(highest, scratch, TC, PAIR);
-      const float shrink = exp2_road(high[i] - highest);
+      const float shrink = fast_exp2(high[i] - highest);
       high[i] = highest;
       total[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < ON; ++j) sum[i][j] *= shrink;
 #pragma unroll
       for (int j = 0; j < SN; ++j) {
-        s[i][j] = exp2_road(s[i][j] - highest);
+        s[i][j] = fast_exp2(s[i][j] - highest);
         total[i] += s[i][j];
       }
     }
@@ -359,7 +358,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     const bool differs = causal && seen_by_all < key0 + keys;
 #pragma unroll 1
     for (int chunk = 0; chunk < V_CHUNKS; ++chunk) {
-      TURN(if (differs && is_wild(chunk_at)) *wild = 1);
+      NEXT_CHUNK(if (differs && is_wild(chunk_at)) *wild = 1);
       __local const float* x_at = pt + chunk * (CN * BQ);
 // Columns of an item: vectors of 4, TC vectors apart, then one of 2, then a single one.
 #define LOAD_V(to, key)                                                                     \

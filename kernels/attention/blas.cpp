@@ -137,7 +137,7 @@ class BlasPlan final : public Plan {
                       head_dim, alpha, q.data + first * q.ld, q.ld, k.data, k.ld, 0, scores, ld_s);
     }
     parallel_for(pool_, threads_, count, [&](std::int64_t i, int) {
-      soften(scores + i * s_.kv_len, s_.visible(first + i), seen, after);
+      softmax_row(scores + i * s_.kv_len, s_.visible(first + i), seen, after);
     });
 
     // Weights of unseen keys are zero, which hides their v from a query only if v is finite.
@@ -157,7 +157,7 @@ class BlasPlan final : public Plan {
   }
 
   // Scores [0,visible) become weights that sum to 1; [visible,seen) become zero.
-  static void soften(float* s, std::int64_t visible, std::int64_t seen, float factor) {
+  static void softmax_row(float* s, std::int64_t visible, std::int64_t seen, float factor) {
     float largest = -std::numeric_limits<float>::infinity();
     for (std::int64_t j = 0; j < visible; ++j) {
       s[j] *= factor;

@@ -1,6 +1,6 @@
-// Attention for few rows (decoding: one new query per head): vectors along head_dim, all rows of a
-// kv head together, so that K and V come from memory once; that reading is the limit. Many rows:
-// prefill-inl.h. Also here: joining the chunks into which a task's keys were split.
+// Attention's decode path (one new query per head, or few): vectors along head_dim, all rows of a
+// kv head together, so that K and V come from memory once; that reading is the limit. Prefill:
+// prefill-inl.h. Also here: merging the chunks into which a task's keys were split (split-KV).
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_ATTENTION_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -51,9 +51,8 @@ struct Columns {
 // ports. Here each row takes one cycle per vector of head_dim, 2.5 for the sums across lanes and
 // exp, and 2.5 for a last vector that is not whole. A vector of rows, however few of its lanes are
 // used, takes two multiply-adds per element of head_dim (1.2 cycles with kTile = 8 sums under way;
-// 2 with 4, for each waits 4 cycles for the one before) and 8 for the rest. Figures from a Zen 5,
-// where the two meet at 7 rows for head_dim 16, 10 for 32 and 14 for 64 and 128.
-inline bool FewRows(const Sizes& s) {
+// 2 with 4, for each waits 4 cycles for the one before) and 8 for the rest.
+inline bool DecodeIsFaster(const Sizes& s) {
   const std::int64_t rows = s.group() * s.q_len;
   if (rows > LaneCount() || s.head_dim < LaneCount()) return false;
   const Columns columns(s.head_dim);
@@ -63,7 +62,7 @@ inline bool FewRows(const Sizes& s) {
   return static_cast<double>(rows) * row <= key;
 }
 
-struct FewScratch {
+struct DecodeBuffers {
   float *q, *o;          // [rows,padded]
   float* s;              // [rows,stride]
   std::int64_t stride;   // kv_block in whole vectors
@@ -76,43 +75,42 @@ inline std::int64_t DecodeScratch(const Job& job) {
   return job.q_block * (2 * padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
 }
 
-// A pass over a tile's rows of K or V fetches into L1 the rows kAhead bytes further on; beyond the
-// tile's end those that the next pass begins with. Without it products and memory take turns: the
-// 512 instructions that a Zen 5 core looks ahead are products of some 40 cache lines (4 rows of
-// head_dim 128 from L3: 29 GB/s without, 57 with; 4, 8, 32, 64 KB ahead or into L2: 38 to 46). A
-// third of L1, as the rows that are passed over again must stay there too.
-inline constexpr std::int64_t kAhead = 16 << 10;
+// Prefetch distance: a pass over a tile's rows of K or V prefetches into L1 the rows so many bytes
+// further on; beyond the tile's end those that the next pass begins with. Without it products and
+// memory alternate, as the 512 instructions of a reorder buffer are products of some 40 cache
+// lines. A third of a 48 KiB L1, as the rows that are passed over again must stay there too.
+inline constexpr std::int64_t kPrefetchBytes = 16 << 10;
 inline constexpr std::int64_t kLongRow = 384;  // bytes
-struct NoFetch {
+struct NoPrefetch {
   static constexpr bool kByLines = false;
   HWY_INLINE void Row(std::int64_t) const {}
 };
-struct Fetch {
+struct DistancePrefetch {
   static constexpr bool kByLines = false;
   const float* now = nullptr;
   std::int64_t stride = 0, rows = 0;
   const float* next = nullptr;  // null: nothing beyond
   std::int64_t next_stride = 0;
-  std::int64_t head_dim = 0, ahead = 0;
+  std::int64_t head_dim = 0, distance = 0;
 
   HWY_INLINE void Row(std::int64_t j) const {
-    j += ahead;
+    j += distance;
     const float* row = now + j * stride;
     if (j >= rows) {
       if (next == nullptr) return;
       row = next + (j - rows) * next_stride;
     }
-    FetchRow(row);
+    PrefetchRow(row);
   }
-  HWY_INLINE void FetchRow(const float* row) const {
+  HWY_INLINE void PrefetchRow(const float* row) const {
     for (std::int64_t c = 0; c < head_dim; c += 64 / sizeof(float)) hwy::Prefetch(row + c);
   }
 };
 // Where rows of K and V follow each other without a gap: as many lines as are worked on, one after
-// the other, so that they neither come in bursts, of which a core drops what it cannot hold, nor
-// out of the order that the hardware follows (Zen 5, 4 rows of head_dim 128: 5 to 10 % more from
-// memory and L3 alike, of 256 15 %; lines of 4 rows in turn lost 5, of head_dim 64 25 %).
-struct LinearFetch : Fetch {
+// the other, so that they neither come in bursts, of which a core drops what its fill buffers
+// cannot hold, nor out of the order that the hardware prefetcher follows. Dead end on a Zen 5:
+// lines of 4 rows in turn.
+struct LinearPrefetch : DistancePrefetch {
   static constexpr bool kByLines = true;
   struct Lines {
     const float* at;
@@ -125,35 +123,33 @@ struct LinearFetch : Fetch {
   };
   // The lines that go with the elements from `done` after row j's begin on.
   HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
-    const std::int64_t to = j + ahead;
+    const std::int64_t to = j + distance;
     if (to < rows) return {now + to * stride + done};
     return {(next != nullptr ? next + (to - rows) * next_stride : now + j * stride) + done};
   }
 };
-// The same where L3 is far: the next four pages, a line of each in turn, while four pages are
-// worked on. Why: common::PagesAhead. (Sapphire Rapids, 2 threads, 4 and 1 rows of head_dim 128:
-// 15.6 → 21.4 and 15.4 → 22.7 GB/s; 4 rows of head_dim 64 14.0 → 21.3. The four quarters of a
-// tile side by side, unfetched, bring 4 rows nothing and one row 20.4. A tile whose last
-// pages are fewer than four has as many of the next tile's first four fetched: 336 keys for 320
-// cost less than 1 %.)
-struct PagesFetch : Fetch {
+// The same where L3 latency is high: the next four pages, a line of each in turn, while four pages
+// are worked on. Why: common::PagesAhead. A tile whose last pages are fewer than four has as many
+// of the next tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a
+// tile side by side, not prefetched.
+struct PagesPrefetch : DistancePrefetch {
   static constexpr bool kByLines = true;
   static constexpr std::int64_t kPage = 4096 / sizeof(float), kFour = 4 * kPage, kStep = 4 * kLine;
   struct Lines {
-    const PagesFetch& fetch;
-    std::int64_t at, fetched;  // floats into the tile
+    const PagesPrefetch& prefetch;
+    std::int64_t at, prefetched;  // floats into the tile
     template <int kVectors>
     HWY_INLINE void Next() {
       at += kVectors * LaneCount();
-      for (; fetched < at; fetched += kStep) {
-        const float* from = fetch.now;
-        std::int64_t pages = (fetched & -kFour) + kFour;
-        if (pages >= fetch.rows * fetch.stride) {
-          if (fetch.next == nullptr) return;
-          from = fetch.next;
+      for (; prefetched < at; prefetched += kStep) {
+        const float* from = prefetch.now;
+        std::int64_t pages = (prefetched & -kFour) + kFour;
+        if (pages >= prefetch.rows * prefetch.stride) {
+          if (prefetch.next == nullptr) return;
+          from = prefetch.next;
           pages = 0;
         }
-        from += pages + (fetched & (kFour - 1)) / 4;
+        from += pages + (prefetched & (kFour - 1)) / 4;
 #pragma GCC unroll 4
         for (int page = 0; page < 4; ++page) hwy::Prefetch(from + page * kPage);
       }
@@ -164,19 +160,17 @@ struct PagesFetch : Fetch {
     return {*this, at, (at + kStep - 1) & -kStep};
   }
 };
-// The rows about to be read, a few whole ones at a time: what the core looks ahead comes in the
-// order of memory, without which a Zen 4 fetches little on its own, and waits for no more lines
-// than its L1 may (24 in flight are 14 GB/s). One row of head_dim 128 from memory, 1 and 2
-// threads: 12.5 → 24 and 22 → 35 GB/s, 4 rows 13 → 19 and 24 → 30. (Predicted: 23 as in GEMM of one
-// column. The same lines 4 or more rows ahead 15 to 20; keys one after the other instead of four
-// side by side no faster than this, nor are values of two rows and whole keys at a time.)
-struct TouchFetch : Fetch {
-  HWY_INLINE void Row(std::int64_t j) const { FetchRow(now + j * stride); }
+// The rows about to be read, a few whole ones at a time, so that lines are asked for in the order
+// of memory, without which a Zen 4's hardware prefetcher follows little, and no more of them than
+// its 24 L1 misses in flight. Dead ends there: the same lines 4 or more rows before their use; keys
+// one after the other instead of four side by side; values of two rows and whole keys at a time.
+struct AtUsePrefetch : DistancePrefetch {
+  HWY_INLINE void Row(std::int64_t j) const { PrefetchRow(now + j * stride); }
 };
 template <class F>
-HWY_INLINE auto LinesFrom(const F& fetch, std::int64_t j, std::int64_t done) {
+HWY_INLINE auto LinesFrom(const F& prefetch, std::int64_t j, std::int64_t done) {
   if constexpr (F::kByLines) {
-    return fetch.LinesOf(j, done);
+    return prefetch.LinesOf(j, done);
   } else {
     return nullptr;
   }
@@ -197,7 +191,7 @@ HWY_INLINE void StoreSums(const V (&v)[kKeys], float* to) {
 template <int kRows, int kKeys, class F>
 HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
                      const float* HWY_RESTRICT k, std::int64_t k_stride, float* HWY_RESTRICT s,
-                     std::int64_t s_stride, std::int64_t j, const F& fetch) {
+                     std::int64_t s_stride, std::int64_t j, const F& prefetch) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V acc[kRows][kKeys];
@@ -207,12 +201,12 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
     for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::Zero(d);
   }
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
-  auto ahead = LinesFrom(fetch, j, 0);
+  auto lines = LinesFrom(prefetch, j, 0);
   if constexpr (!F::kByLines) {
-    for (std::int64_t u = 0; u < kKeys; ++u) fetch.Row(j + u);
+    for (std::int64_t u = 0; u < kKeys; ++u) prefetch.Row(j + u);
   }
   for (std::int64_t i = 0; i < whole; ++i) {
-    if constexpr (F::kByLines) ahead.template Next<kKeys>();
+    if constexpr (F::kByLines) lines.template Next<kKeys>();
     V key[kKeys];
 #pragma GCC unroll 4
     for (int u = 0; u < kKeys; ++u) {
@@ -244,13 +238,13 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
 template <int kRows, class F>
 HWY_INLINE void DotsOfRows(const Columns& columns, const float* q, const float* k,
                            std::int64_t k_stride, std::int64_t first, std::int64_t last, float* s,
-                           std::int64_t s_stride, const F& fetch) {
+                           std::int64_t s_stride, const F& prefetch) {
   std::int64_t j = first;
   for (; j + kScoreKeys <= last; j += kScoreKeys) {
-    Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, k_stride, s + j, s_stride, j, fetch);
+    Dots<kRows, kScoreKeys>(columns, q, k + j * k_stride, k_stride, s + j, s_stride, j, prefetch);
   }
   for (; j < last; ++j) {
-    Dots<kRows, 1>(columns, q, k + j * k_stride, k_stride, s + j, s_stride, j, fetch);
+    Dots<kRows, 1>(columns, q, k + j * k_stride, k_stride, s + j, s_stride, j, prefetch);
   }
 }
 
@@ -260,7 +254,7 @@ template <int kRows, int kVectors, class F>
 HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std::int64_t s_stride,
                        const float* HWY_RESTRICT v, std::int64_t v_stride, std::int64_t first,
                        std::int64_t last, const float* HWY_RESTRICT alpha, float* HWY_RESTRICT o,
-                       std::int64_t column, const F& fetch) {
+                       std::int64_t column, const F& prefetch) {
   const D d;
   const std::int64_t lanes = LaneCount();
   V acc[kRows][kVectors];
@@ -284,12 +278,12 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
     }
   };
   std::int64_t j = first;
-  auto ahead = LinesFrom(fetch, first, column * (last - first));
+  auto lines = LinesFrom(prefetch, first, column * (last - first));
   for (; j < last; ++j) {
     if constexpr (F::kByLines) {
-      ahead.template Next<kVectors>();
+      lines.template Next<kVectors>();
     } else {
-      fetch.Row(j);
+      prefetch.Row(j);
     }
     add(j);
   }
@@ -304,9 +298,10 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
 
 // Columns [n,n+kVectors) and on in steps of kVectors vectors; returns where it stopped.
 template <int kRows, int kVectors, class F>
-HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t, std::int64_t row,
-                                     const float* v, std::int64_t v_stride, std::int64_t first,
-                                     std::int64_t last, std::int64_t n, const F& fetch) {
+HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const DecodeBuffers& t,
+                                     std::int64_t row, const float* v, std::int64_t v_stride,
+                                     std::int64_t first, std::int64_t last, std::int64_t n,
+                                     const F& prefetch) {
   const std::int64_t lanes = LaneCount();
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
   static constexpr float unscaled[] = {1, 1, 1, 1};
@@ -314,15 +309,15 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t
   const float* s = t.s + row * t.stride;
   float* o = t.o + row * columns.padded;
   if (n == 0 && kVectors <= whole) {  // the pass that meets these rows of V first
-    Values<kRows, kVectors>(columns, s, t.stride, v, v_stride, first, last, alpha, o, 0, fetch);
+    Values<kRows, kVectors>(columns, s, t.stride, v, v_stride, first, last, alpha, o, 0, prefetch);
     n = kVectors;
   }
-  using Later = std::conditional_t<F::kByLines, F, NoFetch>;
+  using Later = std::conditional_t<F::kByLines, F, NoPrefetch>;
   const Later later = [&] {
     if constexpr (F::kByLines) {
-      return fetch;
+      return prefetch;
     } else {
-      return NoFetch();
+      return NoPrefetch();
     }
   }();
   for (; n + kVectors <= whole; n += kVectors) {
@@ -333,34 +328,35 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const FewScratch& t
 }
 
 template <int kRows, class F>
-HWY_INLINE void ValuesOfRows(const Columns& columns, const FewScratch& t, std::int64_t row,
+HWY_INLINE void ValuesOfRows(const Columns& columns, const DecodeBuffers& t, std::int64_t row,
                              const float* v, std::int64_t v_stride, std::int64_t first,
-                             std::int64_t last, const F& fetch) {
+                             std::int64_t last, const F& prefetch) {
   // Halves down to one vector: fewer sums than the FMA units need, for the last columns only.
   constexpr int most = kValueSums / kRows < 8 ? kValueSums / kRows : 8;
   std::int64_t n = 0;
   if constexpr (most >= 8) {
-    n = ValueColumns<kRows, 8>(columns, t, row, v, v_stride, first, last, n, fetch);
+    n = ValueColumns<kRows, 8>(columns, t, row, v, v_stride, first, last, n, prefetch);
   }
   if constexpr (most >= 4) {
-    n = ValueColumns<kRows, 4>(columns, t, row, v, v_stride, first, last, n, fetch);
+    n = ValueColumns<kRows, 4>(columns, t, row, v, v_stride, first, last, n, prefetch);
   }
   if constexpr (most >= 2) {
-    n = ValueColumns<kRows, 2>(columns, t, row, v, v_stride, first, last, n, fetch);
+    n = ValueColumns<kRows, 2>(columns, t, row, v, v_stride, first, last, n, prefetch);
   }
-  n = ValueColumns<kRows, 1>(columns, t, row, v, v_stride, first, last, n, fetch);
+  n = ValueColumns<kRows, 1>(columns, t, row, v, v_stride, first, last, n, prefetch);
   if (columns.repeated != 0) {
     static constexpr float unscaled[] = {1, 1, 1, 1};
     const float* alpha = first == 0 ? t.alpha + row : unscaled;
     Values<kRows, 1>(columns, t.s + row * t.stride, t.stride, v + columns.last, v_stride, first,
                      last, alpha, t.o + row * columns.padded + n * LaneCount(), columns.last,
-                     NoFetch());
+                     NoPrefetch());
   }
 }
 
 // Scores [keys] of one row, of which it sees the first `seen`, become weights; m, l and alpha as in
 // prefill-inl.h.
-inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float& l, float& alpha) {
+inline void OnlineSoftmaxRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float& l,
+                             float& alpha) {
   const D d;
   const std::int64_t lanes = LaneCount();
   std::fill_n(s + seen, hwy::RoundUpTo(seen, lanes) - seen, kMinusInf);
@@ -381,48 +377,48 @@ inline void SoftenRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float&
 
 // Scores of keys [first,last) for as many rows from `row` on as go together; returns the next row.
 template <class F>
-HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const FewScratch& t, std::int64_t rows,
+HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const DecodeBuffers& t, std::int64_t rows,
                                   std::int64_t row, const float* k, std::int64_t k_stride,
-                                  std::int64_t first, std::int64_t last, const F& fetch) {
+                                  std::int64_t first, std::int64_t last, const F& prefetch) {
   const float* q = t.q + row * columns.padded;
   float* s = t.s + row * t.stride;
   if (row + kScoreRows <= rows) {
-    DotsOfRows<kScoreRows>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+    DotsOfRows<kScoreRows>(columns, q, k, k_stride, first, last, s, t.stride, prefetch);
     return row + kScoreRows;
   }
   if (kScoreRows > 2 && row + 2 <= rows) {
-    DotsOfRows<2>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+    DotsOfRows<2>(columns, q, k, k_stride, first, last, s, t.stride, prefetch);
     return row + 2;
   }
-  DotsOfRows<1>(columns, q, k, k_stride, first, last, s, t.stride, fetch);
+  DotsOfRows<1>(columns, q, k, k_stride, first, last, s, t.stride, prefetch);
   return row + 1;
 }
 
 // The same for sums over v of keys [first,last), of which row r sees those below seen(r). Rows that
 // see different keys do not go together: an unseen v must not be multiplied by 0.
 template <class Seen, class F>
-HWY_INLINE std::int64_t ValueSome(const Columns& columns, const FewScratch& t, std::int64_t rows,
+HWY_INLINE std::int64_t ValueSome(const Columns& columns, const DecodeBuffers& t, std::int64_t rows,
                                   std::int64_t row, const float* v, std::int64_t v_stride,
                                   std::int64_t first, std::int64_t last, const Seen& seen,
-                                  const F& fetch) {
+                                  const F& prefetch) {
   last = std::min(last, seen(row));
   if (row + 4 <= rows && seen(row) == seen(row + 3)) {
-    ValuesOfRows<4>(columns, t, row, v, v_stride, first, last, fetch);
+    ValuesOfRows<4>(columns, t, row, v, v_stride, first, last, prefetch);
     return row + 4;
   }
   if (row + 2 <= rows && seen(row) == seen(row + 1)) {
-    ValuesOfRows<2>(columns, t, row, v, v_stride, first, last, fetch);
+    ValuesOfRows<2>(columns, t, row, v, v_stride, first, last, prefetch);
     return row + 2;
   }
-  ValuesOfRows<1>(columns, t, row, v, v_stride, first, last, fetch);
+  ValuesOfRows<1>(columns, t, row, v, v_stride, first, last, prefetch);
   return row + 1;
 }
 
 // The task's scratch memory, with its rows of q times the scale and nothing summed yet.
-HWY_INLINE FewScratch StartRows(const Job& job, const Task& task, const Columns& columns,
-                                float* scratch) {
+HWY_INLINE DecodeBuffers StartRows(const Job& job, const Task& task, const Columns& columns,
+                                   float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim, lanes = LaneCount();
-  FewScratch t;
+  DecodeBuffers t;
   t.stride = hwy::RoundUpTo(job.kv_block, lanes);
   t.q = scratch;
   t.o = t.q + rows * columns.padded;
@@ -446,7 +442,7 @@ HWY_INLINE FewScratch StartRows(const Job& job, const Task& task, const Columns&
 
 // The task's sums become rows of o, or its part of them where others have the rest of the keys.
 HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& columns,
-                           const FewScratch& t) {
+                           const DecodeBuffers& t) {
   const std::int64_t head_dim = job.s.head_dim;
   for (std::int64_t r = 0; r < task.rows; ++r) {
     const std::int64_t row = task.first_row + r;
@@ -467,52 +463,54 @@ HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& colu
   }
 }
 
-// How a task's passes over K and V fetch what comes next.
+// How a task's passes over K and V prefetch what comes next.
 struct Passes {
   Passes(const Job& job, const Task& task, const Columns& columns) {
     const std::int64_t head_dim = job.s.head_dim;
     const std::int64_t row_bytes = head_dim * static_cast<std::int64_t>(sizeof(float));
-    ahead = std::max<std::int64_t>(kAhead / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
-    touch = job.decode_fetch == DecodeFetch::touch;
+    distance =
+        std::max<std::int64_t>(kPrefetchBytes / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
+    at_use = job.decode_prefetch == DecodePrefetch::at_use;
     part = task.rows == 1 ? job.kv_block
-           : touch        ? std::max<std::int64_t>(ahead / 2, kScoreKeys)
-                          : ahead;
+           : at_use       ? std::max<std::int64_t>(distance / 2, kScoreKeys)
+                          : distance;
     const bool gapless =
         columns.repeated == 0 && job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
-    pages = job.decode_fetch == DecodeFetch::pages && gapless;
-    fetches = pages || touch || task.rows > 1 || row_bytes < kLongRow;
-    linear = fetches && gapless && row_bytes >= kLongRow && LaneCount() * sizeof(float) == 64;
-    if (fetches && task.index + 1 < job.tasks()) {
+    pages = job.decode_prefetch == DecodePrefetch::pages && gapless;
+    prefetches = pages || at_use || task.rows > 1 || row_bytes < kLongRow;
+    linear = prefetches && gapless && row_bytes >= kLongRow && LaneCount() * sizeof(float) == 64;
+    if (prefetches && task.index + 1 < job.tasks()) {
       const Task next(job, task.index + 1);
       next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
     }
   }
 
-  std::int64_t ahead;  // keys
-  // One row needs no second pass over anything. Its loads stand so close together that, with long
-  // rows of K and V, the hardware fetches better alone (58 GB/s for 45).
-  // (Parts of half of `ahead` for rows that are touched: L1 is small there.)
+  std::int64_t distance;  // keys
+  // keys, a pass. One row needs no second pass over anything. Its loads stand so close together
+  // that, with long rows of K and V, the hardware prefetches better alone. (Half of `distance`
+  // where rows are prefetched at use: L1 is small there.)
   std::int64_t part;
-  bool touch, pages, fetches;
+  bool at_use, pages, prefetches;
   bool linear;                       // with vectors that are cache lines
   const float* next_task = nullptr;  // its first key, where this thread is likely to go on
 };
 
-// some(row, fetch) for the rows of one part, which returns the next row: the first to come fetch.
+// some(row, prefetch) for the rows of one part, which returns the next row: the first to come
+// prefetch.
 template <class Some>
-HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const Fetch& fetch,
+HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const DistancePrefetch& prefetch,
                         const Some& some) {
   std::int64_t r = 0;
   if (passes.pages) {
-    r = some(r, PagesFetch{fetch});
-  } else if (passes.touch) {
-    r = some(r, TouchFetch{fetch});
+    r = some(r, PagesPrefetch{prefetch});
+  } else if (passes.at_use) {
+    r = some(r, AtUsePrefetch{prefetch});
   } else if (passes.linear) {
-    r = some(r, LinearFetch{fetch});
-  } else if (passes.fetches) {
-    r = some(r, fetch);
+    r = some(r, LinearPrefetch{prefetch});
+  } else if (passes.prefetches) {
+    r = some(r, prefetch);
   }
-  while (r < rows) r = some(r, NoFetch());
+  while (r < rows) r = some(r, NoPrefetch());
 }
 
 // One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
@@ -520,7 +518,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim;
   const std::int64_t k_stride = job.in.k.row_stride, v_stride = job.in.v.row_stride;
   const Columns columns(head_dim);
-  const FewScratch t = StartRows(job, task, columns, scratch);
+  const DecodeBuffers t = StartRows(job, task, columns, scratch);
   const Passes passes(job, task, columns);
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
@@ -529,35 +527,35 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
     const auto seen_by = [&](std::int64_t r) {
       return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
     };
-    const Fetch fetch_k = {.now = k,
-                           .stride = k_stride,
-                           .rows = keys,
-                           .next = v,
-                           .next_stride = v_stride,
-                           .head_dim = head_dim,
-                           .ahead = passes.ahead};
-    const Fetch fetch_v = {
+    const DistancePrefetch prefetch_k = {.now = k,
+                                         .stride = k_stride,
+                                         .rows = keys,
+                                         .next = v,
+                                         .next_stride = v_stride,
+                                         .head_dim = head_dim,
+                                         .distance = passes.distance};
+    const DistancePrefetch prefetch_v = {
         .now = v,
         .stride = v_stride,
         .rows = keys,
         .next = first + keys < task.last_key ? k + keys * k_stride : passes.next_task,
         .next_stride = k_stride,
         .head_dim = head_dim,
-        .ahead = passes.ahead};
-    // Rows take turns over a part of the tile that stays in L1.
+        .distance = passes.distance};
+    // All rows pass over a part of the tile that stays in L1, then over the next.
     for (std::int64_t j = 0; j < keys; j += passes.part) {
       const std::int64_t end = std::min(j + passes.part, keys);
-      ForRows(passes, rows, fetch_k, [&](std::int64_t r, const auto& fetch) HWY_ATTR {
-        return ScoreSome(columns, t, rows, r, k, k_stride, j, end, fetch);
+      ForRows(passes, rows, prefetch_k, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
+        return ScoreSome(columns, t, rows, r, k, k_stride, j, end, prefetch);
       });
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      SoftenRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
+      OnlineSoftmaxRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
     }
     for (std::int64_t j = 0; j < keys; j += passes.part) {
       const std::int64_t end = std::min(j + passes.part, keys);
-      ForRows(passes, rows, fetch_v, [&](std::int64_t r, const auto& fetch) HWY_ATTR {
-        return ValueSome(columns, t, rows, r, v, v_stride, j, end, seen_by, fetch);
+      ForRows(passes, rows, prefetch_v, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
+        return ValueSome(columns, t, rows, r, v, v_stride, j, end, seen_by, prefetch);
       });
     }
   }

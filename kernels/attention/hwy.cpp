@@ -1,6 +1,6 @@
-// attention/hwy: Highway with run-time dispatch; tiled online softmax that never holds more scores
-// than [kv_block] × one panel of rows per thread. Here: the plan and its first guesses. The loops:
-// prefill-inl.h (many rows), decode-inl.h (few rows).
+// attention/hwy: Highway with run-time dispatch; FlashAttention's tiled online softmax, which never
+// holds more scores than kv_block keys × one Q micro-panel per thread. Here: the plan and its first
+// guesses. The loops: prefill-inl.h (vectors along the rows), decode-inl.h (along head_dim).
 #include "kernels/attention/hwy.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,14 +15,14 @@ namespace rooflane::attention {
 namespace HWY_NAMESPACE {
 
 std::int64_t Lanes() { return LaneCount(); }
-bool IsDecode(const Sizes& s) { return FewRows(s); }
+bool IsDecode(const Sizes& s) { return DecodeIsFaster(s); }
 std::int64_t ScratchFloats(const Job& job) {
-  return FewRows(job.s) ? DecodeScratch(job) : PrefillScratch(job);
+  return DecodeIsFaster(job.s) ? DecodeScratch(job) : PrefillScratch(job);
 }
 void RunTask(const Job& job, std::int64_t index, int thread) {
   const Task task(job, index);
   float* scratch = job.scratch + thread * job.scratch_floats;
-  if (FewRows(job.s)) {
+  if (DecodeIsFaster(job.s)) {
     Decode(job, task, scratch);
   } else {
     Prefill(job, task, scratch);
@@ -56,10 +56,10 @@ namespace {
 constexpr Tunable tunables[] = {
     {"q_block", "rows (queries × heads that share a kv head) per task", 1, 4096},
     {"kv_block", "keys per score tile", 1, 4096},
-    {"fetch",
-     "decode: rows of K and V are fetched some KiB ahead, for a single long row not at all (0), a "
-     "line from each of four pages in turn if they are whole vectors without gaps, else as with 0 "
-     "(1), or in order just before their use (2)",
+    {"prefetch",
+     "decode: rows of K and V are prefetched 16 KiB before their use, a single long row not at all "
+     "(0), a line from each of four pages in turn if they are whole vectors without gaps, else as "
+     "with 0 (1), or in order just before their use (2)",
      0, 2},
 };
 // A task's keys are split among threads only into chunks of this many tiles or more, so that
@@ -93,15 +93,14 @@ class HwyPlan final : public Plan {
     const std::int64_t rows = std::max<std::int64_t>(job_.rows(), 1);
     job_.q_block = decode ? rows : std::min(tuning.get("q_block", 1), rows);
     job_.kv_block = tuning.get("kv_block", 1);
-    job_.decode_fetch = static_cast<DecodeFetch>(tuning.get("fetch", 0));
+    job_.decode_prefetch = static_cast<DecodePrefetch>(tuning.get("prefetch", 0));
     const std::int64_t float_bytes = sizeof(float);
     const std::int64_t kv_bytes = 2 * s.kv_len * s.head_dim * float_bytes;  // of one head
     const std::int64_t qo_bytes = 2 * s.group() * s.q_len * s.head_dim * float_bytes;
-    job_.refetch = kv_bytes >= l2_bytes() / 2;
-    // Where a thread's share stays in its L2, fetching only gets in the way (Sapphire Rapids, 16
-    // threads, 16 × 12 heads of 64 queries and keys, head_dim 64, 0.8 MB a thread: 970 GF/s for
-    // 1160), and where half of it does it gains nothing.
-    job_.fetch = s.batch * s.kv_heads * (kv_bytes + qo_bytes) >= 2 * threads_ * l2_bytes();
+    job_.prefetch_again = kv_bytes >= l2_bytes() / 2;
+    // Where a thread's share stays in its L2, prefetches only take load slots from the products,
+    // and where half of it does they gain nothing.
+    job_.prefetch = s.batch * s.kv_heads * (kv_bytes + qo_bytes) >= 2 * threads_ * l2_bytes();
     job_.row_blocks = divide_up(job_.rows(), job_.q_block);
     job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
     const std::int64_t wanted = tasks_per_thread * threads_;
@@ -126,8 +125,8 @@ class HwyPlan final : public Plan {
   }
 
   void run() override {
-    parallel_for_near(pool_, threads_, job_.tasks(),
-                      [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
+    parallel_for_static(pool_, threads_, job_.tasks(),
+                        [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
     if (job_.chunks > 1) {
       parallel_for(pool_, threads_, job_.merge_tasks(),
                    [this](std::int64_t task, int) { merge_task_(job_, task); });
@@ -157,26 +156,26 @@ class HwyPlan final : public Plan {
   Buffer partial_;  // [tasks][partial_floats] when keys are split
 };
 
-// Pages for keys and values that one core's L2 does not hold, where L3 is far. (16 threads whose
-// caches hold them lose nothing by it.) Rows as they are used for those that come from memory to a
-// Zen 4, beyond three quarters of L3 (head_dim 128, 16 MB of 32: 0.75 to 0.96 times the speed, 25
-// MB 0.82 to 1.7 as neighbours leave it L3, 32 MB and more 0.95 to 1.6).
-DecodeFetch guess_decode_fetch(double kv_bytes, bool can_page) {
+// Four pages in turn for keys and values that one core's L2 does not hold, where L3 latency is
+// high. Rows just before their use where they come from memory (beyond three quarters of L3, which
+// neighbours share) to a core whose L1 has no room for the prefetch distance.
+DecodePrefetch guess_decode_prefetch(double kv_bytes, bool can_page) {
   const Machine& m = machine();
-  if (l3_is_far(m)) {
-    const bool far = kv_bytes > 2.0 * static_cast<double>(l2_bytes());
-    return far && can_page ? DecodeFetch::pages : DecodeFetch::ahead;
+  if (l3_latency_is_high(m)) {
+    const bool beyond_l2 = kv_bytes > 2.0 * static_cast<double>(l2_bytes());
+    return beyond_l2 && can_page ? DecodePrefetch::pages : DecodePrefetch::distance;
   }
-  const bool far = kv_bytes > static_cast<double>(m.l3_bytes) * 3 / 4;
-  return far && l1_is_small(m) ? DecodeFetch::touch : DecodeFetch::ahead;
+  const bool beyond_l3 = kv_bytes > static_cast<double>(m.l3_bytes) * 3 / 4;
+  return beyond_l3 && l1_is_below_48k(m) ? DecodePrefetch::at_use : DecodePrefetch::distance;
 }
 
-// Prefill: a score tile of kv_block × a panel of 3 vectors fills half of L1, the rest is for Qᵀ and
-// the streams of K and V. Decode: tiles of K and V, and the next of K, fill a quarter of L2; where
-// rows come from memory as they are used, tiles of K and V half of it, as each change from one to
-// the other waits (a Zen 4, 512 keys for 160: 0.96 to 1.15 times the speed).
-std::int64_t guess_kv_block(const Sizes& s, bool decode, DecodeFetch fetch, std::int64_t lanes) {
-  const std::int64_t share = fetch == DecodeFetch::touch ? 4 : 12;
+// Prefill: a score tile of kv_block × a Q micro-panel of 3 vectors fills half of L1, the rest is
+// for Qᵀ and what is read of K and V. Decode: tiles of K and V, and the next of K, fill a quarter
+// of L2; where rows come from memory just before their use, tiles of K and V half of it, as each
+// change from one to the other waits for memory.
+std::int64_t guess_kv_block(const Sizes& s, bool decode, DecodePrefetch prefetch,
+                            std::int64_t lanes) {
+  const std::int64_t share = prefetch == DecodePrefetch::at_use ? 4 : 12;
   const std::int64_t bytes = decode ? l2_bytes() / share : l1d_bytes() / 2;
   const std::int64_t key_bytes = (decode ? s.head_dim : 3 * lanes) * sizeof(float);
   return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
@@ -187,33 +186,34 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Sizes s(problem);
   const std::int64_t lanes = ROOFLANE_HWY_FUNCTION(Lanes, target)();
   const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target)(s);
-  const std::int64_t panel = 3 * lanes;
+  const std::int64_t q_panel = 3 * lanes;
   std::vector<Tuning> space;
   const double kv_bytes = 2.0 * sizeof(float) * static_cast<double>(s.batch * s.kv_heads) *
                           static_cast<double>(s.kv_len * s.head_dim);
   const bool can_page = decode && s.head_dim % lanes == 0;
-  const DecodeFetch fetch = guess_decode_fetch(kv_bytes, can_page);
-  const std::int64_t kv_guess = guess_kv_block(s, decode, fetch, lanes);
+  const DecodePrefetch prefetch = guess_decode_prefetch(kv_bytes, can_page);
+  const std::int64_t kv_guess = guess_kv_block(s, decode, prefetch, lanes);
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
     const Tuning tuning = {
-        {"q_block", q_block}, {"kv_block", kv_block}, {"fetch", static_cast<int>(fetch)}};
+        {"q_block", q_block}, {"kv_block", kv_block}, {"prefetch", static_cast<int>(prefetch)}};
     if (std::find(space.begin(), space.end(), tuning) == space.end()) space.push_back(tuning);
   };
   if (decode) {
     const std::int64_t rows = std::max<std::int64_t>(s.group() * s.q_len, 1);
     add(rows, kv_guess);
     for (std::int64_t kv_block : {16, 32, 64, 128, 256}) add(rows, kv_block);
-    for (const DecodeFetch other : {DecodeFetch::ahead, DecodeFetch::pages, DecodeFetch::touch}) {
-      if (other == fetch || (other == DecodeFetch::pages && !can_page)) continue;
+    for (const DecodePrefetch other :
+         {DecodePrefetch::distance, DecodePrefetch::pages, DecodePrefetch::at_use}) {
+      if (other == prefetch || (other == DecodePrefetch::pages && !can_page)) continue;
       space.push_back(space.front());
-      space.back().set("fetch", static_cast<int>(other));
+      space.back().set("prefetch", static_cast<int>(other));
     }
     return space;
   }
-  // Two panels per task halve what is read of K and V where they come from beyond L2.
-  add(2 * panel, kv_guess);
-  for (std::int64_t panels : {1, 2, 4}) {
-    for (std::int64_t kv_block : {64, 128, 192, 256}) add(panels * panel, kv_block);
+  // Two Q micro-panels per task halve what is read of K and V where they come from beyond L2.
+  add(2 * q_panel, kv_guess);
+  for (std::int64_t q_panels : {1, 2, 4}) {
+    for (std::int64_t kv_block : {64, 128, 192, 256}) add(q_panels * q_panel, kv_block);
   }
   return space;
 }

@@ -1,5 +1,6 @@
-// attention/hwy: what a plan hands to the per-target code, free of vector types. The two ways to
-// work through a task are in prefill-inl.h (many rows) and decode-inl.h (few); the plan in hwy.cpp.
+// attention/hwy: what a plan hands to the per-target code, free of vector types. The two code paths
+// for a task are in prefill-inl.h (vectors along the rows) and decode-inl.h (vectors along
+// head_dim); the plan is in hwy.cpp.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,9 @@
 
 namespace rooflane::attention {
 
-// How decode gets rows of K and V, the tunable `fetch`: as decode-inl.h says of Fetch and
-// LinearFetch (a single long row not at all), PagesFetch, or TouchFetch.
-enum class DecodeFetch { ahead = 0, pages = 1, touch = 2 };
+// How decode prefetches rows of K and V, the tunable `prefetch`: as decode-inl.h says of
+// DistancePrefetch and LinearPrefetch (a single long row not at all), PagesPrefetch, AtUsePrefetch.
+enum class DecodePrefetch { distance = 0, pages = 1, at_use = 2 };
 
 // Queries of all heads of a group read the same keys, so they are worked on together, as the rows
 // of one kv head: row r is query r / group of head r % group in the group. Neighbouring rows see
@@ -29,11 +30,11 @@ struct Job {
   Bound in;
   std::int64_t q_block = 0;   // rows per task
   std::int64_t kv_block = 0;  // keys per score tile
-  // fetch: a thread's share of the operands does not stay in its L2 from call to call, so rows of q
-  // and o, and keys and values that no task saw before, are fetched ahead of their use. refetch:
-  // keys and values of one head do not stay there from task to task, every task fetches them.
-  bool fetch = false, refetch = false;
-  DecodeFetch decode_fetch = DecodeFetch::ahead;
+  // prefetch: a thread's share of the operands does not stay in its L2 from call to call, so rows
+  // of q and o, and keys and values that no task saw before, are prefetched. prefetch_again: keys
+  // and values of one head do not stay there from task to task, so every task prefetches them.
+  bool prefetch = false, prefetch_again = false;
+  DecodePrefetch decode_prefetch = DecodePrefetch::distance;
   std::int64_t row_blocks = 0, chunks = 1, chunk_len = 0;
   float* scratch = nullptr;  // scratch_floats per thread
   std::int64_t scratch_floats = 0;
@@ -51,8 +52,7 @@ struct Job {
   }
 };
 
-// Goes through rows in order without dividing for each: on a Zen 5 that took 1 % of the time of 64
-// queries by 64 keys, 5 % of 32 by 32.
+// Goes through rows in order without a division for each, which would count where heads are short.
 class RowWalk {
  public:
   RowWalk() = default;
@@ -89,7 +89,7 @@ struct Task {
     kv_head = number % job.s.kv_heads;
     batch = number / job.s.kv_heads;
     first_row = block * job.q_block;
-    first_sight = block == job.row_blocks - 1;
+    first_use = block == job.row_blocks - 1;
     rows = std::min(job.q_block, job.rows() - first_row);
     first_key = chunk * job.chunk_len;
     last_key = std::min(first_key + job.chunk_len, job.visible(first_row + rows - 1));
@@ -102,11 +102,13 @@ struct Task {
   }
 
   std::int64_t index, batch, kv_head, first_row, rows;
-  bool first_sight;                  // of these keys, in the order of tasks
+  bool first_use;                    // of these keys, in the order of tasks
   std::int64_t first_key, last_key;  // keys [first_key,last_key) that some row of the block sees
   float* partial = nullptr;
 
-  bool fetches_keys(const Job& job) const { return job.refetch || (job.fetch && first_sight); }
+  bool prefetches_keys(const Job& job) const {
+    return job.prefetch_again || (job.prefetch && first_use);
+  }
   float* partial_sums(const Job& job) const { return partial + 2 * job.q_block; }
   float* partial_max() const { return partial; }
   float* partial_weight(const Job& job) const { return partial + job.q_block; }

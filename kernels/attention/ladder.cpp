@@ -110,7 +110,7 @@ HWY_INLINE void AddScaled(float w, const float* v, float* o, std::size_t n) {
 }
 
 // Scores become exp(score - largest); returns their sum.
-HWY_INLINE double Soften(float* scores, std::size_t n) {
+HWY_INLINE double ExpOfScores(float* scores, std::size_t n) {
   const D d;
   float max = kLowest;
   for (std::size_t j = 0; j < n; ++j) max = scores[j] > max ? scores[j] : max;
@@ -143,7 +143,7 @@ void Vectorised(const Job& job) {
       const int64_t visible = job.s.visible(i);
       for (std::size_t d = 0; d < width; ++d) o[d] = 0;
       if (visible == 0) continue;
-      const double sum = Soften(weights, static_cast<std::size_t>(visible));
+      const double sum = ExpOfScores(weights, static_cast<std::size_t>(visible));
       for (int64_t j = 0; j < visible; ++j) AddScaled(weights[j], h.v + j * h.v_stride, o, width);
       const auto factor = static_cast<float>(1 / sum);
       for (std::size_t d = 0; d < width; ++d) o[d] *= factor;
@@ -240,7 +240,7 @@ HWY_INLINE void Values(const Head& h, const TileMemory& t, int64_t j, int64_t ke
 
 // Scores of `keys` keys become weights; maxima, sums and o of the queries are brought up
 // to date. Where a query may not see a key its weight is 0, whatever k holds.
-HWY_INLINE void SoftenTile(const Job& job, const TileMemory& t, int64_t keys) {
+HWY_INLINE void OnlineSoftmaxTile(const Job& job, const TileMemory& t, int64_t keys) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t lane = 0; lane < kVectors * lanes; lane += lanes) {
@@ -320,7 +320,7 @@ void TiledQueries(const Job& job, const Head& h, int64_t i0, int64_t queries, fl
       Scores<kAtATime>(job, h, t, j + key, t.s + key * width);
     }
     for (; key < keys; ++key) Scores<1>(job, h, t, j + key, t.s + key * width);
-    SoftenTile(job, t, keys);
+    OnlineSoftmaxTile(job, t, keys);
     const int64_t whole = std::clamp<int64_t>(seen_by_all - j, 0, keys);
     int64_t d = 0;
     for (; d + kAtATime <= s.head_dim; d += kAtATime) Values<kAtATime>(h, t, j, whole, d);

@@ -1,5 +1,5 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
-// any device, attention_tiles.cl and attention_decode.cl for those whose road is NVIDIA's,
+// any device, attention_tiles.cl and attention_decode.cl for those whose code path is NVIDIA's,
 // attention_tensor.cl for math 3xtf32 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
 // opencl_tensor.hpp); here the tile is chosen, keys are split among groups when there are few query
 // rows, and the grid is laid out.
@@ -33,10 +33,10 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: attention.cl, any device; 1: attention_tiles.cl, many rows; 2: attention_decode.cl, few "
-     "rows; 3: attention_tensor.cl, the one of math 3xtf32",
+     "0: attention.cl, any device; 1: attention_tiles.cl, prefill; 2: attention_decode.cl, decode; "
+     "3: attention_tensor.cl, the one of math 3xtf32",
      0, 3, true},
-    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
+    {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
     {"bq", "query rows per group", 1, 256},
     {"bk", "keys per tile", 1, 1024},
@@ -59,8 +59,9 @@ constexpr Tunable tunables[] = {
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
     {"nb", "path 2: keys per item and step", 1, 16},
-    {"fused", "path 2: 1: the last group of a head merges its splits (road 1); 0: a second kernel",
-     0, 1},
+    {"fused",
+     "path 2: 1: the last group of a head merges its splits (code_path 1); 0: a second kernel", 0,
+     1},
 };
 
 // A tuning of path 0 with its names; what attention.cl derives from it.
@@ -75,7 +76,7 @@ struct Tile {
   }
   Tuning tuning() const {
     return {{"path", any_device},
-            {"road", 0},
+            {"code_path", 0},
             {"w", w},
             {"bq", bq},
             {"bk", bk},
@@ -133,10 +134,10 @@ std::vector<Tile> cpu_tiles(const Sizes& s, const DeviceInfo& info) {
       list.push_back(
           {1, 2 * v, bk, v, v, accumulators / 3, 2, std::min<int64_t>(4, v), tv, 0, 0, 0, 1});
     }
-    const auto few = static_cast<int64_t>(
+    const auto row_block = static_cast<int64_t>(
         std::bit_ceil(static_cast<std::uint64_t>(std::clamp<int64_t>(rows, 1, v))));
-    list.push_back(
-        {1, few, few < v ? 4 * bk : bk, v, few, 8, 1, std::min<int64_t>(4, few), tv, 0, 0, 0, 1});
+    list.push_back({1, row_block, row_block < v ? 4 * bk : bk, v, row_block, 8, 1,
+                    std::min<int64_t>(4, row_block), tv, 0, 0, 0, 1});
   }
   return list;
 }
@@ -183,22 +184,22 @@ std::vector<Tile> tiles_that_fit(const Sizes& s, const Environment& env) {
   return list;
 }
 
-// What a group of the given road may use. The NVIDIA road's arrays are as large as the probe found,
-// the portable one's as the device says.
-Room room_of(const DeviceInfo& info, int64_t road) {
+// What a group of the given code path may use. The NVIDIA code path's arrays are as large as the
+// probe found, the portable one's as the device says.
+Room room_of(const DeviceInfo& info, int64_t code_path) {
   const std::size_t local =
-      road == 1 ? opencl::features(info.index).static_local_bytes : info.local_bytes;
+      code_path == 1 ? opencl::features(info.index).static_local_bytes : info.local_bytes;
   return {static_cast<int64_t>(local), static_cast<int64_t>(info.max_work_group),
           info.compute_units};
 }
 
-bool has_nvidia_road(const DeviceInfo& info) {
-  return info.kind == DeviceKind::gpu && opencl::features(info.index).nvidia_road();
+bool has_nvidia_code_path(const DeviceInfo& info) {
+  return info.kind == DeviceKind::gpu && opencl::features(info.index).nvidia_code_path();
 }
 
-bool has_tensor_road(const DeviceInfo& info) {
+bool has_tensor_code_path(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
-  return found.mma_tf32 && found.nvidia_road();
+  return found.mma_tf32 && found.nvidia_code_path();
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
@@ -206,13 +207,14 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
   if (env.math == math_3xtf32.name) {
-    const std::int64_t road = has_tensor_road(info) ? 1 : 0;
-    for (const Tensor& tiles : tensor_tiles(s, room_of(info, road), room_of(info, 0), road)) {
+    const std::int64_t code_path = has_tensor_code_path(info) ? 1 : 0;
+    for (const Tensor& tiles :
+         tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path)) {
       list.push_back(tiles.tuning());
     }
     return list;
   }
-  if (has_nvidia_road(info)) {
+  if (has_nvidia_code_path(info)) {
     const Room room = room_of(info, 1);
     for (const Decode& decode : nvidia_decode(s, room)) list.push_back(decode.tuning());
     for (const Tiles& tiles : nvidia_tiles(s, room)) list.push_back(tiles.tuning());
@@ -227,10 +229,10 @@ class OpenclPlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), s_(problem), info_(opencl::device(env.device)) {
     if (heads_ == 0 || rows_ == 0) return;
     switch (tuning.get("path", any_device)) {
-      case many_rows:
+      case prefill:
         prepare(Tiles::from(tuning));
         break;
-      case few_rows:
+      case decode:
         prepare(Decode::from(tuning));
         break;
       case split_products:
@@ -320,7 +322,7 @@ class OpenclPlan final : public opencl::DevicePlan {
 
   // Compute units, if all groups run at once; otherwise as many as there are groups.
   int64_t fold(const Tiles& tiles) const {
-    const Room room = room_of(info_, tiles.road);
+    const Room room = room_of(info_, tiles.code_path);
     const int64_t groups = heads_ * ceil_div(rows_, tiles.bq);
     const bool at_once = groups <= room.units * tiles.at_a_time(room, s_.head_dim);
     return tiles.splits == 1 && at_once ? room.units : std::max<int64_t>(groups, 1);
@@ -377,28 +379,30 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   const DeviceInfo& info = opencl::device(env.device);
   const Sizes s(problem);
   const int64_t path = tuning.get("path", any_device);
-  const int64_t road = tuning.get("road", 0);
+  const int64_t code_path = tuning.get("code_path", 0);
   if ((path == split_products) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
   if (path == split_products) {
-    if (road == 1 && !has_tensor_road(info)) {
-      return fmt::format("math {} needs matrix units that take tf32 for road=1, which {} lacks",
-                         math_3xtf32.name, info.name);
+    if (code_path == 1 && !has_tensor_code_path(info)) {
+      return fmt::format(
+          "math {} needs matrix units that take tf32 for code_path=1, which {} lacks",
+          math_3xtf32.name, info.name);
     }
-    const Room room = room_of(info, road);
+    const Room room = room_of(info, code_path);
     if (Tensor::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
         "mt must be 1 or 2, bk a multiple of 32, the items of a group at most {} and the tiles at "
         "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
-  if (road == 1 && path == any_device) return "path 0 has road 0 only";
-  if (road == 1 && !has_nvidia_road(info)) {
-    return fmt::format("road 1 needs inline PTX, shuffles and cp.async, which {} lacks", info.name);
+  if (code_path == 1 && path == any_device) return "path 0 has code_path 0 only";
+  if (code_path == 1 && !has_nvidia_code_path(info)) {
+    return fmt::format("code_path 1 needs inline PTX, shuffles and cp.async, which {} lacks",
+                       info.name);
   }
-  const Room room = room_of(info, road);
-  if (path == many_rows) {
+  const Room room = room_of(info, code_path);
+  if (path == prefill) {
     if (Tiles::from(tuning).fits(room, s.head_dim)) return std::nullopt;
     return fmt::format(
         "tm must be a multiple of 4, bq/tm and w·tm/bq powers of two, the latter 4 to 32, bk a "
@@ -406,11 +410,11 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
         "of 8, bk·bq at least head_dim, w at most {} and the tiles at most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
-  if (path == few_rows) {
+  if (path == decode) {
     if (s.q_len * s.group() > most_decode_rows) {
       return fmt::format("path 2 takes at most {} rows: q_len · heads/kv_heads", most_decode_rows);
     }
-    if (road == 0 && tuning.get("fused", 0) == 1) return "fused=1 needs road 1";
+    if (code_path == 0 && tuning.get("fused", 0) == 1) return "fused=1 needs code_path 1";
     if (Decode::from(tuning).fits(room, s.head_dim, s.q_len * s.group())) return std::nullopt;
     return fmt::format(
         "lanes must be a power of two up to 32 that divides w, w at most {} and the stages at most "

@@ -1,4 +1,4 @@
-// Tunings of attention_decode.cl, few query rows on NVIDIA's road: what they need of a device,
+// Tunings of attention_decode.cl, few query rows on NVIDIA's code path: what they need of a device,
 // which ones are worth trying, how keys are split. Many rows: opencl_tiles.hpp; the choice between
 // the files: opencl.cpp.
 #pragma once
@@ -37,12 +37,12 @@ inline std::int64_t best_splits(std::int64_t work, std::int64_t length, std::int
 // attention_decode.cl. `lanes` items share a key, each with vectors of row_alignment(head_dim)
 // floats.
 struct Decode {
-  std::int64_t road, w, lanes, nb, stages, splits, fused;
+  std::int64_t code_path, w, lanes, nb, stages, splits, fused;
 
   static Decode from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {t.get("road", 0), get("w"),      get("lanes"),     get("nb"),
-            get("stages"),    get("splits"), t.get("fused", 0)};
+    return {t.get("code_path", 0), get("w"),      get("lanes"),     get("nb"),
+            get("stages"),         get("splits"), t.get("fused", 0)};
   }
   std::int64_t lane_floats(std::int64_t head_dim) const {
     const std::int64_t vector = row_alignment(head_dim);
@@ -51,7 +51,7 @@ struct Decode {
   std::int64_t local_bytes(std::int64_t head_dim, std::int64_t rows) const {
     const std::int64_t ring = stages == 1 ? 0 : stages * 2 * nb * w * lane_floats(head_dim);
     const std::int64_t sums = w * rows * lane_floats(head_dim);
-    return 4 * (std::max(ring, sums) + 2 * w / lanes * rows + (road == 0 ? w : 0)) + 64;
+    return 4 * (std::max(ring, sums) + 2 * w / lanes * rows + (code_path == 0 ? w : 0)) + 64;
   }
   bool fits(const Room& room, std::int64_t head_dim, std::int64_t rows) const {
     return lanes <= 32 && std::has_single_bit(static_cast<std::uint64_t>(lanes)) &&
@@ -60,21 +60,21 @@ struct Decode {
   }
   std::string options(const Sizes& s) const {
     return fmt::format(
-        "-DROAD={} -DV=1 -DVW={} -DD={} -DROWS={} -DW={} -DLANES={} -DNB={} -DSTAGES={} "
+        "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DROWS={} -DW={} -DLANES={} -DNB={} -DSTAGES={} "
         "-DMASKED={} -DFUSED={}",
-        road, row_alignment(s.head_dim), s.head_dim, s.q_len * s.group(), w, lanes, nb, stages,
+        code_path, row_alignment(s.head_dim), s.head_dim, s.q_len * s.group(), w, lanes, nb, stages,
         s.causal && s.q_len > 1 ? 1 : 0, splits > 1 ? fused : 0);
   }
   Tuning tuning() const {
-    return {{"path", few_rows}, {"road", road},     {"w", w},           {"lanes", lanes},
-            {"nb", nb},         {"stages", stages}, {"splits", splits}, {"fused", fused}};
+    return {{"path", decode}, {"code_path", code_path}, {"w", w},           {"lanes", lanes},
+            {"nb", nb},       {"stages", stages},       {"splits", splits}, {"fused", fused}};
   }
 };
 
 // Rows that attention_decode.cl takes: q and o of all of them stay in registers.
 constexpr std::int64_t most_decode_rows = 8;
 
-// Candidates for few rows. Copies in flight are what counts: about 4.8 TB/s times a loaded latency
+// Candidates for decode. Copies in flight are what counts: about 4.8 TB/s times a loaded latency
 // of a microsecond are 36 KB per multiprocessor; a ring of three or more stages of 16 to 32 KB
 // holds two to three times that.
 inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
@@ -88,12 +88,12 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
   while (lanes < 32 && ceil_div(vectors, lanes) * vector * std::max<std::int64_t>(rows, 4) > 64)
     lanes *= 2;
   std::vector<Decode> list;
-  for (const std::int64_t wide : {lanes, 2 * lanes}) {
-    if (wide > 32 || (wide > lanes && wide > vectors)) continue;
+  for (const std::int64_t lanes_of_key : {lanes, 2 * lanes}) {
+    if (lanes_of_key > 32 || (lanes_of_key > lanes && lanes_of_key > vectors)) continue;
     for (const std::int64_t w : {128, 256}) {
       for (const std::int64_t nb : {2, 4, 1}) {
         for (const std::int64_t stages : {3, 4, 6, 2}) {
-          const Decode d = {1, w, wide, nb, stages, 1, 1};
+          const Decode d = {1, w, lanes_of_key, nb, stages, 1, 1};
           const std::int64_t bytes = d.local_bytes(s.head_dim, rows);
           // Two to four groups at a time per multiprocessor.
           if (room.at_a_time(bytes) >= 2 && room.at_a_time(bytes) <= 4) list.push_back(d);

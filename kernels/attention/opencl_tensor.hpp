@@ -20,16 +20,20 @@
 namespace rooflane::attention {
 
 struct Tensor {
-  std::int64_t road, warps, mt, bk;
+  std::int64_t code_path, warps, mt, bk;
 
   static Tensor from(const Tuning& t) {
-    return {t.get("road", 0), t.get("warps", 1), t.get("mt", 1), t.get("bk", 32)};
+    return {t.get("code_path", 0), t.get("warps", 1), t.get("mt", 1), t.get("bk", 32)};
   }
   Tuning tuning() const {
-    return {{"path", split_products}, {"road", road}, {"warps", warps}, {"mt", mt}, {"bk", bk}};
+    return {{"path", split_products},
+            {"code_path", code_path},
+            {"warps", warps},
+            {"mt", mt},
+            {"bk", bk}};
   }
-  // The portable road's work-items play a whole warp each.
-  std::int64_t items() const { return road == 1 ? 32 * warps : warps; }
+  // The portable code path's work-items play a whole warp each.
+  std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
   std::int64_t bq() const { return warps * mt * 16; }
   std::int64_t local_bytes(std::int64_t head_dim) const {
     const std::int64_t dp = ceil_div(head_dim, 16) * 16;
@@ -46,18 +50,18 @@ struct Tensor {
            local_bytes(head_dim) <= room.local_bytes;
   }
   std::string options(std::int64_t head_dim) const {
-    return fmt::format("-DROAD={} -DV=1 -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={}", road,
+    return fmt::format("-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={}", code_path,
                        row_alignment(head_dim), head_dim, warps, mt, bk);
   }
 };
 
 // Groups in waves over the device, each as long as its rows take beside the others of its unit: the
 // likely best in front.
-// `room` is that of the road, `portable_room` that of road 0.
+// `room` is that of the code path, `portable_room` that of code path 0.
 inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const Room& portable_room,
-                                        std::int64_t road) {
+                                        std::int64_t code_path) {
   std::vector<Tensor> list;
-  if (road == 1) {
+  if (code_path == 1) {
     for (const auto& [warps, mt, bk] : {std::array<std::int64_t, 3>{4, 2, 64},
                                         {4, 1, 64},
                                         {8, 1, 64},

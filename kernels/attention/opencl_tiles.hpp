@@ -1,4 +1,4 @@
-// Tunings of attention_tiles.cl, many query rows on NVIDIA's road: what they need of a device,
+// Tunings of attention_tiles.cl, many query rows on NVIDIA's code path: what they need of a device,
 // which ones are worth trying, and a model of their time that puts the likely best in front and
 // says how keys are split. Few rows: opencl_decode.hpp; the choice between the files: opencl.cpp.
 #pragma once
@@ -22,7 +22,7 @@
 namespace rooflane::attention {
 
 // Which file runs: the tunable `path`.
-enum Path : std::int64_t { any_device = 0, many_rows = 1, few_rows = 2, split_products = 3 };
+enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, split_products = 3 };
 
 inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
@@ -44,21 +44,29 @@ struct Room {
 // attention_tiles.cl. Items of a row are `columns` neighbours; each has `tm` rows, `bk`/columns
 // keys and head_dim/columns columns.
 struct Tiles {
-  std::int64_t road, w, bq, bk, tm, cd, cn, stages, unroll, splits;
+  std::int64_t code_path, w, bq, bk, tm, cd, cn, stages, unroll, splits;
 
   static Tiles from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {t.get("road", 0), get("w"),  get("bq"),     get("bk"),     get("tm"),
-            get("cd"),        get("cn"), get("stages"), get("unroll"), get("splits")};
+    return {t.get("code_path", 0),
+            get("w"),
+            get("bq"),
+            get("bk"),
+            get("tm"),
+            get("cd"),
+            get("cn"),
+            get("stages"),
+            get("unroll"),
+            get("splits")};
   }
   std::int64_t columns() const { return w / (bq / tm); }
   std::int64_t keys() const { return bk / columns(); }
   std::int64_t out_columns(std::int64_t head_dim) const { return ceil_div(head_dim, columns()); }
   std::int64_t local_bytes(std::int64_t head_dim) const {
     const std::int64_t chunk = std::max(bk * cd, cn * out_columns(head_dim) * columns());
-    const std::int64_t turned = (head_dim > cd ? 2 : 1) * cd * bk;
-    return 4 * (ceil_div(head_dim, cd) * cd * bq + turned + stages * chunk + bk * bq + bq + 1 +
-                (road == 0 ? w : 0)) +
+    const std::int64_t transposed = (head_dim > cd ? 2 : 1) * cd * bk;
+    return 4 * (ceil_div(head_dim, cd) * cd * bq + transposed + stages * chunk + bk * bq + bq + 1 +
+                (code_path == 0 ? w : 0)) +
            64;
   }
   // First columns of the parts of o in which neighbours are exchanged.
@@ -83,22 +91,26 @@ struct Tiles {
   // Groups that a unit with 65536 registers runs at a time. An item has its sums, two steps'
   // operands and about 65 more, counted in eights.
   std::int64_t at_a_time(const Room& room, std::int64_t head_dim) const {
-    const std::int64_t wide = std::max(keys(), out_columns(head_dim));
+    const std::int64_t columns_of_item = std::max(keys(), out_columns(head_dim));
     const std::int64_t registers =
-        std::min<std::int64_t>(255, accumulators(head_dim) + 2 * (tm + wide) + 65);
+        std::min<std::int64_t>(255, accumulators(head_dim) + 2 * (tm + columns_of_item) + 65);
     return std::max<std::int64_t>(1, std::min(room.at_a_time(local_bytes(head_dim)),
                                               65536 / (w * ceil_div(registers, 8) * 8)));
   }
   std::string options(std::int64_t head_dim) const {
     return fmt::format(
-        "-DROAD={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} -DSTAGES={} "
+        "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} "
+        "-DSTAGES={} "
         "-DUNROLL={}",
-        road, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
+        code_path, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
   }
   Tuning tuning() const {
-    return {{"path", many_rows}, {"road", road},     {"w", w},          {"bq", bq},
-            {"bk", bk},          {"tm", tm},         {"cd", cd},        {"cn", cn},
-            {"stages", stages},  {"unroll", unroll}, {"splits", splits}};
+    return {{"path", prefill},  {"code_path", code_path},
+            {"w", w},           {"bq", bq},
+            {"bk", bk},         {"tm", tm},
+            {"cd", cd},         {"cn", cn},
+            {"stages", stages}, {"unroll", unroll},
+            {"splits", splits}};
   }
 };
 
@@ -110,7 +122,7 @@ struct GroupTime {
 
 // Constants fitted to 99 times of 17 problems on an H200, off by 8 % (root of the mean square;
 // worst by 40 %: keys split over groups of 64 items). A multiply-add takes 1.13 clocks there, 1.18
-// in loops of 8 steps; a copied float 24, turning and waits included.
+// in loops of 8 steps; a copied float 24, transposing and waits included.
 inline GroupTime group_time(const Tiles& t, std::int64_t head_dim, std::int64_t keys) {
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const std::int64_t columns = ceil_div(head_dim, t.cd) * t.cd;
@@ -200,10 +212,10 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
   return time + merge;
 }
 
-// Candidates for many rows on NVIDIA's road, by the model's time. Two groups of 128 items or one of
-// 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4 to 16
-// columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are for few
-// groups and for the ends of uneven ones.
+// Candidates for many rows on NVIDIA's code path, by the model's time. Two groups of 128 items or
+// one of 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4
+// to 16 columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are
+// for few groups and for the ends of uneven ones.
 inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   const std::int64_t rows = s.q_len * s.group();
   std::vector<Tiles> list;

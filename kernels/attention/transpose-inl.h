@@ -1,6 +1,6 @@
-// Rows turned into columns and back: each block of four lanes holds four columns of one row, and
-// blocks are transposed in registers. For attention's panels (prefill-inl.h); not for large
-// matrices, whose blocks would have to suit the caches.
+// Transposes rows into columns and back: each block of four lanes holds four columns of one row,
+// and blocks are transposed in registers. For attention's Q micro-panels (prefill-inl.h); not for
+// large matrices, whose blocks would have to suit the caches.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_ATTENTION_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -85,7 +85,7 @@ HWY_INLINE void TransposeIn(const float* const* from, std::int64_t rows, std::in
 
 // to[r][c] = factor[r]·from[c·rows + r] for `rows` rows, a multiple of a vector's lanes. Four rows
 // at a time, each written from end to end: blocks of 16 rows, as above, leave too many lines half
-// written (0.98 times as fast on a Zen 5 where rows are short).
+// written.
 HWY_INLINE void TransposeOut(const float* HWY_RESTRICT from, std::int64_t rows, std::int64_t cols,
                              const float* HWY_RESTRICT factor, float* const* to) {
   constexpr std::int64_t step = ROOFLANE_BLOCKS ? 4 : 1;

@@ -104,7 +104,7 @@ class ConvertedRows final : public Plan {
       return;
     }
     const std::int64_t blocks = (rows_ + block_rows_ - 1) / block_rows_;
-    parallel_for_near(pool_, threads_, blocks, [&](std::int64_t index, int thread) {
+    parallel_for_static(pool_, threads_, blocks, [&](std::int64_t index, int thread) {
       run_block(index * block_rows_, blocks_[static_cast<std::size_t>(thread)]);
     });
   }
@@ -141,7 +141,7 @@ class ConvertedRows final : public Plan {
     Problem problem = this->problem();
     problem.set("rows", static_cast<double>(rows));
     problem.set("type", float32.short_name);
-    const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"fetch", 0}};
+    const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"prefetch", 0}};
     auto plan = float_rows(problem, in_cache, env);
     Operands operands;
     for (const Vector& vector : vectors_) {
@@ -222,7 +222,7 @@ std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environm
   std::vector<Tuning> tunings;
   for (const bool shared : {split, !split}) {
     for (const bool streamed : {stream, !stream}) {
-      tunings.push_back({{"stream", streamed}, {"split", shared}, {"fetch", 0}});
+      tunings.push_back({{"stream", streamed}, {"split", shared}, {"prefetch", 0}});
     }
   }
   return tunings;

@@ -20,7 +20,7 @@ using FloatRowsPlan = std::unique_ptr<Plan> (*)(const Problem& float_problem, co
 std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tuning,
                                      const Environment& env, FloatRowsPlan float_rows);
 
-// Tunables `stream` and `split` of rows.hpp; `fetch` is 0.
+// Tunables `stream` and `split` of rows.hpp; `prefetch` is 0.
 std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env);
 
 }  // namespace rooflane::common

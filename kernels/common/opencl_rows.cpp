@@ -14,8 +14,9 @@ bool is_power(std::int64_t x) { return std::has_single_bit(static_cast<std::uint
 // Bytes of local memory that a group declares, as the .cl files do.
 std::size_t local_bytes(const Tuning& t) {
   const std::int64_t items = t.get("lx", 1) * t.get("ly", 1);
-  // Sums of up to 3 floats per row and team of 32 items; on road 0 one float per item as well.
-  const std::int64_t sums = 12 * t.get("ry", 1) * items + (t.get("road", 0) == 1 ? 4 : 4 * items);
+  // Sums of up to 3 floats per row and team of 32 items; on code path 0 one float per item as well.
+  const std::int64_t sums =
+      12 * t.get("ry", 1) * items + (t.get("code_path", 0) == 1 ? 4 : 4 * items);
   std::int64_t rows = 0;
   if (t.get("form", 0) == row_form::staged) rows = 4 * items * t.get("chunk", 1) + 16;
   return static_cast<std::size_t>(sums + rows);
@@ -32,8 +33,8 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
   if (splits > 1 && (form == row_form::staged || t.get("ly", 1) > 1)) {
     return "rows are split in forms 0 and 1 only, one row per group at a time";
   }
-  if (t.get("regs", 0) > 0 && (form != row_form::registers || t.get("road", 0) == 0)) {
-    return "regs belongs to form 1 on road 1";
+  if (t.get("regs", 0) > 0 && (form != row_form::registers || t.get("code_path", 0) == 0)) {
+    return "regs belongs to form 1 on code_path 1";
   }
   if (const std::int64_t items = lx * t.get("ly", 1);
       ceil_div(t.get("regs", 0), 8) * 8 * items > 65536) {
@@ -41,7 +42,7 @@ std::optional<std::string> defect_of_form(std::int64_t cols, const Tuning& t) {
                        t.get("regs", 0), items);
   }
   if (form == row_form::loop) {
-    if (t.get("road", 0) == 1) return "form 0 has no road 1";
+    if (t.get("code_path", 0) == 1) return "form 0 has no code_path 1";
     if (chunk > 16) return "chunk is at most 16 in form 0";
     return std::nullopt;
   }
@@ -80,7 +81,7 @@ class GpuModel {
         is_aligned_(cols_ % 4 == 0),
         has_columns_(problem.kernel().tensors(problem).size() > 2),
         units_(opencl::device(env.device).compute_units),
-        road_(opencl::features(env.device).nvidia_road() ? 1 : 0) {}
+        code_path_(opencl::features(env.device).nvidia_code_path() ? 1 : 0) {}
 
   std::vector<Tuning> list() && {
     // Rows that start anywhere in a vector: in registers each takes its own masks, and gamma and
@@ -116,8 +117,8 @@ class GpuModel {
                    {"splits", splits},
                    {"load", 0},
                    {"store", 0},
-                   {"regs", road_ == 1 && form == row_form::registers ? registers : 0},
-                   {"road", form == row_form::loop ? 0 : road_}};
+                   {"regs", code_path_ == 1 && form == row_form::registers ? registers : 0},
+                   {"code_path", form == row_form::loop ? 0 : code_path_}};
     const bool is_new = std::find(list_.begin(), list_.end(), t) == list_.end();
     if (is_new && !opencl_row_defect(problem_, t, env_)) list_.push_back(t);
   }
@@ -217,7 +218,7 @@ class GpuModel {
   std::int64_t rows_, cols_, vectors_;
   bool is_aligned_;
   bool has_columns_;  // gamma and beta
-  std::int64_t units_, road_;
+  std::int64_t units_, code_path_;
   std::vector<Tuning> list_;
 };
 
@@ -237,12 +238,12 @@ std::optional<std::string> opencl_row_defect(const Problem& problem, const Tunin
     return "forms 1 and 2 take float32 only";
   }
   std::size_t local_limit = info.local_bytes;
-  if (t.get("road", 0) == 1) {
+  if (t.get("code_path", 0) == 1) {
     const opencl::Features& found = opencl::features(env.device);
-    if (!found.nvidia_road()) {
-      return fmt::format("road 1 needs NVIDIA's inline PTX, which {} does not run", info.name);
+    if (!found.nvidia_code_path()) {
+      return fmt::format("code_path 1 needs NVIDIA's inline PTX, which {} does not run", info.name);
     }
-    if (items % warp != 0) return "road 1 takes groups of whole warps: lx·ly a multiple of 32";
+    if (items % warp != 0) return "code_path 1 takes groups of whole warps: lx·ly a multiple of 32";
     local_limit = found.static_local_bytes;
   }
   if (t.get("form", 0) != row_form::loop && local_bytes(t) > local_limit) {
@@ -282,7 +283,7 @@ std::vector<Tuning> opencl_row_tunings(const Problem& problem, const Environment
                     {"load", 0},
                     {"store", 0},
                     {"regs", 0},
-                    {"road", 0}});
+                    {"code_path", 0}});
   };
   for (const std::int64_t chunk : {8, 4, 16}) add(chunk, splits);
   if (splits > 1) add(8, 1);
@@ -323,7 +324,7 @@ opencl::Launch OpenclRowPlan::launch_size() {
 }
 
 void OpenclRowPlan::make_partials() {
-  // On road 1 twice as wide, for the tags (roads.cl, give).
+  // On code path 1 twice as wide, for the tags (code_paths.cl, give).
   const std::int64_t slots = blocks() * tuning().get("ry", 1) * tuning().get("splits", 1);
   partials_ = zeroed_workspace(static_cast<std::size_t>(slots) * 8 * sizeof(float));
   next_number_ = zeroed_workspace(sizeof(cl_uint));

@@ -30,10 +30,10 @@ inline constexpr Tunable opencl_row_tunables[] = {
      "registers; 2: short rows, by way of local memory",
      0, 2},
     {"splits", "groups that share a row; forms 0 and 1", 1, 1024},
-    {"load", "hint of loads on road 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},
-    {"store", "hint of stores on road 1: 1 not kept in L2", 0, 1},
-    {"regs", "form 1 on road 1: most registers of an item; 0: the compiler decides", 0, 255},
-    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
+    {"load", "hint of loads on code_path 1: 1 not kept in L1, 2 and by 256 bytes into L2", 0, 2},
+    {"store", "hint of stores on code_path 1: 1 not kept in L2", 0, 1},
+    {"regs", "form 1 on code_path 1: most registers of an item; 0: the compiler decides", 0, 255},
+    {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
 };
 
 namespace row_form {
@@ -89,7 +89,7 @@ class OpenclRowPlan : public opencl::DevicePlan {
     const char* source = form == row_form::loop ? sources.loop : sources.once;
     if (is_split) make_partials();
     // Without groups that wait for each other: the parts' sums first, then everything else.
-    const bool in_two = is_split && tuning().get("road", 0) == 0;
+    const bool in_two = is_split && tuning().get("code_path", 0) == 0;
     for (const int phase : in_two ? std::vector<int>{1, 2} : std::vector<int>{0}) {
       opencl::KernelCall call = kernel(source, options(phase), sources.kernel_name);
       if (is_split) {

@@ -1,4 +1,4 @@
-// Put after roads.cl before the row kernels that read memory once (softmax_once.cl,
+// Put after code_paths.cl before the row kernels that read memory once (softmax_once.cl,
 // layernorm_once.cl): where a row lies, how it comes into registers or local memory, sums over its
 // items. The maths is in the rooms.
 //
@@ -7,7 +7,7 @@
 // aligned also where cols is no multiple of 4: the first and the last vector may hold neighbours'
 // elements, which are masked. Neighbouring items take neighbouring vectors, CHUNK of them LX apart.
 //   SPLITS > 1: so many groups share the RY·LY rows (LY is 1), each with LX·CHUNK vectors of them.
-//   On road 1 they wait for each other, on road 0 two kernels follow each other (PHASE 1 and 2).
+//   On code path 1 they wait for each other, on code path 0 two kernels follow each other (PHASE 1 and 2).
 // Dead ends on an H200: groups that stay and copy their next row to local memory (cp.async) while
 // they finish one, 0.84 to 0.94 times; half of a long row in local memory, so that two groups hold one
 // each, 0.91 times of two groups that share it; hints that x is read once, 0.94 to 1.0 times, so that
@@ -19,23 +19,23 @@
 #define FOR_ROWS _Pragma("unroll") for (int k = 0; k < RY; ++k)
 #define FOR_CHUNK _Pragma("unroll") for (int j = 0; j < CHUNK; ++j)
 #define ITEMS (LX * LY)
-#if ROAD == 1 && REGS > 0  // with the size said, the compiler does not hear of the limit
+#if CODE_PATH == 1 && REGS > 0  // with the size said, the compiler does not hear of the limit
 #define GROUP_SIZE
 #else
 #define GROUP_SIZE __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 #endif
 #define LANES (LX < 32 ? LX : 32)  // neighbours that exchange values by lane_xor
 #define TEAMS (LX / LANES)         // such sets in a row
-// Local memory that the sums need, in floats: per team and row; on road 0 lane_xor's.
+// Local memory that the sums need, in floats: per team and row; on code path 0 lane_xor's.
 #define TEAM_SCRATCH (RY * LY * TEAMS)
-#define LANE_SCRATCH (ROAD == 1 ? 1 : ITEMS)
+#define LANE_SCRATCH (CODE_PATH == 1 ? 1 : ITEMS)
 
 // Functions that take arrays: without it a compiler may leave them in memory.
 #define INLINE __attribute__((always_inline))
 
-// The vector at p where at < left, else four times `fill`; and its counterpart. On road 1 under a
+// The vector at p where at < left, else four times `fill`; and its counterpart. On code path 1 under a
 // predicate, not a branch, so that a compiler may start many before the first has come.
-#if ROAD == 1
+#if CODE_PATH == 1
 #if LOAD == 1
 #define LOAD_HINT ".L1::no_allocate"
 #elif LOAD == 2
@@ -76,7 +76,7 @@ INLINE void store_where(int at, int left, float4 v, __global float4* p) {
 
 // value[k] of the RY rows over the items of each, the same for all of them afterwards. Every item of
 // the group calls it. `teams`: TEAM_SCRATCH values, other ones than in the call before; `lanes`:
-// LANE_SCRATCH floats. At most one barrier on road 1.
+// LANE_SCRATCH floats. At most one barrier on code path 1.
 #define REDUCE_ROWS(NAME, TYPE, COMBINE, EXCHANGE)                                           \
   INLINE void NAME(TYPE* value, __local TYPE* teams, __local float* lanes) {                 \
     _Pragma("unroll") for (int mask = LANES / 2; mask > 0; mask /= 2) {                      \
@@ -125,7 +125,7 @@ REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
 // holds all of them at once (RESIDENT). (H200: without the count long rows would take 0.92 to 0.97
 // times as long, but nothing promises that groups start in the order of their numbers.)
 INLINE uint group_number(__global uint* next_number, __local uint* drawn) {
-#if ROAD == 1 && !RESIDENT
+#if CODE_PATH == 1 && !RESIDENT
   if (get_local_id(0) == 0) *drawn = draw_number(next_number, get_num_groups(0));
   barrier(CLK_LOCAL_MEM_FENCE);
   return *drawn;

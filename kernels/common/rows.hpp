@@ -38,22 +38,24 @@ inline float* scratch_row(float* room, const float* x) {
 
 // True when a core takes a vector of 512 bits as two halves: Zen 4. Of cores with such vectors
 // those with a small L1 that are no Xeons.
-inline bool halves_vectors(const Machine& m) { return l1_is_small(m) && !l3_is_far(m); }
+inline bool halves_vectors(const Machine& m) {
+  return l1_is_below_48k(m) && !l3_latency_is_high(m);
+}
 
 // From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
 // rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four
 // threads: streamed 1.1 to 1.35 times the time); the shortest not at all where they take one or two
 // slow cores longer than memory (a Zen 4 of two, 4 to 49 elements: not streamed 0.66 to 0.94 times
 // the time, 64 elements 0.87 to 1.34; of slow cores a small L1 is the sign). Others: beyond L2
-// where L3 is far, else before L3 is full (a Zen 5, rows of 1024: softmax from 20 MB of 32 on with
-// one thread, from 27 with two; LayerNorm from 17 and 28).
+// where L3 latency is high, else before L3 is full (a Zen 5, rows of 1024: softmax from 20 MB of 32
+// on with one thread, from 27 with two; LayerNorm from 17 and 28).
 inline std::size_t streaming_bytes(const Machine& m, int threads, std::int64_t cols) {
   const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);
   if (cols < short_row) {
-    const bool slow = l1_is_small(m) && threads <= 2 && cols < 64;
+    const bool slow = l1_is_below_48k(m) && threads <= 2 && cols < 64;
     return slow ? std::numeric_limits<std::size_t>::max() : l3;
   }
-  if (l3_is_far(m)) return static_cast<std::size_t>(threads) * m.l2_bytes;
+  if (l3_latency_is_high(m)) return static_cast<std::size_t>(threads) * m.l2_bytes;
   return l3 / 8 * (threads == 1 ? 5 : 7);
 }
 
@@ -77,44 +79,46 @@ inline constexpr std::int64_t least_share = 16384;
 inline constexpr Tunable row_tunables[] = {
     {"stream", "1: write y with non-temporal stores, past the caches", 0, 1},
     {"split", "1: all threads share each row, 0: each thread takes whole rows", 0, 1},
-    {"fetch",
-     "with stream=1: x is fetched in order into L1 (0), a line from each of four pages in turn (1) "
+    {"prefetch",
+     "with stream=1: x is prefetched in order into L1 (0), a line from each of four pages in turn "
+     "(1) "
      "or in order into L2 (2), where rows of that length can be: else as with 0",
      0, 2},
 };
 
-enum class Fetch { into_l1 = 0, pages = 1, into_l2 = 2 };
+enum class Prefetch { into_l1 = 0, pages = 1, into_l2 = 2 };
 
 // The tunable's value.
-inline Fetch fetch_asked(const Tuning& tuning) {
-  return static_cast<Fetch>(tuning.get("fetch", 0));
+inline Prefetch prefetch_asked(const Tuning& tuning) {
+  return static_cast<Prefetch>(tuning.get("prefetch", 0));
 }
 
 // The same, but in order where that is pages and much lies between the rows.
-inline Fetch fetch_of(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
-                      std::int64_t x_stride) {
-  const Fetch asked = fetch_asked(tuning);
+inline Prefetch prefetch_of(const Tuning& tuning, std::int64_t rows, std::int64_t cols,
+                            std::int64_t x_stride) {
+  const Prefetch asked = prefetch_asked(tuning);
   const bool apart = rows != 1 && x_stride > cols + cols / 8;
-  return asked == Fetch::pages && apart ? Fetch::into_l1 : asked;
+  return asked == Prefetch::pages && apart ? Prefetch::into_l1 : asked;
 }
 
 // True when three rows, of x, of y or of what is known of them, stay in L1.
-inline bool keeps_three_rows_near(const Machine& machine, std::int64_t cols) {
+inline bool keeps_three_rows_in_l1(const Machine& machine, std::int64_t cols) {
   return 3.0 * sizeof(float) * static_cast<double>(cols) <= static_cast<double>(machine.l1d_bytes);
 }
 
-// The model's guess for rows past the caches. Where L3 is far: one thread alone from pages, but
-// into L2 where rows are short or others fetch meanwhile (a Sapphire Rapids, 256 to 4096 elements:
-// one thread 0.98 to 1.13 times the time of pages, 2 to 16 threads 0.88 to 1.0; short rows 0.85 to
-// 1). Elsewhere into L2 where L1 is smaller than 48 KiB. With three rows that fill L1 instead
-// pages, or `long_rows`.
-inline Fetch likely_fetch(const Machine& m, int threads, std::int64_t cols, Fetch long_rows) {
-  if (l3_is_far(m)) {
-    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_near(m, cols);
-    return in_order ? Fetch::into_l2 : Fetch::pages;
+// The model's guess for rows past the caches. Where L3 latency is high: one thread alone from
+// pages, but into L2 where rows are short or others read meanwhile (a Sapphire Rapids, 256 to 4096
+// elements: one thread 0.98 to 1.13 times the time of pages, 2 to 16 threads 0.88 to 1.0; short
+// rows 0.85 to 1). Elsewhere into L2 where L1 is smaller than 48 KiB. With three rows that fill L1
+// instead pages, or `long_rows`.
+inline Prefetch likely_prefetch(const Machine& m, int threads, std::int64_t cols,
+                                Prefetch long_rows) {
+  if (l3_latency_is_high(m)) {
+    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_in_l1(m, cols);
+    return in_order ? Prefetch::into_l2 : Prefetch::pages;
   }
-  if (!l1_is_small(m)) return Fetch::into_l1;
-  return keeps_three_rows_near(m, cols) ? Fetch::into_l2 : long_rows;
+  if (!l1_is_below_48k(m)) return Prefetch::into_l1;
+  return keeps_three_rows_in_l1(m, cols) ? Prefetch::into_l2 : long_rows;
 }
 
 // From an element to that of the same column so many rows on that 16 KiB lie between: what memory
@@ -129,10 +133,10 @@ inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
   return static_cast<int>(std::clamp(shares, 1.0, static_cast<double>(std::max(threads, 1))));
 }
 
-// The model's guess at the front, then the other three, then those past the caches with x fetched
-// in another order. `long_rows` as in likely_fetch.
+// The model's guess at the front, then the other three, then those past the caches with x
+// prefetched in another order. `long_rows` as in likely_prefetch.
 inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env,
-                                       Fetch long_rows) {
+                                       Prefetch long_rows) {
   const std::int64_t rows = problem.size("rows");
   const std::int64_t cols = problem.size("cols");
   const int threads = useful_threads(env.threads, rows, cols);
@@ -147,23 +151,23 @@ inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment
       !resident(cols) && resident(cols / threads) &&
       4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
   const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
-  const Fetch fetch = likely_fetch(machine(), threads, cols, long_rows);
+  const Prefetch prefetch = likely_prefetch(machine(), threads, cols, long_rows);
   std::vector<Tuning> tunings;
-  const auto add = [&](bool streamed, bool shared, Fetch how) {
+  const auto add = [&](bool streamed, bool shared, Prefetch how) {
     // Shares of a row know two ways: pages, and the other.
-    if (!streamed || (shared && how == Fetch::into_l2)) how = Fetch::into_l1;
+    if (!streamed || (shared && how == Prefetch::into_l2)) how = Prefetch::into_l1;
     const auto value = static_cast<std::int64_t>(how);
-    tunings.push_back({{"stream", streamed}, {"split", shared}, {"fetch", value}});
+    tunings.push_back({{"stream", streamed}, {"split", shared}, {"prefetch", value}});
   };
   for (const bool shared : {split, !split}) {
-    add(stream, shared, fetch);
-    add(!stream, shared, fetch);
+    add(stream, shared, prefetch);
+    add(!stream, shared, prefetch);
   }
-  for (const Fetch other : {Fetch::into_l1, Fetch::pages, Fetch::into_l2}) {
-    if (other == fetch) continue;
+  for (const Prefetch other : {Prefetch::into_l1, Prefetch::pages, Prefetch::into_l2}) {
+    if (other == prefetch) continue;
     for (const bool shared : {split, !split}) {
-      const bool differs = !shared || (other != Fetch::into_l2 &&
-                                       (other == Fetch::pages) != (fetch == Fetch::pages));
+      const bool differs = !shared || (other != Prefetch::into_l2 &&
+                                       (other == Prefetch::pages) != (prefetch == Prefetch::pages));
       if (differs) add(true, shared, other);
     }
   }
@@ -192,7 +196,7 @@ void for_rows(Pool* pool, int threads, std::int64_t rows, std::int64_t cols, std
   const auto start = [&](std::int64_t piece) {
     return piece == pieces ? rows : rows * piece / pieces / together * together;
   };
-  parallel_for_near(pool, threads, pieces, [&](std::int64_t piece, int thread) {
+  parallel_for_static(pool, threads, pieces, [&](std::int64_t piece, int thread) {
     const RowRange range = {start(piece), start(piece + 1)};
     if (range.begin < range.end) body(range, thread);
   });

@@ -302,7 +302,7 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
 
 // The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
 // rows or more to memory that stays in L1, whence whole lines are streamed while the x of the
-// next group is fetched. Groups of 16 rows end where a line ends if y begins with one.
+// next group is prefetched. Groups of 16 rows end where a line ends if y begins with one.
 template <class Io, class Body>
 HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                                 bool pages, Body body) {

@@ -1,5 +1,5 @@
 // c = alpha·op(a)·op(b) + beta·c0 with a pipeline of tiles in local memory, for GPUs. The copies of
-// tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl), and an item's operands of
+// tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (code_paths.cl), and an item's operands of
 // one step of k while those of the step before are; one barrier a tile.
 //
 // A group of WM × WN × WK warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows ×

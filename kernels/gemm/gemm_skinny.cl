@@ -1,6 +1,6 @@
 // Products with one short side, for GPUs: `few` rows x[i] times `many` rows w[j], k long. Memory
 // decides: w is read once, straight into registers, several vectors of VW floats under way per item;
-// x is small: KC steps of k wait in local memory, and the next KC arrive meanwhile (roads.cl; read by
+// x is small: KC steps of k wait in local memory, and the next KC arrive meanwhile (code_paths.cl; read by
 // ordinary loads instead, x kept w waiting for half of the time on an H200). a and b take either part.
 //   W_DEEP=1 (w's rows along k): a warp owns R rows of w, its lanes divide k. Each value of x that is
 //   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)

@@ -18,13 +18,13 @@
 // k = 64: 1.3 to 8.0 (2.7 to 9.1); k = 1024 and 8192: 0.2 to 6.0 (0.3 to 8.1).
 //
 // A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8
-// columns. Copies of tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (roads.cl); one
+// columns. Copies of tiles t+1 … t+STAGES-1 are under way while tile t is multiplied (code_paths.cl); one
 // barrier a tile. Operands are split when fragments are loaded: 4 operations an element, which a
 // warp of 64 × 64 uses 3·64 times.
 //
-// Lanes. The 32 items of a warp hold one fragment together. With ROAD=1 each is a work-item and
-// WARP_LANES is 1; with ROAD=0 one work-item plays all 32 in turn, and every array of a lane's has a
-// dimension WARP_LANES. So the portable road checks the very layout of fragments.
+// Lanes. The 32 items of a warp hold one fragment together. With CODE_PATH=1 each is a work-item and
+// WARP_LANES is 1; with CODE_PATH=0 one work-item plays all 32 in turn, and every array of a lane's has a
+// dimension WARP_LANES. So the portable code path checks the very layout of fragments.
 //   Lane 4g + q holds, of the 8 steps of k of a fragment, 2q and 2q + 1 (the units' q and q + 4: any
 //   order is right as long as a and b share it); of 32 rows of a and columns of b, 4g … 4g + 3; and
 //   of 32 rows × 32 columns of c the rows 4g … 4g + 3 and columns 8q … 8q + 7.
@@ -46,7 +46,7 @@
 
 #define BM (WM * MT * 16)
 #define BN (WN * NT * 8)
-#if ROAD == 1
+#if CODE_PATH == 1
 #define ITEMS (32 * WM * WN)
 #else
 #define ITEMS (WM * WN)

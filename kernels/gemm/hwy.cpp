@@ -1,11 +1,25 @@
-// GEMM, variant `hwy`: Highway at run time's best ISA target, threads from core/parallel.hpp. Here:
-// memory and the plan; the choice of path is hwy_model.hpp, of blocks hwy_block_sizes.hpp. The
-// loops, compiled through hwy_loops.cpp, stand in hwy_loops-inl.h (both sides long),
-// hwy_outer-inl.h and hwy_dot-inl.h (one side short), hwy_tail-inl.h (last columns) and, over the
-// register tiles of hwy_micro-inl.h, hwy_macro-inl.h. The scheme is Goto & van de Geijn, "Anatomy
-// of high-performance matrix multiplication" (2008), turned for row-major c: vectors lie along n
-// (but for last columns). Unlike there, operands that lie well are multiplied in place, and what
-// the next tiles need is fetched ahead meanwhile.
+// GEMM, variant `hwy`: Highway's best ISA target at run time, threads from core/parallel.hpp. The
+// scheme is that of Goto & van de Geijn, "Anatomy of high-performance matrix multiplication"
+// (2008), in the words of BLIS: an MR×NR micro-kernel computes a micro-tile of c from an A
+// micro-panel and a B micro-panel; a macro-kernel calls it over an mc×kc block of a and nc columns
+// of b; packing makes blocks of micro-panels. c is row-major, so vectors lie along n. Unlike there,
+// an operand that lies well is multiplied where it is, and what the next micro-kernels read is
+// prefetched meanwhile.
+//
+// Here: the plan and its memory. The map, with the fields of a schedule where they act:
+//   hwy_schedule.hpp, .cpp  what a schedule may be: its fields, their text, which are legal
+//   hwy_candidates.cpp      which schedules a problem has, and the choice of one
+//   hwy_cost.hpp, .cpp      the time that each is predicted to take
+//   hwy_job.hpp             what one run needs: a schedule, operands, memory; tasks (batch_parts)
+//   hwy_loops.cpp           path
+//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b; static,
+//                           m_parts, n_parts, k_parts
+//   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
+//   hwy_micro-inl.h         the micro-kernel: mr, nr, stream; packing micro-panels
+//   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)
+//   hwy_outer-inl.h         outer products: kc, nc, order
+//   hwy_transpose-inl.h     transposed: what is packed or stored transposed
+//   hwy_part-inl.h          partial vectors at the edges
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -19,8 +33,8 @@ namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
 void Run(const Job& job);
-// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the side with few rows, else
-// blocks of kc rows as the packed path reads them.
+// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the skinny operand, else blocks
+// of kc rows in B micro-panels, as the packed path reads them.
 void Pack(const Job& job, const Side& b, float* to);
 MicroTile MicroTileOfTarget();
 
@@ -118,7 +132,7 @@ class HwyPlan final : public Plan {
     job_.rows = swapped ? g.n : g.m;
     job_.cols = swapped ? g.m : g.n;
     if (job_.path == Path::unpacked) {
-      job_.panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
+      job_.b_panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
     }
     if (job_.path == Path::packed) job_.batch_group = div_up(g.batch, job_.batch_parts);
     allocate();
@@ -175,7 +189,7 @@ class HwyPlan final : public Plan {
     packed_ = Buffer(packed_bytes_ + static_cast<std::size_t>(tile_.lanes * float_bytes));
     std::fill_n(packed_.f32() + packed_bytes_ / sizeof(float), tile_.lanes, 0.0f);
     ROOFLANE_HWY_FUNCTION(Pack, target_)(job_, side_b(g, b), packed_.f32());
-    if (job_.transposed) {  // dot: packed ones are not flipped with prepack
+    if (job_.transposed) {  // dot; the packed path takes no prepacked b transposed
       job_.b = {packed_.f32(), g.n * g.k, g.k, 1};
     } else {
       job_.prepacked = packed_.f32();
@@ -212,8 +226,8 @@ class HwyPlan final : public Plan {
   Buffer workspace_;
   Buffer packed_;
   std::size_t packed_bytes_ = 0;
-  const bool column_;  // job_ computes a single column as a row
-  // Where that column, or c0's, has gaps: another plan, which computes it as it is.
+  const bool column_;  // job_ computes a single column of c as a row
+  // Where that column, or c0's, has gaps: another plan, which computes it as a column.
   bool has_gaps_ = false;
   std::unique_ptr<HwyPlan> with_gaps_;
   const Environment env_;

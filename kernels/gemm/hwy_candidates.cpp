@@ -76,7 +76,7 @@ class Search {
   }
   // What a thread may fill of L2 with copies, less where very many share the limit on workspace.
   int64_t l2_of_thread() const { return std::min(traits_->l2_bytes, workspace_limit / threads_); }
-  // Storing past the caches: of whole vectors, of a c that is stored once and fills much of L3.
+  // Non-temporal stores: of whole vectors, of a c that is stored once and fills much of L3.
   bool may_stream(const Schedule& s) const {
     return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && g_.n % tile_.lanes == 0 &&
            4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
@@ -164,12 +164,12 @@ void Search::add_shares(Schedule s) {
   const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
   const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
   const int64_t tiles = div_up(rows, tile_.mr);
-  const int64_t panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
+  const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
   std::vector<std::array<int64_t, 3>> tried;
   const auto cut = [&](int64_t m, int64_t n, int64_t k) {
     const std::array<int64_t, 3> parts = {std::clamp<int64_t>(m, 1, tiles),
-                                          std::clamp<int64_t>(n, 1, panels), k};
+                                          std::clamp<int64_t>(n, 1, b_panels), k};
     if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
     tried.push_back(parts);
     s.m_parts = parts[0], s.n_parts = parts[1], s.k_parts = parts[2];
@@ -209,8 +209,8 @@ void Search::add_unpacked() {
   const int64_t l2 = l2_of_thread();
   std::vector<int64_t> widths = {tile_.nr()};
   if (g_.m < tile_.mr || g_.k <= 64) {
-    // Rows that do not fill a micro-tile, or a c that is most of the traffic: wider ones of fewer
-    // rows, nearly as wide as each other.
+    // Rows that do not fill a micro-tile, or a c that is most of the traffic: micro-tiles of fewer
+    // rows and more columns, all of nearly as many.
     const int64_t most = std::min(tile_.most_nv, tile_.mr * tile_.nv / std::min(g_.m, tile_.mr));
     const int64_t vectors = div_up(g_.n, tile_.lanes);
     const int64_t nv = div_up(vectors, div_up(vectors, std::max(most, tile_.nv)));
@@ -244,7 +244,7 @@ void Search::add_packed(bool transposed) {
   // b packed at a time: half of L3, as far as the limit on workspace leaves room for it.
   const int64_t most = std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, 24 << 20) / float_bytes;
   const int64_t all = round_up(cols, s.nr);
-  // All of k where few columns' micro-panels stay in L2: then rows are read from end to end.
+  // All of k where the micro-panels of a skinny n stay in L2: then rows are read from end to end.
   const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;
   for (const bool pack_a : {true, false}) {
     s.pack_a = pack_a;

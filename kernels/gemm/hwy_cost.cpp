@@ -18,8 +18,8 @@ namespace {
 using std::int64_t;
 
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
-// started in one. Fitted once, by least regret over measured candidates of 330 random problems on a
-// Zen 5, within what the instructions explain; a Sapphire Rapids was predicted with the same ones.
+// started in one. Fitted once, by least regret over measured candidates of random problems, within
+// what the instructions explain; another machine is predicted with the same ones.
 constexpr double call_ops = 60;    // calling a plan, choosing its path
 constexpr double task_ops = 80;    // beginning a task: shares, pointers
 constexpr double loops_ops = 350;  // setting up the loops around micro-kernels in a task
@@ -49,8 +49,8 @@ constexpr double accumulators_of_two_chains = 8;
 constexpr double l1_share = 0.7, l3_share = 0.9;
 // Exponents of the norm that joins times which overlap: 1 would add them, infinity take the
 // longest.
-constexpr double near_overlap = 2.5;  // work of the core, and traffic of L1 and L2
-constexpr double far_overlap = 3.5;   // these, and traffic beyond, which is prefetched
+constexpr double within_l2_overlap = 2.5;  // work of the core, and traffic of L1 and L2
+constexpr double beyond_l2_overlap = 3.5;  // these, and traffic beyond L2, which is prefetched
 // Bytes that could have been read, or written, until a new run of neighbours is under way; a core
 // follows so many runs at once.
 constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
@@ -66,14 +66,14 @@ double real(int64_t i) { return static_cast<double>(i); }
 // Seconds of one thread: what its core does, and what memory does meanwhile.
 struct Times {
   double core = 0;
-  double near = 0;  // traffic of L1 and L2
-  double far = 0;   // traffic beyond
-  double& of(Level level) { return level >= in_l3 ? far : near; }
+  double within_l2 = 0;  // traffic of L1 and L2
+  double beyond_l2 = 0;  // traffic of L3 and memory
+  double& of(Level level) { return level >= in_l3 ? beyond_l2 : within_l2; }
   double together() const {
     const auto joined = [](double x, double y, double p) {
       return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
     };
-    return joined(joined(core, near, near_overlap), far, far_overlap);
+    return joined(joined(core, within_l2, within_l2_overlap), beyond_l2, beyond_l2_overlap);
   }
 };
 
@@ -121,7 +121,7 @@ class Model {
   double blocked() const;
   double dot() const;
   double outer() const;
-  double rows_of_outer_products(double few, double cols, Times& t) const;
+  double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
   double ops(double count) const { return count * op_; }
   // The last of several threads is done a little later than the mean, the less the more tasks.
@@ -182,8 +182,8 @@ Level Model::level(double bytes) const {
   return bytes * s_.threads <= l3_share * real(traits_.l3_bytes) ? in_l3 : in_memory;
 }
 
-// The same of what is read again, in caches of which so many bytes can be used, from no farther
-// than where it came from.
+// The same of what is read again, in caches of which so many bytes can be used, from no level
+// beyond the one it came from.
 Level Model::level_of(double bytes, double l1, double l2) const {
   if (bytes <= l1) return in_l1;
   if (bytes <= l2) return in_l2;
@@ -191,7 +191,7 @@ Level Model::level_of(double bytes, double l1, double l2) const {
 }
 
 // Bytes that are read one after the other, of rows `row` floats long of which `width` are taken:
-// the hardware follows rows that are whole, few, or lie near by together.
+// the hardware prefetches on over rows that are whole, at most followed_runs, or within half of L2.
 double Model::run(double width, int64_t row, double rows) const {
   const bool followed =
       width >= real(row) || rows <= followed_runs || 4 * rows * real(row) <= l2_ / 2;
@@ -214,10 +214,10 @@ double Model::transposed(double rows, double cols) const {
 
 // rows × cols floats from where operands lie into micro-panels `width` wide.
 double Model::copy(double rows, double cols, double width, bool transposes, Level to) const {
-  const double bytes = 4 * rows * cols, panels = std::ceil(cols / width);
+  const double bytes = 4 * rows * cols, b_panels = std::ceil(cols / width);
   const double plain = read(bytes, source_) + bytes / rates_.write[std::min(to, in_l3)];
-  if (transposes) return std::max(panels * transposed(rows, std::min(cols, width)), plain);
-  return ops(rows * panels * row_ops) + plain;
+  if (transposes) return std::max(b_panels * transposed(rows, std::min(cols, width)), plain);
+  return ops(rows * b_panels * row_ops) + plain;
 }
 
 // ---- unpacked, packed
@@ -237,15 +237,15 @@ double Model::micro_kernels(const Share& sh, bool b_in_place) const {
   const bool splits = b_in_place && g_.n % tile_.lanes != 0;
   const bool adds = s_.path == Path::outer || (g_.reads_c0() && !swapped_);
   double time = 0;
-  const auto add = [&](int64_t panels, int64_t vectors) {
-    if (panels <= 0) return;
+  const auto add = [&](int64_t b_panels, int64_t vectors) {
+    if (b_panels <= 0) return;
     const int64_t most = s_.pack_a ? tile_.mr : std::min(s_.mr, tile_.tall(vectors));
     const double tiles = std::ceil(sh.m / real(most)), rows = sh.m / tiles;
     const double accumulators = rows * real(vectors);
     const double stores =
         sh.blocks_k * (accumulators * store_ops + tile_ops + (s_.order ? 0 : column_ops)) +
         (sh.blocks_k - (adds ? 0 : 1)) * accumulators * load_ops;
-    time += real(panels) * tiles * (sh.k * step(rows, real(vectors), splits) + ops(stores));
+    time += real(b_panels) * tiles * (sh.k * step(rows, real(vectors), splits) + ops(stores));
   };
   const int64_t nv = s_.nr / tile_.lanes;
   const int64_t vectors = div_up(static_cast<int64_t>(std::ceil(sh.n)), tile_.lanes);
@@ -301,7 +301,7 @@ void Model::add_c(const Share& sh, Times& t) const {
   const double c_run =
       run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc);
   t.of(source_) += write(bytes, source_, c_run);
-  t.far += dirty(bytes);
+  t.beyond_l2 += dirty(bytes);
   if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
@@ -394,13 +394,14 @@ double Model::dot() const {
   const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
   const double k = real(g_.k), kc = std::min(k, real(s_.kc)), chunks = std::ceil(k / kc);
   const double groups = std::ceil(real(skinny) / (s_.pack_a ? 8 : 4));
-  const double few = real(skinny) / groups, registers = real(tile_.mr * tile_.nv);
+  const double skinny_rows = real(skinny) / groups, registers = real(tile_.mr * tile_.nv);
   const double most = s_.pack_a ? 4 : std::min<double>(12, real(s_.mr));
   const int64_t parts = div_up(other, s_.nc);
   const double rows = real(other) / real(parts);
-  const double at_once = std::max(1.0, std::floor(std::min(most, registers / few)));
-  const double many = rows / std::ceil(rows / at_once), tiles = rows / many * groups;
-  const double sums = few * many, loads = (few + many) * (g_.k % tile_.lanes != 0 ? 2 : 1);
+  const double at_once = std::max(1.0, std::floor(std::min(most, registers / skinny_rows)));
+  const double long_rows = rows / std::ceil(rows / at_once), tiles = rows / long_rows * groups;
+  const double sums = skinny_rows * long_rows,
+               loads = (skinny_rows + long_rows) * (g_.k % tile_.lanes != 0 ? 2 : 1);
   const double steps = chunks * std::ceil(kc / lanes_);
   Times t;
   t.core = ops(tiles * (steps * std::max({sums, loads, sums <= 4 ? 4.0 : latency_ops}) +
@@ -408,12 +409,14 @@ double Model::dot() const {
                         (s_.pack_a ? (chunks - 1) * sums * chunk_ops : 0)));
   t.of(source_) += read(4 * rows * k, source_, kc >= k ? endless : 4 * kc);
   // The skinny operand again for each tile of the long one: misses of L1 for which, unless they are
-  // prefetched, what comes from beyond waits.
-  const double skinny_bytes = 4 * few * kc * (s_.pack_a ? 1 : groups);
-  const Level again = level(skinny_bytes + 4 * many * kc);
-  if (again > in_l1) t.of(again) += read(skinny_bytes * std::ceil(rows / many) * chunks, again);
-  if (again > in_l1 && !s_.pack_a) t.core += t.near + t.far, t.near = t.far = 0;
-  t.far += dirty(4 * rows * real(skinny));
+  // prefetched, what comes from beyond L2 waits.
+  const double skinny_bytes = 4 * skinny_rows * kc * (s_.pack_a ? 1 : groups);
+  const Level again = level(skinny_bytes + 4 * long_rows * kc);
+  if (again > in_l1)
+    t.of(again) += read(skinny_bytes * std::ceil(rows / long_rows) * chunks, again);
+  if (again > in_l1 && !s_.pack_a)
+    t.core += t.within_l2 + t.beyond_l2, t.within_l2 = t.beyond_l2 = 0;
+  t.beyond_l2 += dirty(4 * rows * real(skinny));
   const double tasks = std::ceil(real(g_.batch * parts) / s_.threads);
   double time = of_tasks(tasks, t.together());
   const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
@@ -431,43 +434,47 @@ double Model::dot() const {
 // ------------------------------------------------------------------------------
 
 // Whole rows of c, eight of k at a time; adds what the core does.
-double Model::rows_of_outer_products(double few, double cols, Times& t) const {
+double Model::rows_of_outer_products(double skinny_rows, double cols, Times& t) const {
   constexpr int64_t depth = 8;
   const double k = real(g_.k), vectors = std::ceil(cols / lanes_);
-  const bool held = few * depth <= (tile_.mr * tile_.nv >= 24 ? 24 : 8);  // weights in registers
+  const bool held =
+      skinny_rows * depth <= (tile_.mr * tile_.nv >= 24 ? 24 : 8);  // weights in registers
   const int64_t left = g_.k % depth;
   const double passes = real(g_.k / depth + left / 4 + left % 4);
   const double partial = std::fmod(cols, lanes_) == 0 ? 0 : partial_ops;
   const double loads =
-      (k * (1 + (held ? 0 : few)) + passes * few * (load_ops + store_ops)) * vectors;
-  t.core += ops(std::max(k * few * vectors, loads) + 2 * k * few + passes * (pass_ops + partial));
+      (k * (1 + (held ? 0 : skinny_rows)) + passes * skinny_rows * (load_ops + store_ops)) *
+      vectors;
+  t.core += ops(std::max(k * skinny_rows * vectors, loads) + 2 * k * skinny_rows +
+                passes * (pass_ops + partial));
   return std::ceil(k / depth);
 }
 
 double Model::outer() const {
   const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
-  const double few = real(skinny), cols = std::min(real(other), real(s_.nc)), k = real(g_.k);
-  const double sums = 4 * few * cols;
+  const double skinny_rows = real(skinny), cols = std::min(real(other), real(s_.nc)),
+               k = real(g_.k);
+  const double sums = 4 * skinny_rows * cols;
   Times t;
   double passes;  // over sums
   if (s_.order) {
-    passes = rows_of_outer_products(few, cols, t);
+    passes = rows_of_outer_products(skinny_rows, cols, t);
     t.of(source_) += read(4 * cols * k, source_);
   } else {
     const double kc = std::min(k, real(s_.kc));
     passes = std::ceil(k / kc);
     Share sh{};
-    sh.m = few, sh.n = cols, sh.k = k, sh.blocks_k = passes;
+    sh.m = skinny_rows, sh.n = cols, sh.k = k, sh.blocks_k = passes;
     t.core = micro_kernels(sh, true);
     t.of(source_) += read(4 * cols * k, source_, 4 * real(s_.nr));
   }
   const Level at = level(2 * sums);
   if (at > in_l1) t.of(at) += passes * (read(sums, at) + sums / rates_.write[at]);
   t.of(source_) += write(sums, source_);
-  t.far += dirty(sums);
+  t.beyond_l2 += dirty(sums);
   const double tasks = std::ceil(real(g_.batch * div_up(other, s_.nc)) / s_.threads);
-  const double around =
-      ops(2 * few * cols / lanes_ + outer_ops) + (s_.transposed ? transposed_result(few, cols) : 0);
+  const double around = ops(2 * skinny_rows * cols / lanes_ + outer_ops) +
+                        (s_.transposed ? transposed_result(skinny_rows, cols) : 0);
   return of_tasks(tasks, t.together()) + tasks * around;
 }
 

@@ -1,6 +1,6 @@
-// The hwy GEMM where one side has few rows and the other is contiguous along k, for the ISA target
-// being compiled: dot products, the long side read once, where it lies, at memory's speed. Where it
-// is contiguous across k: hwy_outer-inl.h.
+// The dot-product path of the hwy GEMM, for the ISA target being compiled: a skinny dimension, the
+// long operand contiguous along k and read once, where it lies, at memory's speed; vectors lie
+// along k. Where it is contiguous across k: hwy_outer-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_DOT_INL_H_
 #undef ROOFLANE_GEMM_HWY_DOT_INL_H_
@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// c(f,w) = alpha · Σ_p few(f,p)·many(w,p) + beta · c0(f,w); both sides contiguous along k.
+// c(f,w) = alpha · Σ_p skinny(f,p)·longer(w,p) + beta · c0(f,w); both contiguous along k.
 struct DotArgs {
   const float* skinny;
   std::int64_t skinny_ld;
@@ -101,7 +101,7 @@ class Dot {
                              std::integer_sequence<int, I...>) {
     ((acc[I] = hn::Add(acc[I], more[I])), ...);
   }
-  // A vector of each row: those of the side with fewer rows in registers, of the other one by one.
+  // A vector of each row: of the operand with fewer rows in registers, of the other one by one.
   template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
                               const Loader& loader) {
@@ -149,8 +149,8 @@ class Dot {
     ((acc[M * kSkinny + kF] = hn::MulAdd(skinny, longer[M], acc[M * kSkinny + kF])), ...);
   }
 #if HWY_TARGET != HWY_SCALAR
-  // Sums that are neighbours in c, of a row of the few side or of one of the long side, four at
-  // once: of one run or, where they are shorter, of several.
+  // Sums that are neighbours in c, of a row of the skinny operand or of one of the long operand,
+  // four at once: of one run or, where they are shorter, of several.
   template <bool kAlongLong>
   struct Runs {
     static constexpr int length = kAlongLong ? kLong : kSkinny, count = kCount / length;
@@ -183,8 +183,8 @@ class Dot {
   static HWY_INLINE void WriteRun(V v, const DotArgs& t, int run, int from) {
     Write<kSums, kPlace * kSums>(v, t, kAlongLong ? run : from, kAlongLong ? from : run);
   }
-  // kSums sums, from lane kLane on: neighbours in c from row `few` of the few side and row `many`
-  // of the long one on.
+  // kSums sums, from lane kLane on: neighbours in c from row `skinny` of the skinny operand and row
+  // `longer` of the long one on.
   template <int kSums, int kLane, class V>
   static HWY_INLINE void Write(V sums, const DotArgs& t, int skinny, int longer) {
     const hn::CappedTag<float, 4> d4;
@@ -221,11 +221,9 @@ class Dot {
 
 using DotFunction = void (*)(const DotArgs&);
 
-// Most rows of the few side in one dot tile; for each the most rows of the long side, so that the
-// accumulators fill the register file as in the register tile, or as many as still gain (two rows
-// from L2, GF/s of 8 and 12: Sapphire Rapids 52 and 62, with 16 62; Zen 4 as fast. One row from a
-// Zen 4's L3, µs of 4, 8 and 12: 10000 of k = 300 205, 180, 167; 32000 of k = 32 87, 65, 61, of k =
-// 64 116, 127, 130).
+// Most rows of the skinny operand in one tile of dot products; for each the most rows of the long
+// one, so that the accumulators fill the register file as in the micro-tile, or 12, beyond which
+// nothing is gained: their sums across lanes, four at a time, are amortised.
 constexpr int kDotSkinny = 4;
 constexpr int DotLong(int skinny) { return std::min(12, kMr * kNv / skinny); }
 
@@ -251,11 +249,10 @@ inline DotFunction DotFor(int64_t skinny, int64_t longer) {
   }
 }
 
-// Rows of the long side that are read at once: neighbours or, where job.order, so far apart that
-// short ones too lie in different pages. Where L3 is far a core that reads in one page at a time
-// waits: see common::PagesAhead. (Sapphire Rapids, rows of 256 from memory, neighbours, 16 apart:
-// one thread, 1 row of the few 7.3 and 13.6 GB/s, 8 rows 5.6 and 7.4; two threads 11.4 and 20.4,
-// 12.1 and 16.9. A single row, 8 and 32 apart: as fast.)
+// Rows of the long operand that are read at once: neighbours or, where job.order, so many rows
+// apart that short ones too lie in different pages. A hardware prefetcher follows each page on its
+// own, so where L3 latency is high a core that reads in one page at a time waits:
+// common::PagesAhead.
 struct RowTile {
   int64_t first, count, apart;
 };
@@ -268,23 +265,23 @@ class RowTiles {
         most_(most),
         apart_(block / most),
         spread_(apart_ == 0 ? 0 : (end - begin) / (apart_ * most) * apart_),
-        near_begin_(begin + spread_ * most),
-        near_((end - near_begin_ + most - 1) / most),
-        neighbours_(end - near_begin_, std::max<int64_t>(near_, 1)) {}
-  int64_t count() const { return spread_ + near_; }
+        neighbours_begin_(begin + spread_ * most),
+        neighbour_tiles_((end - neighbours_begin_ + most - 1) / most),
+        neighbours_(end - neighbours_begin_, std::max<int64_t>(neighbour_tiles_, 1)) {}
+  int64_t count() const { return spread_ + neighbour_tiles_; }
   RowTile operator[](int64_t i) const {
     if (i < spread_) return {begin_ + i / apart_ * (apart_ * most_) + i % apart_, most_, apart_};
-    return {near_begin_ + neighbours_.begin(i - spread_), neighbours_.size(i - spread_), 1};
+    return {neighbours_begin_ + neighbours_.begin(i - spread_), neighbours_.size(i - spread_), 1};
   }
 
  private:
-  int64_t begin_, most_, apart_, spread_, near_begin_;
-  int64_t near_;  // tiles of neighbours: none where no row is left
+  int64_t begin_, most_, apart_, spread_, neighbours_begin_;
+  int64_t neighbour_tiles_;  // tiles of neighbours: none where no row is left
   Shares neighbours_;
 };
 
-// job.nc rows of the long side, job.kc deep at a time: each row of the long side is read once, in
-// runs of kc floats; the few side's block stays in L2.
+// job.nc rows of the long operand, job.kc deep at a time: each of its rows is read once, in runs of
+// kc floats; the skinny operand's block stays in L2.
 inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
                     int64_t long_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -333,25 +330,25 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
   }
 }
 
-// ---- the same from afar ------------------------------------------------------------------------
+// ---- the same with the skinny operand packed ---------------------------------------------------
 
-// More rows of the few side in one pass over the long side, which memory delivers once. What keeps
-// it flowing on a Zen 5 (4096 × 4096 times 8 columns: 22 to 29 GB/s where reading alone does 45):
-// - The core runs out of loads in flight, not of multiply-adds. So the few side is laid out in the
-//   order in which it is read, and a vector of it is loaded once for all rows at hand. (As an
-//   operand in memory, which GCC prefers, it is loaded for each: 24 GB/s for 36 in a bare loop.)
-// - Misses of L1 that L2 serves crowd out what is fetched ahead. So a chunk of the few side stays
-//   in L1, and sums stay vectors from chunk to chunk. (All 4096 of k at once: 18 GB/s for 36.)
-// - The run of a row that a chunk takes is fetched into L2 some rows ahead. (Fetched in the order
-//   of memory instead, further rows from end to end: 25 GB/s for 36; into L1: the same or less.)
+// More rows of the skinny operand in one pass over the long one, which memory delivers once. What
+// keeps it flowing:
+// - The core runs out of loads in flight, not of multiply-adds. So the skinny operand is packed in
+//   the order in which it is read, and a vector of it is loaded once for all rows at hand. (As an
+//   operand in memory, which GCC prefers, it is loaded for each.)
+// - Misses of L1 that L2 serves crowd out prefetches. So a chunk of the skinny operand stays in L1,
+//   and sums stay vectors from chunk to chunk.
+// - The run of a row that a chunk takes is prefetched into L2 some rows before its use. (Dead ends
+//   on a Zen 5: prefetches in the order of memory, further rows from end to end, or into L1.)
 constexpr int64_t kPrefetchBytes = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
 constexpr int PackedDotRows(int skinny) { return std::min(4, kMr * kNv / skinny); }
 
 struct PackedDotArgs {
-  DotArgs dot;            // few: a chunk of PackSkinny's; k: its depth
-  const float* prefetch;  // rows to fetch, as far apart as those of the long side, from here on
+  DotArgs dot;                 // skinny: a chunk of PackSkinny's; k: its depth
+  const float* prefetch;       // rows to prefetch, long_ld apart as those of the long operand
   std::int64_t prefetch_step;  // by so many floats a step
-  float* sums;                 // vectors of each row and each of the few, kept between chunks
+  float* sums;                 // vectors of each row of both operands, kept between chunks
   bool first, last;            // chunks of k
 };
 
@@ -461,7 +458,7 @@ inline PackedDotFunction PackedDotFor(int64_t skinny, int64_t rows) {
   }
 }
 
-// to[v][f][lane] = few(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads
+// to[v][f][lane] = skinny(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads
 // them.
 inline void PackSkinny(const Side& skinny, const float* from, int64_t count, int64_t k, float* to) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
@@ -475,14 +472,14 @@ inline void PackSkinny(const Side& skinny, const float* from, int64_t count, int
     }
   }
 }
-inline int64_t PackedRow(const Job& job) {  // floats of one of the few
+inline int64_t PackedRow(const Job& job) {  // floats of a packed row
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   return (job.g.k + lanes - 1) / lanes * lanes;
 }
-// The few in groups that registers hold, each laid out on its own.
+// Rows of the skinny operand in groups that registers hold, each packed on its own.
 inline int64_t SkinnyGroups(int64_t skinny_count) { return pieces(skinny_count, dot_limit); }
 
-// Rows [begin,end) of the long side.
+// Rows [begin,end) of the long operand.
 inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_count, int64_t batch,
                           int64_t begin, int64_t end, float* sums) {
   const Gemm& g = job.g;
@@ -517,12 +514,12 @@ inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_cou
         } else if (next >= block_end) {
           next_p = 0;
         }
-        const bool any_ahead = next + (rows - 1) * tile.apart < end;
-        const float* prefetch_of_all = any_ahead ? data + next * longer.outer + next_p : data;
+        const bool prefetches = next + (rows - 1) * tile.apart < end;
+        const float* prefetch_of_all = prefetches ? data + next * longer.outer + next_p : data;
         t.dot.longer = data + w * longer.outer + p;
         t.dot.long_ld = tile.apart * longer.outer;
         t.dot.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
-        // Each group fetches its share of the next rows: evenly, as the first alone would wait.
+        // Each group prefetches its share of the next rows: evenly, as the first alone would wait.
         t.prefetch_step = lanes / groups;
         for (int64_t group = 0; group < groups; ++group) {
           const int64_t f = members.begin(group), of_group = members.size(group);
@@ -568,7 +565,7 @@ inline void RunDot(const Job& job) {
                  job.shared + (batch * skinny_count + f) * PackedRow(job) + p * count);
     }
   });
-  parallel_for_near(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
+  parallel_for_static(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
     const int64_t begin = task % parts * job.nc;
     PackedDotTask(job, longer, skinny_count, task / parts, begin,
                   std::min(long_count, begin + job.nc), job.scratch + thread * job.scratch_floats);

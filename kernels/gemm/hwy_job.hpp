@@ -1,5 +1,6 @@
-// What one run of the hwy variant needs, resolved by its plan: operands, path, blocks, memory.
-// Shared by all ISA targets; no vector code. Next: hwy_micro-inl.h, hwy_loops-inl.h, hwy.cpp.
+// What one run of the hwy GEMM needs, resolved by its plan: a schedule, operands and memory; and
+// how columns are cut into B micro-panels, work into tasks. Shared by all ISA targets, no vector
+// code. Next: hwy_micro-inl.h, hwy_loops-inl.h.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,9 @@ namespace rooflane::gemm {
 inline std::int64_t div_up(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 inline std::int64_t round_up(std::int64_t x, std::int64_t y) { return div_up(x, y) * y; }
 
-// How n columns are cut into B micro-panels, nr wide each but the last ones: rather 2 + 2 vectors
-// than 3 + 1, 7 + 2 than 8 + 1, as a single vector of accumulators leaves the FMA units waiting for
-// loads. The last vector of the last one may be partial.
+// How n columns are cut into B micro-panels of nr columns each but the last ones: rather 2 + 2
+// vectors than 3 + 1, 7 + 2 than 8 + 1, as a single vector of accumulators leaves the FMA units
+// waiting for loads. The last vector of the last one may be partial.
 class MicroPanels {
  public:
   MicroPanels() = default;
@@ -28,14 +29,14 @@ class MicroPanels {
   std::int64_t count() const { return count_; }
   // Columns of all but the last ones.
   std::int64_t nr() const { return nr_; }
-  std::int64_t begin(std::int64_t panel) const {
-    return panel >= count_ ? n_ : panel * nr_ - (panel == even_ ? lanes_ : 0);
+  std::int64_t begin(std::int64_t index) const {
+    return index >= count_ ? n_ : index * nr_ - (index == even_ ? lanes_ : 0);
   }
-  std::int64_t width(std::int64_t panel) const { return begin(panel + 1) - begin(panel); }
+  std::int64_t width(std::int64_t index) const { return begin(index + 1) - begin(index); }
 
  private:
   std::int64_t n_ = 0, nr_ = 1, lanes_ = 1, count_ = 0;
-  std::int64_t even_ = 0;  // a last one of two vectors, which the one before it gives it one of
+  std::int64_t even_ = 0;  // a last one that has two vectors: one is from the micro-panel before it
 };
 
 // Small products take as long as a few divisions, so that none is made without need: `total` in
@@ -65,22 +66,23 @@ inline std::int64_t share(std::int64_t total, std::int64_t parts, std::int64_t i
   return Shares(total, parts).begin(index);
 }
 
-// dot: most of the few side that registers serve together.
+// dot: most rows of the skinny operand that registers serve together.
 inline constexpr std::int64_t dot_limit = 8;
 
-// dot from afar: rows of the long side that are worked on in turn with each chunk of k. Their sums,
-// 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the chunk, 16 to 32
-// KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that PackedDot
-// takes, which, where they are apart, are a third or a quarter of the block apart.
+// dot, packed: rows of the long operand that are multiplied by a chunk of k before the next chunk.
+// Their sums, 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the
+// chunk, 16 to 32 KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that
+// PackedDot takes, which, where they are apart, are a third or a quarter of the block apart.
 inline constexpr std::int64_t packed_dot_block = 48;
-// The same for dot products nearby, of 12 rows that are 10 apart, for a single row of the few.
+// The same where the skinny operand is not packed: 12 rows that are 10 apart, for a single row of
+// the skinny operand.
 inline constexpr std::int64_t spread_block = 120;
 
-// stream, by whole rows: most rows of sums, most columns of a task, and how many floats rows of
-// sums are apart. That is a constant, so that one register addresses them all, and three lines more
-// than pages: begun 16 lines into a page after the rows that are read, 12 of them keep apart in L1
-// and clear of the lines that are read next, which would wait for stores to the same place in a
-// page.
+// outer, by whole rows: most rows of sums, most columns of a task, and how many floats rows of sums
+// are apart. That is a constant, so that one register addresses them all, and three lines more than
+// whole pages: begun 16 lines into a page after the rows that are read, 12 of them fall into sets
+// of L1 of their own and clear of the lines that are read next, since a load waits for an older
+// store to the same place in a page.
 inline constexpr int most_outer_rows = 12;
 inline constexpr std::int64_t most_outer_columns = 4096;  // longer runs gain nothing more
 inline constexpr std::int64_t outer_row = most_outer_columns + 3 * 16;
@@ -91,8 +93,8 @@ inline constexpr std::int64_t page_floats = 1024;
 inline std::int64_t outer_floats(std::int64_t skinny) {
   return skinny * outer_row + page_floats + outer_lead;
 }
-// outer: sums are added up in c: of micro-tiles, which come back to each only once in kc, and of a
-// single row, whose lines are not in each other's way.
+// outer: sums are added up in c itself: of micro-tiles, which load and store each only once in kc,
+// and of a single row, whose lines do not evict each other.
 inline bool outer_in_place(const Schedule& s, const Gemm& g) {
   return !s.transposed && (!s.order || g.m == 1);
 }
@@ -106,8 +108,8 @@ struct Job : Schedule {
   Gemm g;  // as as_row() leaves it
   // unpacked, packed: of the product formed. packed, transposed: a and b below have changed places.
   std::int64_t rows = 0, cols = 0;
-  MicroPanels panels;            // unpacked: of its columns
-  bool stream_c = false;         // c is stored past the caches
+  MicroPanels b_panels;          // unpacked: of its columns
+  bool stream_c = false;         // non-temporal stores to c
   std::int64_t batch_group = 1;  // packed: batches whose b is packed at a time
   Pool* pool = nullptr;
 
@@ -115,7 +117,7 @@ struct Job : Schedule {
   Matrix<const float> c0;
   Matrix<float> c;
 
-  const float* prepacked = nullptr;  // b of prepack=1: panels, or rows [n,k] where transposed
+  const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.
   float* shared = nullptr;
   float* scratch = nullptr;  // `scratch_floats` for each thread
@@ -124,14 +126,13 @@ struct Job : Schedule {
 };
 
 // task(number, thread) for each of `tasks`: those of a batch in runs of neighbours, where they are
-// so many that handing out each would count (two threads of a Zen 4, 1000 of 64 × 4 × 64: 1.5 times
-// as fast, of 15 × 4 × 64, a transposed, 2.2).
+// so many and so small that handing out each, by an atomic increment that all contend for, counts.
 template <class Task>
 void run_tasks(const Job& job, std::int64_t tasks, const Task& task) {
   const std::int64_t most = job.g.batch > 1 ? std::int64_t{8} * job.threads : tasks;
   const std::int64_t count = std::min(tasks, most);
   const Shares runs(tasks, count);
-  const auto hand_out = count < tasks ? parallel_for_near : parallel_for;
+  const auto hand_out = count < tasks ? parallel_for_static : parallel_for;
   hand_out(job.pool, job.threads, count, [&](std::int64_t run, int thread) {
     for (std::int64_t t = runs.begin(run); t < runs.begin(run + 1); ++t) task(t, thread);
   });

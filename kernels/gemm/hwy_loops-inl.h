@@ -1,6 +1,6 @@
-// The paths of the hwy GEMM for the ISA target being compiled: blocking, packing and the sharing of
-// work between threads around the tiles of hwy_micro-inl.h. Which path a problem takes is decided
-// in hwy_model.hpp.
+// The unpacked and the packed (Goto) path of the hwy GEMM for the ISA target being compiled: the
+// loops over nc, kc and mc around the macro-kernel of hwy_macro-inl.h, the packing of b, and the
+// tasks that threads share. Which path and blocks a problem gets: hwy_candidates.cpp.
 #if defined(ROOFLANE_GEMM_HWY_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_LOOPS_INL_H_
 #undef ROOFLANE_GEMM_HWY_LOOPS_INL_H_
@@ -29,20 +29,20 @@ inline int64_t RowOfPart(const Job& job, int64_t part) {
   return std::min(job.rows, share(tiles, job.m_parts, part) * kMr);
 }
 
-// ---- direct: nothing is shared between threads -------------------------------------------------
+// ---- unpacked: nothing is shared between threads -----------------------------------------------
 
 // One share of one batch's output, and of k.
-struct DirectShare {
+struct UnpackedShare {
   int64_t batch, row_part, col_part, k_part;
   bool more;  // the next batch comes next
 };
 
-inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) {
+inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scratch) {
   const Gemm& g = job.g;
-  const MicroPanels& panels = job.panels;
-  const int64_t s0 = share(panels.count(), job.n_parts, at.col_part);
-  const int64_t s1 = share(panels.count(), job.n_parts, at.col_part + 1);
-  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / panels.nr()) : s1 - s0;
+  const MicroPanels& b_panels = job.b_panels;
+  const int64_t s0 = share(b_panels.count(), job.n_parts, at.col_part);
+  const int64_t s1 = share(b_panels.count(), job.n_parts, at.col_part + 1);
+  const int64_t group = job.pack_b ? std::max<int64_t>(1, job.nc / b_panels.nr()) : s1 - s0;
   const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
   const int64_t k_blocks = pieces(g.k, job.kc);
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
@@ -69,7 +69,7 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
       const int64_t next_p = p + job.kc;
       if (block.more) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
-        if (b.inner == g.n && s1 - s0 == panels.count()) {
+        if (b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
         }
         if (a.inner == g.m && block.i1 - i0 == g.m) {
@@ -80,14 +80,13 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
         block.next_block[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {
-        const PanelRange range = {panels, 0, s, std::min(s1, s + group)};
+        const MicroPanelRange range = {b_panels, 0, s, std::min(s1, s + group)};
         if (job.pack_b) {
-          float* to = scratch - panels.begin(s) * block.klen;
-          // What the first rows had packed still stands where it was all (Sapphire Rapids, 400 × 48
-          // × 2048, b along k: 81 → 94 GF/s).
+          float* to = scratch - b_panels.begin(s) * block.klen;
+          // What was packed for the first block of rows still stands if it was all of b.
           if (i0 == first_row || !all_of_b) {
-            PackB(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, panels, range.s0,
-                  range.s1, to);
+            PackB(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, b_panels,
+                  range.s0, range.s1, to);
           }
           block.b = to;
         }
@@ -97,13 +96,14 @@ inline void DirectBlocks(const Job& job, const DirectShare& at, float* scratch) 
   }
 }
 
-// Products of one panel and few tiles: as small as that, all that surrounds the tiles counts.
-inline bool IsOnePanel(const Job& job) {
-  return job.panels.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc && job.m_parts == 1 &&
-         job.k_parts == 1 && !job.pack_b;
+// Products of one B micro-panel and up to eight micro-tiles of kMr rows: so small that all that
+// surrounds the micro-kernels counts.
+inline bool IsOneMicroPanel(const Job& job) {
+  return job.b_panels.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc &&
+         job.m_parts == 1 && job.k_parts == 1 && !job.pack_b;
 }
 
-inline void OnePanel(const Job& job, int64_t first_batch, int64_t last_batch) {
+inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batch) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Gemm& g = job.g;
   const Side &a = job.a, &b = job.b;
@@ -140,21 +140,21 @@ inline void OnePanel(const Job& job, int64_t first_batch, int64_t last_batch) {
   }
 }
 
-inline void DirectTask(const Job& job, int64_t task, float* scratch) {
-  DirectShare at;
+inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
+  UnpackedShare at;
   at.k_part = take_digit(task, job.k_parts);
   at.col_part = take_digit(task, job.n_parts);
   at.row_part = take_digit(task, job.m_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  if (IsOnePanel(job)) {
-    OnePanel(job, batches.begin(task), end);
+  if (IsOneMicroPanel(job)) {
+    OneMicroPanel(job, batches.begin(task), end);
     if (job.stream_c) hwy::FlushStream();
     return;
   }
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
     at.more = at.batch + 1 < end;
-    DirectBlocks(job, at, scratch);
+    UnpackedBlocks(job, at, scratch);
   }
   if (job.stream_c) hwy::FlushStream();
 }
@@ -194,25 +194,25 @@ inline void AddShare(const Job& job, const Team& team) {
   }
 }
 
-inline void RunDirect(const Job& job) {
+inline void RunUnpacked(const Job& job) {
   const int64_t tasks = job.batch_parts * job.m_parts * job.n_parts * job.k_parts;
-  if (tasks == 1) return DirectTask(job, 0, job.scratch);
+  if (tasks == 1) return UnpackedTask(job, 0, job.scratch);
   const auto run = [&](int64_t task, int thread) {
-    DirectTask(job, task, job.scratch + thread * job.scratch_floats);
+    UnpackedTask(job, task, job.scratch + thread * job.scratch_floats);
   };
   if (job.k_parts == 1) {
-    const auto hand_out = job.fixed ? parallel_for_near : parallel_for;
+    const auto hand_out = job.fixed ? parallel_for_static : parallel_for;
     return hand_out(job.pool, job.threads, tasks, run);
   }
-  Stretches stretches(job.fixed ? job.threads : 1, tasks);
+  StaticChunks chunks(job.fixed ? job.threads : 1, tasks);
   parallel_region(job.pool, job.threads, [&](const Team& team) {
-    stretches.work(team.thread, [&](int64_t task) { run(task, team.thread); });
+    chunks.work(team.thread, [&](int64_t task) { run(task, team.thread); });
     team.barrier();
     AddShare(job, team);
   });
 }
 
-// ---- packed: register tiles over packed blocks -------------------------------------------------
+// ---- packed (Goto): b is packed once for all threads -------------------------------------------
 
 // The part of b that is packed at a time.
 struct Phase {
@@ -221,38 +221,38 @@ struct Phase {
   int64_t p0, depth;
 };
 
-// How the packing of a phase is shared: up to 8 panels a task, which amortise the hand-out, fewer
-// where threads would go without, and then in pieces of a block of k.
+// How the packing of a phase is shared: up to 8 micro-panels a task, which amortise the hand-out,
+// fewer where threads would go without, and then in pieces of a block of k.
 struct PackShares {
   PackShares(const Job& job, const Phase& phase)
-      : panels(AllOf(phase.width)), blocks((phase.depth + job.kc - 1) / job.kc) {
-    const int64_t all = phase.batches * blocks * panels.count();
+      : b_panels(AllOf(phase.width)), blocks((phase.depth + job.kc - 1) / job.kc) {
+    const int64_t all = phase.batches * blocks * b_panels.count();
     at_once = std::clamp<int64_t>(all / (2 * job.threads), 1, 8);
-    panel_tasks = (panels.count() + at_once - 1) / at_once;
+    panel_tasks = (b_panels.count() + at_once - 1) / at_once;
     pieces = std::clamp<int64_t>(job.threads / all, 1, (std::min(job.kc, phase.depth) + 63) / 64);
     tasks = phase.batches * blocks * panel_tasks * pieces;
   }
 
-  MicroPanels panels;
+  MicroPanels b_panels;
   int64_t blocks, at_once, panel_tasks, pieces, tasks;
 };
 
 inline void PackTask(const Job& job, const Phase& phase, const PackShares& shares, int64_t task) {
-  const MicroPanels& panels = shares.panels;
+  const MicroPanels& b_panels = shares.b_panels;
   const int64_t piece = take_digit(task, shares.pieces);
   const int64_t first = take_digit(task, shares.panel_tasks) * shares.at_once;
   const int64_t p = take_digit(task, shares.blocks) * job.kc;
   const int64_t batch = task;
   const int64_t klen = std::min(job.kc, phase.depth - p);
-  // Of a panel's [klen][width] the rows from q on, where there are pieces: whole lines of a turned
-  // b.
+  // Of a micro-panel's [klen][width] the rows from q on, where there are pieces: whole lines of a
+  // transposed b.
   const int64_t q = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece));
   const int64_t q_end = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece + 1));
   if (q == q_end) return;
-  const int64_t skipped = (klen - (q_end - q)) * panels.begin(first) + q * panels.width(first);
+  const int64_t skipped = (klen - (q_end - q)) * b_panels.begin(first) + q * b_panels.width(first);
   const float* from = job.b.data + (phase.batch0 + batch) * job.b.batch_stride +
                       (phase.p0 + p + q) * job.b.inner + phase.j0 * job.b.outer;
-  PackB(job.b, from, q_end - q, panels, first, std::min(panels.count(), first + shares.at_once),
+  PackB(job.b, from, q_end - q, b_panels, first, std::min(b_panels.count(), first + shares.at_once),
         job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
 }
 
@@ -263,18 +263,18 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
   const int64_t batch = task / per_batch;
   const int64_t row_part = task % per_batch / job.n_parts;
   const int64_t col_part = task % job.n_parts;
-  const MicroPanels panels = AllOf(phase.width);
-  const PanelRange range = {panels, phase.j0, share(panels.count(), job.n_parts, col_part),
-                            share(panels.count(), job.n_parts, col_part + 1)};
+  const MicroPanels b_panels = AllOf(phase.width);
+  const MicroPanelRange range = {b_panels, phase.j0, share(b_panels.count(), job.n_parts, col_part),
+                                 share(b_panels.count(), job.n_parts, col_part + 1)};
   const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
   const float* b = job.prepacked != nullptr ? job.prepacked + (phase.batch0 + batch) * g.k * g.n
                                             : job.shared + batch * phase.depth * phase.width;
   Block block;
   block.batch = phase.batch0 + batch;
-  const int64_t cols = panels.begin(range.s1) - panels.begin(range.s0);
+  const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;
-    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + panels.begin(range.s0)};
+    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + b_panels.begin(range.s0)};
   }
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     block.i0 = i0;
@@ -287,8 +287,8 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       block.more = false;
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
-      block.unpacked = job.pack_a && !job.order ? scratch : nullptr;
-      if (job.pack_a && job.order) PackRowsOfA(job, block, scratch);
+      block.pack_into = job.pack_a && !job.order ? scratch : nullptr;
+      if (job.pack_a && job.order) PackBlockOfA(job, block, scratch);
       MacroKernel(job, range, block).Run();
     }
     if (!job.transposed) continue;
@@ -305,7 +305,7 @@ struct PackedTasks {
   explicit PackedTasks(const Job& job)
       : compute(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
   alignas(64) std::atomic<int64_t> pack{0};
-  Stretches compute;
+  StaticChunks compute;
 };
 
 inline void PackedWorker(const Job& job, PackedTasks& tasks, const Team& team) {

@@ -1,6 +1,6 @@
-// GEMM's loops as hwy.cpp calls them. kernels/meson.build compiles this file once per ROOFLANE_UNIT
-// (0 AVX3, 1 AVX2, 2 all other targets), so that the cores of a machine share what is the longest
-// part of the build. The loops themselves: hwy_loops-inl.h.
+// GEMM: the loops of a schedule's path, as hwy.cpp calls them for an ISA target, and packing ahead
+// of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3, 1
+// AVX2, 2 all other targets), as it takes longest to build. The loops themselves: hwy_loops-inl.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_loops.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -31,10 +31,10 @@ void Run(const Job& job) {
       RunDot(job);
       break;
     case Path::outer:
-      RunStream(job);
+      RunOuter(job);
       break;
     case Path::unpacked:
-      RunDirect(job);
+      RunUnpacked(job);
       break;
     case Path::packed:
       RunPacked(job);
@@ -42,11 +42,11 @@ void Run(const Job& job) {
   }
 }
 
-// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the side with few rows, else
-// blocks of kc rows as the packed path reads them.
+// b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the skinny operand, else blocks
+// of kc rows in B micro-panels, as the packed path reads them.
 void Pack(const Job& job, const Side& b, float* to) {
   const Gemm& g = job.g;
-  const MicroPanels panels = AllOf(g.n);
+  const MicroPanels b_panels = AllOf(g.n);
   const int64_t blocks = job.transposed ? 1 : (g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, g.batch * blocks, [&](int64_t task, int) {
     const int64_t batch = task / blocks;
@@ -57,7 +57,7 @@ void Pack(const Job& job, const Side& b, float* to) {
       return;
     }
     const int64_t p = task % blocks * job.kc;
-    PackB(b, from + p * b.inner, std::min(job.kc, g.k - p), panels, 0, panels.count(),
+    PackB(b, from + p * b.inner, std::min(job.kc, g.k - p), b_panels, 0, b_panels.count(),
           out + p * g.n);
   });
 }

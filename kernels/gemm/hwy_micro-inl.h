@@ -1,5 +1,6 @@
-// Register tiles and packing of the hwy GEMM, for the ISA target being compiled. No blocking and no
-// threads. Next: hwy_macro-inl.h.
+// The micro-kernel of the hwy GEMM, which computes an MR×NR micro-tile of c in registers from an A
+// and a B micro-panel, and the packing of micro-panels, for the ISA target being compiled. No
+// blocking and no threads. Next: hwy_macro-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_MICRO_INL_H_
 #undef ROOFLANE_GEMM_HWY_MICRO_INL_H_
@@ -25,10 +26,10 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-// The register tile: rows × vectors. Two FMA ports of 4 cycles need 8 independent accumulators; the
-// rest of the register file goes into reuse. 8 × 3 with 32 registers: 24 accumulators, 3 of b, and
-// a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16 registers and FMA: 12 + 2
-// + 1. Without FMA a product needs a register of its own: 4 × 2.
+// The micro-tile: kMr rows × kNv vectors. Two FMA ports of 4 cycles need 8 independent
+// accumulators; the rest of the register file goes into reuse. 8 × 3 with 32 registers: 24
+// accumulators, 3 of b, and a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16
+// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2.
 #if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kMr = 8;
 constexpr int kNv = 3;
@@ -40,29 +41,29 @@ constexpr int kMr = 4;
 constexpr int kNv = 2;
 #endif
 
-// Few rows and many vectors: where k is so short that c is most of the traffic, it is written in
-// long runs (Zen 5, 16 MB in L3: 90 GB/s in runs of 512 bytes, 64 of 192).
+// Micro-tiles of fewer rows and more vectors: where k is so short that c is most of the traffic, it
+// is written in longer runs (512 bytes instead of 192), which the caches take faster.
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
 constexpr int kMaxNv = std::max(kNv + 1, kRunNv);
-// Most rows of a tile of other widths: as many accumulators, or 16 rows, beyond which nothing is
-// gained. Only where a is read in place: its packed panels have kMr rows.
+// Most rows of a micro-tile of other widths: as many accumulators, or 2·kMr rows, beyond which
+// nothing is gained. Only where a is read in place: A micro-panels have kMr rows.
 constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
 
-// Lines to be fetched into L2, `rate` at a time: `lines` of each of so many rows, ld floats apart.
-struct Fetch {
+// Cache lines to prefetch into L2, `rate` at a time: `lines` of each of `rows`, ld floats apart.
+struct PrefetchQueue {
   const float* at = nullptr;
   std::int64_t ld = 0, lines = 0, rows = 0;
   std::int64_t rate = 0;
   std::int64_t line = 0;
 
-  Fetch() = default;
-  // To be fetched in so many turns.
-  Fetch(const float* from, std::int64_t distance, std::int64_t lines_of_row, std::int64_t of_rows,
-        std::int64_t turns)
+  PrefetchQueue() = default;
+  // To be prefetched by so many calls of Issue.
+  PrefetchQueue(const float* from, std::int64_t distance, std::int64_t lines_of_row,
+                std::int64_t of_rows, std::int64_t calls)
       : at(from), ld(distance), lines(lines_of_row), rows(of_rows) {
-    rate = pieces(lines * rows, turns);
+    rate = pieces(lines * rows, calls);
   }
-  HWY_INLINE void Some() {
+  HWY_INLINE void Issue() {
     for (std::int64_t i = rows > 0 ? rate : 0; i > 0; --i) {
       __builtin_prefetch(at + 16 * line, 0, 2);
       if (++line < lines) continue;
@@ -76,7 +77,7 @@ struct Fetch {
 // c[rows, cols] = alpha · Σ_p a(i,p)·b(p,j) + beta · c0. beta = 0: c0 is not read. c0 may be c.
 struct MicroKernelArgs {
   const float* a;
-  std::int64_t a_outer, a_inner;  // strides of a(i,p); unused when a is packed as [k][rows]
+  std::int64_t a_outer, a_inner;  // strides of a(i,p); unused when a is an A micro-panel, [k][rows]
   const float* b;                 // [k, cols], rows ldb apart
   std::int64_t ldb;
   std::int64_t k;
@@ -86,14 +87,15 @@ struct MicroKernelArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  // Not packed: prefetched into L2, kPrefetch lines each step of k.
+  // a in place: prefetched into L2, kPrefetch lines each step of k.
   const float* prefetch = nullptr;
   std::int64_t prefetch_step = 0;
-  Fetch* fetch = nullptr;  // packed: two of them, each taken from every eight steps
-  bool stream = false;     // with beta = 0: past the caches where c's vectors are whole and aligned
+  PrefetchQueue* queues = nullptr;  // packed: of a and of b, each asked every eight steps
+  // With beta = 0: non-temporal stores where c's vectors are whole and aligned.
+  bool stream = false;
 };
 
-// kPacked: a is a packed panel, and b's rows may be read up to a whole vector beyond `cols`.
+// kPacked: a is an A micro-panel, and b's rows may be read up to a whole vector beyond `cols`.
 // Otherwise a has any strides and nothing beyond `cols` is touched.
 // D: DF, or DH for half a vector. All loops over accumulators are folds, so that the array never
 // exists in memory: GCC 12 keeps it on the stack, at half the speed, when a single such loop stays
@@ -104,7 +106,7 @@ class MicroKernel {
   using V = hn::Vec<D>;
   static void Compute(const MicroKernelArgs& t) {
 #if ROOFLANE_LOWER_PART
-    // No vector of 512 bits among them: beside those Sapphire Rapids has one FMA for halves.
+    // No vector of 512 bits among them: beside those an Intel core has one FMA port for halves.
     if constexpr (std::is_same_v<D, DF> && !kPacked && kVecs == 1) {
       if (2 * t.cols <= static_cast<std::int64_t>(hn::Lanes(D()))) {
         MicroKernel<DH, kRows, 1, false, kPrefetch>::ComputeThis(t);
@@ -200,9 +202,8 @@ class MicroKernel {
     if (p > 0) Step(acc, at, last);
     Add(acc, odd, kAll);
   }
-  // All k. Where it is long enough, c's lines are fetched meanwhile, one every eight steps: asked
-  // for at once, from afar, they take all of L1's fill buffers, and b's stream from L2 waits
-  // (Sapphire Rapids, packed 8 × 3: 147 → 166-174 GF/s of 180; Zen 5 209 → 217 of 233).
+  // All k. Where it is long enough, c's lines are prefetched meanwhile, one every eight steps: all
+  // at once, from beyond L2, they occupy L1's fill buffers, and the B micro-panel waits in L2.
   template <class Last>
   static HWY_INLINE void Steps(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
@@ -218,8 +219,8 @@ class MicroKernel {
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
         if constexpr (kPacked) {
-          t.fetch[0].Some();
-          t.fetch[1].Some();
+          t.queues[0].Issue();
+          t.queues[1].Issue();
         }
         Cursor at(t, p);
         p += 8;
@@ -313,8 +314,8 @@ class MicroKernel {
   static HWY_INLINE float Element(const float* a, const float* a_high, std::int64_t a_outer) {
     return (kRow < 8 ? a : a_high)[kRow % 8 * (kPacked ? 1 : a_outer)];
   }
-  // The last vectors of rows as `last` says: as parts, even if whole, they take a Zen 4 longer
-  // (304² of k = 4 1.05 to 1.1 times, with AVX2 2.3, 32³ with AVX2 1.4).
+  // The last vectors of rows as `last` says: stored as parts even if whole they would take longer,
+  // most of all without masked stores.
   template <class Last>
   static HWY_INLINE void Write(const V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
@@ -379,8 +380,8 @@ constexpr std::array<MicroKernelFunction, sizeof...(I)> MakeMicroKernels(
                             static_cast<int>(I) % kMaxNv + 1>()...};
 }
 
-// The tile for `rows` (1 to kMr, or to TallRows(vectors) where not packed) and `vectors` (1 to
-// kNv, or kMaxNv where not packed).
+// The micro-kernel for `rows` (1 to kMr, or to TallRows(vectors) where not packed) and `vectors` (1
+// to kNv, or kMaxNv where not packed).
 template <bool kPacked, int kPrefetch>
 MicroKernelFunction MicroKernelFor(std::int64_t rows, std::int64_t vectors) {
   static constexpr auto tiles =
@@ -403,12 +404,12 @@ inline void PackRows(const float* HWY_RESTRICT from, std::int64_t ldf, std::int6
   }
 }
 
-// Panels [first,last) of x, whichever way x lies. Panel q holds the outer indices
-// [begin(q), begin(q+1)) for p in [0,inners) as [inners][panel width], and stands at
+// Packs micro-panels [first,last) of x, whichever way x lies. Micro-panel q holds the outer indices
+// [begin(q), begin(q+1)) for p in [0,inners) as [inners][width], and stands at
 // to + begin(q)·inners.
 template <class Begin>
-void PackPanels(const float* from, const Side& x, std::int64_t inners, std::int64_t first,
-                std::int64_t last, const Begin& begin, float* to) {
+void PackMicroPanels(const float* from, const Side& x, std::int64_t inners, std::int64_t first,
+                     std::int64_t last, const Begin& begin, float* to) {
   if (x.inner == 1) {
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t i = begin(q), width = begin(q + 1) - i;
@@ -416,9 +417,9 @@ void PackPanels(const float* from, const Side& x, std::int64_t inners, std::int6
     }
     return;
   }
-  // x is contiguous across panels: 8 rows of all panels at a time, so that lines shared by two
-  // panels are read once. 8 rows a power of two apart still fit the ways of one L1 set. Where all
-  // panels together are short, the hardware hardly gets to fetch ahead: the next 8 rows are.
+  // x is contiguous across micro-panels: 8 rows of all of them at a time, so that lines shared by
+  // two are read once. 8 rows a power of two apart still fit the ways of one L1 set. The next 8
+  // rows are prefetched, as short ones leave the hardware prefetcher nothing to follow.
   for (std::int64_t p = 0; p < inners; p += 8) {
     const std::int64_t rows = std::min<std::int64_t>(8, inners - p);
     const std::int64_t next_block = std::min<std::int64_t>(8, inners - p - rows);

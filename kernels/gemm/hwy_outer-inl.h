@@ -1,6 +1,6 @@
-// The hwy GEMM where one side has few rows and the other is contiguous across k, for the ISA target
-// being compiled: that side is read once, where it lies. Where it is contiguous along k:
-// hwy_dot-inl.h. Where both sides are long: hwy_loops-inl.h.
+// The outer-product path of the hwy GEMM, for the ISA target being compiled: a skinny dimension,
+// the long operand contiguous across k and read once, where it lies. Where it is contiguous along
+// k: hwy_dot-inl.h. Where neither dimension is skinny: hwy_loops-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_OUTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_OUTER_INL_H_
 #undef ROOFLANE_GEMM_HWY_OUTER_INL_H_
@@ -21,10 +21,10 @@ namespace HWY_NAMESPACE {
 
 using std::int64_t;
 
-// ---- stream: few rows against a wide side that is contiguous across k --------------------------
+// ---- whole rows of c: rank-kDepth updates ------------------------------------------------------
 
 // y(f,j) += Σ_r w(r,f)·b(r,j): rows of b are read from end to end, as memory delivers them fastest,
-// kDepth at once, each fetched ahead; y stays in L1 or L2.
+// kDepth at once, each prefetched; y stays in L1 or L2.
 struct UpdateArgs {
   const float* w;  // [kDepth,kSkinny]
   const float* b;  // rows ldb apart
@@ -34,10 +34,9 @@ struct UpdateArgs {
   float* y;  // rows outer_row apart
 };
 
-// Floats that are fetched ahead along each row, at its end from the rows that come next (Zen 5, 8
-// rows against 4096 × 4096 from memory: 32 GB/s with 128, 34 with 192, 35 with 256, 38 with 384, 37
-// with 512). Two or three vectors of each row at once need fewer loads and are slower all the same,
-// 29 and 30 GB/s, 19 without fetching.
+// Prefetch distance in floats, for each row, at its end into the rows that come next. Eight rows of
+// it are 12 KiB, what memory delivers at 30 GB/s in its latency of 400 ns. Dead end: two or three
+// vectors of each row at once need fewer loads and were slower on a Zen 5 all the same.
 constexpr int64_t kUpdatePrefetch = 384;
 
 template <int kSkinny, int kDepth, bool kPrefetches>
@@ -86,26 +85,26 @@ class Update {
   }
   template <class Loader, int... F>
   static HWY_INLINE void Step(const Rows& rows, const float* w, const Weights& held, float* to,
-                              int64_t j, int64_t fetched, const Loader& loader,
+                              int64_t j, int64_t prefetched, const Loader& loader,
                               std::integer_sequence<int, F...>) {
     const DF d;
     VF y[kSkinny];
     ((y[F] = loader.Load(d, to + F * outer_row)), ...);
-    All(y, rows, w, held, j, fetched, loader, kAllRows);
+    All(y, rows, w, held, j, prefetched, loader, kAllRows);
     (loader.Store(y[F], d, to + F * outer_row), ...);
   }
   template <class Loader, int... R>
   static HWY_INLINE void All(VF (&y)[kSkinny], const Rows& rows, const float* w,
-                             const Weights& held, int64_t j, int64_t fetched, const Loader& loader,
-                             std::integer_sequence<int, R...>) {
-    (One<R>(y, w, held, hc::InRegister<kSkinny>(loader.Load(DF(), rows[R] + j)), rows[R] + fetched,
-            kRowsOfY),
+                             const Weights& held, int64_t j, int64_t prefetched,
+                             const Loader& loader, std::integer_sequence<int, R...>) {
+    (One<R>(y, w, held, hc::InRegister<kSkinny>(loader.Load(DF(), rows[R] + j)),
+            rows[R] + prefetched, kRowsOfY),
      ...);
   }
   template <int kRow, int... F>
   static HWY_INLINE void One(VF (&y)[kSkinny], const float* w, const Weights& held, VF b,
-                             const float* fetched, std::integer_sequence<int, F...>) {
-    if constexpr (kPrefetches) hwy::Prefetch(fetched);
+                             const float* prefetched, std::integer_sequence<int, F...>) {
+    if constexpr (kPrefetches) hwy::Prefetch(prefetched);
     ((y[F] = hn::MulAdd(Weight<kRow * kSkinny + F>(w, held), b, y[F])), ...);
   }
   template <int kIndex>
@@ -118,19 +117,19 @@ class Update {
   }
 };
 
-// Rows of b at once: 8 (Zen 5, 8 rows of sums: 27 GB/s with 4, 33 with 6, 36 with 8 to 12, 34 with
-// 16, which are more streams than the hardware follows), half as many near k's end.
+// Rows of b at once: 8, so that sums are loaded and stored once in eight products; with 16 they are
+// more streams than the hardware prefetcher follows. Half as many close to k's end.
 constexpr int kUpdateDepth = 8, kUpdateHalf = 4;
 
 template <int kSkinny>
 void UpdateSome(int64_t depth, const UpdateArgs& t) {
-  // A single row leaves the core time to follow memory by itself: 45 GB/s, 36 when it fetches
-  // ahead.
-  constexpr bool fetches = kSkinny > 1;
+  // A single row of sums leaves the core so little to do that out-of-order execution alone keeps
+  // memory busy, and prefetches only take load slots.
+  constexpr bool prefetches = kSkinny > 1;
   if (depth == kUpdateDepth) {
-    Update<kSkinny, kUpdateDepth, fetches>::Compute(t);
+    Update<kSkinny, kUpdateDepth, prefetches>::Compute(t);
   } else if (depth == kUpdateHalf) {
-    Update<kSkinny, kUpdateHalf, fetches>::Compute(t);
+    Update<kSkinny, kUpdateHalf, prefetches>::Compute(t);
   } else {
     Update<kSkinny, 1, false>::Compute(t);
   }
@@ -142,7 +141,7 @@ UpdateFunction UpdateFor(int64_t skinny, std::integer_sequence<int, kLess...>) {
   return functions[skinny - 1];
 }
 
-// sums(f, w) over job.nc columns of the wide side: up to most_outer_rows rows.
+// sums(f, w) over job.nc columns of the long operand: up to most_outer_rows rows.
 inline void UpdateTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
                        int64_t batch, int64_t w0, int64_t width, float alpha, float* sums) {
   const auto update = UpdateFor(skinny_count, std::make_integer_sequence<int, most_outer_rows>());
@@ -169,16 +168,18 @@ inline void UpdateTask(const Job& job, const Side& skinny, const Side& longer, i
   }
 }
 
-// The same for any number of rows, in register tiles, job.kc deep: the wide side is read once,
-// panel by panel, the next one fetched ahead, while few × nc sums stay in L1. (On a Zen 5 nothing
-// was gained by laying the few side out in panels, and 10 to 30 % lost by copying panels, and by
-// fetching the next block's rows from end to end instead of the next panel.)
+// ---- micro-tiles -------------------------------------------------------------------------------
+
+// The same for any number of rows, by micro-kernels, job.kc deep: the long operand is read once, B
+// micro-panel by B micro-panel in place, the next one prefetched, while skinny × nc sums stay in
+// L1. Dead ends on a Zen 5: packing A micro-panels gained nothing; packing B micro-panels, and
+// prefetching the next block's rows from end to end instead of the next micro-panel, lost.
 inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longer,
                            int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
                            float alpha, float* sums, int64_t ld) {
   const Gemm& g = job.g;
   const MicroTile shape = Registers();
-  const MicroPanels panels = AllOf(width);
+  const MicroPanels b_panels = AllOf(width);
   const int64_t tiles = (skinny_count + kMr - 1) / kMr;
   const float* skinny_data = skinny.data + batch * skinny.batch_stride;
   const float* long_data = longer.data + batch * longer.batch_stride + w0;
@@ -192,12 +193,12 @@ inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longe
   t.beta = 1;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
-    for (int64_t s = 0; s < panels.count(); ++s) {
-      const int64_t j = panels.begin(s);
-      const int64_t vectors = (panels.width(s) + shape.lanes - 1) / shape.lanes;
+    for (int64_t s = 0; s < b_panels.count(); ++s) {
+      const int64_t j = b_panels.begin(s);
+      const int64_t vectors = (b_panels.width(s) + shape.lanes - 1) / shape.lanes;
       t.b = long_data + p * longer.inner + j;
-      t.cols = panels.width(s);
-      t.prefetch = s + 1 < panels.count() ? t.b + t.cols : t.b;
+      t.cols = b_panels.width(s);
+      t.prefetch = s + 1 < b_panels.count() ? t.b + t.cols : t.b;
       for (int64_t tile = 0; tile < tiles; ++tile) {
         const int64_t f = share(skinny_count, tiles, tile);
         const int64_t count = share(skinny_count, tiles, tile + 1) - f;
@@ -211,11 +212,11 @@ inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longe
   }
 }
 
-// Sums over job.nc columns of the wide side, which become rows of c or, where it is a (flip),
-// columns: then they are turned at the end. They are added up in c itself or in scratch
-// (outer_in_place(job, job.g)).
-inline void StreamTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                       int64_t long_count, int64_t task, float* scratch) {
+// Sums over job.nc columns of the long operand, which become rows of c or, where that is a (the
+// problem transposed), columns: then they are transposed at the end. They are added up in c itself
+// or in scratch (outer_in_place(job, job.g)).
+inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
+                      int64_t long_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -234,7 +235,7 @@ inline void StreamTask(const Job& job, const Side& skinny, const Side& longer, i
     const float* read = longer.data + batch * longer.batch_stride + w0;
     sums += (place(read) - place(scratch)) * 16 % page_floats + outer_lead;
   }
-  // With vectors: memset would write long rows past L1.
+  // With vectors: memset would write long rows with stores that bypass L1.
   for (int64_t f = 0; f < skinny_count; ++f) {
     const float* c0 = in_place && g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
     for (int64_t j = 0; j < width; j += lanes) {
@@ -268,15 +269,15 @@ inline void StreamTask(const Job& job, const Side& skinny, const Side& longer, i
                  {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
 }
 
-inline void RunStream(const Job& job) {
+inline void RunOuter(const Job& job) {
   const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
   const int64_t long_count = job.transposed ? job.g.m : job.g.n;
   const Side& skinny = job.transposed ? job.b : job.a;
   const Side& longer = job.transposed ? job.a : job.b;
   const int64_t tasks = job.g.batch * ((long_count + job.nc - 1) / job.nc);
   run_tasks(job, tasks, [&](int64_t task, int thread) {
-    StreamTask(job, skinny, longer, skinny_count, long_count, task,
-               job.scratch + thread * job.scratch_floats);
+    OuterTask(job, skinny, longer, skinny_count, long_count, task,
+              job.scratch + thread * job.scratch_floats);
   });
 }
 

@@ -1,5 +1,5 @@
-// Vectors of float of the hwy GEMM that are whole or only partly there, with one interface, for the
-// ISA target being compiled. Next: hwy_transpose-inl.h.
+// Whole and partial vectors with one interface, so that the micro-kernels' edges are fused into
+// them: masked loads and stores where the ISA target has them. Next: hwy_transpose-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_PART_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_PART_INL_H_
 #undef ROOFLANE_GEMM_HWY_PART_INL_H_
@@ -50,7 +50,8 @@ class Part {
     return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
 #endif
   }
-  // Masked only with AVX-512: AVX2's masked stores take a Zen 4 12 cycles each, the halves 2.5.
+  // Masked only with AVX-512: AVX2's masked stores are microcoded on AMD cores, unlike stores of
+  // halves of what is left.
   HWY_INLINE void Store(V v, D d, float* to) const {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
     hn::BlendedStore(v, mask_, d, to);
@@ -86,9 +87,8 @@ struct Whole {
   }
 };
 
-// Until hwy_micro-inl.h ends: products of half a vector take half the time where 512 bits are two
-// halves (Zen 4; Sapphire Rapids 1.0 to 1.2 times as fast: its masked loads of whole vectors cross
-// lines more often).
+// Until hwy_micro-inl.h ends: products of half a vector take half the time where the core splits
+// 512 bits into two halves (Zen 4), and loads of half a vector cross cache lines less often.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 #define ROOFLANE_LOWER_PART 1
 using DH = hn::Half<DF>;

@@ -1,5 +1,6 @@
-// The schedule of the hwy GEMM: every decision about an execution. Its text is the row's tuning,
-// and rebuilds it. Which schedule a problem gets: hwy_cost.hpp. What the fields do: hwy_*-inl.h.
+// The schedule of the hwy GEMM: every decision about an execution (path, micro-tile, blocks,
+// packing, loop order, sharing). Its text is the row's tuning, and rebuilds it. Which schedule a
+// problem gets: hwy_cost.hpp. Which file acts on which field: hwy.cpp.
 #pragma once
 
 #include <algorithm>
@@ -46,12 +47,12 @@ struct Schedule {
   std::int64_t mc = 1, kc = 1, nc = 1, kb = 1;
   bool pack_a = false;  // packed: blocks of a are copied. dot: the skinny operand is
   bool pack_b = false;  // unpacked: each part copies the micro-panels of b that it uses
-  // unpacked, packed: 1 row of micro-tiles after row (A micro-panel stays in L1), 0 column after
-  // column (B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot: 1 rows that
-  // are read at once lie pages apart, 0 they are neighbours.
+  // Loop order around the micro-kernel. unpacked, packed: 1 n innermost (an A micro-panel stays in
+  // L1), 0 m innermost (a B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot:
+  // 1 rows that are read at once lie pages apart, 0 they are neighbours.
   bool order = false;
   bool fixed = false;   // static scheduling: a thread has the same tasks in every run
-  bool stream = false;  // c is stored past the caches
+  bool stream = false;  // c is written with non-temporal stores
   std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
   std::int64_t batch_parts = 1;  // unpacked: tasks' shares of the batches; packed: phases'
 

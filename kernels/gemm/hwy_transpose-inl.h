@@ -1,5 +1,6 @@
-// Transposition for the hwy GEMM, for the ISA target being compiled: of what is packed, and of sums
-// whose transpose was formed. Next: hwy_micro-inl.h.
+// Transposition for the hwy GEMM, for the ISA target being compiled: packing micro-panels of an
+// operand that is contiguous along k, and storing c where its transpose was formed. Next:
+// hwy_micro-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
 #undef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
@@ -20,10 +21,10 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
-// A 4 × 4 block, turned in registers.
-class TurnedBlock {
+// A 4 × 4 block, transposed in registers.
+class TransposedBlock {
  public:
-  HWY_INLINE TurnedBlock(const float* HWY_RESTRICT from, std::int64_t ld) {
+  HWY_INLINE TransposedBlock(const float* HWY_RESTRICT from, std::int64_t ld) {
     const D4 d;
     const auto r0 = hn::LoadU(d, from);
     const auto r1 = hn::LoadU(d, from + ld);
@@ -80,8 +81,8 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, std::int64_t ld) {
 // PackTransposed of as many rows as d has lanes × 4 columns: whole vectors are stored, and twice as
 // few instructions serve an element as with blocks of 4 × 4.
 template <class D>
-HWY_INLINE void TurnRows(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
-                         float* HWY_RESTRICT to, std::int64_t ldt) {
+HWY_INLINE void TransposeRows(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
+                              float* HWY_RESTRICT to, std::int64_t ldt) {
   const hn::RepartitionToWide<D> pairs;
   const auto r0 = LoadBlocks(d, from, ldf);
   const auto r1 = LoadBlocks(d, from + ldf, ldf);
@@ -97,27 +98,27 @@ HWY_INLINE void TurnRows(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * ldt);
 }
 
-// Lines that are fetched ahead along each row of a group: a group's 16 take 50 ns, and what is not
-// there yet the other rows' lines hide (one to eight lines were as fast, from L2 and from memory).
-constexpr std::int64_t kLinesAhead = 2;
+// Prefetch distance along each row of a group, in cache lines: a group's 16 take 50 ns, and what
+// has not arrived by then the other rows' lines hide, so that it hardly matters.
+constexpr std::int64_t kPrefetchLines = 2;
 
 // As many whole groups of rows, from row `r` on, as d has lanes; the last four columns may overlap
 // those before. Returns the first row left.
 template <class D>
-HWY_INLINE std::int64_t TurnGroups(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
-                                   std::int64_t r, std::int64_t rows, std::int64_t cols,
-                                   float* HWY_RESTRICT to, std::int64_t ldt) {
+HWY_INLINE std::int64_t TransposeGroups(D d, const float* HWY_RESTRICT from, std::int64_t ldf,
+                                        std::int64_t r, std::int64_t rows, std::int64_t cols,
+                                        float* HWY_RESTRICT to, std::int64_t ldt) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (; r + lanes <= rows; r += lanes) {
     const float* group = from + r * ldf;
     for (std::int64_t c = 0; c < cols; c += 4) {
-      if (c % 16 == 0 && c + kLinesAhead * 16 < cols) {
+      if (c % 16 == 0 && c + kPrefetchLines * 16 < cols) {
         for (std::int64_t row = 0; row < lanes; ++row) {
-          hwy::Prefetch(group + row * ldf + c + kLinesAhead * 16);
+          hwy::Prefetch(group + row * ldf + c + kPrefetchLines * 16);
         }
       }
       const std::int64_t col = std::min(c, cols - 4);
-      TurnRows(d, group + col, ldf, to + col * ldt + r, ldt);
+      TransposeRows(d, group + col, ldf, to + col * ldt + r, ldt);
     }
   }
   return r;
@@ -126,17 +127,16 @@ HWY_INLINE std::int64_t TurnGroups(D d, const float* HWY_RESTRICT from, std::int
 
 // to[c·ldt + r] = from[r·ldf + c] for rows × cols: groups of a vector's, of 8 and of 4 rows, 4
 // columns at a time; the last block of either axis overlaps its neighbour and writes the same
-// values again. (Sapphire Rapids, 48 rows of 512: 2.5 ns a vector; 3.6 with a line of all 48 rows
-// at a time and the one four lines on fetched, which L1 does not hold; from memory 4.2 and 5.2.)
+// values again. Group by group, as one line of all rows at a time does not stay in L1.
 inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std::int64_t rows,
                            std::int64_t cols, float* HWY_RESTRICT to, std::int64_t ldt) {
 #if HWY_TARGET != HWY_SCALAR
   if (rows >= 4 && cols >= 4) {
-    std::int64_t r = TurnGroups(DF(), from, ldf, 0, rows, cols, to, ldt);
-    r = TurnGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, cols, to, ldt);
+    std::int64_t r = TransposeGroups(DF(), from, ldf, 0, rows, cols, to, ldt);
+    r = TransposeGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, cols, to, ldt);
     const hn::CappedTag<float, 4> four;
-    r = TurnGroups(four, from, ldf, r, rows, cols, to, ldt);
-    if (r < rows) TurnGroups(four, from, ldf, rows - 4, rows, cols, to, ldt);
+    r = TransposeGroups(four, from, ldf, r, rows, cols, to, ldt);
+    if (r < rows) TransposeGroups(four, from, ldf, rows - 4, rows, cols, to, ldt);
     return;
   }
 #endif
@@ -168,10 +168,10 @@ inline void TransposeSums(const TransposedSums& sums, const TransposedTarget& t)
   for (; j + 4 <= sums.cols; j += 4) {
     std::int64_t i = 0;
     for (; i + 4 <= sums.rows; i += 4) {
-      TurnedBlock turned(sums.data + i * sums.ld + j, sums.ld);
-      turned.Scale(t.alpha);
-      if (t.beta != 0) turned.Add(t.beta, t.c0 + j * t.ldc0 + i, t.ldc0);
-      turned.Store(t.c + j * t.ldc + i, t.ldc);
+      TransposedBlock block(sums.data + i * sums.ld + j, sums.ld);
+      block.Scale(t.alpha);
+      if (t.beta != 0) block.Add(t.beta, t.c0 + j * t.ldc0 + i, t.ldc0);
+      block.Store(t.c + j * t.ldc + i, t.ldc);
     }
     for (; i < sums.rows; ++i) {
       for (std::int64_t q = j; q < j + 4; ++q) one(i, q);

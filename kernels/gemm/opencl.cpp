@@ -23,7 +23,7 @@ constexpr Tunable tunables[] = {
     {"path",
      "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math 3xtf32",
      0, 3, true},
-    {"road", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
+    {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
     {"tv", "vectors across a micro-tile", 1, 8},
@@ -46,7 +46,7 @@ constexpr Tunable tunables[] = {
     {"most_registers", "that the compiler may give an item; 0: as it likes", 0, 255},
     {"raster", "row tiles of a band", 1, 64},
     {"turn", "1: a is laid out anew first; 2: b; 3: both", 0, 3},
-    {"regs", "road 1: most registers of an item; 0: the compiler decides", 0, 255},
+    {"regs", "code_path 1: most registers of an item; 0: the compiler decides", 0, 255},
     {"splits", "groups that share the k of a tile", 1, 64},
     {"rows", "rows of the long operand per warp", 1, 8},
     {"warps", "warps of a group", 1, 32},
@@ -79,9 +79,9 @@ bool fits(const Tuning& t, const DeviceInfo& info) {
 
 Tuning make_tuning(int64_t v, int64_t tm, int64_t tv, int64_t mt, int64_t nt, int64_t wx,
                    int64_t wy, int64_t bk, int64_t pad, int64_t resident) {
-  return {{"path", path_tiles}, {"road", 0}, {"v", v},     {"tm", tm},
-          {"tv", tv},           {"mt", mt},  {"nt", nt},   {"wx", wx},
-          {"wy", wy},           {"bk", bk},  {"pad", pad}, {"resident", resident}};
+  return {{"path", path_tiles}, {"code_path", 0}, {"v", v},     {"tm", tm},
+          {"tv", tv},           {"mt", mt},       {"nt", nt},   {"wx", wx},
+          {"wy", wy},           {"bk", bk},       {"pad", pad}, {"resident", resident}};
 }
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
@@ -255,8 +255,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 
 }  // namespace
 
-std::int64_t best_road(const DeviceInfo& info) {
-  return opencl::features(info.index).nvidia_road() ? 1 : 0;
+std::int64_t best_code_path(const DeviceInfo& info) {
+  return opencl::features(info.index).nvidia_code_path() ? 1 : 0;
 }
 
 const Variant opencl = {.name = "opencl",

@@ -20,11 +20,11 @@ namespace rooflane::gemm {
 
 enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2, path_tensor = 3 };
 
-// Road 1 where the device has it.
-std::int64_t best_road(const opencl::DeviceInfo& info);
+// Code path 1 where the device has it.
+std::int64_t best_code_path(const opencl::DeviceInfo& info);
 
-// Most bytes of local memory that a group on this road may have.
-std::int64_t local_limit(std::int64_t road, const opencl::DeviceInfo& info);
+// Most bytes of local memory that a group on this code path may have.
+std::int64_t local_limit(std::int64_t code_path, const opencl::DeviceInfo& info);
 
 // A tuning with the least time that a simple model of the device expects, nanoseconds.
 struct Guess {
@@ -47,15 +47,17 @@ std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
 
 // What a launch does for a product whose k is split among groups: SPLIT of gemm_pipeline.cl.
-// OpenCL 1.2 lets groups see each other's sums only from launch to launch; road 1 adds in the same
-// one.
+// OpenCL 1.2 lets groups see each other's sums only from launch to launch; code path 1 adds in the
+// same one.
 enum class SplitPart { none = 0, write = 1, add = 2, write_and_add = 3 };
-inline SplitPart first_part(std::int64_t splits, std::int64_t road) {
-  return splits == 1 ? SplitPart::none : road == 1 ? SplitPart::write_and_add : SplitPart::write;
+inline SplitPart first_part(std::int64_t splits, std::int64_t code_path) {
+  return splits == 1      ? SplitPart::none
+         : code_path == 1 ? SplitPart::write_and_add
+                          : SplitPart::write;
 }
 
-// As in Variant, for env.math = 3xtf32. Every device has the portable road; it is slow (below 1
-// GFLOP/s), being there for checks.
+// As in Variant, for env.math = 3xtf32. Every device has the portable code path; it is slow (below
+// 1 GFLOP/s), being there for checks.
 std::optional<std::string> tensor_unsupported(const Problem& problem, const Environment& env);
 std::vector<Tuning> tensor_tunings(const Gemm& g, const opencl::DeviceInfo& info);
 std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,

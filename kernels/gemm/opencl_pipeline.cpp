@@ -18,17 +18,17 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Pipeline {
-  int64_t road, wm, wn, wk, lm, tm, tn, bk, stages, raster, turn, regs, splits;
+  int64_t code_path, wm, wn, wk, lm, tm, tn, bk, stages, raster, turn, regs, splits;
 
   static Pipeline from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("road"),      get("wm"),        get("wn"),    get("wk"),     get("lm"),
+    return {get("code_path"), get("wm"),        get("wn"),    get("wk"),     get("lm"),
             get("tm"),        get("tn"),        get("bk"),    get("stages"), get("raster"),
             t.get("turn", 0), t.get("regs", 0), get("splits")};
   }
   Tuning tuning() const {
     return {{"path", path_pipeline},
-            {"road", road},
+            {"code_path", code_path},
             {"wm", wm},
             {"wn", wn},
             {"wk", wk},
@@ -120,8 +120,8 @@ bool fits(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
          p.tn % 4 == 0 && power(p.bm()) && power(p.bn()) && power(p.wk) && power(p.bk) &&
          p.bk >= 8 && p.bk / p.wk >= 2 && p.handed_bytes() <= p.local_bytes(g) && p.stages >= 2 &&
          copies_fit(p, g) && static_cast<std::size_t>(p.items()) <= info.max_work_group &&
-         p.local_bytes(g) <= local_limit(p.road, info) &&
-         (p.road == 0 || opencl::features(info.index).nvidia_road()) &&
+         p.local_bytes(g) <= local_limit(p.code_path, info) &&
+         (p.code_path == 0 || opencl::features(info.index).nvidia_code_path()) &&
          std::max({g.m, g.n, g.k}) < longest_row && has_room(p, g, info);
 }
 
@@ -218,9 +218,10 @@ class PipelinePlan final : public opencl::DevicePlan {
     const Layout a_layout = layout_a(p, g_);
     const Layout b_layout = layout_b(p, g_);
     const std::string options = fmt::format(
-        "-DROAD={} -DWM={} -DWN={} -DWK={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} -DRASTER={} "
+        "-DCODE_PATH={} -DWM={} -DWN={} -DWK={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} "
+        "-DRASTER={} "
         "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
-        p.road, p.wm, p.wn, p.wk, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
+        p.code_path, p.wm, p.wn, p.wk, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
         b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
         p.splits > 1);
     const int64_t row_tiles = tiles(g_.m, p.bm());
@@ -261,7 +262,7 @@ class PipelinePlan final : public opencl::DevicePlan {
       arrivals = zeroed_workspace(static_cast<std::size_t>(grid) * sizeof(cl_uint));
     }
     const std::string cap =
-        p.regs > 0 && p.road == 1 ? fmt::format(" -cl-nv-maxrregcount={}", p.regs) : "";
+        p.regs > 0 && p.code_path == 1 ? fmt::format(" -cl-nv-maxrregcount={}", p.regs) : "";
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
     const auto ready = [&](SplitPart part) {
       opencl::KernelCall call = kernel(
@@ -276,9 +277,9 @@ class PipelinePlan final : public opencl::DevicePlan {
     };
     const int64_t groups = g_.batch * row_tiles * col_tiles;
     const auto items = static_cast<std::size_t>(p.items());
-    gemm_ = ready(first_part(p.splits, p.road));
+    gemm_ = ready(first_part(p.splits, p.code_path));
     size_ = {static_cast<std::size_t>(groups * p.splits), items};
-    if (first_part(p.splits, p.road) == SplitPart::write) {
+    if (first_part(p.splits, p.code_path) == SplitPart::write) {
       adder_ = ready(SplitPart::add);
       adder_size_ = {static_cast<std::size_t>(groups), items};
     }
@@ -317,16 +318,17 @@ class PipelinePlan final : public opencl::DevicePlan {
 
 }  // namespace
 
-int64_t local_limit(int64_t road, const DeviceInfo& info) {
-  return static_cast<int64_t>(road == 1 ? opencl::features(info.index).static_local_bytes
-                                        : info.local_bytes);
+int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
+  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
+                                             : info.local_bytes);
 }
 
 std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> list;
   const GpuModel gpu(info);
   for (const Shape& s : shapes) {
-    Pipeline p{best_road(info), s.wm, s.wn, s.wk, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
+    Pipeline p{
+        best_code_path(info), s.wm, s.wn, s.wk, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
     const int64_t groups = std::max<int64_t>(1, g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()));
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
       // Each share deserves some hundred steps, and nothing is won beyond a few waves.
@@ -345,8 +347,8 @@ std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
 std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
                                            const DeviceInfo& info) {
   const Pipeline p = Pipeline::from(tuning);
-  if (p.road == 1 && !opencl::features(info.index).nvidia_road()) {
-    return fmt::format("road=1 needs NVIDIA's inline PTX, which {} does not run", info.name);
+  if (p.code_path == 1 && !opencl::features(info.index).nvidia_code_path()) {
+    return fmt::format("code_path=1 needs NVIDIA's inline PTX, which {} does not run", info.name);
   }
   if (fits(p, g, info)) return std::nullopt;
   return fmt::format(
@@ -354,7 +356,7 @@ std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
       "row of the tile ({}×{}) at most one copy for each of the {} items of a group, the tiles' {} "
       "bytes at most {} on {} and no less than the {} that shares of k hand over, sizes below {}, "
       "the partial sums of splits at most {:.0f} bytes and the operands turned at most {:.0f}",
-      p.bm(), p.bn(), p.items(), p.local_bytes(g), local_limit(p.road, info), info.name,
+      p.bm(), p.bn(), p.items(), p.local_bytes(g), local_limit(p.code_path, info), info.name,
       p.handed_bytes(), longest_row, most_parts_bytes, most_turned_bytes);
 }
 

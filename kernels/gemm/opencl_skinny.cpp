@@ -42,15 +42,20 @@ struct Roles {
 };
 
 struct Skinny {
-  int64_t road, rows, warps, kc, unroll, splits;
+  int64_t code_path, rows, warps, kc, unroll, splits;
 
   static Skinny from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("road"), get("rows"), get("warps"), get("kc"), get("unroll"), get("splits")};
+    return {get("code_path"), get("rows"), get("warps"), get("kc"), get("unroll"), get("splits")};
   }
   Tuning tuning() const {
-    return {{"path", path_skinny}, {"road", road},    {"rows", rows}, {"warps", warps}, {"kc", kc},
-            {"unroll", unroll},    {"splits", splits}};
+    return {{"path", path_skinny},
+            {"code_path", code_path},
+            {"rows", rows},
+            {"warps", warps},
+            {"kc", kc},
+            {"unroll", unroll},
+            {"splits", splits}};
   }
   // Rows or columns of w that a group owns.
   int64_t block(const Roles& r) const { return r.w_deep ? warps * rows : 32 * r.width; }
@@ -66,8 +71,8 @@ bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
          std::has_single_bit(static_cast<std::uint64_t>(s.kc)) && s.kc >= 32 * r.width &&
          s.kc % s.warps == 0 && s.rows * r.compiled_few() <= 128 &&
          static_cast<std::size_t>(32 * s.warps) <= info.max_work_group &&
-         s.local_bytes(r) <= local_limit(s.road, info) &&
-         (s.road == 0 || opencl::features(info.index).nvidia_road()) &&
+         s.local_bytes(r) <= local_limit(s.code_path, info) &&
+         (s.code_path == 0 || opencl::features(info.index).nvidia_code_path()) &&
          std::max({g.m, g.n, g.k}) < (int64_t{1} << 30) &&
          8.0 * static_cast<double>(s.splits) *
                  static_cast<double>(g.batch * r.many * r.compiled_few()) <=
@@ -118,9 +123,9 @@ class SkinnyPlan final : public opencl::DevicePlan {
     const Skinny s = Skinny::from(tuning);
     const Roles r(g_);
     const std::string options = fmt::format(
-        "-DROAD={} -DW_DEEP={:d} -DX_DEEP={:d} -DXW={} -DFEW={} -DR={} -DWARPS={} -DKC={} "
+        "-DCODE_PATH={} -DW_DEEP={:d} -DX_DEEP={:d} -DXW={} -DFEW={} -DR={} -DWARPS={} -DKC={} "
         "-DUNROLL={} -DVW={} -DV=4",
-        s.road, r.w_deep, r.x_deep, copy_width(g_.k), r.compiled_few(), s.rows, s.warps, s.kc,
+        s.code_path, r.w_deep, r.x_deep, copy_width(g_.k), r.compiled_few(), s.rows, s.warps, s.kc,
         s.unroll, r.width);
     const int64_t k = g_.reads_ab() ? g_.k : 0;
     const int64_t k_share = tiles(tiles(k, s.kc), s.splits) * s.kc;
@@ -154,9 +159,9 @@ class SkinnyPlan final : public opencl::DevicePlan {
       return call;
     };
     const auto items = static_cast<std::size_t>(32 * s.warps);
-    gemm_ = ready(first_part(s.splits, s.road));
+    gemm_ = ready(first_part(s.splits, s.code_path));
     size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits), items};
-    if (first_part(s.splits, s.road) == SplitPart::write) {
+    if (first_part(s.splits, s.code_path) == SplitPart::write) {
       adder_ = ready(SplitPart::add);
       adder_size_ = {static_cast<std::size_t>(g_.batch * blocks), items};
     }
@@ -185,7 +190,7 @@ std::vector<Guess> skinny_guesses(const Gemm& g, const DeviceInfo& info) {
       for (const int64_t splits : {1, 2, 4, 8, 16, 32, 64}) {
         const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= kc);
         const int64_t unroll = r.w_deep ? std::min<int64_t>(4, kc / (32 * r.width)) : 8;
-        const Skinny s{best_road(info), rows, 8, kc, std::max<int64_t>(unroll, 1), splits};
+        const Skinny s{best_code_path(info), rows, 8, kc, std::max<int64_t>(unroll, 1), splits};
         if (is_worth && fits(s, g, info)) list.push_back({s.tuning(), expected_ns(s, g, info)});
       }
     }

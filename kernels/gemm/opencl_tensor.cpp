@@ -17,18 +17,20 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Tensor {
-  int64_t road, wm, wn, mt, nt, bk, chunk, stages, packed, most_registers, raster, splits;
+  int64_t code_path, wm, wn, mt, nt, bk, chunk, stages, packed, most_registers, raster, splits;
 
   static Tensor from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {
-        get("road"),   get("wm"),    get("wn"),     get("mt"),          get("nt"),
-        get("bk"),     get("chunk"), get("stages"), t.get("packed", 0), t.get("most_registers", 0),
-        get("raster"), get("splits")};
+    return {get("code_path"),   get("wm"),
+            get("wn"),          get("mt"),
+            get("nt"),          get("bk"),
+            get("chunk"),       get("stages"),
+            t.get("packed", 0), t.get("most_registers", 0),
+            get("raster"),      get("splits")};
   }
   Tuning tuning() const {
     return {{"path", path_tensor},
-            {"road", road},
+            {"code_path", code_path},
             {"wm", wm},
             {"wn", wn},
             {"mt", mt},
@@ -42,8 +44,8 @@ struct Tensor {
             {"splits", splits}};
   }
   int64_t warps() const { return wm * wn; }
-  // The portable road's work-items play a whole warp each.
-  int64_t items() const { return road == 1 ? 32 * warps() : warps(); }
+  // The portable code path's work-items play a whole warp each.
+  int64_t items() const { return code_path == 1 ? 32 * warps() : warps(); }
   int64_t bm() const { return wm * mt * 16; }
   int64_t bn() const { return wn * nt * 8; }
   int64_t local_bytes() const {
@@ -90,21 +92,21 @@ double operand_bytes(const Gemm& g) {
   return area(g.m, g.k) + area(g.k, g.n) + area(g.m, g.n) * (g.reads_c0() ? 2 : 1);
 }
 
-bool has_tensor_road(const DeviceInfo& info) {
+bool has_tensor_code_path(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
   return found.mma_tf32 && found.copy_async;
 }
 
 int64_t local_limit(const Tensor& t, const DeviceInfo& info) {
-  return static_cast<int64_t>(t.road == 1 ? opencl::features(info.index).static_local_bytes
-                                          : info.local_bytes);
+  return static_cast<int64_t>(t.code_path == 1 ? opencl::features(info.index).static_local_bytes
+                                               : info.local_bytes);
 }
 
 bool fits(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return (t.road == 0 || has_tensor_road(info)) && power(t.wm) && power(t.wn) && power(t.mt) &&
-         t.mt >= 2 && power(t.nt) && t.nt >= 4 && power(t.bk) && t.bk >= 8 && t.bk <= 32 &&
-         power(t.chunk) && 8 * t.chunk <= t.bk && t.stages >= 2 && t.bm() % 32 == 0 &&
+  return (t.code_path == 0 || has_tensor_code_path(info)) && power(t.wm) && power(t.wn) &&
+         power(t.mt) && t.mt >= 2 && power(t.nt) && t.nt >= 4 && power(t.bk) && t.bk >= 8 &&
+         t.bk <= 32 && power(t.chunk) && 8 * t.chunk <= t.bk && t.stages >= 2 && t.bm() % 32 == 0 &&
          t.bn() % 32 == 0 && static_cast<std::size_t>(t.items()) <= info.max_work_group &&
          t.local_bytes() <= local_limit(t, info) && parts_bytes(t, g) <= most_parts_bytes &&
          groups_of(t, g) < longest &&
@@ -192,7 +194,7 @@ class TensorPlan final : public opencl::DevicePlan {
                     opencl::defines(t.tuning()), g_.trans_a, g_.trans_b,
                     copy_width(g_.trans_a ? g_.m : g_.k), copy_width(g_.trans_b ? g_.k : g_.n),
                     copy_width(g_.n)) +
-        (t.road == 1 && t.most_registers > 0
+        (t.code_path == 1 && t.most_registers > 0
              ? fmt::format(" -cl-nv-maxrregcount={}", t.most_registers)
              : "");
     const int64_t row_tiles = tiles(g_.m, t.bm());
@@ -296,7 +298,7 @@ std::optional<std::string> tensor_unsupported(const Problem& problem, const Envi
 
 std::vector<Tuning> tensor_tunings(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> guesses;
-  if (has_tensor_road(info)) {
+  if (has_tensor_code_path(info)) {
     const auto free_bytes = static_cast<double>(opencl::available_bytes(info));
     for (const Shape& s : shapes) {
       for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 32}) {
@@ -319,7 +321,7 @@ std::vector<Tuning> tensor_tunings(const Gemm& g, const DeviceInfo& info) {
   for (const Guess& guess : guesses) list.push_back(guess.tuning);
   for (const Tensor& t : portable) {
     const bool first = list.empty();
-    if (first || (!has_tensor_road(info) && fits(t, g, info))) list.push_back(t.tuning());
+    if (first || (!has_tensor_code_path(info) && fits(t, g, info))) list.push_back(t.tuning());
   }
   return list;
 }
@@ -327,9 +329,10 @@ std::vector<Tuning> tensor_tunings(const Gemm& g, const DeviceInfo& info) {
 std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
                                          const DeviceInfo& info) {
   const Tensor t = Tensor::from(tuning);
-  if (t.road == 1 && !has_tensor_road(info)) {
-    return fmt::format("road=1 under math {} needs matrix units that take tf32, which {} lacks",
-                       math_3xtf32.name, info.name);
+  if (t.code_path == 1 && !has_tensor_code_path(info)) {
+    return fmt::format(
+        "code_path=1 under math {} needs matrix units that take tf32, which {} lacks",
+        math_3xtf32.name, info.name);
   }
   if (fits(t, g, info)) return std::nullopt;
   return fmt::format(

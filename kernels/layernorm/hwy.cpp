@@ -38,9 +38,9 @@ bool pipelined(std::size_t n) {
 }
 
 // What Finish gives, and the sums of the n elements at `after`, vector by vector: conversions and
-// additions of one row and loads, products and stores of the other share the units well. Fetches
+// additions of one row and loads, products and stores of the other share the units well. Prefetches
 // the n elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of
-// 3 % where they come from L2. (Fetching the next row of y, which stores will want, lost 4 to 14
+// 3 % where they come from L2. (Prefetching the next row of y, which stores will want, lost 4 to 14
 // %.)
 HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
                                     std::size_t n, const Row& row, const float* after,
@@ -135,8 +135,8 @@ void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
-// what `ahead` says is fetched while a row is summed. (Fetching it while it is written lost 24 to
-// 34 % on a Zen 5.)
+// what `ahead` says is prefetched while a row is summed. (Prefetching it while it is written lost
+// 24 to 34 % on a Zen 5.)
 template <bool kStream, bool kHalves, class Ahead>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
                 double eps, Ahead ahead) {
@@ -164,9 +164,9 @@ void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
-// summed and what comes is fetched into L2, the row before it is written: each line that is asked
-// for meets one that is written. (With lines fetched into L1, as CachedRows does, a Zen 5 lost 8 to
-// 25 % so.)
+// summed and what comes is prefetched into L2, the row before it is written: each line that is
+// asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
+// lost 8 to 25 % so.)
 template <class Ahead>
 void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                      std::size_t n, double eps, Ahead ahead) {
@@ -210,14 +210,14 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 // `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
 // place; that must not change its bits.
 void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool far, bool stream, bool halves, common::Fetch fetch) {
+          double eps, bool far, bool stream, bool halves, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
-  const bool pages = fetch == common::Fetch::pages;
+  const bool pages = prefetch == common::Prefetch::pages;
   const bool dense = io.y_stride == cols;
   const bool batched = far ? n <= hn::Lanes(Tag()) || (n <= kBatchedFar && dense) : n <= kBatched;
   // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
   if (batched && hn::MaxLanes(Tag()) > 1) {
-    return stream ? StreamedShortRows(io, begin, end, n, eps, fetch)
+    return stream ? StreamedShortRows(io, begin, end, n, eps, prefetch)
                   : ShortRows(io, begin, end, n, eps);
   }
   const float* last = common::last_of_rows(io, end, n);
@@ -232,9 +232,9 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     InterleavedRows(io, begin, end, n, eps, from_pages);
   } else if (n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
-  } else if (fetch == common::Fetch::into_l1) {
+  } else if (prefetch == common::Prefetch::into_l1) {
     CachedRows<true, false>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
-  } else if (common::keeps_three_rows_near(machine(), cols)) {
+  } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
     InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
     CachedRows<true, false>(io, begin, end, n, eps, into_l2);
@@ -282,7 +282,7 @@ class HwyPlan final : public Plan {
     }
     const std::int64_t group = grouped(static_cast<std::size_t>(cols_)) ? 4 : 1;
     common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, halves_, fetch_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, halves_, prefetch_);
     });
   }
 
@@ -300,7 +300,7 @@ class HwyPlan final : public Plan {
     // In place the line is in cache already, and an ordinary store costs no further read.
     far_ = tuning_.get("stream", 0) != 0;
     stream_ = far_ && io_.x != io_.y;
-    fetch_ = common::fetch_of(tuning_, rows_, cols_, io_.x_stride);
+    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:
@@ -308,7 +308,7 @@ class HwyPlan final : public Plan {
   // may be one row ahead of another, hence two sets of them.
   void run_split() {
     const int parts = threads_;
-    const bool pages = fetch_ == common::Fetch::pages;
+    const bool pages = prefetch_ == common::Prefetch::pages;
     parallel_region(pool_, threads_, [&](const Team& team) {
       for (std::int64_t row = 0; row < rows_; ++row) {
         const float* x = io_.x + row * io_.x_stride;
@@ -345,7 +345,7 @@ class HwyPlan final : public Plan {
   bool halves_;
   bool far_ = false;
   bool stream_ = false;
-  common::Fetch fetch_ = common::Fetch::into_l1;
+  common::Prefetch prefetch_ = common::Prefetch::into_l1;
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
@@ -356,7 +356,7 @@ class HwyPlan final : public Plan {
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (problem.dtype("type") != &float32) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Fetch::into_l2);
+  return common::row_tunings(problem, env, common::Prefetch::into_l2);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,

@@ -25,9 +25,9 @@
 //                 LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 //                 variances", 1979): 1.0 and 1.1 times.
 //   3 threaded    Rows shared among threads: 1.7 and 1.3 times on two.
-//   hwy           Both sums in one walk over the row, the squares about a pivot; other rows fetched
-//                 or written meanwhile; stores past the caches; a long row shared by all threads;
-//                 several short rows in a vector.
+//   hwy           Both sums in one walk over the row, the squares about a pivot; other rows
+//                 prefetched or written meanwhile; stores past the caches; a long row shared by all
+//                 threads; several short rows in a vector.
 // Dead ends. E[x²] - E[x]² is never formed from the elements themselves: at mean 1e4 and variance 1
 // nothing of it is right. A float32 sum for the mean, compensated or not, errs by more than the
 // bound of an element that sits on the mean.
@@ -50,7 +50,7 @@ extern const Rung ladder[4];
 extern const Rung opencl_ladder[3];
 
 // True when x, y, gamma and beta of a row are more than L1 holds: hwy writes such rows a few
-// together, gamma and beta fetched once for all of them. (A Zen 5 of 48 KiB: 0.83 times the speed
+// together, gamma and beta loaded once for all of them. (A Zen 5 of 48 KiB: 0.83 times the speed
 // with 2048 elements, neither gain nor loss with 3072, 1.2 times with 4096. A Zen 4 of 32 KiB: 0.87
 // with 2048, 1.0 to 1.15 with 2200 to 2560, 1.45 with 3000.)
 inline bool grouped(std::size_t n) { return 16 * n > machine().l1d_bytes; }

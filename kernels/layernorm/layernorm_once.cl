@@ -93,7 +93,7 @@ INLINE Columns columns_at(__global const float4* from, int j, int place, int lef
 
 // The same where the items of a warp have one row: most of what a neighbour has read comes from its
 // registers. All of a warp's items call it together.
-#if ROAD == 1 && LX >= 32 && !ALIGNED
+#if CODE_PATH == 1 && LX >= 32 && !ALIGNED
 INLINE Columns columns_together(__global const float4* from, int j, int place, int left) {
   const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
   const bool has_low = place % 32 == 0 && (j > 0 || place > 0);

@@ -65,7 +65,7 @@ HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::siz
   return {static_cast<std::int64_t>(n), mean, squares - lacking * lacking * count};
 }
 
-// Moments of any number of elements: each block is read once. `pages`: and fetched from several
+// Moments of any number of elements: each block is read once. `pages`: and prefetched from several
 // pages at a time.
 template <bool kHalves>
 Moments MomentsOfBlocks(const float* x, std::size_t n, bool pages) {

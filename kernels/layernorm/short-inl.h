@@ -241,23 +241,23 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 
 // The same past the caches: rows of up to a vector, or y dense.
 inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                              std::size_t n, double eps, common::Fetch fetch) {
+                              std::size_t n, double eps, common::Prefetch prefetch) {
   if (n <= hn::Lanes(Tag())) {
-    hc::StreamShortRows(io, begin, end, n, fetch == common::Fetch::pages,
+    hc::StreamShortRows(io, begin, end, n, prefetch == common::Prefetch::pages,
                         [=](const LayerNormOperands& part, std::int64_t rows)
                             HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
     return;
   }
   const float* last = common::last_of_rows(io, end, n);
   const std::int64_t distance = kBatch * io.x_stride;
-  switch (fetch) {
-    case common::Fetch::pages:
+  switch (prefetch) {
+    case common::Prefetch::pages:
       BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last});
       break;
-    case common::Fetch::into_l2:
+    case common::Prefetch::into_l2:
       BatchedRows<true>(io, begin, end, n, eps, common::LinesAhead{distance, last});
       break;
-    case common::Fetch::into_l1:
+    case common::Prefetch::into_l1:
       BatchedRows<true>(io, begin, end, n, eps, common::DistanceAhead{distance, last});
   }
   hwy::FlushStream();

@@ -95,7 +95,7 @@ Partial TermsOf(const float* x, std::size_t n, float* terms, bool pages) {
 
 // Maximum and sum over any number of elements in one visit of memory. While the exps of a piece are
 // computed, relative to the maximum so far, the next piece is read for its own and what `ahead`
-// says fetched; only a piece that raises the maximum costs a correction of the sum.
+// says prefetched; only a piece that raises the maximum costs a correction of the sum.
 template <class Ahead>
 HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t piece, Ahead ahead) {
   const Tag d;
@@ -171,9 +171,10 @@ void FinishSlice(const float* x, float* y, std::size_t n, float max, float scale
 // Rows that stay in L2, from `begin` to `end`. While the exps of
 // a row are computed, which leaves loads and stores idle, the row before it is scaled and the
 // maximum of the row after it taken, vector by vector: nothing waits for a reduction across lanes,
-// and the next row is fetched as well. (One row after the other, which leaves half as much in L1,
-// lost 3 to 34 % on a Zen 5 at every length from 1000 to 16384; the maximum taken piece by piece
-// with the exps, which spares a read of L2, lost 20 % at 2048 and gained 5 to 13 % beyond 65536.)
+// and the next row is prefetched as well. (One row after the other, which leaves half as much in
+// L1, lost 3 to 34 % on a Zen 5 at every length from 1000 to 16384; the maximum taken piece by
+// piece with the exps, which spares a read of L2, lost 20 % at 2048 and gained 5 to 13 % beyond
+// 65536.)
 void CachedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                 std::size_t n) {
   const Tag d;
@@ -232,8 +233,8 @@ HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::Seam<Tag>& seam) 
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while the
 // exps of a row are computed the row before it is scaled and written and one to come is
-// fetched: otherwise memory rests while exp is computed, and the other way round. `scratch` holds
-// the terms of two rows, so that y is written once only.
+// prefetched: otherwise memory rests while exp is computed, and the other way round. `scratch`
+// holds the terms of two rows, so that y is written once only.
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, common::DistanceAhead ahead) {
   const Tag d;
@@ -294,15 +295,15 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 }
 
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, float* scratch, common::Fetch fetch) {
+                  std::size_t n, float* scratch, common::Prefetch prefetch) {
   const float* last = common::last_of_rows(io, end, n);
   const std::int64_t distance = common::distance_ahead(n, io.x_stride);
-  switch (fetch) {
-    case common::Fetch::pages:
+  switch (prefetch) {
+    case common::Prefetch::pages:
       return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
-    case common::Fetch::into_l2:
+    case common::Prefetch::into_l2:
       return StreamedRows(io, begin, end, n, scratch, common::LinesAhead{distance, last});
-    case common::Fetch::into_l1:
+    case common::Prefetch::into_l1:
       // (A Zen 5: 5 to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 %
       // slower.)
       return StreamedRows(
@@ -364,9 +365,9 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
 // `stream`: past the caches, and by way of `scratch` where there is some. `resident`: a row stays
 // in L2.
 void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          float* scratch, bool stream, common::Fetch fetch, bool resident) {
+          float* scratch, bool stream, common::Prefetch prefetch, bool resident) {
   const auto n = static_cast<std::size_t>(cols);
-  const bool pages = fetch == common::Fetch::pages;
+  const bool pages = prefetch == common::Prefetch::pages;
   if (n <= 4 * hn::Lanes(Tag())) {
     return stream ? StreamedShortRows(io, begin, end, n, pages) : ShortRows(io, begin, end, n);
   }
@@ -375,7 +376,7 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   } else if (!stream) {
     CachedRows(io, begin, end, n);
   } else if (scratch != nullptr) {
-    StreamedRows(io, begin, end, n, scratch, fetch);
+    StreamedRows(io, begin, end, n, scratch, prefetch);
   } else if (pages) {
     ResidentRows(io, begin, end, n, common::PagesAhead{common::last_of_rows(io, end, n)});
   } else {
@@ -428,14 +429,14 @@ class HwyPlan final : public Plan {
       run_split();
       return;
     }
-    // Long rows go by way of scratch only where x is not fetched into L1; there it was not
+    // Long rows go by way of scratch only where x is not prefetched into L1; there it was not
     // measured.
-    const bool uses_scratch = cols_ <= common::row_block || fetch_ != common::Fetch::into_l1;
+    const bool uses_scratch = cols_ <= common::row_block || prefetch_ != common::Prefetch::into_l1;
     float* scratch = uses_scratch ? scratch_.f32() : nullptr;
     common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
       run_rows_(io_, rows.begin, rows.end, cols_,
-                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_, fetch_,
-                common::resident(cols_));
+                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_,
+                prefetch_, common::resident(cols_));
     });
   }
 
@@ -452,21 +453,22 @@ class HwyPlan final : public Plan {
     io_ = common::RowOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
     stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    fetch_ = common::fetch_of(tuning_, rows_, cols_, io_.x_stride);
+    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
   }
 
  private:
   // True when the terms of two rows are kept, beside two of x, in cache.
   bool by_scratch(const Tuning& tuning) const {
-    return cols_ <= common::row_block || (common::fetch_asked(tuning) != common::Fetch::into_l1 &&
-                                          common::keeps_four_rows(cols_));
+    return cols_ <= common::row_block ||
+           (common::prefetch_asked(tuning) != common::Prefetch::into_l1 &&
+            common::keeps_four_rows(cols_));
   }
 
   // Every row is cut into one part per thread planned; the parts' maxima and sums meet once a row.
   // A thread may be one row ahead of another, hence two sets of partial results.
   void run_split() {
     const int parts = threads_;
-    const bool pages = fetch_ == common::Fetch::pages;
+    const bool pages = prefetch_ == common::Prefetch::pages;
     // A part that stays in L2 keeps its terms in y, which spares it half of the exps.
     const bool resident = common::resident((cols_ + parts - 1) / parts);
     parallel_region(pool_, threads_, [&](const Team& team) {
@@ -511,7 +513,7 @@ class HwyPlan final : public Plan {
   Tuning tuning_;
   bool split_;
   bool stream_ = false;
-  common::Fetch fetch_ = common::Fetch::into_l1;
+  common::Prefetch prefetch_ = common::Prefetch::into_l1;
   std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
@@ -528,7 +530,7 @@ class HwyPlan final : public Plan {
 // 1.6 and 1.7 times.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (problem.dtype("type") != &float32) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Fetch::pages);
+  return common::row_tunings(problem, env, common::Prefetch::pages);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,

@@ -23,7 +23,7 @@
 //                 0.7 and 1.0 times.
 //   3 threaded    Rows shared among threads: 1.8 and 1.3 times on two.
 //   hwy           Rows that fit the cache are visited once, each exp kept, and while a row is
-//                 computed the one before it is written and the one after it fetched; online for
+//                 computed the one before it is written and the one after it prefetched; online for
 //                 longer ones; stores past the caches; a long row shared by all threads; several
 //                 short rows in a vector.
 // Dead ends. Online normalisation of rows that stay in cache (0.7 times, above): reading them again

@@ -220,8 +220,9 @@ std::string print_features(const Features& features) {
                                         features.mma_f16 ? " f16" : "");
   add(features.mma_tf32 || features.mma_f16, cores.c_str());
   const std::string local = "local arrays up to " + print_bytes(features.static_local_bytes);
-  if (features.nvidia_road()) return fmt::format("road nvidia: {}; {}", join(parts, ", "), local);
-  std::string text = "portable road only: " + features.missing;
+  if (features.nvidia_code_path())
+    return fmt::format("code path nvidia: {}; {}", join(parts, ", "), local);
+  std::string text = "portable code path only: " + features.missing;
   if (!parts.empty()) text += fmt::format(" (has {})", join(parts, ", "));
   return text + "; " + local;
 }

@@ -1,6 +1,6 @@
 // What a device can do beyond OpenCL 1.2, found out by running a tiny program per feature and
-// looking at its result, since drivers announce none of it. The road of a kernel (`road` in its
-// tuning: 0 portable OpenCL C, 1 NVIDIA's inline PTX) is chosen from this.
+// looking at its result, since drivers announce none of it. The code path of a kernel (`code_path`
+// in its tuning: 0 portable OpenCL C, 1 NVIDIA's inline PTX) is chosen from this.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ struct Features {
   // Largest __local array declared in a kernel that came back right, bytes; at least what
   // CL_DEVICE_LOCAL_MEM_SIZE says.
   std::size_t static_local_bytes = 0;
-  // The first feature of road 1 that is missing and what its probe said; empty when none is.
+  // The first feature of code path 1 that is missing and what its probe said; empty when none is.
   std::string missing;
 
-  // Everything that kernels of road 1 may use.
-  bool nvidia_road() const { return inline_ptx && shuffle && copy_async; }
+  // Everything that kernels of code path 1 may use.
+  bool nvidia_code_path() const { return inline_ptx && shuffle && copy_async; }
 };
 
 // Of device `index` as `doctor` numbers them. Probed at the first call of a process; thread-safe. A
@@ -30,8 +30,8 @@ struct Features {
 // Error(unavailable) for a device that does not exist.
 const Features& features(int index);
 
-// "road nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224 KiB",
-// or "portable road only: " and why.
+// "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224
+// KiB", or "portable code path only: " and why.
 std::string print_features(const Features& features);
 
 // Builds and runs the plainest kernel on device `index` and looks at what it wrote: nothing when it

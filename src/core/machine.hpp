@@ -26,12 +26,11 @@ struct Machine {
 
 const Machine& machine();              // read once
 std::size_t available_memory_bytes();  // now, before swapping
-// True of Intel's servers since Skylake (a Xeon with 1 MB of L2 or more): most reach L3 over a
-// mesh, and what L2 evicts goes there first, so that going past it is faster (a Xeon of 300 MB,
-// softmax and LayerNorm of rows of 8 and 16 KB on 1, 4 and 16 threads: 1.5 to 2.4 times).
-bool l3_is_far(const Machine& machine);
-// True of an L1 that has no room for what is fetched 16 KiB ahead, as the 32 KiB of a Zen 4, and
-// of one that is not known.
-bool l1_is_small(const Machine& machine);
+// True of Intel's servers since Skylake (a Xeon with 1 MB of L2 or more): most reach L3 over a mesh
+// of high latency, and what L2 evicts goes there first, so that stores past it are faster.
+bool l3_latency_is_high(const Machine& machine);
+// True of an L1 of less than 48 KiB, which has no room for a prefetch distance of 16 KiB beside the
+// rows at work, and of one that is not known.
+bool l1_is_below_48k(const Machine& machine);
 
 }  // namespace rooflane

@@ -135,47 +135,47 @@ void parallel_for(Pool* pool, int threads, std::int64_t tasks,
   });
 }
 
-Stretches::Stretches(int stretches, std::int64_t tasks)
+StaticChunks::StaticChunks(int chunks, std::int64_t tasks)
     : count_(static_cast<int>(
-          std::clamp<std::int64_t>(std::min<std::int64_t>(stretches, tasks), 1, most))),
+          std::clamp<std::int64_t>(std::min<std::int64_t>(chunks, tasks), 1, most))),
       tasks_(tasks) {
   begin();
 }
 
-void Stretches::begin() {
+void StaticChunks::begin() {
   for (int i = 0; i < count_; ++i) {
-    stretches_[i].next.store(tasks_ * i / count_, std::memory_order_relaxed);
-    stretches_[i].begun.store(false, std::memory_order_relaxed);
-    stretches_[i].end = tasks_ * (i + 1) / count_;
+    chunks_[i].next.store(tasks_ * i / count_, std::memory_order_relaxed);
+    chunks_[i].begun.store(false, std::memory_order_relaxed);
+    chunks_[i].end = tasks_ * (i + 1) / count_;
   }
 }
 
-void Stretches::work(int thread, FunctionRef<void(std::int64_t)> body) {
+void StaticChunks::work(int thread, FunctionRef<void(std::int64_t)> body) {
   for (int i = 0; i < count_; ++i) {
-    Stretch& stretch = stretches_[(thread + i) % count_];
-    if (i == 0) stretch.begun.store(true, std::memory_order_relaxed);
+    Chunk& chunk = chunks_[(thread + i) % count_];
+    if (i == 0) chunk.begun.store(true, std::memory_order_relaxed);
     for (;;) {
       // Looking first leaves the line with the thread that works on it. Its last task is left to
-      // it: another thread would hardly be done sooner, and have to fetch the data first.
-      const std::int64_t left = stretch.end - stretch.next.load(std::memory_order_relaxed);
+      // it: a thief would hardly be done sooner, as it has to load the data first.
+      const std::int64_t left = chunk.end - chunk.next.load(std::memory_order_relaxed);
       if (left <= 0) break;
-      if (i > 0 && left == 1 && stretch.begun.load(std::memory_order_relaxed)) break;
-      const std::int64_t task = stretch.next.fetch_add(1, std::memory_order_relaxed);
-      if (task < stretch.end) body(task);
+      if (i > 0 && left == 1 && chunk.begun.load(std::memory_order_relaxed)) break;
+      const std::int64_t task = chunk.next.fetch_add(1, std::memory_order_relaxed);
+      if (task < chunk.end) body(task);
     }
   }
 }
 
-void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
-                       FunctionRef<void(std::int64_t, int)> body) {
+void parallel_for_static(Pool* pool, int threads, std::int64_t tasks,
+                         FunctionRef<void(std::int64_t, int)> body) {
   if (threads <= 1 || tasks <= 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  Stretches stretches(threads, tasks);
+  StaticChunks chunks(threads, tasks);
   Pool& chosen = pool != nullptr ? *pool : default_pool();
   chosen.run(threads, [&](int thread, int) {
-    stretches.work(thread, [&](std::int64_t task) { body(task, thread); });
+    chunks.work(thread, [&](std::int64_t task) { body(task, thread); });
   });
 }
 

@@ -68,23 +68,24 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t task, int thread)> body);
 
-// Tasks handed out one by one, in stretches: every thread begins with one of its own, the same one
-// each time, and helps others when that is done. What a task reads and writes is then found in the
-// caches of the core that had it last. More threads than stretches share some.
-class Stretches {
+// Tasks in static chunks, with work stealing: every thread begins with a chunk of its own, the same
+// one in each run, and steals tasks from others' chunks, one by one, when that is done. What a task
+// reads and writes is then found in the caches of the core that had it last. More threads than
+// chunks share some.
+class StaticChunks {
  public:
-  // As many stretches as threads, up to `most`; with one all threads take tasks in order.
+  // As many chunks as threads, up to `most`; with one all threads take tasks in order.
   static constexpr int most = 64;
-  Stretches(int stretches, std::int64_t tasks);
+  StaticChunks(int chunks, std::int64_t tasks);
 
   // Before the first run, and again before another: while no thread works.
   void begin();
-  // body(task) for the calling thread's share.
+  // body(task) for the tasks of the calling thread's chunk and those that it steals.
   void work(int thread, FunctionRef<void(std::int64_t task)> body);
 
  private:
   // The next task that is free, on a cache line of its own.
-  struct alignas(64) Stretch {
+  struct alignas(64) Chunk {
     std::atomic<std::int64_t> next;
     std::atomic<bool> begun;  // by its own thread, which will do what others leave
     std::int64_t end;
@@ -92,11 +93,11 @@ class Stretches {
 
   int count_;
   std::int64_t tasks_;
-  Stretch stretches_[most];
+  Chunk chunks_[most];
 };
 
-// As parallel_for, in a stretch for each thread.
-void parallel_for_near(Pool* pool, int threads, std::int64_t tasks,
-                       FunctionRef<void(std::int64_t task, int thread)> body);
+// As parallel_for, with StaticChunks: one for each thread.
+void parallel_for_static(Pool* pool, int threads, std::int64_t tasks,
+                         FunctionRef<void(std::int64_t task, int thread)> body);
 
 }  // namespace rooflane

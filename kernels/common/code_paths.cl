@@ -1,17 +1,17 @@
 // Put after vectors.cl before every room's .cl: the few operations that devices do differently, once
-// per road. ROAD=1, NVIDIA: inline PTX, for devices whose probe (src/backends/opencl_features.hpp)
-// has run it. ROAD=0, portable: OpenCL C 1.2 with the same meaning, so that a kernel written with
+// per code path. CODE_PATH=1, NVIDIA: inline PTX, for devices whose probe (src/backends/opencl_features.hpp)
+// has run it. CODE_PATH=0, portable: OpenCL C 1.2 with the same meaning, so that a kernel written with
 // them is tested on any device.
 
-#ifndef ROAD
-#define ROAD 0
+#ifndef CODE_PATH
+#define CODE_PATH 0
 #endif
 
 // Copies from global to local memory that end later: start any number, close them as a group with
 // copies_commit(), and let copies_wait(N) return when all but the N youngest groups have ended for
 // this work-item; a barrier then shows them to the others. Both addresses are aligned to the size of
 // the copy; the first `count` floats are copied, the others are set to zero and not read.
-#if ROAD == 1
+#if CODE_PATH == 1
 #define LOCAL_ADDRESS(p) ((uint)(size_t)(p))
 void copy_async4(__local float* to, __global const float* from, int count) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -40,16 +40,16 @@ COPY_NOW(1)
 #endif
 
 // The value that work-item `local id ^ mask` of the group gives, mask below 32. Every item of the
-// group calls it with the same mask. `scratch`: a float per item of the group on road 0, unused on
-// road 1.
-#if ROAD == 1
+// group calls it with the same mask. `scratch`: a float per item of the group on code path 0, unused on
+// code path 1.
+#if CODE_PATH == 1
 float lane_xor(float value, int mask, __local float* scratch) {
   float other;
   asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
                : "=f"(other) : "f"(value), "r"(mask));
   return other;
 }
-// The value that the item before gives; the first of 32 gets its own. On road 1 only: for loads that
+// The value that the item before gives; the first of 32 gets its own. On code path 1 only: for loads that
 // neighbours share.
 float lane_before(float value) {
   float other;
@@ -67,11 +67,11 @@ float lane_xor(float value, int mask, __local float* scratch) {
 }
 #endif
 
-// Work-groups that wait for each other, on road 1 only, since OpenCL promises no other group's
+// Work-groups that wait for each other, on code path 1 only, since OpenCL promises no other group's
 // progress. NVIDIA's devices run a group to its end once it has started: with numbers drawn as groups
 // start, groups that wait only for numbers near their own, fewer than the device holds, never wait
 // for one that cannot start.
-#if ROAD == 1
+#if CODE_PATH == 1
 // The next number below `count`; starts at 0 again by itself.
 uint draw_number(__global uint* counter, uint count) {
   uint number;
@@ -136,12 +136,12 @@ float load_shared1(__global const float* p) {
 #define load_shared1(p) (*(p))
 #endif
 
-#if ROAD == 1
+#if CODE_PATH == 1
 // Whether this group is the last of `count` that call it; what all items of the others wrote before is
 // then seen by load_shared and load_shared1 in all of its items. state: 0 before the first use, and
 // again afterwards.
 // `flag`: one int of the group's. No group waits. OpenCL 1.2 promises the order of a fence and an
-// atomic to nobody but the group, hence on road 1 only.
+// atomic to nobody but the group, hence on code path 1 only.
 bool comes_last(__global uint* state, uint count, __local uint* flag) {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -156,16 +156,16 @@ bool comes_last(__global uint* state, uint count, __local uint* flag) {
 }
 #endif
 
-// 2^x. Road 1: one instruction, relative error below 2^-22, and zero below 2^-126 (PTX ISA,
+// 2^x. Code path 1: one instruction, relative error below 2^-22, and zero below 2^-126 (PTX ISA,
 // ex2.approx.ftz).
-#if ROAD == 1
-float exp2_road(float x) {
+#if CODE_PATH == 1
+float fast_exp2(float x) {
   float y;
   asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 #else
-#define exp2_road(x) exp2(x)
+#define fast_exp2(x) exp2(x)
 #endif
 
 // Sum or largest over `along` items (a power of two) that are `apart` apart (likewise), along·apart at
@@ -181,10 +181,10 @@ float near_max(float value, __local float* scratch, int along, int apart) {
   return value;
 }
 
-// Fragments of matrix units. A warp is 32 lanes: with ROAD=1 as many work-items, with ROAD=0 one
+// Fragments of matrix units. A warp is 32 lanes: with CODE_PATH=1 as many work-items, with CODE_PATH=0 one
 // work-item that plays them all, so that no barrier is needed inside a warp. What a lane holds is an
 // array with a dimension WARP_LANES, which loops `for (int l = 0; l < WARP_LANES; ++l)` go through.
-#if ROAD == 1
+#if CODE_PATH == 1
 #define WARP_LANES 1
 #define LANE_OF(lid, l) ((lid) % 32)
 #define WARP_OF(lid) ((lid) / 32)
@@ -210,7 +210,7 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 // sum += a·b, 16 × 8 = 16 × 8 times 8 × 8, on tf32: the 13 lowest bits of a and b do not count.
 // Lane 4g + q holds of a (g, q), (g+8, q), (g, q+4), (g+8, q+4); of b (q, g), (q+4, g); of the sum
 // (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1), each (row, column).
-#if ROAD == 1
+#if CODE_PATH == 1
 #define MMA_TF32(sum, a, b)                                                                     \
   asm volatile(                                                                                 \
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "       \
