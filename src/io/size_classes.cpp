@@ -25,11 +25,13 @@ std::size_t level_of(const std::string& size) {
                                   std::begin(levels));
 }
 
-// The group's line of a variant that has a time and passed; the fastest of several.
+// The group's line of a variant that has a time and passed; the fastest of several, but the tuned
+// one of two.
 const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant) {
-  const auto found = std::find_if(
-      group.lines.begin(), group.lines.end(),
-      [&](const SummaryLine& line) { return line.row->variant == variant && may_win(*line.row); });
+  const auto found =
+      std::find_if(group.lines.begin(), group.lines.end(), [&](const SummaryLine& line) {
+        return line.row->variant == variant && may_win(*line.row) && !line.beside_tuned;
+      });
   return found == group.lines.end() ? nullptr : &*found;
 }
 
@@ -168,7 +170,9 @@ std::vector<PresetFigures> preset_figures(std::span<const SummaryGroup> groups) 
   for (const SummaryGroup& group : groups) {
     for (const SummaryLine& line : group.lines) {
       const Row& row = *line.row;
-      if (!row.library.empty() || is_other_build(row) || row.preset.empty()) continue;
+      if (!row.library.empty() || is_other_build(row) || row.preset.empty() || line.beside_tuned) {
+        continue;
+      }
       const ClassKey key{group.kernel, group.dtype,   group.math, group.cache,
                          group.cpu,    group.threads, row.preset};
       gather(group, line, classes[{key, row.variant}]);
