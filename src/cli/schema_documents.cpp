@@ -317,6 +317,7 @@ ordered_json compare_document() {
                                    {"dtype", value("string", "element type")},
                                    {"math", value("string", "arithmetic used")},
                                    {"variant", value("string", "the implementation")},
+                                   {"tuning_source", nullable("string", "of NEW, as in its row")},
                                    {"isa", nullable("string", "Highway target")},
                                    {"threads", nullable("integer", "null on a GPU")},
                                    {"cache", value("string", "warm or cold")},

@@ -104,6 +104,19 @@ std::optional<Problem> problem_of(const Fields& fields, const std::string& kerne
   return std::nullopt;
 }
 
+// The text; what its keys mean is the variant's to say.
+std::string tuning_of(const Fields& fields) {
+  const std::string text = fields.text("tuning");
+  std::size_t keys = 0;
+  try {
+    keys = parse_key_values(text).size();
+  } catch (const Error& error) {
+    fields.fail(fmt::format("tuning: {}", error.what()));
+  }
+  if (keys == 0) fields.fail("tuning: it names no tunable");
+  return text;
+}
+
 TunedEntry entry_of(const json& object, const std::string& where,
                     std::span<const Kernel* const> kernels) {
   const Fields fields(object, where);
@@ -115,12 +128,7 @@ TunedEntry entry_of(const json& object, const std::string& where,
   entry.threads = static_cast<int>(fields.count("threads", most_threads));
   entry.isa = fields.text("isa");
   entry.device = fields.text("device");
-  entry.tuning = fields.text("tuning");
-  try {
-    if (parse_key_values(entry.tuning).empty()) fields.fail("tuning: it names no tunable");
-  } catch (const Error& error) {
-    fields.fail(fmt::format("tuning: {}", error.what()));
-  }
+  entry.tuning = tuning_of(fields);
   entry.exact = fields.flag("exact");
   entry.time = fields.text_or_nothing("time");
   for (const char* name : {"default", "build"}) fields.text_or_nothing(name);

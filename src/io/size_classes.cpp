@@ -38,7 +38,8 @@ const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant
 // Time of the fastest other variant / time of `line`.
 std::optional<Ratio> over_next_of(const SummaryGroup& group, const SummaryLine& line) {
   const auto other = std::find_if(group.lines.begin(), group.lines.end(), [&](const auto& one) {
-    return one.row->variant != line.row->variant && may_win(*one.row) && !is_other_build(*one.row);
+    return one.row->variant != line.row->variant && may_win(*one.row) &&
+           !is_other_build(*one.row) && !one.beside_tuned;
   });
   if (other == group.lines.end()) return std::nullopt;
   return time_ratio(other->same, line.same);
