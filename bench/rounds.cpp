@@ -59,21 +59,22 @@ class Launch {
     }
     for (Member* member : order_) {
       const double run_ns = member->measured->calibration.run_ns;
-      member->slow = run_ns > slow_run_ns && run_ns > slow_ratio * fastest_ns;
+      member->slow =
+          rounds_.exactly == 0 && run_ns > slow_run_ns && run_ns > slow_ratio * fastest_ns;
     }
     all_ = order_;
   }
 
   void run() {
-    const int most = share_of(most_rounds, rounds_.launches);
+    const int most =
+        rounds_.exactly > 0 ? rounds_.exactly : share_of(most_rounds, rounds_.launches);
     begin_ns_ = steady_clock_ns();
     int round = 0;
     for (; round < most; ++round) {
       std::erase_if(order_, [&](const Member* member) {
         return !member->active || (member->slow && round >= in_haste());
       });
-      if (order_.empty() || (round >= in_haste() && elapsed() >= rounds_.seconds)) break;
-      if (round >= share_of(fewest_rounds, rounds_.launches) && all_known_enough()) break;
+      if (order_.empty() || (rounds_.exactly == 0 && enough(round))) break;
       rounds_.on_progress(progress(round));
       take_round(round);
     }
@@ -86,6 +87,10 @@ class Launch {
   }
 
  private:
+  bool enough(int rounds) const {
+    return (rounds >= in_haste() && elapsed() >= rounds_.seconds) ||
+           (rounds >= share_of(fewest_rounds, rounds_.launches) && all_known_enough());
+  }
   int in_haste() const { return share_of(fewest_rounds_in_haste, rounds_.launches); }
   double elapsed() const { return (steady_clock_ns() - begin_ns_) * 1e-9; }
 

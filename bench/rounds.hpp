@@ -44,6 +44,7 @@ struct Rounds {
   int launches = 1;
   double min_time = 0;      // seconds of timed work per row, over all launches
   double seconds = 0;       // for the rounds; then no more of them than the fewest allowed
+  int exactly = 0;          // so many rounds, whatever is known by then; 0: until enough is known
   double interval_pct = 2;  // half width of the median's interval that is enough, over all launches
   std::function<double()> probe;                 // nanoseconds of the group's probe
   std::function<void(const Sample&)> on_sample;  // of every sample that is kept

@@ -77,11 +77,15 @@ Worker& WorkerPool::worker_for(const Case& c) {
   const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend->name,
                                       c.threads, c.library, c.isa, c.tuning.text());
   std::unique_ptr<Worker>& worker = workers_[key];
-  if (worker != nullptr) return *worker;
+  if (worker == nullptr) worker = start(c);
+  return *worker;
+}
+
+std::unique_ptr<Worker> WorkerPool::start(const Case& c) {
+  const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
   if (options_.in_process && !entry.foreign()) {
-    worker = local_worker(*options_.catalogue);
     note({c.variant, c.threads, {}, {}});
-    return *worker;
+    return local_worker(*options_.catalogue);
   }
   ProcessSettings settings;
   settings.argv = entry.foreign() ? entry.worker : options_.worker_command;
@@ -91,8 +95,7 @@ Worker& WorkerPool::worker_for(const Case& c) {
   settings.timeout = std::chrono::duration<double>(options_.timeout);
   settings.memory_bytes = options_.worker_memory_bytes;
   note({c.variant, c.threads, settings.argv, settings.environment});
-  worker = process_worker(std::move(settings));
-  return *worker;
+  return process_worker(std::move(settings));
 }
 
 }  // namespace rooflane

@@ -19,6 +19,8 @@ class WorkerPool {
   // Starts nothing yet: a process starts when its first case is opened. Stays valid
   // until end_all().
   Worker& worker_for(const Case& c);
+  // A worker for such cases that belongs to the caller.
+  std::unique_ptr<Worker> start(const Case& c);
   // Ends all of them: the next case starts a fresh process, with fresh pages.
   void end_all() { workers_.clear(); }
   // CPUs that the case's worker may use; empty: all.

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/buffer.hpp"
+#include "core/error.hpp"
 
 namespace rooflane {
 
@@ -217,6 +218,47 @@ struct BadAlloc final : FakePlan {
   }
 };
 
+enum Fault : std::int64_t { none, wrong, crash, hang, no_build, forbidden };
+
+struct Tuned final : FakePlan {
+  static constexpr Tunable tunables[] = {
+      {"fault", "0 none, 1 wrong, 2 crash, 3 hang, 4 does not build, 5 against the rules", 0, 5},
+      {"pause", "milliseconds that a run sleeps", 0, 1000}};
+  // The first choice is neither the fastest nor the slowest.
+  static std::vector<Tuning> tunings(const Problem&, const Environment&) {
+    return {{{"fault", none}, {"pause", 8}}, {{"fault", none}, {"pause", 16}}};
+  }
+  static std::optional<std::string> defect(const Problem&, const Tuning& tuning,
+                                           const Environment&) {
+    if (tuning.get("fault", none) != forbidden) return std::nullopt;
+    return "fault=5 is against the rules";
+  }
+  static std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning,
+                                    const Environment& env, const Operands& constants) {
+    return std::make_unique<Tuned>(problem, tuning, env, constants);
+  }
+  Tuned(const Problem& problem, const Tuning& tuning, const Environment& env,
+        const Operands& constants)
+      : FakePlan(problem, env, constants),
+        fault_(tuning.get("fault", none)),
+        pause_(tuning.get("pause", 8)) {
+    if (fault_ == no_build) throw BuildError("fault=4 does not build");
+  }
+  PlanFacts facts() const override {
+    PlanFacts facts = inner_->facts();
+    facts.tuning = {{"fault", fault_}, {"pause", pause_}};
+    return facts;
+  }
+  void run() override {
+    if (fault_ == crash) std::raise(SIGSEGV);
+    while (fault_ == hang) std::this_thread::sleep_for(std::chrono::seconds(1));
+    inner_->run();
+    if (fault_ == wrong) *output().f32() += 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_));
+  }
+  std::int64_t fault_, pause_;
+};
+
 std::optional<std::string> never(const Problem&, const Environment&) { return "never in the mood"; }
 
 const Backend fake_backend = {.name = "fake"};
@@ -254,6 +296,11 @@ std::deque<Variant> make_fakes() {
     fakes.push_back(variant_of<Rubbish>(*kernel, "fake-rubbish"));
     fakes.push_back(variant_of<Hungry>(*kernel, "fake-hungry"));
     fakes.push_back(variant_of<BadAlloc>(*kernel, "fake-bad-alloc"));
+    fakes.push_back(variant_of<FakePlan>(*kernel, "fake-tunable"));
+    fakes.back().tunables = Tuned::tunables;
+    fakes.back().tunings = Tuned::tunings;
+    fakes.back().plan = Tuned::plan;
+    fakes.back().tuning_defect = Tuned::defect;
     fakes.push_back(variant_of<FakePlan>(*kernel, "fake-unsupported"));
     fakes.back().unsupported = never;
   }

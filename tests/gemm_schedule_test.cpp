@@ -162,7 +162,6 @@ TEST_CASE("what cannot be executed is refused, with the reason") {
       {"m=20,n=20,k=20", {{"path", 3}, {"kc", 20}, {"k_parts", 2}}, "exceeds the 1 blocks of k"},
       {"m=20,n=20,k=20", {{"path", 3}, {"mr", 64}}, "mr is at most"},
       {"m=20,n=20,k=20", {{"path", 3}, {"nr", 3}}, "nr must be a multiple of"},
-      {"m=20,n=20,k=90", {{"path", 4}, {"kc", 20}, {"kb", 50}}, "kb must be a multiple of kc"},
       {"m=13,n=900,k=90", {{"path", 2}, {"order", 1}}, "serves up to 12 rows"},
       {"m=4000,n=9000,k=9000",
        {{"path", 4}, {"nc", 9024}, {"kc", 9000}, {"kb", 9000}},

@@ -37,6 +37,7 @@ HWY_AFTER_NAMESPACE();
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/traits.hpp"
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -59,18 +60,27 @@ MicroTile tile_at(std::int64_t target) {
 // A tuning that names all fields is a schedule; else the best one that agrees, with what it names.
 Schedule schedule_of(const Gemm& g, const MicroTile& tile, const Environment& env,
                      const Tuning& tuning) {
-  if (tuning.values().size() >= schedule_tunables.size())
-    return rounded(with(Schedule(), tuning), tile);
-  return rounded(with(best_schedule(g, tile, env, tuning), tuning), tile);
+  const bool whole = tuning.values().size() >= schedule_tunables.size();
+  const Schedule base = whole ? Schedule() : best_schedule(g, tile, env, tuning);
+  return rounded(with(base, tuning), g, tile);
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Gemm g = as_row(Gemm(problem));
   std::vector<Tuning> list;
-  for (const Schedule& schedule : candidates(g, tile_at(resolve_isa(env.isa)), env)) {
+  const MicroTile tile = tile_at(resolve_isa(env.isa));
+  for (const Schedule& schedule : candidates(g, tile, env)) {
     list.push_back(tuning_of(schedule));
   }
   return list;
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  const Gemm g = as_row(Gemm(problem));
+  const std::int64_t target = resolve_isa(env.isa);
+  const MicroTile tile = tile_at(target);
+  const Schedule schedule = schedule_of(g, tile, env, tuning);
+  return predict(schedule, g, tile, traits(isa_name(target), schedule.threads));
 }
 
 Tuning complete(const Problem& problem, const Tuning& given, const Environment& env) {
@@ -82,7 +92,11 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
                                          const Environment& env) {
   const Gemm g = as_row(Gemm(problem));
   const MicroTile tile = tile_at(resolve_isa(env.isa));
-  return defect_of(schedule_of(g, tile, env, tuning), g, tile);
+  const Schedule schedule = schedule_of(g, tile, env, tuning);
+  if (schedule.threads > std::max(1, env.threads)) {
+    return fmt::format("threads={} of {}", schedule.threads, std::max(1, env.threads));
+  }
+  return defect_of(schedule, g, tile);
 }
 
 class HwyPlan final : public Plan {
@@ -221,6 +235,7 @@ const Variant hwy = {.name = "hwy",
                      .tunings = tunings,
                      .plan = plan,
                      .tuning_defect = tuning_defect,
+                     .predicted_seconds = predicted_seconds,
                      .complete = complete,
                      .ladder = ladder};
 

@@ -46,7 +46,8 @@ class Search {
   }
 
  private:
-  void add(const Schedule& s) {
+  void add(const Schedule& given) {
+    const Schedule s = rounded(given, g_, tile_);
     if (defect_of(s, g_, tile_)) return;
     found_.push_back({s, predict(s, g_, tile_, *traits_)});
   }
@@ -290,6 +291,8 @@ std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Env
   std::vector<Schedule> list;
   std::map<std::array<int64_t, 8>, int> kinds;
   for (const Ranked& ranked : Search(g, tile, env).all()) {
+    // Blocks of other sizes may come to the same once they are rounded.
+    if (std::find(list.begin(), list.end(), ranked.schedule) != list.end()) continue;
     if (kinds[kind_of(ranked.schedule)]++ >= of_a_kind) continue;
     list.push_back(ranked.schedule);
     if (list.size() == most) break;

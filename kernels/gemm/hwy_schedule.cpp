@@ -117,7 +117,6 @@ std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
     if (g.prepack && (s.nc < cols || s.kb < g.k)) {
       return "a b packed beforehand is one piece: nc of all columns, kb of all k";
     }
-    if (s.kb % s.kc != 0 && s.kb < g.k) return "kb must be a multiple of kc, or all of k";
     return std::nullopt;
   }
   if (s.transposed) return "path=3 forms c itself: transposed=0";
@@ -147,22 +146,38 @@ Schedule with(Schedule schedule, const Tuning& tuning) {
   return schedule;
 }
 
-Schedule rounded(Schedule s, const MicroTile& tile) {
+Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
+  const Schedule unread;
+  const bool blocks = s.path == Path::unpacked || s.path == Path::packed;
+  if (!blocks) {
+    s.mc = unread.mc, s.kb = unread.kb, s.pack_b = unread.pack_b, s.stream = unread.stream;
+    s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
+    s.batch_parts = unread.batch_parts;
+  }
   switch (s.path) {
     case Path::scale:
       break;
     case Path::dot:
       if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
+      s.nr = tile.lanes;
+      s.fixed = s.pack_a;
       break;
     case Path::outer:
+      s.pack_a = unread.pack_a, s.fixed = unread.fixed;
+      s.mr = tile.mr;
+      if (s.order) s.nr = tile.nr();
       s.nc = round_up(s.nc, s.order ? 16 : s.nr);  // lines of c are one task's
       break;
     case Path::unpacked:
+      s.kb = s.kc;
+      [[fallthrough]];
     case Path::packed:
       s.mc = round_up(s.mc, tile.mr);
       s.nc = round_up(s.nc, s.nr);
+      if (s.kb < g.k) s.kb = std::min(g.k, round_up(s.kb, s.kc));
       break;
   }
+  if (s.threads == 1) s.fixed = unread.fixed;
   return s;
 }
 

@@ -67,8 +67,9 @@ extern const std::span<const Tunable> schedule_tunables;
 Tuning tuning_of(const Schedule& schedule);
 Schedule with(Schedule schedule, const Tuning& tuning);
 
-// With block sizes raised to whole micro-tiles and vectors, as the loops take them.
-Schedule rounded(Schedule schedule, const MicroTile& tile);
+// As the loops take it: block sizes raised to whole micro-tiles, vectors and blocks of k, fields
+// that its path does not read at their default. Schedules that execute alike are equal.
+Schedule rounded(Schedule schedule, const Gemm& g, const MicroTile& tile);
 
 // Why a schedule, rounded, cannot serve the problem, or nothing. `g` as as_row() leaves it.
 std::optional<std::string> defect_of(const Schedule& schedule, const Gemm& g,

@@ -19,7 +19,8 @@ namespace {
 
 const std::array verbs = {&list_verb,     &doctor_verb,   &run_verb,       &inputs_verb,
                           &verify_verb,   &ceilings_verb, &calibrate_verb, &bench_verb,
-                          &roofline_verb, &compare_verb,  &schema_verb,    &worker_verb};
+                          &roofline_verb, &compare_verb,  &tune_verb,      &archive_verb,
+                          &schema_verb,   &worker_verb,   &evaluate_verb};
 
 std::string version_text() { return fmt::format("rooflane {}\n", build_version); }
 
@@ -56,9 +57,15 @@ int dispatch(const std::vector<std::string>& words, const Catalogue& built_in,
     if (!first.starts_with("-")) throw argument_error(unknown_name("verb", first, names));
     throw argument_error(unknown_name("flag", first, {"--help", "--version"}));
   }
+  const std::vector<std::string> others(words.begin() + 1, words.end());
+  if ((*verb)->forward != nullptr) {
+    if (others != std::vector<std::string>{"--version"}) return (*verb)->forward(others);
+    std::cout << version_text();
+    return 0;
+  }
   Arguments arguments((*verb)->name, (*verb)->summary);
   (*verb)->declare(arguments);
-  switch (arguments.parse({words.begin() + 1, words.end()})) {
+  switch (arguments.parse(others)) {
     case Arguments::Outcome::help:
       std::cout << arguments.help();
       return 0;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/scripts.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -53,24 +54,6 @@ Finished run_to_end(std::vector<std::string> words, bool capture) {
   return finished;
 }
 
-std::string script_path() {
-  if (const char* given = std::getenv("ROOFLANE_PEERS"); given != nullptr && *given != '\0') {
-    if (::access(given, R_OK) != 0) {
-      throw argument_error(fmt::format("--peers: ROOFLANE_PEERS='{}' cannot be read", given));
-    }
-    return std::filesystem::absolute(given);
-  }
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const auto above = program.parent_path().parent_path();
-  for (const auto& path : {above / "scripts/peers.py", above / "share/rooflane/peers.py"}) {
-    if (std::filesystem::exists(path, ignored)) return path;
-  }
-  throw unavailable_error(
-      fmt::format("--peers: peers.py is neither in {} nor in {}; ROOFLANE_PEERS may name it",
-                  (above / "scripts").string(), (above / "share/rooflane").string()));
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (const std::string_view line : split(text, '\n')) {
@@ -81,7 +64,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-PeersScript::PeersScript() : path_(script_path()) {
+PeersScript::PeersScript() : path_(script_path("peers.py", "ROOFLANE_PEERS", "--peers")) {
   const Finished listing = run_to_end(command({"--names"}), true);
   names_ = lines_of(listing.output);
   if (listing.status != 0 || names_.empty()) {

@@ -1,6 +1,9 @@
 // The verbs: each declares its arguments, then runs. cli.cpp calls them.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
 #include "core/catalogue.hpp"
@@ -13,9 +16,12 @@ struct Verb {
   void (*declare)(Arguments& arguments);
   // Returns the exit status; throws Error. `catalogue` may be added to (--blas).
   int (*run)(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings);
+  // Instead of both, for a verb whose arguments another program reads.
+  int (*forward)(const std::vector<std::string>& words) = nullptr;
 };
 
 extern const Verb list_verb, doctor_verb, run_verb, inputs_verb, verify_verb, ceilings_verb,
-    calibrate_verb, bench_verb, roofline_verb, compare_verb, schema_verb, worker_verb;
+    calibrate_verb, bench_verb, roofline_verb, compare_verb, schema_verb, worker_verb,
+    evaluate_verb, tune_verb, archive_verb;
 
 }  // namespace rooflane

@@ -157,6 +157,8 @@ struct Variant {
   // nothing when `plan` will take it. Null: nothing ever is.
   std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
                                               const Environment&) = nullptr;
+  // Seconds that a complete, legal tuning is predicted to take. Null: there is no model.
+  double (*predicted_seconds)(const Problem&, const Tuning&, const Environment&) = nullptr;
   // A tuning with all that the given one leaves open, where that is more than complete_tuning's
   // rule.
   Tuning (*complete)(const Problem&, const Tuning& given, const Environment&) = nullptr;

@@ -1,0 +1,224 @@
+"""The program that evaluates: `rooflane evaluate` over JSON lines.
+
+It stays alive while candidates crash or hang, since each runs in a worker process of its own. Where
+it ends all the same, `Lost` is raised and the next call starts it anew.
+"""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rooflane import spaces
+from rooflane.tuning import (
+    Configuration,
+    Cost,
+    Legal,
+    Outcome,
+    Ratio,
+    Space,
+    configuration_of,
+    text_of,
+)
+
+PROTOCOL = 1
+
+OUTCOMES = {"PASSED": Outcome.CORRECT, "INACCURATE": Outcome.CORRECT,
+            "FAILED": Outcome.INCORRECT, "UNSUPPORTED": Outcome.REFUSED,
+            "BUILD_ERROR": Outcome.BUILD_ERROR, "TIMEOUT": Outcome.TIMEOUT,
+            "RUNTIME_ERROR": Outcome.CRASH}
+
+
+def program() -> Path:
+    """The program under which all runs; ROOFLANE_PROGRAM is set by scripts/tune.py."""
+    return Path(os.environ["ROOFLANE_PROGRAM"])
+
+
+class Refused(Exception):
+    """A request that the program answered with a reason. `status` is the program's word for it."""
+
+    def __init__(self, reason: str, status: str = "FAILED"):
+        super().__init__(reason)
+        self.status = status
+
+
+class Lost(Exception):
+    """The program ended, or printed what is no answer."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is tuned: a variant on a problem in an environment."""
+    shape: str
+    variant: str
+    math: str = "fp32"
+    threads: int = 1
+    isa: str = ""
+    device: int = 0
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of successive halving: so many rounds; who is certainly slower than `within` times
+    the best takes no more."""
+    rounds: int
+    within: float = 1.1
+
+
+@dataclass
+class Evaluation:
+    """What an evaluation found; fields as in tuning.Trial."""
+    configuration: Configuration
+    outcome: Outcome
+    reason: str
+    ratio: Ratio | None
+    ns: list[float]
+    default_ns: list[float]
+    error: float | None
+    threshold: float | None
+    workspace_bytes: int
+    cost: Cost
+
+
+class Evaluator:
+    """The program as an object. Implements tuning.Constraints for the problem that is open."""
+
+    def __init__(self, options: Sequence[str] = (), timeout: float | None = None):
+        self._command = [str(program()), "evaluate", *options]
+        if timeout is not None:
+            self._command += ["--timeout", f"{timeout:g}"]
+        self._process: subprocess.Popen[str] | None = None
+        self._target: Target | None = None
+        self.facts: dict[str, Any] = {}  # of the last open: machine, build, traits, …
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the program."""
+        if self._process is None:
+            return
+        for stream in (self._process.stdin, self._process.stdout):
+            try:
+                stream.close()
+            except OSError:
+                pass  # it is gone
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def open(self, target: Target) -> Space:
+        """The space of a target, whose default is verified and timed from now on. Raises Refused,
+        Lost."""
+        answer = self._ask({
+            "op": "open", "shape": target.shape, "variant": target.variant, "math": target.math,
+            "threads": target.threads, "isa": target.isa, "device": target.device,
+            "seed": target.seed})
+        self._target = target
+        self.facts = {key: answer.get(key, {}) for key in ("machine", "build", "traits", "driver",
+                                                              "sizes")}
+        return spaces.of_answer(answer, self)
+
+    def check(self, proposals: Sequence[Configuration]) -> list[Legal]:
+        """Completes or refuses each."""
+        return self._legal("check", proposals)
+
+    def nearest(self, proposals: Sequence[Configuration]) -> list[Legal]:
+        """The legal configurations that keep most of the values."""
+        return self._legal("nearest", proposals)
+
+    def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
+                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+        """Builds, verifies and times configurations in the same rounds. Where the program itself
+        is lost, each is tried alone, and the one that takes it along is a crash. Raises Refused
+        where the default cannot be run any more."""
+        request = {"op": "evaluate", "tunings": [text_of(c) for c in configurations],
+                   "steps": [{"rounds": step.rounds, "within": step.within} for step in steps],
+                   "best": best, "fresh": fresh}
+        try:
+            told = self._ask(request)["evaluations"]
+        except Lost as error:
+            self._reopen()
+            if len(configurations) == 1:
+                return [Evaluation(configurations[0], Outcome.CRASH, str(error), None, [], [],
+                                   None, None, 0, Cost())]
+            return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
+        return [_evaluation(item, asked) for item, asked in zip(told, configurations)]
+
+    def _legal(self, op: str, proposals: Sequence[Configuration]) -> list[Legal]:
+        told = self._ask({"op": op, "tunings": [text_of(c) for c in proposals]})["legal"]
+        found = []
+        for item, proposal in zip(told, proposals):
+            if "tuning" not in item:
+                found.append(Legal(None, item["reason"]))
+                continue
+            whole = configuration_of(item["tuning"])
+            changed = tuple(name for name, value in proposal.items() if whole.get(name) != value)
+            found.append(Legal(whole, "", changed))
+        return found
+
+    def _reopen(self) -> None:
+        target, self._target = self._target, None
+        self.close()
+        if target is not None:
+            self.open(target)
+
+    def _start(self) -> subprocess.Popen[str]:
+        # A group of its own: Ctrl-C ends the search, which then ends this in order.
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True, start_new_session=True)
+        self._process = process
+        greeting = self._read()
+        if greeting.get("rooflane_evaluate") != PROTOCOL:
+            raise Lost(f"{self._command[0]} speaks another protocol: {greeting}")
+        return process
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        process = self._process or self._start()
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        except OSError as error:
+            self._raise_lost(str(error))
+        answer = self._read()
+        if not answer.get("ok"):
+            raise Refused(answer.get("reason", "no reason"), answer.get("status", "FAILED"))
+        return answer
+
+    def _read(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        try:
+            return json.loads(line)
+        except ValueError:
+            self._raise_lost(f"it printed {line[:200]!r}" if line else "it ended")
+
+    def _raise_lost(self, why: str) -> None:
+        process, self._process = self._process, None
+        process.kill()
+        status = process.wait()
+        raise Lost(f"rooflane evaluate: {why} (status {status})")
+
+
+def _evaluation(item: dict[str, Any], asked: Configuration) -> Evaluation:
+    ratio = item["ratio"]
+    return Evaluation(
+        configuration=asked,
+        outcome=OUTCOMES.get(item["status"], Outcome.CRASH),
+        reason=item["reason"],
+        ratio=Ratio(ratio["value"], ratio["low"], ratio["high"]) if ratio else None,
+        ns=item["ns"], default_ns=item["default_ns"],
+        error=item.get("error"), threshold=item.get("threshold"),
+        workspace_bytes=item["workspace_bytes"],
+        cost=Cost(build=item["build_s"], verify=item["verify_s"], time=item["time_s"]))
+

@@ -1,0 +1,211 @@
+"""The last comparison: the best few and the default meet again in fresh processes, then the chosen
+one at neighbouring sizes.
+
+A search keeps the luckiest of many samples; a winner is named from new ones only, launch by
+launch, and only where nothing else is as fast as far as can be told.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scipy import stats
+
+from rooflane.evaluator import Evaluation, Evaluator, Lost, Refused, Step, Target
+from rooflane.tuning import (
+    Configuration,
+    Finalist,
+    History,
+    Neighbour,
+    Outcome,
+    Ratio,
+    Verdict,
+    text_of,
+)
+
+FINALISTS = 4  # beside the default
+LAUNCHES = 5
+ROUNDS = 9
+TIE = 0.01  # what is within 1 % is not told apart
+SLOWER = 1.10  # at a neighbour: not to be used there
+NEVER = 1e9  # a ratio that excludes nobody
+
+Rounds = list[list[float]]  # logarithms of ratios, launch by launch
+
+
+def ratio_of(rounds: Rounds) -> Ratio:
+    """The geometric mean of the launches' median ratios, with the 95 % interval of Student's
+    distribution over launches: rounds of one process share its luck with memory."""
+    medians = [_median(launch) for launch in rounds if launch]
+    if not medians:
+        return Ratio(math.nan, math.nan, math.nan)
+    mean = sum(medians) / len(medians)
+    if len(medians) < 2:
+        return Ratio(math.exp(mean), 0, math.inf)
+    variance = sum((x - mean) ** 2 for x in medians) / (len(medians) - 1)
+    half = float(stats.t.ppf(0.975, len(medians) - 1)) * math.sqrt(variance / len(medians))
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] if len(ordered) % 2
+            else (ordered[middle - 1] + ordered[middle]) / 2)
+
+
+def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
+    """The fastest correct configurations, the default left out."""
+    ranked = sorted((trial for trial in history.trials
+                     if trial.correct and trial.configuration != history.space.default),
+                    key=lambda trial: trial.ratio.value)
+    chosen: list[Configuration] = []
+    for trial in ranked:
+        if trial.configuration not in chosen:
+            chosen.append(trial.configuration)
+    return chosen[:count]
+
+
+class Final:
+    """Measures finalists against the default and one another."""
+
+    def __init__(self, evaluator: Evaluator, default: Configuration,
+                 finalists: Iterable[Configuration]):
+        self._evaluator = evaluator
+        self._default = default
+        self._finalists = list(finalists)
+        # Samples by finalist and launch, the default's beside them.
+        self._times: list[list[tuple[list[float], list[float]]]] = [[] for _ in self._finalists]
+        self._failed: set[int] = set()
+        self._workspace = [0] * len(self._finalists)
+
+    def measure(self, launches: int = LAUNCHES, rounds: int = ROUNDS,
+                on_launch: Callable[[int], None] = lambda launch: None) -> None:
+        """Some launches, all finalists in the rounds of each."""
+        for launch in range(launches):
+            on_launch(launch)
+            found = self._evaluator.evaluate(self._finalists, [Step(rounds, NEVER)],
+                                             best=NEVER, fresh=True) if self._finalists else []
+            for index, evaluation in enumerate(found):
+                self._add(index, evaluation)
+
+    def _add(self, index: int, evaluation: Evaluation) -> None:
+        if evaluation.outcome is not Outcome.CORRECT:
+            self._failed.add(index)
+            return
+        self._workspace[index] = evaluation.workspace_bytes
+        self._times[index].append((evaluation.ns, evaluation.default_ns))
+
+    def verdict(self, default_workspace: int = 0) -> Verdict:
+        """Who is chosen."""
+        field = [(self._default, self._against_default(None), default_workspace, None)]
+        field += [(self._finalists[i], self._against_default(i), self._workspace[i], i)
+                  for i in range(len(self._finalists)) if i not in self._failed]
+        field.sort(key=lambda entry: entry[1].value)
+        fastest = field[0]
+        ties = []
+        for configuration, ratio, workspace, index in field:
+            apart = self._between(index, fastest[3])
+            tied = apart.value <= 1 + TIE or apart.low <= 1
+            if index == fastest[3] or tied:
+                ties.append(Finalist(configuration, ratio, workspace, index != fastest[3]))
+        chosen = next((one for one in ties if one.configuration == self._default), None)
+        if chosen is None:
+            chosen = min(ties, key=lambda one: one.workspace_bytes)
+        return Verdict(chosen.configuration, chosen.ratio, ties)
+
+    def _against_default(self, index: int | None) -> Ratio:
+        return self._between(index, None)
+
+    def _between(self, one: int | None, other: int | None) -> Ratio:
+        """Time of one over the other's, of the rounds that both have; None: the default."""
+        if one == other:
+            return Ratio(1, 1, 1)
+        rounds: Rounds = []
+        for launch in range(len(self._times[one if one is not None else other])):
+            numerator, denominator = self._samples(one, other, launch)
+            rounds.append([math.log(a / b) for a, b in zip(numerator, denominator)])
+        return ratio_of(rounds)
+
+    def _samples(self, one: int | None, other: int | None,
+                 launch: int) -> tuple[list[float], list[float]]:
+        if one is None:
+            ns, default = self._times[other][launch]
+            return default, ns
+        ns, default = self._times[one][launch]
+        return ns, default if other is None else self._times[other][launch][0]
+
+
+def neighbours_of(problem: dict[str, Any], sizes: Sequence[str]) -> list[str]:
+    """Shapes whose sizes, all of them, are one less, one more, half and twice; those that stay
+    positive. Which are valid problems, the program says."""
+    given = {name: problem["parameters"][name] for name in sizes}
+    shapes = []
+    for change in (lambda n: n - 1, lambda n: n + 1, lambda n: n // 2, lambda n: n * 2):
+        # A size of one is a vector or a single batch: another kind of problem.
+        changed = {name: change(value) if value > 1 else value for name, value in given.items()}
+        if changed == given or min(changed.values(), default=0) < 1:
+            continue
+        shapes.append(shape_of(problem, changed))
+    return shapes
+
+
+def shape_of(problem: dict[str, Any], changed: dict[str, int]) -> str:
+    """The problem's text with other sizes."""
+    kernel, _, rest = problem["text"].partition(":")
+    items = dict(item.split("=", 1) for item in rest.split(","))
+    # A size that the text leaves out is at its default: an attention's kv_heads are its heads.
+    items |= {name: str(value) for name, value in changed.items() if name in items}
+    return f"{kernel}:" + ",".join(f"{name}={value}" for name, value in items.items())
+
+
+def try_neighbours(evaluator: Evaluator, target: Target, chosen: Configuration,
+                   shapes: Sequence[str],
+                   on_neighbour: Callable[[str], None] = lambda shape: None) -> list[Neighbour]:
+    """The chosen configuration at other sizes, verified and timed beside their own defaults. Shapes
+    that are no problems of the kernel are left out."""
+    found = []
+    for shape in shapes:
+        on_neighbour(shape)
+        try:
+            space = evaluator.open(replace(target, shape=shape))
+            legal, = evaluator.check([chosen])
+            if legal.configuration is None:
+                found.append(Neighbour(shape, Outcome.REFUSED, legal.reason))
+                continue
+            if legal.configuration == space.default:
+                found.append(Neighbour(shape, Outcome.CORRECT, "its own default", Ratio(1, 1, 1)))
+                continue
+            result, = evaluator.evaluate([legal.configuration], [Step(7, NEVER)], NEVER)
+            found.append(Neighbour(shape, result.outcome, result.reason, result.ratio))
+        except Refused as error:
+            if error.status == "FAILED":
+                continue
+            found.append(Neighbour(shape, Outcome.REFUSED, str(error)))
+        except Lost as error:
+            found.append(Neighbour(shape, Outcome.CRASH, str(error)))
+    return found
+
+
+def serves_neighbours(neighbours: Iterable[Neighbour]) -> bool:
+    """Whether the choice may be used for sizes near its own. One that a neighbour refuses is not
+    used there anyway."""
+    return all(n.outcome is Outcome.REFUSED
+               or (n.outcome is Outcome.CORRECT and (n.ratio is None or n.ratio.low <= SLOWER))
+               for n in neighbours)
+
+
+def describe(verdict: Verdict, default: Configuration) -> str:
+    """One line for people."""
+    names = len(verdict.tie_set)
+    if verdict.chosen == default:
+        return ("the default is the fastest" if names == 1
+                else f"the default, tied with {names - 1} other{'s' * (names > 2)}")
+    speed_up = Ratio(1 / verdict.ratio.value, 1 / verdict.ratio.high, 1 / verdict.ratio.low)
+    text = (f"{speed_up.value:.3f} times as fast as the default "
+            f"[{speed_up.low:.3f}, {speed_up.high:.3f}]")
+    if names > 1:
+        text += f", tied with {names - 1} other{'s' * (names > 2)}"
+    return f"{text}: {text_of(verdict.chosen)}"

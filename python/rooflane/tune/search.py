@@ -1,0 +1,115 @@
+"""One search: seeds, then the strategy's proposals, each evaluated beside the default.
+
+Every trial is in the archive before the next begins, so that what ends the program costs one
+evaluation at most.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rooflane.archive.store import Archive
+from rooflane.evaluator import Evaluation, Evaluator, Step
+from rooflane.tuning import (
+    Configuration,
+    Exhausted,
+    History,
+    Proposal,
+    Space,
+    Strategy,
+    Trial,
+    text_of,
+)
+
+# Few rounds for what is certainly slow, more only for contenders; in multiples of the best ratio.
+HALVING = (Step(3, 1.10), Step(6, 1.03), Step(12, 1.01))
+COMPLETE = (Step(9, 2.0), Step(12, 1.05))  # where every configuration's samples are kept
+
+
+@dataclass
+class Limits:
+    """When a search ends; None: not by this."""
+    trials: int | None = 100  # seeds are among them
+    seconds: float | None = None
+    speed_up: float | None = None  # reached
+    patience: int | None = None  # trials without a new best
+
+
+@dataclass
+class Search:
+    """A search on one space. `run` may be called again after an interruption: it goes on with the
+    trials that there are."""
+    space: Space
+    evaluator: Evaluator
+    strategy: Strategy
+    seeds: list[Configuration]
+    limits: Limits
+    archive: Archive
+    run: int  # the archive's number
+    steps: tuple[Step, ...] = HALVING
+    trials: list[Trial] = field(default_factory=list)  # of before
+    on_trial: Callable[[History], None] = lambda history: None
+    workspace: dict[str, int] = field(default_factory=dict)  # bytes by configuration's text
+
+    def __post_init__(self) -> None:
+        self.history = History(self.space)
+        self._begin = time.monotonic()
+        self._observed = 0
+
+    def execute(self) -> History:
+        """Searches until a limit is reached or the strategy knows nothing further."""
+        for trial in self.trials:
+            self._observe(trial)
+        for number, seed in enumerate(self.seeds):
+            if number < len(self.history.trials):
+                continue  # of before
+            if number and self._ended():
+                break
+            self._try(Proposal(seed), "seed", 0)
+        while not self._ended():
+            begin = time.monotonic()
+            try:
+                proposal = self.strategy.propose(self.history)
+            except Exhausted:
+                break
+            self._try(proposal, self.strategy.name, time.monotonic() - begin)
+        return self.history
+
+    def _ended(self) -> bool:
+        limits, history = self.limits, self.history
+        left = limits.trials - len(history.trials) if limits.trials is not None else None
+        seconds = (limits.seconds - (time.monotonic() - self._begin)
+                   if limits.seconds is not None else None)
+        history.trials_left, history.seconds_left = left, seconds
+        best = history.best
+        return ((left is not None and left <= 0) or (seconds is not None and seconds <= 0)
+                or (limits.speed_up is not None and best is not None
+                    and best.speed_up >= limits.speed_up)
+                or (limits.patience is not None and best is not None
+                    and len(history.trials) - 1 - best.number >= limits.patience))
+
+    def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
+        best = self.history.best
+        found, = self.evaluator.evaluate([proposal.configuration], self.steps,
+                                         best.ratio.value if best and best.ratio else 1)
+        trial = trial_of(found, len(self.history.trials), strategy, proposal)
+        trial.cost.propose = seconds
+        self.workspace[text_of(trial.configuration)] = found.workspace_bytes
+        self.archive.record(self.run, trial)
+        self._observe(trial)
+        self._ended()  # what is left
+        self.on_trial(self.history)
+
+    def _observe(self, trial: Trial) -> None:
+        self.history.trials.append(trial)
+        self.strategy.observe(trial)
+
+
+def trial_of(found: Evaluation, number: int, strategy: str, proposal: Proposal) -> Trial:
+    """An evaluation as a trial."""
+    return Trial(number=number, configuration=found.configuration, outcome=found.outcome,
+                 strategy=strategy, source=proposal.source, note=proposal.note,
+                 reason=found.reason, ratio=found.ratio, ns=found.ns,
+                 default_ns=found.default_ns, error=found.error, threshold=found.threshold,
+                 cost=found.cost)

@@ -1,0 +1,33 @@
+// Finding scripts. See scripts.hpp.
+#include "cli/scripts.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/error.hpp"
+
+namespace rooflane {
+
+std::string script_path(const std::string& file, const std::string& variable,
+                        const std::string& what) {
+  if (const char* given = std::getenv(variable.c_str()); given != nullptr && *given != '\0') {
+    if (::access(given, R_OK) != 0) {
+      throw argument_error(fmt::format("{}: {}='{}' cannot be read", what, variable, given));
+    }
+    return std::filesystem::absolute(given);
+  }
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const auto above = program.parent_path().parent_path();
+  for (const auto& path : {above / "scripts" / file, above / "share/rooflane" / file}) {
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  throw unavailable_error(fmt::format("{}: {} is neither in {} nor in {}; {} may name it", what,
+                                      file, (above / "scripts").string(),
+                                      (above / "share/rooflane").string(), variable));
+}
+
+}  // namespace rooflane

@@ -1,0 +1,14 @@
+// Scripts that stand beside the program: scripts/ of the tree it was built in, share/rooflane where
+// it was installed.
+#pragma once
+
+#include <string>
+
+namespace rooflane {
+
+// The path of a script: what the environment variable names, else beside the program. `what` begins
+// the message of the Error, argument or unavailable, that is thrown when there is none.
+std::string script_path(const std::string& file, const std::string& variable,
+                        const std::string& what);
+
+}  // namespace rooflane
