@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "bench/google_benchmark.hpp"
 #include "core/catalogue.hpp"
 #include "core/status.hpp"
+#include "core/tuned.hpp"
 #include "io/csv.hpp"
 #include "io/row.hpp"
 #include "measure/case.hpp"
@@ -52,6 +54,10 @@ struct BenchOptions {
   // Variant name and text, {"hwy", "mc=96,kc=384"}: for every measured kernel's variant of the
   // name.
   std::vector<std::pair<std::string, std::string>> tunings;
+  // Where variants without a tuning among those find theirs; null: nowhere.
+  std::shared_ptr<const TunedSchedules> tuned;
+  // A case that finds one there is measured beside one with the variant's own choice.
+  bool tuned_beside_model = false;
   // Every rung of the variants' ladders with the variants themselves, one group per problem over
   // all thread counts. Every variant must have a ladder; excludes `tunings`.
   bool ladder = false;

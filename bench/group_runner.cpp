@@ -157,6 +157,8 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
   if (speed == flops_per_ns_.end()) {
     Case small = c;
     small.problem = shrunk(c.problem);
+    if (c.stored) small.tuning = {};  // it may be illegal there
+    small.stored = false;
     small.cache = CacheMode::warm;
     Worker& worker = workers_.worker_for(c);
     worker.open(small);

@@ -31,6 +31,9 @@ void check_options(const BenchOptions& options) {
   if (options.ladder && !options.tunings.empty()) {
     throw argument_error("--ladder measures variants at their own tuning: --tuning has no place");
   }
+  if (options.ladder && options.tuned_beside_model) {
+    throw argument_error("--ladder measures variants at their own tuning: --tuned has no place");
+  }
   options.catalogue->math(options.math);
   for (const std::string& isa : options.isas) resolve_isa(isa);
   if (!(options.min_time >= 0)) throw argument_error("min_time: allowed are seconds from 0 on");
@@ -92,10 +95,12 @@ void check_tunings(const BenchOptions& options, const std::vector<Group>& groups
   }
 }
 
-std::string case_name(const Case& c) {
+// `tuned_of_two`: the same case stands beside it with the variant's own choice.
+std::string case_name(const Case& c, bool tuned_of_two = false) {
   std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
                                  c.problem.shape(), c.threads, name_of(c.cache));
   if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
+  if (tuned_of_two) name += "/tuned";
   if (const auto step = c.tuning.find(step_key)) name += fmt::format("/{}:{}", step_key, *step);
   return name;
 }
@@ -121,6 +126,29 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   return c;
 }
 
+// Whether another build's variant of this name is measured too.
+bool stands_beside_build(const BenchOptions& options, const std::string& name) {
+  return std::any_of(options.variants.begin(), options.variants.end(),
+                     [&](const std::string& other) { return other.starts_with(name + "@"); });
+}
+
+// The case with its entry of the tuned schedules. Nothing where there is none, where a tuning was
+// given, and beside another build, which may lack the schedule: both run at their own choice then,
+// unless that is measured too.
+std::optional<Case> tuned_case(const BenchOptions& options, const CatalogueEntry& entry,
+                               const Case& c) {
+  if (options.tuned == nullptr || !c.tuning.values().empty()) return std::nullopt;
+  if (entry.name.find('@') != std::string::npos) return std::nullopt;
+  if (stands_beside_build(options, entry.name) && !options.tuned_beside_model) return std::nullopt;
+  const auto found =
+      find_tuned(*options.tuned, entry.name, *entry.variant, c.problem, c.environment());
+  if (!found) return std::nullopt;
+  Case tuned = c;
+  tuned.tuning = found->tuning;
+  tuned.stored = true;
+  return tuned;
+}
+
 std::vector<std::string> isas_of(const BenchOptions& options, const CatalogueEntry& entry) {
   const bool takes_isa = entry.variant->backend->takes_isa;
   return takes_isa && !options.isas.empty() ? options.isas : std::vector<std::string>{""};
@@ -142,7 +170,11 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   }
   for (const std::string& isa : isas_of(options, entry)) {
     c.isa = isa;
-    group.cases.push_back({c, &entry, case_name(c), 0});
+    const std::optional<Case> tuned = tuned_case(options, entry, c);
+    if (tuned) {
+      group.cases.push_back({*tuned, &entry, case_name(*tuned, options.tuned_beside_model), 0});
+    }
+    if (!tuned || options.tuned_beside_model) group.cases.push_back({c, &entry, case_name(c), 0});
   }
 }
 

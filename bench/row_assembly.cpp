@@ -39,6 +39,7 @@ void join_plan(const Opened& opened, Row& row) {
   row.device = facts.device;
   row.driver = facts.driver;
   row.tuning = facts.tuning.text();
+  if (!opened.tuning_source.empty()) row.tuning_source = opened.tuning_source;
   row.plan_ns = opened.plan_ns;
   row.workspace_bytes = static_cast<std::int64_t>(facts.workspace_bytes);
   row.packed_bytes = static_cast<std::int64_t>(facts.packed_bytes);
@@ -176,6 +177,8 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   row.variant = c.variant;
   row.isa = c.isa.empty() ? variant.backend->isa : c.isa;
   row.tuning = c.tuning.text();
+  // What a model chose is its worker's to say.
+  if (!row.tuning.empty()) row.tuning_source = tuning_source_of(c, variant);
   row.math = c.math;
   row.dtype = dtype_text(c.problem);
   row.shape = c.problem.shape();

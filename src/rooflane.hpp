@@ -1,6 +1,6 @@
 // All of the library's public interface in one include: the catalogue of kernels and variants,
-// problems, plans, views, buffers, threads, errors. Measuring is not here: that is the program
-// `rooflane`. A complete use stands in examples/link/main.cpp.
+// problems, plans, tuned schedules, views, buffers, threads, errors. Measuring is not here: that is
+// the program `rooflane`. A complete use stands in examples/link/main.cpp.
 #pragma once
 
 #include "core/buffer.hpp"
@@ -12,4 +12,5 @@
 #include "core/problem.hpp"
 #include "core/seeds.hpp"
 #include "core/tensor.hpp"
+#include "core/tuned.hpp"
 #include "core/variant.hpp"

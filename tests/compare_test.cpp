@@ -70,6 +70,37 @@ std::vector<MeasuredRow> file(int count, double slowdown, const Noise& noise,
   return rows;
 }
 
+TEST_CASE("a variant is matched whoever chose its tuning, unless one file holds both") {
+  std::mt19937_64 random(5);
+  const auto rows_of = [&](const std::vector<std::string>& sources) {
+    std::vector<MeasuredRow> rows;
+    for (const std::string& source : sources) {
+      rows.push_back(row("hwy", 1));
+      rows.back().row.tuning_source = source;
+      measure(rows.back(), source == "store" ? 0.8 : 1, {0, 0.001}, random);
+    }
+    return rows;
+  };
+  const auto matched = [](const Comparison& comparison) {
+    std::vector<std::string> pairs;
+    for (const ComparedRow& compared : comparison.rows) {
+      const auto source = [](const Row* r) { return r == nullptr ? "-" : r->tuning_source; };
+      pairs.push_back(source(compared.before) + " " + source(compared.after));
+    }
+    std::sort(pairs.begin(), pairs.end());
+    return pairs;
+  };
+  const std::vector<MeasuredRow> model = rows_of({"model"}), tuned = rows_of({"store"}),
+                                 both = rows_of({"store", "model"}), old = rows_of({""});
+  using Pairs = std::vector<std::string>;
+  CHECK(matched(compare_rows(model, tuned)) == Pairs{"model store"});
+  CHECK(matched(compare_rows(old, tuned)) == Pairs{" store"});
+  CHECK(matched(compare_rows(model, both)) == Pairs{"- store", "model model"});
+  CHECK(matched(compare_rows(old, both)) == Pairs{" model", "- store"});
+  CHECK(matched(compare_rows(both, tuned)) == Pairs{"model -", "store store"});
+  CHECK(matched(compare_rows(both, both)) == Pairs{"model model", "store store"});
+}
+
 TEST_CASE("Student's tail and quantile agree with printed tables") {
   CHECK(student_tail(0, 4) == doctest::Approx(0.5).epsilon(1e-6));
   CHECK(student_tail(2.776445, 4) == doctest::Approx(0.025).epsilon(1e-5));

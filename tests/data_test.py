@@ -190,6 +190,21 @@ class DataUsers(unittest.TestCase):
                     less = {name: value for name, value in document.items() if name != field}
                     self.assertNotEqual(self.errors(less, schema), [], field)
 
+    def test_a_file_of_tuned_schedules_is_valid(self):
+        entry = {"kernel": "gemm", "variant": "hwy", "shape": "gemm:m=8,n=8,k=8", "math": "fp32",
+                 "threads": 1, "isa": "AVX2", "device": "", "tuning": "path=4"}
+        whole = entry | {"default": "path=3", "exact": True, "build": "abc",
+                         "ratio": {"value": 0.9, "low": 0.8, "high": 1},
+                         "time": "2026-01-31T12:00:00Z"}
+        machine = self.output_of("doctor", "--json")["tuned"]["machine"]
+        document = {"rooflane_tuned": 1, "machine": machine, "entries": [entry, whole]}
+        schema = self.output_of("schema", "tuned")
+        self.assertEqual(self.errors(document, schema), [])
+        self.check_described(document, schema, schema, "$")
+        for spoiled in [{**document, "rooflane_tuned": 2}, {**document, "entries": [{}]},
+                        {**document, "entries": [{**entry, "threads": -1}]}]:
+            self.assertNotEqual(self.errors(spoiled, schema), [])
+
     def check_described(self, value, schema: dict, root: dict, where: str) -> None:
         """Every field of a document stands in its schema."""
         while "$ref" in schema:

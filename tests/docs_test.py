@@ -341,7 +341,7 @@ class Pages(unittest.TestCase):
     def test_every_block_is_of_a_kind_that_is_checked(self):
         for block in all_blocks():
             with self.subTest(block.place):
-                self.assertIn(block.language, ("sh", "c", "cpp", ""))
+                self.assertIn(block.language, ("sh", "c", "cpp", "json", ""))
 
     def test_programs_are_those_of_the_examples(self):
         examples = [re.sub(r"\A(//.*\n)*", "", path.read_text(encoding="utf-8"))
@@ -352,6 +352,12 @@ class Pages(unittest.TestCase):
         for block in shown:
             with self.subTest(block.place):
                 self.assertIn(block.text, examples)
+
+    def test_files_are_those_of_the_examples(self):
+        examples = [path.read_text(encoding="utf-8")
+                    for path in (ROOT / "examples").glob("*/*.json")]
+        shown = [block.text for block in all_blocks() if block.language == "json"]
+        self.assertEqual(sorted(shown), sorted(examples))
 
     def test_the_record_of_a_variant_compiles(self):
         block, = (block for block in blocks("kernels/README.md") if block.language == "cpp")

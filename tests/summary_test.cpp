@@ -107,6 +107,29 @@ TEST_CASE("prepack, cache mode, math and CPU keep rows apart") {
   CHECK(summarise_rows(rows).size() == 5);
 }
 
+TEST_CASE("of a tuned schedule and the variant's own choice only the tuned one may win") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 90), row("hwy", 1, 100), row("blas", 1, 180)};
+  rows[0].row.tuning_source = "store";
+  rows[1].row.tuning_source = "model";
+  std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 1);
+  REQUIRE(groups[0].lines.size() == 3);
+  CHECK(groups[0].lines[0].over_model->value() == doctest::Approx(100.0 / 90));
+  CHECK_FALSE(groups[0].lines[1].over_model);
+  CHECK(groups[0].lines[0].verdict == Verdict::winner);
+  CHECK(groups[0].lines[1].verdict == Verdict::none);
+  CHECK(groups[0].lines[*groups[0].next].row->variant == "blas");
+  const std::string text = terminal_summary(groups, Shown::all);
+  CHECK(text.find("hwy tuned: 1.11x") != std::string::npos);
+  CHECK(text.find("\nhwy tuned ") != std::string::npos);
+  CHECK(text.find("\nhwy  ") != std::string::npos);
+  CHECK(size_classes(groups)[0].wins == 1);
+  // Alone, a variant is one, whoever chose.
+  rows.erase(rows.begin() + 1);
+  groups = summarise_rows(rows);
+  CHECK(terminal_summary(groups).find("tuned") == std::string::npos);
+}
+
 TEST_CASE("rows that failed or are suspect never win, but are shown") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 10), row("blas", 1, 20), row("scalar", 1, 100)};
   rows[0].row.status = "SUSPECT";

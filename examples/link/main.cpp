@@ -17,7 +17,8 @@ int main(int argc, char** argv) try {
       rooflane::parse_problem("gemm:m=64,n=48,k=32", catalogue.kernels());
   const rooflane::Variant& variant = *catalogue.variant(problem.kernel(), name).variant;
 
-  // Planning once: two threads, the best ISA target of this CPU, the variant's own tuning.
+  // Planning once: two threads, the best ISA target of this CPU, the schedule that this machine
+  // keeps for the problem, else the variant's own choice.
   rooflane::Environment environment;
   environment.threads = 2;
   if (variant.unsupported != nullptr) {
@@ -26,7 +27,7 @@ int main(int argc, char** argv) try {
       return 3;
     }
   }
-  const auto plan = variant.plan(problem, {}, environment, {});
+  const auto plan = rooflane::make_plan(variant, problem, {}, environment, {});
 
   // Binding our own memory; gemm's tensors have a batch axis in front.
   std::vector<float> a(m * k, 2.0f), b(k * n, 0.25f), c(m * n);

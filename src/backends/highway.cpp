@@ -12,7 +12,10 @@
 namespace rooflane {
 
 namespace highway {
-const Backend backend = {.name = "highway", .takes_isa = true};
+const Backend backend = {
+    .name = "highway", .takes_isa = true, .isa_named = [](const std::string& name) {
+      return isa_name(resolve_isa(name));
+    }};
 }
 
 namespace {

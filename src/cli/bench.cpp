@@ -118,6 +118,14 @@ std::vector<Slowdown> note_slowdowns(const Catalogue& catalogue) {
   return slowdowns;
 }
 
+// A file that serves nothing here would silently change nothing.
+void note_unused(const Suite& suite, const std::string& file) {
+  for (const GroupCase* c : suite.cases()) {
+    if (c->measured.stored) return;
+  }
+  print_note(fmt::format("no entry of '{}' serves a case of this run", file));
+}
+
 // Measures what is left to do, with rows on their way to files or standard output as they come.
 std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const Suite& suite,
                          const Interrupted* interrupted, MemorySink& memory) {
@@ -183,6 +191,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   BenchArguments read = read_bench_arguments(arguments, catalogue, settings);
   const Suite suite = make_suite(read.options);  // refuses what is wrong
   check_planned_tunings(suite);
+  if (read.options.tuned_beside_model) note_unused(suite, *arguments.value("--tuned"));
   if (read.dry_run) {
     print_cases(suite);
     return 0;

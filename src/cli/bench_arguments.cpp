@@ -194,6 +194,7 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   read.named = common.variants;
   read.options = bench_options(common, problems, targets, catalogue, settings);
   read.options.ladder = ladder;
+  read.options.tuned_beside_model = common.tuned_named;
   read.options.stamp = read_stamp();
   read_measuring(arguments, read.options, complaints);
   read_files(arguments, read, complaints);

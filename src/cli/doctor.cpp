@@ -10,6 +10,7 @@
 #include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/traits_text.hpp"
+#include "cli/tuned_text.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
@@ -43,6 +44,7 @@ void print_machine(const std::vector<IsaTarget>& targets) {
   print_line("traits", traits_origin(traits_source(), std::time(nullptr)));
   const std::string summary = traits_summary(traits(isa_targets().front(), m.physical_cores));
   for (const std::string_view line : split(summary, '\n')) print_line("", std::string(line));
+  print_line("tuned", tuned_summary(tuned_source(), std::time(nullptr)));
 }
 
 void print_libraries(const std::vector<FoundLibrary>& libraries) {

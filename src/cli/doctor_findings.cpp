@@ -9,6 +9,7 @@
 #include "backends/highway.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/traits_text.hpp"
+#include "cli/tuned_text.hpp"
 #include "core/machine.hpp"
 #include "io/json.hpp"
 
@@ -176,6 +177,7 @@ ordered_json findings_json(const Findings& findings) {
           {"machine", machine_json(machine())},
           {"isa_targets", targets},
           {"traits", traits_json(traits_source(), isa, traits(isa, machine().physical_cores))},
+          {"tuned", tuned_json(tuned_source())},
           {"libraries", libraries},
           {"device_backends", backends},
           {"absent", absent},

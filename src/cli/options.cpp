@@ -9,6 +9,7 @@
 
 #include "backends/cblas.hpp"
 #include "backends/highway.hpp"
+#include "cli/tuned_text.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 
@@ -167,6 +168,9 @@ void declare_common(Arguments& arguments, Many many) {
       "--math", "fp32|3xtf32",
       "arithmetic; default: fp32, strict float32; 3xtf32: three tf32 products for one");
   arguments.repeatable("--tuning", "V:key=value,...", "tunables of a variant");
+  arguments.option("--tuned", "FILE|none",
+                   "tuned schedules, for variants without --tuning; default: $ROOFLANE_TUNED, or "
+                   "what this machine keeps");
   declare_device(arguments);
   declare_blas(arguments);
   arguments.option("--timeout", "SECONDS", "give a variant up after this long");
@@ -204,6 +208,9 @@ CommonOptions read_common(const Arguments& arguments, Catalogue& catalogue, Many
       return true;
     });
   }
+  common.tuned_named = arguments.value("--tuned").value_or("none") != "none";
+  common.tuned = complaints.check([&] { return tuned_of(arguments.value("--tuned")); },
+                                  std::make_shared<const TunedSchedules>());
   common.device = complaints.check([&] { return read_device(arguments); });
   common.timeout = complaints.check([&]() -> std::optional<double> {
     const auto text = arguments.value("--timeout");

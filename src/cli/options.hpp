@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "cli/cli.hpp"
 #include "core/catalogue.hpp"
 #include "core/status.hpp"
+#include "core/tuned.hpp"
 
 namespace rooflane {
 
@@ -31,6 +33,8 @@ struct CommonOptions {
   int device = 0;
   std::optional<double> timeout;  // seconds
   std::uint64_t seed = 1;
+  std::shared_ptr<const TunedSchedules> tuned;  // never null
+  bool tuned_named = false;                     // by --tuned FILE
 };
 
 void declare_common(Arguments& arguments, Many many);

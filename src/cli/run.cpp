@@ -329,6 +329,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   env.math = common.math;
   env.library = target.entry->library;
   env.device = common.device;
+  env.tuned = common.tuned.get();
   Tuning tuning;
   for (const auto& [name_of_variant, text] : common.tunings) tuning = parse_tuning(variant, text);
   env.threads = threads_of(variant, tuning) == Threads::one ? 1 : common.threads.front();

@@ -191,11 +191,13 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"ceilings", schema::ceilings_document},
     {"calibrate", schema::calibrate_document},
     {"compare", schema::compare_document},
-    {"roofline", schema::roofline_document}};
+    {"roofline", schema::roofline_document},
+    {"tuned", schema::tuned_document}};
 
 void declare(Arguments& arguments) {
   arguments.positional("VERB",
-                       "bench (default), list, doctor, ceilings, calibrate, compare or roofline");
+                       "bench (default), list, doctor, ceilings, calibrate, compare or roofline; "
+                       "or tuned, the file that --tuned reads");
   arguments.examples(
       {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
 }

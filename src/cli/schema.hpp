@@ -58,6 +58,8 @@ ordered_json doctor_document();
 ordered_json ceilings_document();
 ordered_json calibrate_document();
 ordered_json compare_document();
+// Of files of tuned schedules, which no verb writes with --json.
+ordered_json tuned_document();
 ordered_json roofline_document();
 
 }  // namespace rooflane::schema

@@ -100,6 +100,7 @@ ordered_json line_schema() {
                  {"verdict", verdict},
                  {"over_scalar", definition("figure")},
                  {"over_best_peer", definition("figure")},
+                 {"over_model", definition("figure")},
                  {"over", map_of(definition("figure"),
                                  "peer -> times as fast as it; of variants that are no library")},
                  {"roof_pct", definition("figure")}});
@@ -207,6 +208,26 @@ ordered_json traits_schema() {
                  {"task_s", value("number", "seconds to hand out a task")}});
 }
 
+ordered_json tuned_machine_schema() {
+  return object("The machine that schedules are tuned for.",
+                {{"key", value("string", "CPU, caches and logical CPUs in a line")},
+                 {"cpu", value("string", "model name of the CPU")},
+                 {"cores", value("integer", "physical cores")}});
+}
+
+ordered_json tuned_source_schema() {
+  ordered_json origin = value("string", "which file it is: $ROOFLANE_TUNED's, or this machine's");
+  origin["enum"] = {"ROOFLANE_TUNED", "store", "none"};
+  return object("Tuned schedules in use.",
+                {{"origin", origin},
+                 {"file", nullable("string", "the file; null: none is in use")},
+                 {"problem", nullable("string", "why the file is no use")},
+                 {"entries", value("integer", "how many it holds")},
+                 {"newest", nullable("string", "when the last entry was timed, ISO 8601, UTC")},
+                 {"store", nullable("string", "this machine's own file, there or not")},
+                 {"machine", tuned_machine_schema()}});
+}
+
 }  // namespace
 
 ordered_json list_document() {
@@ -267,6 +288,7 @@ ordered_json doctor_document() {
                    {"machine", definition("machine")},
                    {"isa_targets", list_of(target, "best first")},
                    {"traits", traits_schema()},
+                   {"tuned", tuned_source_schema()},
                    {"libraries", list_of(library, "one per variant")},
                    {"device_backends", list_of(backend, "with what they find")},
                    {"absent", list_of(absent, "not built")},
@@ -295,6 +317,7 @@ ordered_json compare_document() {
                                    {"dtype", value("string", "element type")},
                                    {"math", value("string", "arithmetic used")},
                                    {"variant", value("string", "the implementation")},
+                                   {"tuning_source", nullable("string", "of NEW, as in its row")},
                                    {"isa", nullable("string", "Highway target")},
                                    {"threads", nullable("integer", "null on a GPU")},
                                    {"cache", value("string", "warm or cold")},
@@ -310,6 +333,39 @@ ordered_json compare_document() {
                    {"counts", map_of(integer, "verdict -> rows")},
                    {"rows", list_of(definition("row"), "sorted by verdict; ratio: new / old")}},
                   {{"row", row}, {"figure", figure_schema()}});
+}
+
+ordered_json tuned_document() {
+  ordered_json threads = value("integer", "threads; 0: a whole device");
+  threads["minimum"] = 0;
+  ordered_json version = value("integer", "version of this format");
+  version["const"] = 1;
+  const ordered_json ratio = object("Time over that of the default, timed in the same rounds.",
+                                    {{"value", value("number", "the estimate")},
+                                     {"low", value("number", "of its 95 % interval")},
+                                     {"high", value("number", "of its 95 % interval")}});
+  const ordered_json entry =
+      object("A tuned schedule.",
+             {{"kernel", value("string", "the operation")},
+              {"variant", value("string", "the implementation")},
+              {"shape", value("string", "the problem, KERNEL:key=value,...")},
+              {"math", value("string", "arithmetic used")},
+              {"threads", threads},
+              {"isa", value("string", "Highway target of hwy, baseline for scalar, else empty")},
+              {"device", value("string", "its name; empty on the CPU")},
+              {"tuning", value("string", "what --tuning takes, key=value,...")}},
+             {{"default", value("string", "the tuning that it was compared with")},
+              {"ratio", ratio},
+              {"exact", value("boolean", "it serves its own shape only; default: false")},
+              {"build", value("string", "git commit of the build that timed it")},
+              {"time", value("string", "when it was timed, ISO 8601, UTC")}});
+  ordered_json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                         {"$id", "urn:rooflane:tuned:1"},
+                         {"title", "Tuned schedules, as --tuned and ROOFLANE_TUNED read them"}};
+  schema.update(object("The file.", {{"rooflane_tuned", version},
+                                     {"machine", tuned_machine_schema()},
+                                     {"entries", list_of(entry, "of equal distance the first")}}));
+  return schema;
 }
 
 ordered_json roofline_document() {

@@ -274,6 +274,7 @@ BenchOptions bench_options(const CommonOptions& common, const std::vector<BenchP
   options.isas = common.isas;
   options.math = common.math;
   options.tunings = common.tunings;
+  options.tuned = common.tuned;
   options.library = common.library;
   options.device = common.device;
   if (common.timeout) options.timeout = *common.timeout;

@@ -87,6 +87,8 @@ struct Backend {
   // What rows of its variants say of their instruction set unless the plan tells.
   const char* isa = "";
   bool takes_isa = false;  // variants run at the ISA target that they are told (Environment::isa)
+  // The target that such a name stands for, empty the best. Throws Error. Null: takes no target.
+  std::string (*isa_named)(const std::string& name) = nullptr;
   // Threads are started by others than core/parallel.hpp: the process as a whole is kept on its
   // CPUs, and its first thread, from which they would inherit a single one, is not bound.
   bool foreign_threads = false;

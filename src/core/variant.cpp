@@ -8,6 +8,7 @@
 
 #include "error.hpp"
 #include "text.hpp"
+#include "tuned.hpp"
 
 namespace rooflane {
 
@@ -98,6 +99,24 @@ std::optional<std::string> refusal(const Variant& variant, const Problem& proble
   return variant.unsupported == nullptr ? std::nullopt : variant.unsupported(problem, env);
 }
 
+namespace {
+
+// The plan of a tuned schedule; null where there is none for the problem, or it cannot be made: a
+// plan must not fail for what stands in a store.
+std::unique_ptr<Plan> tuned_plan(const Variant& variant, const Problem& problem,
+                                 const Environment& env, const Operands& constants) {
+  const TunedSchedules& schedules = env.tuned != nullptr ? *env.tuned : tuned_schedules();
+  const auto found = find_tuned(schedules, variant.name, variant, problem, env);
+  if (!found) return nullptr;
+  try {
+    return variant.plan(problem, found->tuning, env, constants);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants) {
@@ -107,6 +126,9 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
       throw unavailable_error(fmt::format("{}: {}", tuning.text(), *reason));
     }
     return rung->plan(problem, tuning, env, constants);
+  }
+  if (tuning.values().empty()) {
+    if (auto plan = tuned_plan(variant, problem, env, constants)) return plan;
   }
   try {
     return variant.plan(problem, tuning, env, constants);

@@ -20,6 +20,8 @@
 
 namespace rooflane {
 
+struct TunedSchedules;  // core/tuned.hpp
+
 // Where and how a plan will run. Empty or zero: the variant's default.
 struct Environment {
   int threads = 1;
@@ -29,6 +31,8 @@ struct Environment {
   int device = 0;             // of the variant's backend
   bool device_timer = false;  // record events on a CPU device too (others always do)
   Pool* pool = nullptr;       // whose threads; null: default_pool()
+  // Where make_plan looks for a tuning when it is given none; null: tuned_schedules().
+  const TunedSchedules* tuned = nullptr;
 };
 
 // Values of a variant's tunables, in the order given. Text form: "mc=96,kc=384".
@@ -178,9 +182,9 @@ std::vector<Tuning> step_tunings(const Variant& variant);
 // How many threads the variant uses, or the rung that the tuning selects.
 Threads threads_of(const Variant& variant, const Tuning& tuning);
 // The plan of the variant, or of the rung that the tuning selects. An empty tuning stands for the
-// first of `tunings` that the device can run; which one it was, the plan's facts tell. Throws as
-// Variant::plan does; UnfitTuning when a tuning with values, or every one of the list, does not
-// fit.
+// one that Environment::tuned holds for the problem, else for the first of `tunings` that the
+// device can run; which one it was, the plan's facts tell. Throws as Variant::plan does;
+// UnfitTuning when a tuning with values, or every one of the list, does not fit.
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -49,8 +50,35 @@ Identity identity_across_builds(const Row& row) {
   Identity identity = identity_of(row);
   identity[4] = base_variant(row);
   identity[5].clear();
+  // A tuned schedule beside another build is a third: builds are compared at their own choices.
+  if (is_tuned(row)) identity.push_back(row.tuning_source);
   return identity;
 }
+
+// What is compared, of rows that one file holds with a tuned schedule and with the variant's own
+// choice: these are two then. Else a variant is one, whichever it took: that is what changed.
+class TunedApart {
+ public:
+  explicit TunedApart(std::initializer_list<std::span<const MeasuredRow>> files) {
+    for (const auto& rows : files) {
+      std::set<Identity> tuned, own;
+      for (const MeasuredRow& measured : rows) {
+        (is_tuned(measured.row) ? tuned : own).insert(identity_of(measured.row));
+      }
+      std::set_intersection(tuned.begin(), tuned.end(), own.begin(), own.end(),
+                            std::inserter(apart_, apart_.end()));
+    }
+  }
+  Identity operator()(const Row& row) const {
+    Identity identity = identity_of(row);
+    const bool apart = is_tuned(row) && apart_.contains(identity);
+    identity.emplace_back(apart ? row.tuning_source : "");
+    return identity;
+  }
+
+ private:
+  std::set<Identity> apart_;
+};
 
 struct Sides {
   std::vector<Identity> order;
@@ -278,8 +306,9 @@ std::size_t Comparison::count(Change change) const {
 
 Comparison compare_rows(std::span<const MeasuredRow> before, std::span<const MeasuredRow> after) {
   const auto all = [](const Row&) { return true; };
-  std::vector<Judged> rows = judge_all(sides_of(before, identity_of, all),
-                                       sides_of(after, identity_of, all), judge_files, true);
+  const TunedApart identity({before, after});
+  std::vector<Judged> rows =
+      judge_all(sides_of(before, identity, all), sides_of(after, identity, all), judge_files, true);
   widen_by_drift(rows);
   give_verdicts(rows);
   return sorted(std::move(rows));

@@ -28,6 +28,7 @@ ordered_json row_of(const ComparedRow& compared) {
           {"dtype", row.dtype},
           {"math", row.math},
           {"variant", row.variant},
+          {"tuning_source", text_or_null(row.tuning_source)},
           {"isa", text_or_null(row.isa)},
           {"threads", row.threads ? ordered_json(*row.threads) : ordered_json()},
           {"cache", row.cache},

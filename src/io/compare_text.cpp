@@ -24,6 +24,9 @@ std::string change_text(const ComparedRow& row) {
   return fmt::format("{} [{}, {}]", per_cent(*row.ratio), per_cent(*row.low), per_cent(*row.high));
 }
 
+// The variant, and whether it ran with a tuned schedule.
+std::string label(const Row& row) { return row.variant + (is_tuned(row) ? " tuned" : ""); }
+
 // Reasons of failures may be sentences; those stand below the table.
 bool is_long(const ComparedRow& row) {
   constexpr std::size_t longest = 60;  // what is said of intervals is shorter
@@ -36,7 +39,7 @@ std::vector<std::string> reasons_below(std::span<const ComparedRow> rows) {
     if (!is_long(compared)) continue;
     const Row& row = compared.after != nullptr ? *compared.after : *compared.before;
     lines.push_back(fmt::format("{} {}:{} {}: {}", change_name(compared.change), row.kernel,
-                                row.shape, row.variant, compared.reason));
+                                row.shape, label(row), compared.reason));
   }
   return lines;
 }
@@ -59,7 +62,7 @@ TextTable table_of(std::span<const ComparedRow> rows) {
     std::string problem = row.kernel + ":" + row.shape;
     if (row.cache != "warm" && !row.cache.empty()) problem += "  " + row.cache;
     if (row.math != "fp32" && !row.math.empty()) problem += "  " + row.math;
-    table.rows.push_back({change_name(compared.change), problem, row.variant,
+    table.rows.push_back({change_name(compared.change), problem, label(row),
                           row.threads ? fmt::format("{}", *row.threads) : "", time(compared.before),
                           time(compared.after), change_text(compared),
                           is_long(compared) ? "below" : compared.reason});

@@ -93,6 +93,10 @@ const Column table[] = {
     {"empty_kernel_ns",
      "what an empty OpenCL kernel takes on the device by the row's timer, median, ns",
      &Row::empty_kernel_ns},
+    {"tuning_source",
+     "who chose the tuning: model (the variant itself), store (an entry of tuned schedules), given "
+     "(the user); empty without tunables",
+     &Row::tuning_source, true, "model|store|given"},
 };
 
 template <class Parsed>
@@ -118,6 +122,8 @@ std::optional<std::int64_t> step_of(const Row& row) {
   if (!row.tuning.starts_with(prefix)) return std::nullopt;
   return parse_integer(std::string_view(row.tuning).substr(prefix.size()));
 }
+
+bool is_tuned(const Row& row) { return row.tuning_source == "store"; }
 
 std::string cell_text(const Row& row, const Column& column) {
   struct Printer {

@@ -36,6 +36,7 @@ struct Row {
   std::optional<std::int64_t> n_disturbed;
   std::string disturbance;
   std::optional<double> empty_kernel_ns;
+  std::string tuning_source;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an
@@ -45,6 +46,9 @@ bool is_launch_bound(const Row& row);
 // The rung of a ladder that the row measured: I of its tuning `step=I`. Nothing: the variant
 // itself.
 std::optional<std::int64_t> step_of(const Row& row);
+
+// Whether its tuning is an entry of tuned schedules.
+bool is_tuned(const Row& row);
 
 struct Column {
   const char* name;

@@ -25,18 +25,21 @@ std::size_t level_of(const std::string& size) {
                                   std::begin(levels));
 }
 
-// The group's line of a variant that has a time and passed; the fastest of several.
+// The group's line of a variant that has a time and passed; the fastest of several, but the tuned
+// one of two.
 const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant) {
-  const auto found = std::find_if(
-      group.lines.begin(), group.lines.end(),
-      [&](const SummaryLine& line) { return line.row->variant == variant && may_win(*line.row); });
+  const auto found =
+      std::find_if(group.lines.begin(), group.lines.end(), [&](const SummaryLine& line) {
+        return line.row->variant == variant && may_win(*line.row) && !line.beside_tuned;
+      });
   return found == group.lines.end() ? nullptr : &*found;
 }
 
 // Time of the fastest other variant / time of `line`.
 std::optional<Ratio> over_next_of(const SummaryGroup& group, const SummaryLine& line) {
   const auto other = std::find_if(group.lines.begin(), group.lines.end(), [&](const auto& one) {
-    return one.row->variant != line.row->variant && may_win(*one.row) && !is_other_build(*one.row);
+    return one.row->variant != line.row->variant && may_win(*one.row) &&
+           !is_other_build(*one.row) && !one.beside_tuned;
   });
   if (other == group.lines.end()) return std::nullopt;
   return time_ratio(other->same, line.same);
@@ -168,7 +171,9 @@ std::vector<PresetFigures> preset_figures(std::span<const SummaryGroup> groups) 
   for (const SummaryGroup& group : groups) {
     for (const SummaryLine& line : group.lines) {
       const Row& row = *line.row;
-      if (!row.library.empty() || is_other_build(row) || row.preset.empty()) continue;
+      if (!row.library.empty() || is_other_build(row) || row.preset.empty() || line.beside_tuned) {
+        continue;
+      }
       const ClassKey key{group.kernel, group.dtype,   group.math, group.cache,
                          group.cpu,    group.threads, row.preset};
       gather(group, line, classes[{key, row.variant}]);

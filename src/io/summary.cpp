@@ -22,9 +22,10 @@ ProblemKey problem_key(const Row& row, const std::string& math) {
 // "OpenBLAS 0.3.21 SkylakeX" and "OpenBLAS 0.3.21 Haswell" are one library by name.
 std::string library_name(const Row& row) { return row.library.substr(0, row.library.find(' ')); }
 
-using Identity = std::tuple<std::string, std::string, std::string, std::string>;
+// Where it ran, and whether with a tuned schedule.
+using Identity = std::pair<std::tuple<std::string, std::string, std::string, std::string>, bool>;
 Identity identity_in_group(const Row& row) {
-  return {row.variant, library_name(row), row.isa, row.device};
+  return {{row.variant, library_name(row), row.isa, row.device}, is_tuned(row)};
 }
 
 using Members = std::vector<const MeasuredRow*>;
@@ -64,7 +65,7 @@ std::vector<SummaryLine> lines_of(const Members& members) {
   std::vector<SummaryLine> lines;
   for (const Identity& identity : seen) {
     const SameRows& rows = same[identity];
-    lines.push_back({&representative(rows)->row, rows, {}, {}, SummaryLine::Verdict::none});
+    lines.push_back({.row = &representative(rows)->row, .same = rows});
   }
   std::stable_sort(lines.begin(), lines.end(), [](const SummaryLine& x, const SummaryLine& y) {
     if (has_time(*x.row) != has_time(*y.row)) return has_time(*x.row);
@@ -73,10 +74,27 @@ std::vector<SummaryLine> lines_of(const Members& members) {
   return lines;
 }
 
+// The lines of a variant measured with a tuned schedule and with its own choice.
+void relate_tuned(std::vector<SummaryLine>& lines) {
+  for (SummaryLine& tuned : lines) {
+    if (!is_tuned(*tuned.row)) continue;
+    for (SummaryLine& own : lines) {
+      if (is_tuned(*own.row) ||
+          identity_in_group(*own.row).first != identity_in_group(*tuned.row).first) {
+        continue;
+      }
+      own.beside_tuned = true;
+      if (has_time(*own.row) && has_time(*tuned.row)) {
+        tuned.over_model = time_ratio(own.same, tuned.same);
+      }
+    }
+  }
+}
+
 template <class Counts>
 std::optional<std::size_t> first_that(const std::vector<SummaryLine>& lines, Counts&& counts) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (may_win(*lines[i].row) && counts(*lines[i].row)) return i;
+    if (may_win(*lines[i].row) && counts(lines[i])) return i;
   }
   return std::nullopt;
 }
@@ -104,7 +122,7 @@ Ratio times_as_fast(const SummaryLine& line, const SummaryLine& other) {
 
 void add_speed_ups(SummaryGroup& group) {
   const auto scalar =
-      first_that(group.lines, [](const Row& row) { return row.variant == "scalar"; });
+      first_that(group.lines, [](const auto& line) { return line.row->variant == "scalar"; });
   for (SummaryLine& line : group.lines) {
     if (!has_time(*line.row)) continue;
     if (scalar) line.over_scalar = times_as_fast(line, group.lines[*scalar]);
@@ -113,14 +131,16 @@ void add_speed_ups(SummaryGroup& group) {
 }
 
 void add_verdicts(SummaryGroup& group) {
-  const auto ours_or_peer = [](const Row& row) { return !is_other_build(row); };
-  group.fastest = first_that(group.lines, ours_or_peer);
+  const auto takes_part = [](const SummaryLine& line) {
+    return !is_other_build(*line.row) && !line.beside_tuned;
+  };
+  group.fastest = first_that(group.lines, takes_part);
   if (!group.fastest) return;
   SummaryLine& winner = group.lines[*group.fastest];
   winner.verdict = SummaryLine::Verdict::winner;
   for (std::size_t i = *group.fastest + 1; i < group.lines.size(); ++i) {
     SummaryLine& line = group.lines[i];
-    if (!may_win(*line.row) || !ours_or_peer(*line.row)) continue;
+    if (!may_win(*line.row) || !takes_part(line)) continue;
     const Ratio ratio = time_ratio(line.same, winner.same);
     if (!group.next) {
       group.next = i;
@@ -179,6 +199,7 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
                          first.cpu,    threads,     "",          {},         {},
                          {},           {},          {}};
       group.lines = lines_of(at_threads(members, threads));
+      relate_tuned(group.lines);
       group.peers = peers_of(group.lines);
       const auto strict = problems.find(problem_key(first, "fp32"));
       if (group.peers.empty() && strict != problems.end()) {

@@ -16,10 +16,14 @@ namespace rooflane {
 
 struct SummaryLine {
   const Row* row = nullptr;  // stands for `same`
-  SameRows same;
+  SameRows same = {};
   // Time of scalar, of the best peer / time of this row.
-  std::optional<Ratio> over_scalar;
-  std::optional<Ratio> over_peer;
+  std::optional<Ratio> over_scalar = {};
+  std::optional<Ratio> over_peer = {};
+  // Of a tuned schedule that was measured beside its variant's own choice (bench --tuned): time of
+  // that / time of this row.
+  std::optional<Ratio> over_model = {};
+  bool beside_tuned = false;  // it is that own choice: another line says what the variant does
   enum class Verdict { none, winner, tie } verdict = Verdict::none;
 };
 
@@ -46,8 +50,9 @@ struct SummaryGroup {
 // this build and other people's libraries (a variant V@NAME of another build is never it); it and
 // every PASSED row whose ratio to it has a 95 % interval that holds 1 (or that lies on the other
 // side of it) are a TIE. Of several rows with one identity (launches, repeated files) the one with
-// the median time stands for all. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into
-// `rows`.
+// the median time stands for all. A variant measured with a tuned schedule and with its own choice
+// has a line of each, and only the tuned one may win. Rungs of a ladder (io/ladder.hpp) take no
+// part. Lines point into `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 }  // namespace rooflane

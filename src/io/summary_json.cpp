@@ -38,7 +38,8 @@ ordered_json line_json(const SummaryGroup& group, const SummaryLine& line,
                          {"variant", line.row->variant},
                          {"verdict", name_of(line.verdict)},
                          {"over_scalar", ratio_json(line.over_scalar)},
-                         {"over_best_peer", ratio_json(line.over_peer)}};
+                         {"over_best_peer", ratio_json(line.over_peer)},
+                         {"over_model", ratio_json(line.over_model)}};
   ordered_json over = ordered_json::object();
   if (may_win(*line.row) && line.row->library.empty() && !is_other_build(*line.row)) {
     for (const SummaryLine& peer : group.peers) {

@@ -42,12 +42,18 @@ std::string with(const Row& row) {
   return row.isa;
 }
 
-// The variant, with its ISA target, library or device where it has several rows in the group.
+// The variant, with its ISA target, library or device where it has several rows in the group, and
+// whether it is the tuned one of two.
 std::string label(const SummaryGroup& group, const Row& row) {
-  const auto same =
-      std::count_if(group.lines.begin(), group.lines.end(),
-                    [&](const SummaryLine& line) { return line.row->variant == row.variant; });
-  return same > 1 ? row.variant + " " + with(row) : row.variant;
+  const auto holds = [&](bool tuned) {
+    return std::count_if(group.lines.begin(), group.lines.end(), [&](const SummaryLine& line) {
+      return line.row->variant == row.variant && is_tuned(*line.row) == tuned;
+    });
+  };
+  std::string text = row.variant;
+  if (holds(is_tuned(row)) > 1) text += " " + with(row);
+  if (is_tuned(row) && holds(false) > 0) text += " tuned";
+  return text;
 }
 
 std::string verdict(const SummaryLine& line) {
@@ -123,6 +129,15 @@ std::string peer_note(const SummaryGroup& group) {
                      number(row.err_value));
 }
 
+// What tuned schedules bought over the choices of their variants.
+void add_tuned_notes(const SummaryGroup& group, std::vector<std::string>& notes) {
+  for (const SummaryLine& line : group.lines) {
+    if (!line.over_model) continue;
+    notes.push_back(fmt::format("{}: {} over the variant's own choice", label(group, *line.row),
+                                ratio_text(line.over_model)));
+  }
+}
+
 // Explains `launch` where a table shows it.
 std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   for (const SummaryLine* line : lines) {
@@ -144,6 +159,7 @@ std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
   };
   add(roof_note(group));
   add(peer_note(group));
+  add_tuned_notes(group, notes);
   add(folded_note(group, shown));
   add(launch_note(shown_lines(group, shown)));
   std::vector<std::pair<std::string, std::string>> statuses;  // what, variants

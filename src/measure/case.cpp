@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "core/tuned.hpp"
 
 namespace rooflane {
 
@@ -85,6 +86,7 @@ std::string Case::text() const {
   const Case defaults;
   std::string line = fmt::format("{} variant={}", problem.text(), encode(variant));
   if (!tuning.values().empty()) line += fmt::format(" tuning={}", encode(tuning.text()));
+  if (stored) line += fmt::format(" tuning_source={}", from_store);
   if (math != defaults.math) line += fmt::format(" math={}", encode(math));
   if (threads != defaults.threads) line += fmt::format(" threads={}", threads);
   if (!isa.empty()) line += fmt::format(" isa={}", encode(isa));
@@ -94,6 +96,12 @@ std::string Case::text() const {
   if (timer != defaults.timer) line += fmt::format(" timer={}", name_of(timer));
   if (seed != defaults.seed) line += fmt::format(" seed={}", seed);
   return line;
+}
+
+std::string_view tuning_source_of(const Case& c, const Variant& variant) {
+  if (variant.tunables.empty() && c.tuning.values().empty()) return "";
+  if (c.tuning.values().empty()) return from_model;
+  return c.stored ? from_store : from_user;
 }
 
 const Math& Case::math_record() const {
@@ -109,6 +117,7 @@ Environment Case::environment() const {
   env.library = library;
   env.device = device;
   env.device_timer = timer == Timer::event;
+  env.tuned = &no_tuned_schedules();
   return env;
 }
 
@@ -128,6 +137,12 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
       c.variant = value;
     } else if (field == "tuning") {
       tuning = value;
+    } else if (field == "tuning_source") {
+      if (value != from_store) {
+        throw argument_error(
+            fmt::format("case: tuning_source={}: allowed is {}", value, from_store));
+      }
+      c.stored = true;
     } else if (field == "math") {
       c.math = value;
     } else if (field == "threads") {
@@ -152,13 +167,14 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
       c.seed = seed_field(value);
     } else {
       throw argument_error(unknown_name("field of a case", field,
-                                        {"variant", "tuning", "math", "threads", "isa", "library",
-                                         "device", "cache", "timer", "seed"}));
+                                        {"variant", "tuning", "tuning_source", "math", "threads",
+                                         "isa", "library", "device", "cache", "timer", "seed"}));
     }
   }
   if (c.variant.empty()) throw argument_error("case: field variant is missing");
   const Variant& variant = variant_of(c, catalogue);
   if (!tuning.empty()) c.tuning = parse_tuning(variant, tuning);
+  if (c.stored && tuning.empty()) throw argument_error("case: tuning_source without a tuning");
   return c;
 }
 

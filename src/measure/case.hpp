@@ -16,7 +16,8 @@ enum class Timer { steady, event };
 struct Case {
   Problem problem;
   std::string variant;  // as users name it: hwy, blas, blas-mkl
-  Tuning tuning;        // as given, may be incomplete
+  Tuning tuning;        // as given, may be incomplete; empty: the variant's own choice
+  bool stored = false;  // `tuning` is an entry of tuned schedules (core/tuned.hpp)
   std::string math = "fp32";
   int threads = 1;      // 0: a whole OpenCL device
   std::string isa;      // as given; empty: the variant's default
@@ -29,10 +30,15 @@ struct Case {
   // "gemm:m=8,n=8,k=8 variant=hwy threads=2 seed=1"; fields at their default left out; spaces,
   // '%' and control characters in values are percent-encoded.
   std::string text() const;
+  // Looks no tuning up: who made the case did, so that every process runs the same.
   Environment environment() const;
   // The record of `math`; fp32's where the kernel has no such math, which every variant refuses.
   const Math& math_record() const;
 };
+
+// Where the tuning of a case of this variant comes from: `model`, `store` or `given`; empty for a
+// variant without tunables.
+std::string_view tuning_source_of(const Case& c, const Variant& variant);
 
 std::string_view name_of(CacheMode mode);  // "warm", "cold"
 std::string_view name_of(Timer timer);     // "steady", "event"

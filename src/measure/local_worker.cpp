@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/tuned.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
@@ -132,10 +133,8 @@ class LocalWorker final : public Worker {
       }
     }
     if (variant.backend->devices != nullptr) variant.backend->devices->prepare(c.device);
-    const double start = steady_clock_ns();
-    open.plan = make_plan(variant, c.problem, c.tuning, env, constants);
     Opened answer;
-    answer.plan_ns = steady_clock_ns() - start;
+    plan(open, constants, answer);
     open.plan->bind(open.operands.all());
     open.plan->upload();
     if (c.cache == CacheMode::cold && operand_bytes(c.problem) > 0 && !make_cold(*open.plan)) {
@@ -144,6 +143,24 @@ class LocalWorker final : public Worker {
     }
     answer.facts = open.plan->facts();
     return answer;
+  }
+
+  // A stored tuning that cannot be planned gives way to the variant's own choice.
+  static void plan(OpenCase& open, const Operands& constants, Opened& answer) {
+    const Case& c = open.c;
+    const auto plan_with = [&](const Tuning& tuning) {
+      const double start = steady_clock_ns();
+      open.plan = make_plan(open.variant, c.problem, tuning, c.environment(), constants);
+      answer.plan_ns = steady_clock_ns() - start;
+    };
+    answer.tuning_source = tuning_source_of(c, open.variant);
+    try {
+      plan_with(c.tuning);
+    } catch (const std::exception&) {
+      if (!c.stored) throw;
+      answer.tuning_source = from_model;
+      plan_with({});
+    }
   }
 
   Verification verify_open(const std::string& reference_path) {

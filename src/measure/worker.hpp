@@ -63,6 +63,9 @@ class WorkerError : public std::runtime_error {
 struct Opened {
   PlanFacts facts;
   double plan_ns = 0;  // with packing of constants
+  // Where the tuning came from: model, store or given. Empty: the variant has no tunables, or the
+  // worker does not say.
+  std::string tuning_source = {};
 };
 
 struct Calibration {

@@ -90,6 +90,7 @@ json to_json(const Opened& opened) {
           {"device", facts.device},
           {"driver", facts.driver},
           {"tuning", tuning},
+          {"tuning_source", opened.tuning_source},
           {"workspace_bytes", facts.workspace_bytes},
           {"packed_bytes", facts.packed_bytes},
           {"plan_ns", number(opened.plan_ns)}};
@@ -166,6 +167,7 @@ Opened opened_from(const json& message) {
   facts.workspace_bytes = message.at("workspace_bytes");
   facts.packed_bytes = message.at("packed_bytes");
   opened.plan_ns = number_from(message.at("plan_ns"));
+  opened.tuning_source = message.value("tuning_source", "");
   return opened;
 }
 

@@ -1,0 +1,24 @@
+// Tuned schedules for people: which file is in use, what it holds, or what is wrong with it. The
+// lookup stands in core/tuned.hpp.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "core/tuned.hpp"
+
+namespace rooflane {
+
+// The schedules of --tuned FILE; none of `none`; without the option those in use by default. Prints
+// a note where they are of another machine. Throws Error(argument) for a file that is broken.
+std::shared_ptr<const TunedSchedules> tuned_of(const std::optional<std::string>& option);
+
+// "3 entries, the last 2 hours ago, /home/me/.cache/rooflane/tuned-….json", or why there are none.
+std::string tuned_summary(const TunedSource& source, std::time_t now);
+
+nlohmann::ordered_json tuned_json(const TunedSource& source);
+
+}  // namespace rooflane
