@@ -1,7 +1,7 @@
 """The archive's tables, the same on SQLite and PostgreSQL. Which database, and its version:
 database.py; what is written into them: store.py.
 
-Every text and every JSON value is cleaned on its way in: no API key (secrets.py), no NUL and no
+Every text and every JSON value is cleaned on its way in: no API key (redaction.py), no NUL and no
 lone surrogate, which PostgreSQL refuses, and no NaN, which JSON has no word for.
 """
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from .secrets import redact
+from .redaction import redact
 
 VERSION = 1  # of the schema; written into archive_meta
 
