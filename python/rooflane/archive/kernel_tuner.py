@@ -13,7 +13,7 @@ from typing import Any
 
 from ..tuning import Cost, Outcome, Ratio, Trial, text_of
 from . import interchange
-from .interchange import Found, FormatError, OneSpace, from_ms, one_space, seconds, to_ms
+from .interchange import FormatError, Found, OneSpace, from_ms, one_space, seconds, to_ms
 from .records import RunRecord, instant_of, number_of
 
 MARKERS = {Outcome.REFUSED: "InvalidConfig", Outcome.BUILD_ERROR: "CompilationFailedConfig",

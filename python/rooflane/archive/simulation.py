@@ -26,7 +26,8 @@ class Known(FunctionConstraint):
     def __init__(self, names: list[str], rows: list[tuple[int, ...]]):
         known = set(rows)
         super().__init__(lambda *values: values in known)
-        self._rows: dict[str, dict[int, int]] = {name: {} for name in names}  # value -> bits of rows
+        # Of each name and value the rows that have it, a bit each.
+        self._rows: dict[str, dict[int, int]] = {name: {} for name in names}
         for bit, row in enumerate(rows):
             for name, value in zip(names, row):
                 of_name = self._rows[name]

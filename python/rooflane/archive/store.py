@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from ..tuning import Exchange, Space, Trial, Verdict
 from . import database, pruning, queries, records, rows
 from .records import STATES, RunRecord
-from .schema import EvaluationRow, ExchangeRow, RunRow, SpaceRow, clean
+from .schema import EvaluationRow, ExchangeRow, MachineRow, RunRow, SpaceRow, clean
 
 Result = TypeVar("Result")
 ATTEMPTS = 4  # at a transaction, while a server starts again or a deadlock is resolved
@@ -165,9 +165,10 @@ class Archive:
             session, selection or queries.Selection()))
 
     def names(self, column: str) -> list[str]:
-        """The kernels, variants or shapes that occur."""
+        """The kernels, variants, shapes, machines or strategies that occur."""
+        columns = {"machine": MachineRow.key, "strategy": RunRow.strategy}
         return self._read(lambda session: sorted(set(session.scalars(
-            select(getattr(SpaceRow, column))))))
+            select(columns.get(column) or getattr(SpaceRow, column))))))
 
     def close(self) -> None:
         """Ends the connection; the archive may be used again."""

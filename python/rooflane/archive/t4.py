@@ -13,7 +13,7 @@ from typing import Any
 
 from ..tuning import Cost, Outcome, Ratio, Trial
 from . import interchange
-from .interchange import Found, FormatError, from_ms, one_space, seconds, to_ms
+from .interchange import FormatError, Found, from_ms, one_space, seconds, to_ms
 from .records import RunRecord, instant_of, number_of
 
 SCHEMA = "1.0.0"
