@@ -13,10 +13,13 @@ import random
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy
 from constraint import FunctionConstraint
 from kernel_tuner import tune_kernel, util
+
+PATIENCE = 3000  # look-ups without a new configuration; a generation asks for tens to hundreds
 
 
 class Known(FunctionConstraint):
@@ -44,6 +47,25 @@ class Known(FunctionConstraint):
         return True
 
 
+class Patient(util.TuningBudget):
+    """A budget that also ends when nothing new is looked up any longer: some strategies go round
+    their optimum for ever, which on a device costs nothing either and never ends."""
+    calls = 0
+
+    def add_evaluations(self, n: int = 1) -> None:
+        self.calls = 0
+        super().add_evaluations(n)
+
+    def is_done(self) -> bool:
+        self.calls += 1
+        return self.calls > PATIENCE or super().is_done()
+
+    def raise_exception_if_done(self) -> None:
+        super().raise_exception_if_done()
+        if self.calls > PATIENCE:
+            raise util.StopCriterionReached("nothing new")
+
+
 def simulate(file: str | Path, strategy: str, evaluations: int | None = None,
              seed: int | None = None) -> list[dict[str, Any]]:
     """What a strategy evaluates, in its order; failures have `__error__`. Configurations that the
@@ -56,12 +78,14 @@ def simulate(file: str | Path, strategy: str, evaluations: int | None = None,
     names = cache["tune_params_keys"]
     rows = [tuple(entry[name] for name in names) for entry in cache["cache"].values()
             if not isinstance(entry.get("__error__"), util.InvalidConfig)]
-    options = {} if evaluations is None else {"max_fevals": evaluations}
+    limited = evaluations is not None and strategy != "brute_force"  # which takes no limit
+    options = {"max_fevals": evaluations} if limited else {}
     # The kernel is never compiled; its language only chooses a backend that needs no device.
-    results, _ = tune_kernel(
-        cache["kernel_name"], "", cache["problem_size"], [], cache["tune_params"], lang="C",
-        restrictions=[Known(names, rows)], strategy=strategy, strategy_options=options,
-        cache=str(file), simulation_mode=True, quiet=True)
+    with mock.patch.object(util, "TuningBudget", Patient):
+        results, _ = tune_kernel(
+            cache["kernel_name"], "", cache["problem_size"], [], cache["tune_params"], lang="C",
+            restrictions=[Known(names, rows)], strategy=strategy, strategy_options=options,
+            cache=str(file), simulation_mode=True, quiet=True)
     return [result for result in results if result]
 
 
@@ -70,8 +94,9 @@ def main(words: list[str]) -> int:
     file, strategy, *numbers = words
     with contextlib.redirect_stdout(io.StringIO()):
         results = simulate(file, strategy, *map(int, numbers))
-    for result in results:
-        print(json.dumps(result, default=str))
+    for result in results:  # an error's name is no part of its text
+        print(json.dumps({name: str(value) if isinstance(value, util.ErrorConfig) else value
+                          for name, value in result.items()}, default=str))
     return 0
 
 
