@@ -28,7 +28,7 @@ def insert(session: Session, table: type[Base], /, **values: Any) -> bool:
     """Whether the row is new; one that stands in its way stays."""
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    return session.execute(statement).rowcount == 1
+    return session.execute(statement.returning(table.id)).first() is not None
 
 
 def id_of(session: Session, table: type[Base], key: dict[str, Any], /, **values: Any) -> int:
