@@ -38,7 +38,8 @@ def build_flags() -> str:
         wanted = {"AVX": {"avx"}, "AVX2": {"avx2"}, "FMA": {"fma"}, "F16C": {"f16c"},
                   "BMI2": {"bmi2"}, "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
         flags.append("-DGGML_NATIVE=OFF")
-        flags += [f"-DGGML_{name}={'ON' if need <= has else 'OFF'}" for name, need in wanted.items()]
+        flags += [f"-DGGML_{name}={'ON' if need <= has else 'OFF'}"
+                  for name, need in wanted.items()]
     return " ".join(flags)
 
 
