@@ -74,7 +74,7 @@ class Asker:
             return []
         if reply.failure:
             if reply.failure == "http 4xx" and TOO_LONG.search(reply.text):
-                self._brief().characters *= 0.75
+                self._brief().factor *= 1.3
             return self._failed(reply.failure, reply.detail, reply.hopeless)
         self._calibrate(asked, exchange)
         proposals, failure, detail = self._read(exchange.answer, history, question)
@@ -175,11 +175,11 @@ class Asker:
         return self._briefing
 
     def _calibrate(self, asked: prompt.Asked, exchange: Exchange) -> None:
-        """Learns from the server's count how many characters a token has; never more than 4."""
-        characters = sum(len(message["content"]) for message in asked.messages)
+        """Learns from the server's count how good the estimate is."""
+        briefing = self._brief()
         if exchange.tokens_in > prompt.TEMPLATE:
-            measured = characters / exchange.tokens_in
-            self._brief().characters = min(max(0.95 * measured, 1.0), 4.0)
+            counted = (exchange.tokens_in - prompt.TEMPLATE) * briefing.factor / asked.tokens
+            briefing.factor = min(max(1.05 * counted, 0.5), 3.0)
 
 
 def _first(judged: list[answer.Judged], count: int) -> list[answer.Judged]:

@@ -7,6 +7,7 @@ example in the place of source, rules and schema.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Briefing:
     rules: Sequence[str] = ()
     context: int = CONTEXT
     answer_tokens: int = 1024
-    characters: float = 2.5  # in a token
+    factor: float = 1.0  # the model's tokens over the estimated ones, once that is known
 
     @property
     def room(self) -> int:
@@ -91,13 +92,21 @@ def ask(history: History, briefing: Briefing, question: Question) -> Asked:
                   f"{briefing.room}")
 
 
-def schema_of(space: Space, count: int = 1) -> dict[str, Any]:
-    """Of the answer: one configuration, or up to `count` in a list."""
+def schema_of(space: Space, count: int = 1, small: bool = False) -> dict[str, Any]:
+    """Of the answer: one configuration, or up to `count` in a list. Values lie between the first
+    and the last that is worth trying; a `small` model has to take a listed one, and all tunables,
+    which a server that decodes by schemas makes it do."""
+    def value(tunable: Tunable) -> dict[str, Any]:
+        values = tunable.values or (tunable.least, tunable.most)
+        return {"enum": list(values)} if small and tunable.values else \
+            {"type": "integer", "minimum": values[0], "maximum": values[-1]}
+
     one: dict[str, Any] = {
         "type": "object",
-        "properties": {tunable.name: {"type": "integer", "minimum": tunable.least,
-                                      "maximum": tunable.most} for tunable in free(space)},
+        "properties": {tunable.name: value(tunable) for tunable in free(space)},
         "additionalProperties": False}
+    if small:
+        one["required"] = list(one["properties"])
     if count == 1:
         return one
     return {"type": "object", "required": ["configurations"], "additionalProperties": False,
@@ -112,8 +121,10 @@ def free(space: Space) -> list[Tunable]:
 
 
 def _asked(messages: list[Message], briefing: Briefing, question: Question) -> Asked:
-    tokens = sum(tokens_of(message["content"], briefing.characters) for message in messages)
-    return Asked(messages, schema_of(briefing.space, question.count), tokens)
+    tokens = math.ceil(briefing.factor * sum(tokens_of(message["content"])
+                                             for message in messages))
+    schema = schema_of(briefing.space, question.count, briefing.small)
+    return Asked(messages, schema, tokens)
 
 
 def _long(history: History, briefing: Briefing, question: Question, entries: int, length: int,
@@ -143,17 +154,17 @@ def _long(history: History, briefing: Briefing, question: Question, entries: int
 def _short(history: History, briefing: Briefing, question: Question, entries: int
            ) -> list[Message]:
     space = briefing.space
-    example = {tunable.name: space.default.get(tunable.name, tunable.least)
-               for tunable in free(space)}
     values = "\n".join(f"{tunable.name}: one of {_values(tunable)}" for tunable in free(space))
-    whole: Any = example if question.count == 1 else {"configurations": [example, example]}
-    wanted = "another configuration that may be faster" if question.count == 1 else \
-        f"{question.count} different configurations that may be faster"
+    # No values in the example: a small model answers with those, and no others.
+    form = "{" + ", ".join(f'"{tunable.name}": ...' for tunable in free(space)) + "}"
+    wanted = f"one configuration that may be faster, as JSON of the form {form}"
+    if question.count > 1:
+        wanted = (f"{question.count} different configurations that may be faster, as JSON of the "
+                  f'form {{"configurations": [{form}, ...]}}')
     lines = [f"Tune {space.kernel} ({space.shape}). Choose integers:", values,
              _history(history, question, entries),
              _optimiser(question, space),
-             f"The default is {json.dumps(example)}.",
-             f"Answer with {wanted}, as JSON like this: {json.dumps(whole)}"]
+             f"Answer with {wanted}"]
     return [{"role": "system", "content": "You answer with JSON only."},
             {"role": "user", "content": "\n".join(line for line in lines if line)}]
 
@@ -191,8 +202,10 @@ def _plain(value: Any) -> str:
 
 def _tunable(tunable: Tunable) -> str:
     decides = " (decides what the others mean)" if tunable.selects else ""
-    return (f"- {tunable.name}{decides}: {tunable.meaning}; {tunable.least} to {tunable.most}; "
-            f"worth trying: {_values(tunable)}")
+    legal = f"{tunable.least} to {tunable.most}" if tunable.most < 1 << 20 else \
+        f"from {tunable.least}"
+    return (f"- {tunable.name}{decides}: {tunable.meaning}; {legal}; worth trying: "
+            f"{_values(tunable)}")
 
 
 def _values(tunable: Tunable) -> str:
