@@ -96,9 +96,10 @@ class GemmRules:
             c["nr"], c["pack_b"] = 48, 0
         c["mr"] = min(c["mr"], 28 * 16 // c["nr"])
         legal = self._check(c)
-        assert legal.configuration
-        return Legal(legal.configuration, changed=tuple(
-            name for name in DEFAULT if proposal.get(name) not in (None, legal.configuration[name])))
+        found = legal.configuration
+        assert found
+        return Legal(found, changed=tuple(
+            name for name in DEFAULT if proposal.get(name) not in (None, found[name])))
 
 
 def space() -> Space:
@@ -256,7 +257,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # noqa: N802
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.requests.append(json.loads(body))
-        self.server.headers.append(dict(self.headers.items()))
+        self.server.headers.append({name.title(): value for name, value in self.headers.items()})
         answer = self.server.answers[0]
         if len(self.server.answers) > 1:
             self.server.answers.pop(0)

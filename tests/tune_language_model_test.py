@@ -26,9 +26,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import language_model_fakes as fakes
-import skip
-from language_model_fakes import DEFAULT, completion, fails, says
 from rooflane.language_model import answer, endpoint, excerpt, prompt
 from rooflane.language_model.asking import Settings, rules_of
 from rooflane.language_model.client import (
@@ -43,6 +40,10 @@ from rooflane.language_model.client import (
 from rooflane.language_model.endpoint import Endpoint, Scrubber, seconds_of
 from rooflane.language_model.strategy import LanguageModel, LanguageModelAdviser
 from rooflane.tuning import Exchange, Exhausted, History, Proposal, text_of
+
+import language_model_fakes as fakes
+import skip
+from language_model_fakes import DEFAULT, completion, fails, says
 
 RECORDED = Path(__file__).parent / "data" / "language_model.json"
 KEY = "sk-Very/Secret+0123456789"
@@ -81,8 +82,8 @@ class Clients(unittest.TestCase):
 
     def strategy(self, client: Client, mode: str = "one", **more: Any) -> LanguageModel:
         """The strategy in our space."""
-        settings = Settings(fakes.FACTS, log=self.log.append, source=lambda length: "",
-                            **more.pop("settings", {}))
+        settings = Settings(fakes.FACTS, log=self.log.append, **{
+            "source": lambda length: "", **more.pop("settings", {})})
         return LanguageModel(fakes.space(), client, fakes.Steps(), mode, settings=settings, **more)
 
     def failures(self) -> list[str]:
@@ -191,7 +192,8 @@ class ServersThatFail(Clients):
             self.assertEqual(client.ask(HELLO, {"type": "object"})[0].answer, GOOD)
         kinds = [request.get("response_format", {}).get("type") for request in server.requests]
         self.assertEqual(kinds, ["json_schema", "json_object", None, None, None, None])
-        self.assertEqual(sorted(server.requests[-1]), ["max_completion_tokens", "messages", "model"])
+        self.assertEqual(sorted(server.requests[-1]),
+                         ["max_completion_tokens", "messages", "model"])
         self.assertEqual(self.slept, [])
 
     def test_the_environment_says_where(self) -> None:
@@ -241,7 +243,8 @@ class Secrecy(Clients):
                 self.assertEqual(server.headers[0]["Authorization"], f"Bearer {KEY}")
                 self.assertNotIn("admin-secret", json.dumps(server.headers))
         self.assertIn("***", json.dumps([each.answer for each in self.exchanges.values()]))
-        self.assertTrue(records)
+        logging.getLogger("rooflane").debug("what is logged is seen here")
+        self.assertEqual(len(records), 1)
 
     def test_a_part_of_the_key_that_a_server_quotes_stays_out(self) -> None:
         server = self.serve(fails(401, f"Incorrect API key provided: {KEY[:8]}*****{KEY[-4:]}"))
@@ -264,7 +267,9 @@ class Secrecy(Clients):
 
     def test_spellings(self) -> None:
         scrub = Scrubber("a/b\"c", "none", "")
-        self.assertEqual(scrub('a/b"c a%2Fb%22c a/b\\"c none'), "*** *** *** none")
+        for text in ('a/b"c', "a%2Fb%22c", 'a/b\\"c', 'a\\/b\\\\\\"c', "\\u0061\\u002Fb\\u0022c"):
+            self.assertEqual(scrub(text + " none"), "*** none")
+        self.assertEqual(scrub('a/b c"'), 'a/b c"')
 
 
 class Budgets(Clients):
@@ -414,14 +419,14 @@ class Answers(unittest.TestCase):
 
     def test_broken_json_is_repaired(self) -> None:
         for text in ('{"mc": 192, "kc": 384', "{'mc': 192, 'kc': 384}", '{"mc": 192, "kc": 384,}',
-                     "{mc: 192, kc: 384}", '{"mc": 192 "kc": 384}', '{"mc": 192, // rows\n "kc": 384}',
-                     '```json\n{"mc": 192,\n "kc": 384\n```'):
+                     "{mc: 192, kc: 384}", '{"mc": 192 "kc": 384}',
+                     '{"mc": 192, // rows\n "kc": 384}', '```json\n{"mc": 192,\n "kc": 384\n```'):
             self.assertEqual(self.one(text).configuration, {**DEFAULT, "mc": 192, "kc": 384}, text)
             self.assertTrue(answer.find_json(text)[1], text)
 
     def test_no_json(self) -> None:
-        for text in ("", " ", "no", "mc=192", "{}", "[]", "[1, 2]", '"mc"', "192", "null", "```\n```",
-                     "<think>" + GOOD, "{" * 50_000, "[" * 50_000, "[[" * 3000 + GOOD,
+        for text in ("", " ", "no", "mc=192", "{}", "[]", "[1, 2]", '"mc"', "192", "null",
+                     "```\n```", "<think>" + GOOD, "{" * 50_000, "[" * 50_000, "[[" * 3000 + GOOD,
                      '{"a":' * 9000):
             with self.assertRaises(answer.NoJson, msg=text[:30]):
                 answer.find_json(text)
@@ -486,8 +491,8 @@ class Answers(unittest.TestCase):
             except answer.NoJson:
                 continue
             for each in judged:
-                self.assertLess(len(each.refused) + len(each.proposal.note if each.proposal else ""),
-                                300)
+                note = each.proposal.note if each.proposal else ""
+                self.assertLess(len(each.refused) + len(note), 300)
 
     def test_mutated_answers_raise_nothing_but_no_json(self) -> None:
         chance = random.Random(37)
@@ -496,8 +501,8 @@ class Answers(unittest.TestCase):
                  f"Sure:\n```\n[{GOOD}, {GOOD}]\n```", '{"mc": "192", "kc": true, "x": null}',
                  '{"configuration": {"mc": 1e3}, "reason": "a \\"quoted\\" one"}']
         pieces = ["{", "}", "[", "]", '"', "'", ":", ",", "\\", "```", "```json\n", "\n", "1e999",
-                  "-", "NaN", "null", "true", "\\u0000", "\\ud800", "\ud800", "\0", "//", "/*", "9" * 99,
-                  '"mc"', "<think>", "</think>", "{" * 60, "é", "𝟙", '{"configurations":']
+                  "-", "NaN", "null", "true", "\\u0000", "\\ud800", "\ud800", "\0", "//", "/*",
+                  "9" * 99, '"mc"', "<think>", "</think>", "{" * 60, "é", "𝟙", '{"configurations":']
         usable = 0
         for _ in range(4000):
             text = chance.choice(seeds)
@@ -558,11 +563,13 @@ class Requests(unittest.TestCase):
     def test_everything_is_told(self) -> None:
         text = self.text(self.history(), requests_left=3)
         for part in ("gemm:m=512,n=512,k=512 hwy fp32 threads=2 AVX3", '"flops": 268435456',
-                     "L2: 1 MiB", "memory read: 27.3 GB/s", "depth of a block along k", "mc=192,kc=512",
-                     "from 1; worth trying: 64, 128, 192, 256, 384, 512", "path=4 needs nr=48",
+                     "L2: 1 MiB", "memory read: 27.3 GB/s", "depth of a block along k",
+                     "mc=192,kc=512", "from 1; worth trying: 64, 128, 192, 256, 384, 512",
+                     "path=4 needs nr=48",
                      "int kc = 256;", '"kc":256', "The default takes 533.8 us", "465 us at best",
-                     "87% of the roof", "Best so far: #", "error 3.1 times the bound", "7 trials, 93 s",
-                     "3 requests to you", "JSON Schema", "decides what the others mean",
+                     "87% of the roof", "Best so far: #", "error 3.1 times the bound",
+                     "7 trials, 93 s", "3 requests to you", "JSON Schema",
+                     "decides what the others mean",
                      "Not for you to choose: threads=2"):
             self.assertIn(part, text)
         self.assertEqual(len(re.findall(r"(?m)^#\d+ ", text)), 12)
@@ -599,7 +606,8 @@ class Requests(unittest.TestCase):
             asked = prompt.ask(history, briefing, prompt.Question())
             self.assertLessEqual(asked.tokens + briefing.answer_tokens, context)
             self.assertNotIn("## ", asked.messages[1]["content"])
-            self.assertEqual(asked.schema["properties"]["kc"], {"enum": [64, 128, 192, 256, 384, 512]})
+            self.assertEqual(asked.schema["properties"]["kc"],
+                             {"enum": [64, 128, 192, 256, 384, 512]})
         with self.assertRaises(prompt.TooLong):
             prompt.ask(history, self.briefing(256), prompt.Question())
 
@@ -620,9 +628,10 @@ class Requests(unittest.TestCase):
 
     def test_the_constraints_words_are_learnt_once(self) -> None:
         space = fakes.space()
-        self.assertEqual(set(rules_of(space)), {"mr × nr takes more than 28 registers",
-                                                "path=4 has no pack_b and no k_parts"}
-                         | {rule for rule in rules_of(space) if "nr=48" in rule})
+        self.assertEqual(set(rules_of(space)), {
+            "mr × nr takes more than 28 registers", "path=4 needs nr=48",
+            "path=4 has no pack_b and no k_parts"})
+        self.assertLess(space.constraints.asked, 100)  # type: ignore[attr-defined]
 
     def test_every_kernel_that_is_tuned_has_an_excerpt(self) -> None:
         for kernel, variant, names, part in (
@@ -723,7 +732,8 @@ class Strategies(Clients):
     def test_a_context_that_was_taken_too_large_is_shortened(self) -> None:
         said = fails(400, "This model's maximum context length is 2048 tokens")
         server = self.serve(said, said, says('{"mc": 192}'))
-        strategy = self.strategy(self.client(server), settings={"context": 6000})
+        strategy = self.strategy(self.client(server), settings={
+            "context": 6000, "source": lambda length: "kc = 256;\n" * (length // 10)})
         fakes.tune(strategy, 3)
         lengths = [len(request["messages"][1]["content"]) for request in server.requests]
         self.assertLess(lengths[2], lengths[0])
@@ -796,6 +806,7 @@ def record(url: str) -> None:
         for each in kept[1:] if not runs else kept:
             each["request"] = hash_of(each["request"])
         for each in kept:
+            each["answer"] = re.sub(r'\n\s+File ".*', "", each["answer"], flags=re.DOTALL)
             if each["failure"] in ("no JSON", "unusable"):  # found out anew
                 each["failure"] = ""
         figures = strategy.statistics()

@@ -189,14 +189,18 @@ def _first(judged: list[answer.Judged], count: int) -> list[answer.Judged]:
 
 
 def rules_of(space: Space) -> list[str]:
-    """The constraints in words: why single steps from the default are refused, or what becomes of
-    them, each reason once and the commonest first."""
-    steps = [(tunable.name, value) for tunable in space.tunables for value in tunable.values
-             if space.default.get(tunable.name) != value]
+    """The constraints in words: why single steps are refused, from the default and from what is
+    nearest to it with other values of what selects; each reason once and the commonest first."""
+    others = [{**space.default, tunable.name: value} for tunable in space.tunables
+              if tunable.selects for value in tunable.values]
+    nearest = space.constraints.nearest(others) if others else []
+    starts = [space.default] + [legal.configuration for legal in nearest if legal.configuration]
+    steps = [{**start, tunable.name: value} for start in starts for tunable in space.tunables
+             for value in tunable.values if start.get(tunable.name) != value]
     steps = steps[::max(1, math.ceil(len(steps) / PROBES))]
     if not steps:
         return []
-    checked = space.constraints.check([{**space.default, name: value} for name, value in steps])
+    checked = space.constraints.check(steps)
     reasons = Counter(" ".join(legal.reason.split())[:160] for legal in checked
                       if legal.configuration is None and legal.reason)
     return [reason for reason, _ in reasons.most_common()]

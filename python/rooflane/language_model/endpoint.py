@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import logging
 import os
 import re
 import time
@@ -56,11 +57,10 @@ class Scrubber:
     """Blanks secrets in texts, and makes them text that any archive takes."""
 
     def __init__(self, *secrets: str):
-        spellings = {spelling for secret in secrets if secret and secret != NO_KEY
-                     for spelling in (secret, urllib.parse.quote(secret, safe=""),
-                                      json.dumps(secret)[1:-1])}
-        longest_first = sorted(spellings, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
+        longest_first = sorted({secret for secret in secrets if secret and secret != NO_KEY},
+                               key=len, reverse=True)
+        spellings = ["".join(map(_spellings, secret)) for secret in longest_first]
+        self._pattern = re.compile("|".join(spellings)) if spellings else None
 
     def __call__(self, text: str) -> str:
         # An archive holds text: neither half a surrogate pair nor a zero.
@@ -69,6 +69,15 @@ class Scrubber:
 
     def __repr__(self) -> str:
         return "Scrubber()"
+
+
+def _spellings(character: str) -> str:
+    """A pattern of a character, escaped as in JSON or in a URL or not at all."""
+    code = ord(character)
+    unicode = "".join(f"[{digit}{digit.upper()}]" for digit in f"{code:04x}")
+    url = "".join(f"[{digit}{digit.upper()}]" for digit in f"{code:02x}")
+    plain = re.escape(character) if character.isalnum() else r"\\*" + re.escape(character)
+    return rf"(?:{plain}|\\+u{unicode}|%{url})"
 
 
 class Endpoint:
@@ -125,6 +134,9 @@ class Endpoint:
     def _opened(self) -> Any:
         if self._client is None:
             import openai
+            # At the level of debugging they log headers of answers, and a server may echo a key.
+            for name in ("openai", "httpx2", "httpcore2"):
+                logging.getLogger(name).setLevel(logging.WARNING)
             self._client = openai.OpenAI(
                 base_url=self._url, api_key=self._key, max_retries=0,
                 default_headers={"Accept-Encoding": "identity"},
@@ -217,7 +229,11 @@ def _bounded_types() -> Any:
             self._inner.close()
 
     class Transport(httpx2.HTTPTransport):
-        """With bounded bodies."""
+        """With bounded bodies, and a connection for each request: between two lie evaluations, and
+        a server may have closed it meanwhile."""
+
+        def __init__(self) -> None:
+            super().__init__(limits=httpx2.Limits(max_keepalive_connections=0))
 
         def handle_request(self, request: Any) -> Any:
             limit = (request.extensions.get("timeout") or {}).get("read") or float("inf")
