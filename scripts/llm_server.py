@@ -48,7 +48,7 @@ def interpreter() -> Path:
     flags = " ".join([os.environ.get("CMAKE_ARGS", ""), build_flags()]).strip()
 
     def install(pip: Pip) -> None:
-        print("building llama-cpp-python from source: about 4 minutes on two cores",
+        print("building llama-cpp-python from source: 4 to 6 minutes on two cores",
               file=sys.stderr, flush=True)
         os.environ["CMAKE_ARGS"] = flags
         pip(["--only-binary=:all:", "--no-binary=llama-cpp-python", SERVER])
