@@ -1,0 +1,106 @@
+"""The strategy `llm`: a language model proposes; where it fails, a heuristic takes the trial, so
+that a run always ends. And the adviser of `hybrid`, who sees an optimiser's suggestion and its
+state."""
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from rooflane.language_model.asking import OWN, Asker, Settings
+from rooflane.language_model.client import Client
+from rooflane.language_model.prompt import Question
+from rooflane.tuning import Configuration, History, Proposal, Space, Strategy, Trial
+
+MODES = ("one", "generations")
+
+
+class LanguageModel:
+    """Mode `one` asks before each trial for one configuration and shows the last attempts and the
+    best; mode `generations` asks `generations` times for `per_generation` each and shows the five
+    best and the last five failures. `stand_in` takes the trials that the model has no usable
+    proposal for, and all after the last generation, as far as the run's budget goes."""
+
+    def __init__(self, space: Space, client: Client, stand_in: Strategy, mode: str = "one",
+                 generations: int = 5, per_generation: int = 3,
+                 settings: Settings | None = None):
+        if mode not in MODES:
+            raise ValueError(f"mode '{mode}'; valid: {', '.join(MODES)}")
+        if generations < 1 or per_generation < 1:
+            raise ValueError("generations and per_generation are at least 1")
+        self.name = OWN
+        self._stand_in, self._mode = stand_in, mode
+        self._left, self._count = generations, per_generation
+        self._asker = Asker(space, client, settings or Settings())
+        self._queue: deque[Proposal] = deque()
+
+    def propose(self, history: History) -> Proposal:
+        """The model's next one, or the stand-in's. Raises Exhausted."""
+        while True:
+            while self._queue:
+                proposal = self._queue.popleft()
+                if not history.tried(proposal.configuration):
+                    return proposal
+            if not self._ask(history):
+                break
+        proposal = self._stand_in.propose(history)
+        return Proposal(proposal.configuration, proposal.source or self._stand_in.name,
+                        proposal.note)
+
+    def observe(self, trial: Trial) -> None:
+        """Tells the stand-in too, which knows every trial."""
+        self._asker.observe(trial)
+        self._stand_in.observe(trial)
+
+    def close(self) -> None:
+        """Ends connections and the stand-in."""
+        self._asker.client.close()
+        self._stand_in.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """Requests, tokens, seconds, failures by class, what became of proposals, trials and the
+        best speed-up by source, and why the model was not asked any more."""
+        return {"mode": self._mode, **self._asker.statistics()}
+
+    def _ask(self, history: History) -> bool:
+        """Whether the queue holds something new."""
+        if self._mode == "one":
+            found = self._asker.ask(history, Question())
+        elif self._left > 0:
+            found = self._asker.ask(history, Question(count=self._count))
+            self._left -= bool(found)
+        else:
+            return False
+        self._queue.extend(Proposal(each.configuration, OWN, each.note) for each in found)
+        return bool(found)
+
+
+class LanguageModelAdviser:
+    """hybrid's Advisor: the model sees what the optimiser suggests and its state, and agrees or
+    replaces it."""
+
+    def __init__(self, space: Space, client: Client, settings: Settings | None = None):
+        self.name = OWN
+        self._asker = Asker(space, client, settings or Settings())
+        self._agreed = 0
+
+    def advise(self, history: History, suggestion: Configuration, state: str) -> Proposal | None:
+        """What should be tried instead; None to try the suggestion."""
+        found = self._asker.ask(history, Question(suggestion=suggestion, state=state))
+        if not found:
+            return None
+        if found[0].configuration == suggestion:
+            self._agreed += 1
+            return None
+        return Proposal(found[0].configuration, OWN, found[0].note)
+
+    def observe(self, trial: Trial) -> None:
+        """To be told of every trial, so that statistics and exchanges name them."""
+        self._asker.observe(trial)
+
+    def close(self) -> None:
+        """Ends connections."""
+        self._asker.client.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """As LanguageModel's, and how often the model agreed with the optimiser."""
+        return {"agreed": self._agreed, **self._asker.statistics()}

@@ -1,0 +1,828 @@
+#!/usr/bin/env python3
+"""The language model's client, request, answer and strategies, against a server that fails in every
+way and against recorded exchanges of a real model.
+
+  tune_language_model_test.py [NAME...]
+  tune_language_model_test.py --record URL   records the exchanges anew, from scripts/llm_server.sh
+"""
+from __future__ import annotations
+
+import tune_environment
+
+if __name__ == "__main__":
+    tune_environment.enter()
+
+import dataclasses
+import json
+import logging
+import os
+import random
+import re
+import sys
+import traceback
+import unittest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from rooflane.language_model import answer, endpoint, excerpt, prompt
+from rooflane.language_model.asking import Settings, rules_of
+from rooflane.language_model.client import (
+    Budget,
+    BudgetSpent,
+    Client,
+    Replay,
+    ReplayDiffers,
+    hash_of,
+    tokens_of,
+)
+from rooflane.language_model.endpoint import Endpoint, Scrubber, seconds_of
+from rooflane.language_model.strategy import LanguageModel, LanguageModelAdviser
+from rooflane.tuning import Exchange, Exhausted, History, Proposal, text_of
+
+import language_model_fakes as fakes
+import skip
+from language_model_fakes import DEFAULT, completion, fails, says
+
+RECORDED = Path(__file__).parent / "data" / "language_model.json"
+KEY = "sk-Very/Secret+0123456789"
+HELLO = [{"role": "user", "content": "hello"}]
+GOOD = '{"mc": 192, "kc": 384}'
+
+
+class Clients(unittest.TestCase):
+    """What the tests of servers share: nothing sleeps, exchanges and log lines are kept."""
+
+    def setUp(self) -> None:
+        self.exchanges: dict[int, Exchange] = {}
+        self.slept: list[float] = []
+        self.log: list[str] = []
+
+    def serve(self, *answers: fakes.Answer) -> fakes.Server:
+        """A server for this test."""
+        server = fakes.Server(*answers)
+        self.addCleanup(server.__exit__)
+        return server
+
+    def client(self, server: fakes.Server | None, key: str = "none", **more: Any) -> Client:
+        """One that asks it."""
+        url = server.url if server else "http://127.0.0.1:9/v1"
+        more.setdefault("timeout", 5)
+        more.setdefault("structured", "")
+        client = Client(Endpoint(url, "fake", key), sleep=self.slept.append,
+                        on_exchange=self.keep, **more)
+        self.addCleanup(client.close)
+        return client
+
+    def keep(self, exchange: Exchange) -> None:
+        """As an archive: the later replaces the earlier."""
+        self.exchanges[exchange.number] = dataclasses.replace(
+            exchange, trials=list(exchange.trials))
+
+    def strategy(self, client: Client, mode: str = "one", **more: Any) -> LanguageModel:
+        """The strategy in our space."""
+        settings = Settings(fakes.FACTS, log=self.log.append, **{
+            "source": lambda length: "", **more.pop("settings", {})})
+        return LanguageModel(fakes.space(), client, fakes.Steps(), mode, settings=settings, **more)
+
+    def failures(self) -> list[str]:
+        """Of all exchanges, in order."""
+        return [self.exchanges[number].failure for number in sorted(self.exchanges)]
+
+
+class ServersThatFail(Clients):
+    """One request each, and what the client makes of the failure."""
+
+    def ask(self, *answers: fakes.Answer, **more: Any) -> tuple[Exchange, Any]:
+        return self.client(self.serve(*answers), **more).ask(HELLO)
+
+    def test_an_answer_comes_with_its_tokens(self) -> None:
+        exchange, _ = self.ask(says(GOOD))
+        self.assertEqual((exchange.answer, exchange.failure), (GOOD, ""))
+        self.assertEqual((exchange.tokens_in, exchange.tokens_out), (900, 20))
+        self.assertEqual(json.loads(exchange.request), HELLO)
+
+    def test_429_is_waited_for_as_long_as_the_server_says(self) -> None:
+        exchange, _ = self.ask(fails(429, retry_after="7"), says(GOOD))
+        self.assertEqual((exchange.answer, self.slept), (GOOD, [7.0]))
+        self.assertEqual(self.failures(), ["http 429", ""])
+
+    def test_429_without_a_time_or_with_a_long_one_is_not_repeated(self) -> None:
+        for headers in ({}, {"retry_after": "3600"}, {"retry_after": "soon"}):
+            exchange, _ = self.ask(fails(429, **headers), says(GOOD))
+            self.assertEqual(exchange.failure, "http 429")
+        self.assertEqual(self.slept, [])
+
+    def test_retry_after_may_be_a_date(self) -> None:
+        self.assertEqual(seconds_of("Thu, 01 Jan 1970 00:01:40 GMT", now=70.0), 30.0)
+        self.assertEqual(seconds_of("Thu, 01 Jan 1970 00:00:40 GMT", now=70.0), 0.0)
+        self.assertEqual([seconds_of(text) for text in (None, "", "x", "-3", "9" * 400)],
+                         [None] * 5)
+
+    def test_500_is_tried_three_times_with_growing_pauses(self) -> None:
+        server = self.serve(fails(500))
+        exchange, _ = self.client(server).ask(HELLO)
+        self.assertEqual(exchange.failure, "http 5xx")
+        self.assertEqual((len(server.requests), self.slept), (3, [1.0, 2.0]))
+
+    def test_other_refusals_of_http_are_not_repeated(self) -> None:
+        for status in (400, 401, 403, 404, 413):
+            server = self.serve(fails(status))
+            exchange, reply = self.client(server).ask(HELLO)
+            self.assertEqual((exchange.failure, len(server.requests)), ("http 4xx", 1))
+            self.assertEqual(reply.hopeless, status in (401, 403, 404))
+
+    def test_a_hanging_server_and_a_dripping_one_run_into_the_timeout(self) -> None:
+        for kind in (fakes.hangs, fakes.drips):
+            server = self.serve(kind)
+            exchange, _ = self.client(server, timeout=0.4).ask(HELLO)
+            self.assertEqual((exchange.failure, len(server.requests)), ("timeout", 1))
+            self.assertTrue(0.3 < exchange.seconds < 4, exchange.seconds)
+
+    def test_a_reset_connection_is_tried_again(self) -> None:
+        exchange, _ = self.ask(fakes.resets, says(GOOD))
+        self.assertEqual((exchange.answer, self.failures()), (GOOD, ["connection", ""]))
+        exchange, _ = self.ask(fakes.resets)
+        self.assertEqual(exchange.failure, "connection")
+
+    def test_nobody_listens(self) -> None:
+        exchange, _ = self.client(None).ask(HELLO)
+        self.assertEqual(exchange.failure, "connection")
+
+    def test_a_huge_answer_is_cut_off(self) -> None:
+        exchange, _ = self.ask(fakes.floods)
+        self.assertEqual((exchange.failure, exchange.answer), ("too long", ""))
+
+    def test_refusals_and_empty_answers(self) -> None:
+        for said, failure in ((says(None, message={"refusal": "I will not"}), "refusal"),
+                              (says("", finish_reason="content_filter"), "refusal"),
+                              (says(""), "empty"), (says(None), "empty"), (says(" \n"), "empty")):
+            self.assertEqual(self.ask(said)[0].failure, failure)
+
+    def test_bodies_that_are_not_of_the_api(self) -> None:
+        for body in ("<html>504</html>", "", "null", "[]", '{"choices": []}', "{" * 100_000,
+                     '{"choices": [{"message": 3}]}', '{"choices": [{"message": {}}], "usage": 7}'):
+            for kind in ("text/html", "application/json"):
+                exchange, _ = self.ask(fakes.raw(body, kind))
+                self.assertIn(exchange.failure, ("no JSON", "empty"), body[:40])
+
+    def test_what_no_archive_takes_is_replaced(self) -> None:
+        exchange, _ = self.ask(says("a\0b\ud800c"))
+        self.assertEqual(exchange.answer, "a\ufffdb?c")
+
+    def test_no_key_and_no_model_ask_nobody(self) -> None:
+        server = self.serve(says(GOOD))
+        for key, model, failure in (("", "fake", "no key"), (" \n", "fake", "no key"),
+                                    ("a\nb", "fake", "no key"), ("schlüssel", "fake", "no key"),
+                                    ("none", "", "no model")):
+            reply = Endpoint(server.url, model, key).send(endpoint.Request(HELLO), 5)
+            self.assertEqual((reply.failure, reply.hopeless), (failure, True))
+        self.assertEqual(server.requests, [])
+
+    def test_options_that_a_server_does_not_know_are_left_out(self) -> None:
+        server = self.serve(
+            fails(400, "response_format json_schema is unavailable"),
+            fails(500, "response_format.type: Input should be 'text'"),
+            fails(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+            fails(400, "Unsupported value: 'temperature' does not support 0.5 with this model."),
+            says(GOOD))
+        client = self.client(server, structured="json_schema", temperature=0.5)
+        for _ in range(2):
+            self.assertEqual(client.ask(HELLO, {"type": "object"})[0].answer, GOOD)
+        kinds = [request.get("response_format", {}).get("type") for request in server.requests]
+        self.assertEqual(kinds, ["json_schema", "json_object", None, None, None, None])
+        self.assertEqual(sorted(server.requests[-1]),
+                         ["max_completion_tokens", "messages", "model"])
+        self.assertEqual(self.slept, [])
+
+    def test_the_environment_says_where(self) -> None:
+        server = self.serve(says(GOOD))
+        given = {"ROOFLANE_LLM_URL": server.url, "ROOFLANE_LLM_MODEL": "m", "OPENAI_API_KEY": "k k"}
+        self.assertEqual(Endpoint.from_environment({}).send(
+            endpoint.Request(HELLO), 1).failure, "no key")
+        self.assertEqual(Endpoint.from_environment(given).send(
+            endpoint.Request(HELLO), 1).failure, "no key")
+        reply = Endpoint.from_environment({**given, "OPENAI_API_KEY": KEY + "\n"}).send(
+            endpoint.Request(HELLO), 5)
+        self.assertEqual(reply.text, GOOD)
+        self.assertEqual(server.headers[0]["Authorization"], f"Bearer {KEY}")
+
+
+class Secrecy(Clients):
+    """The key reaches the server and nothing else."""
+
+    def test_the_key_is_in_no_exchange_log_or_exception(self) -> None:
+        records: list[str] = []
+
+        class Keeping(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                records.append(record.getMessage() + repr(record.args))
+
+        root, level = logging.getLogger(), logging.getLogger().level
+        handler = Keeping()
+        root.addHandler(handler)
+        root.setLevel(logging.DEBUG)
+        self.addCleanup(root.removeHandler, handler)
+        self.addCleanup(root.setLevel, level)
+        answers = [fakes.echoes(status) for status in (200, 400, 401, 403, 404, 429, 500)]
+        answers += [fakes.resets, fakes.raw(f"<html>{KEY}</html>"), says(KEY), says(None),
+                    says(None, message={"refusal": KEY}), says(json.dumps({"mc": KEY})),
+                    says(json.dumps({KEY: 1})), says(json.dumps(KEY).replace("/", "\\/"))]
+        with mock.patch.dict(os.environ, {"OPENAI_ADMIN_KEY": "admin-secret"}):
+            for said in answers:
+                server = self.serve(said)
+                client = self.client(server, KEY)
+                strategy = self.strategy(client)
+                history = fakes.tune(strategy, 2)
+                texts = [repr(client), repr(client.transport), repr(strategy.statistics()),
+                         repr(history), *self.log, *records,
+                         json.dumps([dataclasses.asdict(each) for each in self.exchanges.values()])]
+                for text in texts:
+                    self.assertNotIn("Very", text)
+                self.assertEqual(server.headers[0]["Authorization"], f"Bearer {KEY}")
+                self.assertNotIn("admin-secret", json.dumps(server.headers))
+        self.assertIn("***", json.dumps([each.answer for each in self.exchanges.values()]))
+        logging.getLogger("rooflane").debug("what is logged is seen here")
+        self.assertEqual(len(records), 1)
+
+    def test_a_part_of_the_key_that_a_server_quotes_stays_out(self) -> None:
+        server = self.serve(fails(401, f"Incorrect API key provided: {KEY[:8]}*****{KEY[-4:]}"))
+        exchange, reply = self.client(server, KEY).ask(HELLO)
+        self.assertEqual((exchange.answer, reply.detail), ("", "HTTP 401"))
+
+    def test_a_password_in_the_url_stays_out(self) -> None:
+        transport = Endpoint("http://me:pass%2Fword@127.0.0.1:9/v1?token=t0ken", "m", "none")
+        reply = transport.send(endpoint.Request(HELLO), 1)
+        self.assertEqual(reply.failure, "connection")
+        for secret in ("pass", "t0ken"):
+            self.assertNotIn(secret, reply.detail + repr(transport))
+
+    def test_tracebacks_of_a_bug_hold_no_key(self) -> None:
+        client = self.client(self.serve(says(GOOD)), KEY)
+        try:
+            client.ask([{"role": object()}])  # type: ignore[dict-item]
+        except TypeError:
+            self.assertNotIn("Very", traceback.format_exc())
+
+    def test_spellings(self) -> None:
+        scrub = Scrubber("a/b\"c", "none", "")
+        for text in ('a/b"c', "a%2Fb%22c", 'a/b\\"c', 'a\\/b\\\\\\"c', "\\u0061\\u002Fb\\u0022c"):
+            self.assertEqual(scrub(text + " none"), "*** none")
+        self.assertEqual(scrub('a/b c"'), 'a/b c"')
+
+
+class Budgets(Clients):
+    """What may be spent."""
+
+    def test_requests_retries_among_them(self) -> None:
+        client = self.client(self.serve(fails(500)), budget=Budget(requests=2))
+        with self.assertRaises(BudgetSpent):
+            client.ask(HELLO)
+        self.assertEqual(len(self.exchanges), 2)
+
+    def test_tokens_are_counted_before_they_are_spent(self) -> None:
+        server = self.serve(says(GOOD))
+        client = self.client(server, budget=Budget(tokens=2000), answer_tokens=5000)
+        client.ask(HELLO, prompt_tokens=900)
+        self.assertEqual(server.requests[0]["max_tokens"], 1100)
+        client.ask(HELLO, prompt_tokens=900)
+        self.assertEqual(server.requests[1]["max_tokens"], 180)
+        with self.assertRaises(BudgetSpent):
+            client.ask(HELLO, prompt_tokens=900)
+        self.assertEqual((client.spent.requests, client.spent.tokens), (2, 1840))
+
+    def test_tokens_are_estimated_where_the_server_does_not_count(self) -> None:
+        uncounted = completion(GOOD)
+        del uncounted["usage"]
+        server = self.serve(lambda handler: handler.reply(200, uncounted))
+        exchange, _ = self.client(server).ask(HELLO, prompt_tokens=77)
+        self.assertEqual((exchange.tokens_in, exchange.tokens_out), (77, tokens_of(GOOD)))
+
+    def test_seconds_and_pauses_count_and_shorten_the_timeout(self) -> None:
+        server = self.serve(fails(429, retry_after="30"), says(GOOD))
+        client = self.client(server, budget=Budget(seconds=100), clock=fakes.ticking(25))
+        client.ask(HELLO)  # twice 25 s, and 30 s of waiting
+        self.assertEqual((client.spent.seconds, client.waited), (50, 30))
+        self.assertEqual(client._allowed(0), 5)
+        client.timeout = 60
+        self.assertEqual(client._allowed(0), 20)
+        client.ask(HELLO)
+        with self.assertRaises(BudgetSpent):
+            client.ask(HELLO)
+
+    def test_no_pause_beyond_the_budget(self) -> None:
+        server = self.serve(fails(429, retry_after="30"), says(GOOD))
+        client = self.client(server, budget=Budget(seconds=20), clock=fakes.ticking(1))
+        self.assertEqual((client.ask(HELLO)[0].failure, self.slept), ("http 429", []))
+
+    def test_an_interrupted_run_has_spent_what_it_spent(self) -> None:
+        earlier = [Exchange(3, "fake", "[]", "", seconds=5, tokens_in=10, tokens_out=2)]
+        client = self.client(self.serve(says(GOOD)), budget=Budget(requests=2), earlier=earlier)
+        self.assertEqual(client.ask(HELLO)[0].number, 4)
+        with self.assertRaises(BudgetSpent):
+            client.ask(HELLO)
+
+    def test_a_run_whose_budget_is_spent_goes_on_with_the_stand_in(self) -> None:
+        client = self.client(self.serve(says('{"mc": 128}'), says('{"mc": 256}')),
+                             budget=Budget(requests=2))
+        strategy = self.strategy(client)
+        history = fakes.tune(strategy, 5)
+        self.assertEqual([trial.source for trial in history.trials[1:]],
+                         ["llm", "llm", "local", "local", "local"])
+        self.assertIn("2 requests", strategy.statistics()["stopped"])
+
+
+class Replays(Clients):
+    """Answers from a record."""
+
+    def run_of(self, client: Client, mode: str, trials: int) -> tuple[LanguageModel, list[str]]:
+        strategy = self.strategy(client, mode)
+        history = fakes.tune(strategy, trials)
+        return strategy, [f"{trial.source} {text_of(trial.configuration)} {trial.note}"
+                          for trial in history.trials]
+
+    def test_a_run_repeats_from_its_record(self) -> None:
+        answers = [says('{"mc": 128}'), fails(503), says('{"mc": 256, "nr": 50}'), says("what?"),
+                   fails(429, retry_after="2"), says('{"kc": 384}'), fails(429), fails(500),
+                   fails(500), fails(500), says('```json\n{"mr": 4,}\n```')]
+        strategy, trials = self.run_of(self.client(self.serve(*answers)), "one", 7)
+        recorded, self.exchanges = self.exchanges, {}
+        replay = Replay(recorded.values())
+        again = Client(replay, sleep=self.slept.append, on_exchange=self.keep, structured="")
+        replayed, repeated = self.run_of(again, "one", 7)
+        self.assertEqual(repeated, trials)
+        self.assertEqual(self.exchanges, recorded)
+        for name, value in strategy.statistics().items():
+            if name not in ("waited",):
+                self.assertEqual(replayed.statistics()[name], value, name)
+
+    def test_another_request_is_complained_of(self) -> None:
+        record = [Exchange(0, "m", hash_of("[]"), GOOD), Exchange(1, "m", "[]", GOOD)]
+        with self.assertRaisesRegex(ReplayDiffers, "request 0"):
+            Client(Replay(record)).ask(HELLO)
+        lenient = Replay(record, strict=False)
+        client = Client(lenient)
+        self.assertEqual([client.ask(HELLO)[0].answer for _ in range(2)], [GOOD, GOOD])
+        self.assertEqual(len(lenient.differences), 2)
+        self.assertTrue(client.ask(HELLO)[1].hopeless)
+        with self.assertRaises(ReplayDiffers):
+            Client(Replay([])).ask(HELLO)
+
+    def test_recorded_answers_of_a_small_model(self) -> None:
+        """What SmolLM2-135M-Instruct answered leads to the same trials today, whatever the wording
+        of the request has become."""
+        runs = json.loads(RECORDED.read_text(encoding="utf-8"))
+        self.assertEqual({run["mode"] for run in runs}, {"one", "generations"})
+        for run in runs:
+            with self.subTest(run["name"]):
+                replay = Replay([Exchange(**each) for each in run["exchanges"]], strict=False)
+                strategy = LanguageModel(
+                    fakes.space(), Client(replay, structured=run["structured"],
+                                          sleep=self.slept.append),
+                    fakes.Steps(), run["mode"], settings=recorded_settings(run["context"]))
+                history = fakes.tune(strategy, run["trials"])
+                found = [f"{trial.source}: {text_of(trial.configuration)}"
+                         for trial in history.trials]
+                self.assertEqual(found, run["found"])
+                figures = strategy.statistics()
+                self.assertEqual(figures["proposals"], run["statistics"]["proposals"])
+                self.assertEqual(figures["failures"], run["statistics"]["failures"])
+
+
+class Answers(unittest.TestCase):
+    """Pure functions."""
+
+    def setUp(self) -> None:
+        self.space = fakes.space()
+        self.names = [tunable.name for tunable in self.space.tunables]
+
+    def read(self, text: str, tried: Sequence[str] = ()) -> list[answer.Judged]:
+        value, _ = answer.find_json(text)
+        return answer.judge(answer.configurations(value, self.names), self.space, DEFAULT,
+                            lambda each: text_of(each) in tried)
+
+    def one(self, text: str) -> Proposal:
+        judged, = self.read(text)
+        self.assertIsNotNone(judged.proposal, judged)
+        assert judged.proposal
+        return judged.proposal
+
+    def test_json_is_found_wherever_it_stands(self) -> None:
+        for text in (GOOD, f"```json\n{GOOD}\n```", f"Sure! Here:\n```\n{GOOD}```\nIt is fast.",
+                     f"I take {GOOD} since {{}} is empty", f'<think>{{"mc": 1}}</think>{GOOD}',
+                     f"[1, 2] no, {GOOD}", f"```python\nx = 1\n```\n{GOOD}", f"```json\n{GOOD}",
+                     f"[{GOOD}]", f'{{"configurations": [{GOOD}]}}', f'{{"configuration": {GOOD}}}',
+                     f'[{{"configuration": {GOOD}}}]', f'{{"answer": {{"configuration": {GOOD}}}}}',
+                     f'{{"why": "memory", "configuration": {GOOD}}}'):
+            self.assertEqual(self.one(text).configuration, {**DEFAULT, "mc": 192, "kc": 384}, text)
+
+    def test_broken_json_is_repaired(self) -> None:
+        for text in ('{"mc": 192, "kc": 384', "{'mc': 192, 'kc': 384}", '{"mc": 192, "kc": 384,}',
+                     "{mc: 192, kc: 384}", '{"mc": 192 "kc": 384}',
+                     '{"mc": 192, // rows\n "kc": 384}', '```json\n{"mc": 192,\n "kc": 384\n```'):
+            self.assertEqual(self.one(text).configuration, {**DEFAULT, "mc": 192, "kc": 384}, text)
+            self.assertTrue(answer.find_json(text)[1], text)
+
+    def test_no_json(self) -> None:
+        for text in ("", " ", "no", "mc=192", "{}", "[]", "[1, 2]", '"mc"', "192", "null",
+                     "```\n```", "<think>" + GOOD, "{" * 50_000, "[" * 50_000, "[[" * 3000 + GOOD,
+                     '{"a":' * 9000):
+            with self.assertRaises(answer.NoJson, msg=text[:30]):
+                answer.find_json(text)
+
+    def test_refusals_are_told_from_nonsense(self) -> None:
+        for text in ("I'm sorry, but I can't help with that.", "As an AI model I will not.",
+                     "I am unable to run code", "I cannot do this"):
+            self.assertTrue(answer.is_refusal(text))
+        for text in ("", "The best is mc=3", "Sure, here you are"):
+            self.assertFalse(answer.is_refusal(text))
+
+    def test_numbers_in_other_clothes_are_read_and_noted(self) -> None:
+        proposal = self.one('{"mc": "192", "kc": 384.0, "nc": "3_84", "order": false, '
+                            '"pack_a": "true", "mr": 7.6, "m_parts": " 4 "}')
+        self.assertEqual(proposal.configuration, {
+            **DEFAULT, "mc": 192, "kc": 384, "nc": 384, "order": 0, "pack_a": 1, "m_parts": 4})
+        self.assertEqual(proposal.note, 'mc: "192" read as 192; nc: "3_84" read as 384; '
+                         'order: false read as 0; pack_a: "true" read as 1; mr: 7.6 read as 8; '
+                         'm_parts: " 4 " read as 4')
+
+    def test_values_are_clamped_to_the_nearest_legal_one_and_noted(self) -> None:
+        judged, = self.read('{"nr": 5000, "mr": -3, "mc": 100}')
+        assert judged.proposal
+        self.assertTrue(judged.clamped)
+        self.assertEqual(judged.proposal.configuration["nr"], 64)
+        self.assertEqual(judged.proposal.configuration["mr"], 2)
+        self.assertIn("nr: 5000 clamped to 1024; mr: -3 clamped to 1", judged.proposal.note)
+        self.assertIn("mended (nr must be a multiple of 16 up to 64): mr=2, nr=64",
+                      judged.proposal.note)
+        judged, = self.read('{"mc": 101}')  # made whole micro-tiles by the variant
+        assert judged.proposal
+        self.assertTrue(judged.clamped)
+        self.assertEqual(judged.proposal.note, "mended: mc=104")
+
+    def test_unknown_tunables_and_what_is_no_number_refuse_a_configuration(self) -> None:
+        judged = self.read('[{"mc": 128, "tile": 3}, {"mc": "big"}, {"mc": [1]}, {"mc": null}, '
+                           '{"mc": NaN}, {"mc": "1e400"}, {"kc": 384}]')
+        self.assertEqual([each.refused for each in judged], [
+            'unknown tunable "tile"', 'mc: "big" is no number', "mc: [1] is no number",
+            "mc: null is no number", "mc: NaN is no number", 'mc: "1e400" is no number', ""])
+        self.assertEqual(judged[-1].proposal and judged[-1].proposal.configuration["kc"], 384)
+
+    def test_repeats_are_skipped(self) -> None:
+        judged = self.read('[{"mc": 96}, {"mc": 192}, {"mc": 192}, {"mc": "192"}, {"kc": 128}]',
+                           [text_of(DEFAULT), text_of({**DEFAULT, "kc": 128})])
+        self.assertEqual([each.repeated for each in judged], [True, False, True, True, True])
+
+    def test_what_is_left_out_is_as_in_the_base(self) -> None:
+        base = {**DEFAULT, "kc": 512}
+        self.assertEqual(answer.completed({"mc": 64}, base, self.space.tunables),
+                         {**base, "mc": 64})
+        self.assertEqual(answer.completed({"path": 3, "mc": 64}, base, self.space.tunables),
+                         {**base, "mc": 64})
+        # Another path gives the rest another meaning: the variant completes it.
+        self.assertEqual(answer.completed({"path": 4, "mc": 64}, base, self.space.tunables),
+                         {"path": 4, "mc": 64})
+
+    def test_huge_numbers(self) -> None:
+        for digits in (20, 60, 4000, 9000):
+            try:
+                judged = self.read('{"mc": 1' + "0" * digits + "}")
+            except answer.NoJson:
+                continue
+            for each in judged:
+                note = each.proposal.note if each.proposal else ""
+                self.assertLess(len(each.refused) + len(note), 300)
+
+    def test_mutated_answers_raise_nothing_but_no_json(self) -> None:
+        chance = random.Random(37)
+        whole = json.dumps({name: DEFAULT[name] for name in self.names})
+        seeds = [GOOD, whole, f"```json\n{whole}\n```", f'{{"configurations": [{whole}, {GOOD}]}}',
+                 f"Sure:\n```\n[{GOOD}, {GOOD}]\n```", '{"mc": "192", "kc": true, "x": null}',
+                 '{"configuration": {"mc": 1e3}, "reason": "a \\"quoted\\" one"}']
+        pieces = ["{", "}", "[", "]", '"', "'", ":", ",", "\\", "```", "```json\n", "\n", "1e999",
+                  "-", "NaN", "null", "true", "\\u0000", "\\ud800", "\ud800", "\0", "//", "/*",
+                  "9" * 99, '"mc"', "<think>", "</think>", "{" * 60, "é", "𝟙", '{"configurations":']
+        usable = 0
+        for _ in range(4000):
+            text = chance.choice(seeds)
+            for _ in range(chance.choice((1, 1, 2, 3, 8))):
+                at = chance.randrange(len(text) + 1)
+                kind = chance.randrange(4)
+                if kind == 0:
+                    text = text[:at] + text[at + chance.randrange(1, 6):]
+                elif kind == 1:
+                    text = text[:at] + chance.choice(pieces) + text[at:]
+                elif kind == 2:
+                    text = text[:at]
+                else:
+                    other = chance.choice(seeds)
+                    text = text[:at] + other[chance.randrange(len(other)):]
+            try:
+                judged = self.read(text)
+            except answer.NoJson:
+                continue
+            except Exception as error:
+                self.fail(f"seed 37: {error!r} of {text!r}")
+            for each in judged:
+                if each.proposal:
+                    usable += 1
+                    self.assertEqual(list(each.proposal.configuration), list(DEFAULT))
+                    legal = self.space.constraints.check([each.proposal.configuration])[0]
+                    self.assertEqual(legal.configuration, each.proposal.configuration, text)
+                    each.proposal.note.encode()
+                each.refused.encode()
+        self.assertGreater(usable, 500)
+
+
+class Requests(unittest.TestCase):
+    """What the model is told, and that it fits."""
+
+    def history(self, trials: int = 30) -> History:
+        history = History(fakes.space(), trials_left=7, seconds_left=93.0)
+        history.trials.append(fakes.evaluate(0, Proposal(DEFAULT), "seed"))
+        chance = random.Random(1)
+        while len(history.trials) <= trials:
+            values = {tunable.name: chance.choice(tunable.values) for tunable in fakes.TUNABLES}
+            legal = history.space.constraints.nearest([values])[0].configuration
+            assert legal
+            if not history.tried(legal):
+                history.trials.append(fakes.evaluate(len(history.trials), Proposal(legal), "x"))
+        return history
+
+    def briefing(self, context: int, **more: Any) -> prompt.Briefing:
+        space = fakes.space()
+        source = "int kc = 256;  // depth, fits L1\n" * 300
+        return prompt.Briefing(space, fakes.FACTS, lambda length: source[:length],
+                               rules_of(space), context, context // 4, **more)
+
+    def text(self, history: History, context: int = 16384, **question: Any) -> str:
+        asked = prompt.ask(history, self.briefing(context), prompt.Question(**question))
+        return asked.messages[1]["content"]
+
+    def test_everything_is_told(self) -> None:
+        text = self.text(self.history(), requests_left=3)
+        for part in ("gemm:m=512,n=512,k=512 hwy fp32 threads=2 AVX3", '"flops": 268435456',
+                     "L2: 1 MiB", "memory read: 27.3 GB/s", "depth of a block along k",
+                     "mc=192,kc=512", "from 1; worth trying: 64, 128, 192, 256, 384, 512",
+                     "path=4 needs nr=48",
+                     "int kc = 256;", '"kc":256', "The default takes 533.8 us", "465 us at best",
+                     "87% of the roof", "Best so far: #", "error 3.1 times the bound",
+                     "7 trials, 93 s", "3 requests to you", "JSON Schema",
+                     "decides what the others mean",
+                     "Not for you to choose: threads=2"):
+            self.assertIn(part, text)
+        self.assertEqual(len(re.findall(r"(?m)^#\d+ ", text)), 12)
+
+    def test_generations_see_the_five_best_and_the_last_five_failures(self) -> None:
+        history = self.history()
+        text = self.text(history, count=3)
+        fast = sorted((trial for trial in history.trials[1:] if trial.correct),
+                      key=lambda trial: -trial.speed_up)[:5]
+        failed = [trial for trial in history.trials if not trial.correct][-5:]
+        shown = [int(number) for number in re.findall(r"(?m)^#(\d+) ", text)]
+        self.assertEqual(shown, [trial.number for trial in fast + failed])
+        self.assertIn("list of 3 different configurations", text)
+
+    def test_the_history_is_shortened_first_then_the_source(self) -> None:
+        history, seen = self.history(), []
+        for context in range(16000, 4096, -100):
+            briefing = self.briefing(context)
+            asked = prompt.ask(history, briefing, prompt.Question())
+            self.assertLessEqual(asked.tokens + briefing.answer_tokens, context)
+            text = asked.messages[1]["content"]
+            shape = (len(re.findall(r"(?m)^#\d+ ", text)), text.count("int kc"))
+            if not seen or seen[-1] != shape:
+                seen.append(shape)
+        self.assertEqual(seen, sorted(seen, reverse=True))
+        self.assertGreater(len(seen), 5)
+        full = seen[0][1]
+        self.assertEqual([entries for entries, source in seen if source == full], [12, 8, 5, 3])
+
+    def test_small_contexts_get_a_short_request_and_tiny_ones_none(self) -> None:
+        history = self.history()
+        for context in (4096, 2048, 1024, 700):
+            briefing = self.briefing(context)
+            asked = prompt.ask(history, briefing, prompt.Question())
+            self.assertLessEqual(asked.tokens + briefing.answer_tokens, context)
+            self.assertNotIn("## ", asked.messages[1]["content"])
+            self.assertEqual(asked.schema["properties"]["kc"],
+                             {"enum": [64, 128, 192, 256, 384, 512]})
+        with self.assertRaises(prompt.TooLong):
+            prompt.ask(history, self.briefing(256), prompt.Question())
+
+    def test_a_history_of_nothing_but_the_default(self) -> None:
+        self.assertIn("Best so far: #0 1.000x", self.text(self.history(0)))
+        self.assertIn("Nothing but the default was tried", self.text(History(fakes.space())))
+
+    def test_the_answer_has_a_schema(self) -> None:
+        import jsonschema
+        space = fakes.space()
+        for count, good, bad in ((1, {"mc": 64}, {"tile": 1}), (3, {"configurations": [{"mc": 64}]},
+                                                              {"mc": 64})):
+            schema = prompt.schema_of(space, count)
+            jsonschema.Draft202012Validator.check_schema(schema)
+            jsonschema.validate(good, schema)
+            with self.assertRaises(jsonschema.ValidationError):
+                jsonschema.validate(bad, schema)
+
+    def test_the_constraints_words_are_learnt_once(self) -> None:
+        space = fakes.space()
+        self.assertEqual(set(rules_of(space)), {
+            "mr × nr takes more than 28 registers", "path=4 needs nr=48",
+            "path=4 has no pack_b and no k_parts"})
+        self.assertLess(space.constraints.asked, 100)  # type: ignore[attr-defined]
+
+    def test_every_kernel_that_is_tuned_has_an_excerpt(self) -> None:
+        for kernel, variant, names, part in (
+                ("gemm", "hwy", ("mc", "kc", "nc", "path"), "struct Schedule"),
+                ("gemm", "opencl", ("bk", "wm", "wn", "mt"), "struct Tensor"),
+                ("softmax", "hwy", ("stream", "split", "fetch"), "fetch"),
+                ("layernorm", "opencl", ("items", "road"), "road"),
+                ("attention", "hwy@base", ("q_block", "kv_block"), "kv_block")):
+            text = excerpt.excerpt(kernel, variant, names, 4000)
+            self.assertIn(part, text)
+            self.assertTrue(500 < len(text) <= 4000, (kernel, len(text)))
+        for kernel in ("no_such", "../scripts", ""):
+            self.assertEqual(excerpt.excerpt(kernel, "hwy", ("mc",), 4000)[:0], "")
+        self.assertEqual(excerpt.sources("../kernels", "hwy"), [])
+
+
+class Strategies(Clients):
+    """Whole runs."""
+
+    def test_one_by_one(self) -> None:
+        server = self.serve(says('{"mc": 192}'), says('{"kc": 384}'), says('{"order": 0}'))
+        strategy = self.strategy(self.client(server))
+        history = fakes.tune(strategy, 3)
+        self.assertEqual([trial.source for trial in history.trials], ["default"] + ["llm"] * 3)
+        # Each builds on the best so far.
+        self.assertEqual(history.trials[3].configuration,
+                         {**DEFAULT, "mc": 192, "kc": 384, "order": 0})
+        self.assertEqual([self.exchanges[number].trials for number in range(3)], [[1], [2], [3]])
+        figures = strategy.statistics()
+        self.assertEqual(figures["trials"], {"default": 1, "llm": 3})
+        self.assertEqual(figures["proposals"],
+                         {"used": 3, "clamped": 0, "refused": 0, "repeated": 0})
+        self.assertEqual((figures["tokens_in"], figures["tokens_out"]), (2700, 60))
+        self.assertGreater(figures["best"]["llm"], 1.05)
+        strategy.close()
+        self.assertTrue(strategy._stand_in.closed)  # type: ignore[attr-defined]
+
+    def test_generations(self) -> None:
+        lists = [[{"mc": 64}, {"mc": 128}, {"mc": 192}, {"mc": 256}],  # one more than asked for
+                 [{"mc": 64}, {"kc": 384}],  # one is known
+                 [{"nc": 384, "tile": 1}, {"nc": 48}, {"nc": 96}]]  # one is refused
+        server = self.serve(*(says(json.dumps({"configurations": each})) for each in lists))
+        strategy = self.strategy(self.client(server), "generations", generations=3)
+        history = fakes.tune(strategy, 9)
+        self.assertEqual([trial.source for trial in history.trials[1:]],
+                         ["llm"] * 6 + ["local"] * 3)
+        self.assertEqual([self.exchanges[number].trials for number in sorted(self.exchanges)],
+                         [[1, 2, 3], [4], [5, 6]])
+        figures = strategy.statistics()
+        self.assertEqual(figures["proposals"],
+                         {"used": 6, "clamped": 0, "refused": 1, "repeated": 1})
+        self.assertEqual(figures["outcomes"], {"correct": 5, "incorrect": 1})
+        self.assertEqual(len(server.requests), 3)
+
+    def test_every_failure_is_counted_and_the_stand_in_takes_the_trial(self) -> None:
+        cases = [("timeout", fakes.hangs), ("http 429", fails(429)), ("http 5xx", fails(500)),
+                 ("http 4xx", fails(400)), ("refusal", says("I'm sorry, I can't do that.")),
+                 ("empty", says("")), ("no JSON", says("mc should be larger")),
+                 ("unusable", says('{"tile": 3}')), ("unusable", says(json.dumps(DEFAULT))),
+                 ("too long", fakes.floods), ("connection", fakes.resets)]
+        for failure, said in cases:
+            with self.subTest(failure):
+                client = self.client(self.serve(said), timeout=0.4 if said is fakes.hangs else 5)
+                strategy = self.strategy(client, settings={"most_failures": 2})
+                history = fakes.tune(strategy, 3)
+                figures = strategy.statistics()
+                self.assertEqual([trial.source for trial in history.trials[1:]], ["local"] * 3)
+                self.assertEqual(figures["failures"], {failure: 2})
+                self.assertEqual(figures["stopped"], f"2 failures in a row, the last: {failure}")
+                self.assertTrue(any(failure in line for line in self.log))
+                self.assertEqual(strategy._stand_in.observed, [0, 1, 2, 3])  # type: ignore
+
+    def test_classes_that_the_answer_decides_are_recorded_too(self) -> None:
+        strategy = self.strategy(self.client(self.serve(says("no idea"), says('{"tile": 1}'))))
+        fakes.tune(strategy, 2)
+        self.assertEqual(self.failures(), ["no JSON", "unusable"])
+
+    def test_failures_in_a_row_are_counted_anew_after_a_success(self) -> None:
+        answers = [says("no"), says('{"mc": 192}'), says("no"), says('{"kc": 384}'), says("no")]
+        strategy = self.strategy(self.client(self.serve(*answers)),
+                                 settings={"most_failures": 2})
+        history = fakes.tune(strategy, 4)
+        self.assertEqual([trial.source for trial in history.trials[1:]],
+                         ["local", "llm", "local", "llm"])
+        self.assertEqual(strategy.statistics()["stopped"], "")
+
+    def test_what_no_further_request_can_mend_ends_the_asking_at_once(self) -> None:
+        for said, key, failure in ((fails(401), "wrong", "http 4xx"), (fails(404), "k", "http 4xx"),
+                                   (says(GOOD), "", "no key")):
+            server = self.serve(said)
+            strategy = self.strategy(self.client(server, key))
+            fakes.tune(strategy, 6)
+            figures = strategy.statistics()
+            self.assertEqual(figures["failures"], {failure: 1})
+            self.assertTrue(figures["stopped"].startswith(failure))
+            self.assertEqual(len(server.requests), 1 if key else 0)
+
+    def test_a_context_that_was_taken_too_large_is_shortened(self) -> None:
+        said = fails(400, "This model's maximum context length is 2048 tokens")
+        server = self.serve(said, said, says('{"mc": 192}'))
+        strategy = self.strategy(self.client(server), settings={
+            "context": 6000, "source": lambda length: "kc = 256;\n" * (length // 10)})
+        fakes.tune(strategy, 3)
+        lengths = [len(request["messages"][1]["content"]) for request in server.requests]
+        self.assertLess(lengths[2], lengths[0])
+        hopeless = self.strategy(self.client(server), settings={"context": 200})
+        fakes.tune(hopeless, 6)
+        self.assertEqual(hopeless.statistics()["failures"], {"context": 5})
+
+    def test_a_run_ends_when_the_stand_in_knows_nothing_further(self) -> None:
+        strategy = self.strategy(self.client(self.serve(says("no"))))
+        with self.assertRaises(Exhausted):
+            fakes.tune(strategy, 1000)
+
+    def test_a_run_that_was_interrupted_goes_on(self) -> None:
+        server = self.serve(says('{"mc": 192}'), says('{"mc": 192}'), says('{"kc": 384}'))
+        history = fakes.tune(self.strategy(self.client(server)), 1)
+        earlier = list(self.exchanges.values())
+        strategy = self.strategy(self.client(server, earlier=earlier))
+        fakes.tune(strategy, 2, history)
+        self.assertEqual([trial.source for trial in history.trials[1:]], ["llm", "local", "llm"])
+        self.assertEqual(sorted(self.exchanges), [0, 1, 2])
+        self.assertEqual(strategy.statistics()["requests"], 3)
+
+    def test_wrong_arguments(self) -> None:
+        client = self.client(None)
+        for more in ({"mode": "two"}, {"generations": 0}, {"per_generation": 0}):
+            with self.assertRaises(ValueError):
+                self.strategy(client, **more)
+
+    def test_the_adviser_agrees_or_replaces(self) -> None:
+        suggestion = {**DEFAULT, "mc": 192}
+        server = self.serve(says('{"kc": 384}'), says("{" + '"mc": 192}'), says("no"))
+        adviser = LanguageModelAdviser(fakes.space(), self.client(server),
+                                       Settings(source=lambda length: ""))
+        history = History(fakes.space(), [fakes.evaluate(0, Proposal(DEFAULT), "seed")])
+        proposal = adviser.advise(history, suggestion, "mc weighs 0.7, kc 0.2")
+        assert proposal
+        self.assertEqual((proposal.configuration, proposal.source),
+                         ({**suggestion, "kc": 384}, "llm"))
+        self.assertIsNone(adviser.advise(history, suggestion, ""))
+        self.assertIsNone(adviser.advise(history, suggestion, ""))
+        adviser.observe(fakes.evaluate(1, proposal, "hybrid"))
+        text = server.requests[0]["messages"][1]["content"]
+        self.assertIn("An optimiser proposes next: mc=192\nIts state: mc weighs 0.7", text)
+        figures = adviser.statistics()
+        self.assertEqual((figures["agreed"], figures["failures"]), (1, {"no JSON": 1}))
+        self.assertEqual(self.exchanges[0].trials, [1])
+
+
+def recorded_settings(context: int) -> Settings:
+    """Of the recorded runs: the source is left out, which changes."""
+    return Settings(fakes.FACTS, context=context, most_failures=100, source=lambda length: "")
+
+
+def record(url: str) -> None:
+    """Writes RECORDED anew; of the requests only the first is kept in full."""
+    runs = []
+    for name, mode, structured, context, trials in (
+            ("free text", "one", "", 2048, 10), ("by schema", "one", "json_object", 2048, 10),
+            ("long request", "one", "json_schema", 8192, 5),
+            ("generations", "generations", "json_object", 2048, 8)):
+        exchanges: dict[int, Exchange] = {}
+        client = Client(Endpoint(url, "SmolLM2-135M-Instruct", "none"), structured=structured,
+                        timeout=120, on_exchange=lambda each, to=exchanges: to.__setitem__(
+                            each.number, each))
+        strategy = LanguageModel(fakes.space(), client, fakes.Steps(), mode,
+                                 settings=recorded_settings(context))
+        history = fakes.tune(strategy, trials)
+        kept = [dataclasses.asdict(each) | {"seconds": round(each.seconds, 3), "trials": []}
+                for each in exchanges.values()]
+        for each in kept[1:] if not runs else kept:
+            each["request"] = hash_of(each["request"])
+        for each in kept:
+            each["answer"] = re.sub(r'\n\s+File ".*', "", each["answer"], flags=re.DOTALL)
+            if each["failure"] in ("no JSON", "unusable"):  # found out anew
+                each["failure"] = ""
+        figures = strategy.statistics()
+        runs.append({"name": name, "mode": mode, "structured": structured, "context": context,
+                     "trials": trials, "exchanges": kept, "statistics": figures,
+                     "found": [f"{trial.source}: {text_of(trial.configuration)}"
+                               for trial in history.trials]})
+        print(name, json.dumps(figures))
+        for each in exchanges.values():
+            print(f"  {each.seconds:.2f} s, {each.tokens_in} + {each.tokens_out} tokens, "
+                  f"{each.failure or 'used'}")
+    RECORDED.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--record"]:
+        record(sys.argv[2])
+    else:
+        skip.main(sys.argv)
