@@ -2,10 +2,10 @@
 table, what an evaluation says from samples drawn out of the recorded ones.
 
 Each evaluation draws rounds with replacement, a configuration's time and the default's of the same
-round, so that noise is paid for as on the machine; it costs what it cost there: build, verification,
-timing (in proportion to the rounds drawn) and the strategy's own thinking, which is measured here or
-given (a language model's latency). What a strategy names is judged by the truth: the median over all
-recorded rounds. score.py makes one figure of it.
+round, so that noise is paid for as on the machine. It costs what it cost there: build,
+verification, timing (in proportion to the rounds drawn), and the strategy's own thinking, which is
+measured here or given (a language model's latency). What a strategy names is judged by the truth:
+the median over all recorded rounds. score.py makes one figure of it.
 """
 from __future__ import annotations
 
@@ -13,15 +13,26 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from math import comb
 from typing import Any
 
 import numpy as np
 
 from rooflane.league.spaces import Record, key_of, space_of
-from rooflane.tuning import (Configuration, Cost, Exhausted, History, Legal, Outcome, Ratio, Space,
-                             Strategy, Trial, text_of)
+from rooflane.tuning import (
+    Configuration,
+    Cost,
+    Exhausted,
+    History,
+    Legal,
+    Outcome,
+    Ratio,
+    Space,
+    Strategy,
+    Trial,
+    text_of,
+)
 
 Factory = Callable[[Space, int], Strategy]
 Clock = Callable[[], float]
@@ -31,7 +42,7 @@ ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the
 MOST_EVALUATIONS = 4  # times the configurations of the space
 
 
-@lru_cache(maxsize=None)
+@cache
 def _interval_ranks(count: int) -> tuple[int, int]:
     """Ranks, from 0, between which the median of a distribution lies with 95 %, by the binomial
     distribution of how many samples are below it; the extremes when there are too few."""

@@ -1,4 +1,4 @@
-"""The score P of a search, after Willemsen et al. (FGCS 2024), with the flaws of its reference mended.
+"""The score P of a search, after Willemsen et al. (FGCS 2024), its reference's flaws mended.
 
 P(t) = (S(t) - F(t)) / (S(t) - optimum): F is the truth of what the search names at time t, S that
 of random search without replacement, calculated. 0 is random search, 1 the optimum, less than 0

@@ -1,10 +1,10 @@
 """Completely measured spaces: how one is recorded, and how many are kept in one small file.
 
 A record is JSON that a person can read: the fields of a Space, the machine, and one entry per
-configuration with outcome, reason, samples and costs. The shipped file (bench/spaces/spaces.json.xz)
-holds records in columns of integers: samples in steps of 1/4096 of the natural logarithm (wrong by
-0.012 % at most, a ratio by 0.024 %), costs in steps of 1/64 (0.8 %). Packing what was unpacked
-changes nothing. replay.py searches in them.
+configuration with outcome, reason, samples and costs. The shipped file, spaces.json.xz of
+bench/spaces, holds records in columns of integers: samples in steps of 1/4096 of the natural
+logarithm (wrong by 0.012 % at most, a ratio by 0.024 %), costs in steps of 1/64 (0.8 %). Packing
+what was unpacked changes nothing. replay.py searches in them.
 """
 from __future__ import annotations
 
