@@ -421,7 +421,7 @@ class StandingsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         settings = contest.Settings(repeats=12, seed=SEED,
-                                    latency_s={name: 0.01 for name in ("random", "oracle")})
+                                    latency_s=dict.fromkeys(("random", "oracle"), 0.01))
         cls.results = [contest.play(made_space(0.02, shape), name, settings, Entrants)
                        for shape in ("gemm:m=1,n=2,k=3", "gemm:m=4,n=5,k=6")
                        for name in ("random", "broken", "oracle")]
