@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 # scripts/report_page/marks.py.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#B8A800",
            "#44AA99", "#6A5ACD", "#CC6677", "#117733"]
-GREY = "#808a94"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 150, 12, 46
 ROW = 22  # of intervals(), and of the legend
@@ -33,8 +34,8 @@ class Series:
 
 
 def esc(value: object) -> str:
-    """Text as XML."""
-    return html.escape(str(value))
+    """Text as XML, which knows no control characters."""
+    return html.escape(CONTROL.sub(" ", str(value)))
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
