@@ -151,7 +151,7 @@ def lines(series: Sequence[Series], title: str, x_label: str, y_label: str,
         if up.low <= value <= up.high:
             parts += [_line(LEFT, up(value), WIDTH - RIGHT, up(value),
                             'stroke-dasharray="5 4" stroke-opacity="0.7"'),
-                      _text(LEFT + 6, up(value) - 5, name, "start")]
+                      _text(WIDTH - RIGHT - 4, up(value) - 5, name, "end", 'fill-opacity="0.8"')]
     for one in drawn:
         parts += _drawn(one, across, up)
     ordered = sorted(drawn, key=lambda one: -one.points[-1][1])

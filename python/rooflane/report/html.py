@@ -22,7 +22,8 @@ h2{margin:2rem 0 .6rem}nav a{margin-right:1rem}a{color:inherit}
 figure,.card{margin:0 0 1rem;padding:.9rem;background:var(--card);border:1px solid var(--line);
 border-radius:8px;overflow-x:auto}
 figcaption{font-weight:600;margin-bottom:.5rem;position:sticky;left:0}
-svg{max-width:100%;height:auto;min-width:560px}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:1rem}
+svg{max-width:100%;height:auto;min-width:480px}
 .scroll{overflow:auto;max-height:75vh;background:var(--card);border:1px solid var(--line);
 border-radius:8px;width:fit-content;max-width:100%}
 table{border-collapse:collapse;font-size:13px}
@@ -52,7 +53,7 @@ def render_html(run: Run) -> str:
     if run.exchanges:
         parts.append(_exchanges(run))
     parts.append(_attempts(run))
-    speed = f'<p class="speed">{esc(times(run.ratio))}</p>' if run.ratio else ""
+    speed = f'<p class="speed">{esc(times(run.ratio))} the default</p>' if run.ratio else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
@@ -101,7 +102,7 @@ def _convergence(run: Run) -> str:
                               "speed-up over the default", rules=[(1.0, "default")])
         name = "attempt" if label == "attempt" else "time"
         figures.append(f"<figure><figcaption>Best so far, by {name}</figcaption>{drawn}</figure>")
-    return "".join(figures)
+    return f'<div class="pair">{"".join(figures)}</div>'
 
 
 def _series(run: Run, places: list[float]) -> list[drawing.Series]:

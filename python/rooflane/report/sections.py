@@ -22,6 +22,13 @@ class Table:
     notes: list[str] = field(default_factory=list)
     empty: str = ""  # what stands for no rows
 
+    def without_empty_columns(self) -> Table:
+        """Without those in which no row says anything."""
+        kept = [at for at in range(len(self.head)) if any(row[at] for row in self.rows)]
+        return self if not self.head or not self.rows else Table(
+            self.name, [self.head[at] for at in kept],
+            [[row[at] for at in kept] for row in self.rows], self.notes, self.empty)
+
 
 def by(trial: Trial) -> str:
     """Who proposed it."""
@@ -227,5 +234,6 @@ def outcome_of(exchange: Exchange, by_number: dict[int, Trial]) -> str:
 def tables(run: Run) -> list[Table]:
     """All, in the order of a report; those that do not apply are left out."""
     tied = tie_set(run)
-    return [summary(run), *([tied] if tied.rows else []), convergence(run), top(run),
-            *impacts(run), sizes(run), failed(run), *model(run)]
+    found = [summary(run), *([tied] if tied.rows else []), convergence(run), top(run),
+             *impacts(run), sizes(run), failed(run), *model(run)]
+    return [table.without_empty_columns() for table in found]
