@@ -56,7 +56,10 @@ prefer() {  # PACKAGE CHECK...
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
-if [[ ${1:-} == --tests ]]; then prefer oclgrind has_command oclgrind; fi
+if [[ ${1:-} == --tests ]]; then
+  prefer oclgrind has_command oclgrind
+  prefer postgresql has_file '/usr/lib/postgresql/*/bin/initdb'  # started by the tests themselves
+fi
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi
 if ! has_command apt-get; then
   if ((${#missing[@]} == 0)); then exit 0; fi

@@ -116,7 +116,7 @@ def machine_of(made: Record) -> str:
     """A line that names the machine."""
     machine = made["machine"]
     if isinstance(machine, dict):
-        for name in ("label", "cpu", "name", "host"):
+        for name in ("label", "key", "cpu", "name", "host"):
             if machine.get(name):
                 return str(machine[name])
         return json.dumps(machine, sort_keys=True)

@@ -1,0 +1,33 @@
+"""Keeps API keys out of the archive: every text passes `redact` on its way into a table."""
+from __future__ import annotations
+
+import json
+import os
+import re
+
+REDACTED = "[redacted]"
+# As providers write their keys: OpenAI and those that copy it, Groq, Hugging Face, xAI, Google,
+# GitHub, GitLab; and whatever stands in an authorisation header.
+_SHAPES = re.compile(
+    r"\b(?:sk-|sk_|gsk_|hf_|xai-|AIza|gh[pousr]_|glpat-)[A-Za-z0-9_\-]{16,}"
+    r"|(?<=Bearer )[A-Za-z0-9._~+/=\-]{8,}")
+_WHOLE = 8  # a shorter value is replaced only where it stands alone: local servers take any word
+
+
+def _values() -> list[str]:
+    """The values of variables that hold keys, the longest first, since one may hold another."""
+    found = {value for name, value in os.environ.items()
+             if name.endswith("_API_KEY") and len(value) > 2}
+    found |= {json.dumps(value)[1:-1] for value in found}  # as it stands inside JSON
+    return sorted(found, key=len, reverse=True)
+
+
+def redact(text: str) -> str:
+    """The text without the value of OPENAI_API_KEY (and of other variables that end in _API_KEY),
+    and without what looks like a key."""
+    for value in _values():
+        if len(value) >= _WHOLE:
+            text = text.replace(value, REDACTED)
+        elif value in text:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", REDACTED, text)
+    return _SHAPES.sub(REDACTED, text)
