@@ -15,7 +15,7 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
            "#44AA99", "#6A5ACD", "#CC6677", "#117733"]
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 WIDTH, HEIGHT = 760, 320
-LEFT, RIGHT, TOP, BOTTOM = 64, 150, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 64, 165, 12, 46
 ROW = 22  # of intervals(), and of the legend
 STYLE = ("<style>svg{color:#1f2933}@media(prefers-color-scheme:dark){svg{color:#e4e8ec}}"
          "</style>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from rooflane import drawing
 from rooflane.league.standings import League
 
-LEAST_P = -1.0  # what is worse than that is cut off: the start of a slow strategy
+LEAST_P = -1.0  # what is worse than that is cut off: the others would be told apart no longer
 
 
 def svg(league: League) -> str:
@@ -20,8 +20,13 @@ def svg(league: League) -> str:
     low = max(LEAST_P, min([0.0, *values]) - 0.05)
     over_time = drawing.lines(series, "P over time", "share of the budget, %", "P", (low, 1.0),
                               [(0.0, "random search")])
-    rows = [(standing.strategy, standing.score.value, standing.score.low, standing.score.high,
-             colours[standing.strategy]) for standing in league.standings]
+    rows = []
+    for standing in league.standings:
+        score, name = standing.score, standing.strategy
+        if score.value < LEAST_P:
+            name += f" ({score.value:.2f})".replace("-", "−")
+        rows.append((name, *(max(LEAST_P, value) for value in (score.value, score.low, score.high)),
+                     colours[standing.strategy]))
     scores = drawing.intervals(rows, "score per strategy",
                                "P, mean over the budget, with 95 % interval")
     count = len(league.spaces)

@@ -15,7 +15,7 @@ from rooflane.league.replay import ROUNDS, ReplayedSpace
 from rooflane.league.score import Judge
 from rooflane.league.spaces import Record, SpaceError
 
-STRATEGIES = "default,random,local,tpe,cmaes,gp"  # those that need nothing else
+STRATEGIES = "default,random,local,tpe,cmaes"  # those that need nothing else
 
 
 def main(words: list[str]) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rooflane.league import kernel_tuner
 from rooflane.league import replay as replays
 from rooflane.league.score import SHARES, Judge
 from rooflane.league.spaces import Record, key_of, packed, read
@@ -103,8 +104,13 @@ def play(made: Record, strategy: str, settings: Settings, entrants: Entrants,
 
     try:
         seeds = entrants.seeds(replayed.space, settings.seed_points)
-        runs = [replays.replay(replayed, build, seeds, settings.seed + repeat, rules)
-                for repeat in range(settings.repeats)]
+        repeats = [settings.seed + repeat for repeat in range(settings.repeats)]
+        if strategy.startswith(kernel_tuner.PREFIX):
+            name = strategy.removeprefix(kernel_tuner.PREFIX)
+            runs = kernel_tuner.runs(replayed, name, seeds, repeats, rules)
+        else:
+            runs = [replays.replay(replayed, build, seeds, repeat, rules)
+                    for repeat in repeats]
     except Exception as error:  # whatever a strategy does wrong is its result
         return Result(strategy, key_of(made), made["kernel"], made["variant"], made_with,
                       [], {}, {}, [], [], {}, failure=f"{type(error).__name__}: {error}")

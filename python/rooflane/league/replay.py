@@ -148,6 +148,10 @@ class ReplayedSpace:
         """How many configurations can be evaluated, correct or not."""
         return len(self._entries)
 
+    def configurations(self) -> list[Configuration]:
+        """Those that can be evaluated."""
+        return [dict(entry["configuration"]) for entry in self._entries.values()]
+
     def cost(self, text: str) -> Cost:
         """Of one evaluation, without the proposing."""
         entry = self._entries[text]
