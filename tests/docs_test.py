@@ -91,6 +91,7 @@ SWAPPED = [
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
             "the peers that are part of the build; others are large"),
+    Swapped("scripts/tune_league.sh", "bash -n scripts/tune_league.sh", "hours, and the reader's"),
     Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
     Swapped("--peers all", "--peers numpy", "PyTorch is large"),
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
@@ -373,7 +374,8 @@ class Pages(unittest.TestCase):
 
     def test_every_option_exists(self):
         known = "".join(path.read_text(encoding="utf-8")
-                        for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py")
+                        for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py",
+                                        "python/rooflane/**/*.py")
                         for path in ROOT.glob(pattern))
         theirs = ["--cflags", "--libs"]  # pkg-config's
         for page in pages():

@@ -1,0 +1,176 @@
+"""`rooflane league`: keeps completely measured spaces, and compares strategies on them."""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from rooflane.league import chart, spaces, standings
+from rooflane.league.contest import REPEATS, SEED_POINTS, Settings, contest
+from rooflane.league.replay import ROUNDS, ReplayedSpace
+from rooflane.league.score import Judge
+from rooflane.league.spaces import Record, SpaceError
+
+STRATEGIES = "default,random,local,tpe,cmaes"  # those that need nothing else
+
+
+def main(words: list[str]) -> int:
+    """Exit status: 0 good, 1 a strategy failed somewhere, 2 wrong arguments or input."""
+    arguments = _parser().parse_args(words)
+    try:
+        return arguments.call(arguments)
+    except (SpaceError, OSError) as error:
+        print(f"rooflane league: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rooflane league: interrupted; --results FILE keeps what is done", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rooflane league", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, call: object, told: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=told, description=told)
+        made.set_defaults(call=call)
+        made.add_argument("--spaces", metavar="FILE", type=Path, default=spaces.SHIPPED,
+                          help="packed file; default: bench/spaces/spaces.json.xz")
+        return made
+
+    verb("list", _list, "what a packed file holds")
+    add = verb("add", _add, "puts what `tune --export-space` wrote into a packed file")
+    add.add_argument("files", nargs="+", metavar="FILE", type=Path)
+    pack = verb("pack", _pack, "makes a packed file of files, and nothing else")
+    pack.add_argument("files", nargs="+", metavar="FILE", type=Path)
+    unpack = verb("unpack", _unpack, "writes each space of a packed file as readable JSON")
+    unpack.add_argument("folder", metavar="FOLDER", type=Path)
+    run = verb("run", _run, "compares strategies by replay of the spaces")
+    run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
+                     help=f"default: {STRATEGIES}")
+    run.add_argument("--only", metavar="TEXT", action="append", default=[],
+                     help="spaces whose line in `list` holds this; repeatable: any of them")
+    run.add_argument("--repeats", metavar="N", type=_positive, default=REPEATS,
+                     help=f"searches per strategy and space; default: {REPEATS}")
+    run.add_argument("--rounds", metavar="N", type=_positive, default=ROUNDS,
+                     help=f"recorded rounds drawn per evaluation; default: {ROUNDS}")
+    run.add_argument("--seed-points", metavar="N", type=_positive, default=SEED_POINTS,
+                     help="where all start: the default and the model's next candidates; default: "
+                          f"{SEED_POINTS}")
+    run.add_argument("--seed", metavar="N", type=int, default=0)
+    run.add_argument("--latency", metavar="NAME=SECONDS", action="append", default=[],
+                     help="what a strategy's proposal costs, instead of measuring it")
+    run.add_argument("--jobs", metavar="N", type=_positive, default=1,
+                     help="processes; more than there are idle cores make strategies look slow")
+    run.add_argument("--results", metavar="FILE", type=Path,
+                     help="keeps each strategy's figures; what is in it is not done again")
+    run.add_argument("--markdown", metavar="FILE", type=Path, help="default: standard output")
+    run.add_argument("--svg", metavar="FILE", type=Path)
+    run.add_argument("--json", metavar="FILE", type=Path)
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _line(made: Record, settings: Settings) -> list[str]:
+    """The cells of standings.ABOUT_HEAD; without the last two where there is nothing to find."""
+    replayed = ReplayedSpace(made, settings.rounds)
+    default = replayed.truth[spaces.text_of(made["default"])]
+    failing = 1 - len(replayed.truth) / len(replayed)
+    cells = [spaces.key_of(made), str(len(replayed)), f"{100 * failing:.0f} %",
+             f"{default / replayed.optimum:.3f}"]
+    try:
+        judge = Judge(replayed, settings.seed)
+    except SpaceError:
+        return cells
+    return [*cells, f"{judge.budget_s:.1f}", f"{judge.draws:.0f}"]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    for made in spaces.read(arguments.spaces):
+        key, *cells = _line(made, Settings())
+        told = [f"{name} {cell}" for name, cell in zip(standings.ABOUT_HEAD[1:], cells)]
+        if len(cells) + 1 < len(standings.ABOUT_HEAD):
+            told.append("nothing to search for")
+        print(f"{key}: {', '.join(told)}")
+    return 0
+
+
+def _of(files: list[Path]) -> list[Record]:
+    return [made for file in files for made in spaces.read(file)]
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    size = spaces.add(arguments.spaces, _of(arguments.files))
+    print(f"{arguments.spaces}: {len(spaces.read(arguments.spaces))} spaces, {size} bytes")
+    return 0
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    size = spaces.write(arguments.spaces, _of(arguments.files))
+    print(f"{arguments.spaces}: {len(spaces.read(arguments.spaces))} spaces, {size} bytes")
+    return 0
+
+
+def _unpack(arguments: argparse.Namespace) -> int:
+    for file in spaces.unpack(arguments.spaces, arguments.folder):
+        print(file)
+    return 0
+
+
+def _latencies(given: list[str]) -> dict[str, float]:
+    found = {}
+    for item in given:
+        name, _, seconds = item.partition("=")
+        try:
+            found[name] = float(seconds)
+        except ValueError:
+            raise SpaceError(f"--latency {item}: NAME=SECONDS is needed") from None
+        if not (np.isfinite(found[name]) and found[name] >= 0):
+            raise SpaceError(f"--latency {item}: not a time")
+    return found
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings = Settings(arguments.repeats, arguments.rounds, arguments.seed_points, arguments.seed,
+                        _latencies(arguments.latency))
+    wanted = [made for made in spaces.read(arguments.spaces)
+              if not arguments.only or any(text in spaces.key_of(made)
+                                           for text in arguments.only)]
+    if not wanted:
+        raise SpaceError(f"{arguments.spaces}: no space holds {' or '.join(arguments.only)}")
+    chosen, lines = [], []
+    for made in wanted:
+        line = _line(made, settings)
+        if len(line) == len(standings.ABOUT_HEAD):
+            chosen.append(made)
+            lines.append(line)
+        else:
+            print(f"left out, nothing to search for: {line[0]}", file=sys.stderr)
+    if not chosen:
+        raise SpaceError("nothing to search for in any of the spaces")
+    names = list(dict.fromkeys(name for name in arguments.strategies.split(",") if name))
+    results = list(contest(arguments.spaces, chosen, names, settings, arguments.jobs,
+                           arguments.results, lambda line: print(line, file=sys.stderr)))
+    league = standings.league_of(results, settings.seed)
+    text = standings.markdown(league, lines)
+    if arguments.markdown:
+        arguments.markdown.write_text(text, encoding="utf-8")
+    else:
+        print(text)
+    if arguments.svg:
+        arguments.svg.write_text(chart.svg(league), encoding="utf-8")
+    if arguments.json:
+        told = asdict(settings) | {"latency_s": dict(settings.latency_s)}
+        arguments.json.write_text(json.dumps(standings.as_json(league, told), indent=1,
+                                             allow_nan=False) + "\n", encoding="utf-8")
+    return 1 if any(result.failure for result in results) else 0

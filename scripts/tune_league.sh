@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Which search finds the most: lets the tuner's strategies search completely measured spaces by
+# replay, a hundred times each, and prints the score of each as Markdown (docs/tuning.md says how).
+# Usage: scripts/tune_league.sh [--strategies NAME,...] [--repeats N] [--jobs N] [--only TEXT]
+#          [--rounds N] [--seed-points N] [--seed N] [--latency NAME=SECONDS]
+#          [--results FILE] [--markdown FILE] [--svg FILE] [--json FILE] [--spaces FILE]
+#        scripts/tune_league.sh list | add FILE... | pack FILE... | unpack FOLDER [--spaces FILE]
+set -euo pipefail
+case ${1:-} in
+  list | add | pack | unpack | run) ;;
+  -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
+  *) set -- run "$@" ;;
+esac
+exec python3 "$(dirname "$0")/tune.py" league "$@"
