@@ -4,9 +4,11 @@
 Makes the Python environment of the tuner from PyPI at the first call and starts the package
 python/rooflane in it. This file runs under any Python 3.10 or newer with the standard library only.
 
-  tune.py --prepare   makes the environment
-  tune.py --python    prints its interpreter
+  tune.py --prepare [gp]   makes the environment
+  tune.py --python [gp]    prints its interpreter
 
+Strategy gp needs PyTorch besides: a second environment, which takes 2 to 7 GB, is made when it is
+asked for: when a word of the command, or a part of one between "=", "," and ":", is gp.
 ROOFLANE_TUNE_PYTHON names an interpreter that has the packages already; no environment is made
 then. ROOFLANE_PROGRAM names the program; default: build/rooflane. Exit status 3: the environment
 cannot be had here (the reason is told); else what the package says.
@@ -14,6 +16,7 @@ cannot be had here (the reason is told); else what the package says.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -21,6 +24,7 @@ SCRIPTS = Path(__file__).resolve().parent
 PACKAGE = SCRIPTS.parent / "python"
 sys.path.insert(0, str(SCRIPTS))
 
+from peer_workers import environments  # noqa: E402
 from python_environment import Pip, Unavailable, ensure  # noqa: E402
 from rooflane_json import PROGRAM  # noqa: E402
 
@@ -29,28 +33,50 @@ PACKAGES = ["cmaes==0.13.1", "distributed==2026.8.0", "json-repair==0.64.6", "js
             "scipy==1.17.1", "sqlalchemy==2.1.9"]
 
 
-def interpreter() -> str:
-    """The interpreter of the environment, made now if need be. Raises Unavailable."""
+def asks_for_gp(words: list[str]) -> bool:
+    """Whether a command needs PyTorch."""
+    return any("gp" in re.split("[=,:]", word) for word in words)
+
+
+def interpreter(gp: bool = False) -> str:
+    """The interpreter of the environment, made now if need be; `gp`: of the one with PyTorch.
+    Raises Unavailable."""
     if given := os.environ.get("ROOFLANE_TUNE_PYTHON"):
         return given
+    recipe = " ".join(PACKAGES)
 
     def install(pip: Pip) -> None:
         pip(["--only-binary=:all:", *PACKAGES])
 
-    return str(ensure("tune", " ".join(PACKAGES), install))
+    def install_with_torch(pip: Pip) -> None:
+        install(pip)
+        environments.install_torch(pip, "tune-gp")
+
+    if gp:
+        recipe += " " + environments.torch_recipe()
+        return str(ensure("tune-gp", recipe, install_with_torch))
+    return str(ensure("tune", recipe, install))
+
+
+def variables(gp: bool = False) -> dict[str, str]:
+    """The environment variables that the interpreter is started with."""
+    changes = {"PYTHONPATH": str(PACKAGE)}
+    if gp and not os.environ.get("ROOFLANE_TUNE_PYTHON"):
+        changes |= environments.torch_variables("tune-gp")
+    return changes
 
 
 def main(words: list[str]) -> int:
     """Becomes the package in its interpreter."""
+    gp = asks_for_gp(words)
     try:
-        python = interpreter()
+        python = interpreter(gp)
         if words[:1] == ["--prepare"]:
             return 0
         if words[:1] == ["--python"]:
             print(python)
             return 0
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = str(PACKAGE)
+        environment = {**os.environ, **variables(gp)}
         environment.setdefault("ROOFLANE_PROGRAM", str(PROGRAM))
         sys.stdout.flush()
         os.execve(python, [python, "-m", "rooflane", *words], environment)

@@ -84,15 +84,16 @@ def _needs_toolkit() -> bool:
     return gpu_missing() is not None and bool(toolkit_folders())
 
 
-def _has_own_cuda() -> bool:
-    """Whether the environment of torch holds NVIDIA's libraries itself."""
-    site = python_environment.folder_of("torch") / "lib"
+def _has_own_cuda(environment: str) -> bool:
+    """Whether an environment of torch holds NVIDIA's libraries itself."""
+    site = python_environment.folder_of(environment) / "lib"
     return bool(glob.glob(f"{site}/python*/site-packages/nvidia/**/libcublas.so.*", recursive=True))
 
 
-def _install_torch(pip: Pip) -> None:
+def install_torch(pip: Pip, environment: str = "torch") -> None:
+    """Installs PyTorch and NumPy, unless NumPy is there already, into an environment."""
     if _needs_toolkit():
-        python = str(python_environment.folder_of("torch") / "bin" / "python")
+        python = str(python_environment.folder_of(environment) / "bin" / "python")
         pip(["--no-deps", "torch"])
         pip(["--no-warn-conflicts", *TORCH_NEEDS])
         asks = "import importlib.metadata as m; print(*m.requires('torch'), sep='\\n')"
@@ -103,16 +104,29 @@ def _install_torch(pip: Pip) -> None:
              *[want for want in wanted if want.startswith(TORCH_NVIDIA[1:])]])
         imported = subprocess.run([python, "-c", "import torch"], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, check=False,
-                                  env={**os.environ, **variables("torch")})
+                                  env={**os.environ, **torch_variables(environment)})
         if imported.returncode == 0:
             return
         print("the CUDA toolkit does not fit this PyTorch; installing its own", file=sys.stderr)
     pip(["torch", "numpy"])
 
 
+def torch_recipe() -> str:
+    """Changes when install_torch would do something else."""
+    return "torch with the toolkit's CUDA" if _needs_toolkit() else "torch"
+
+
+def torch_variables(environment: str) -> dict[str, str]:
+    """The environment variables without which the torch of an environment cannot be imported."""
+    if not _needs_toolkit() or _has_own_cuda(environment):
+        return {}
+    inherited = os.environ.get("LD_LIBRARY_PATH")
+    return {"LD_LIBRARY_PATH": ":".join(toolkit_folders() + ([inherited] if inherited else []))}
+
+
 def _recipe(environment: str) -> str:
     if environment == "torch":
-        return "torch with the toolkit's CUDA" if _needs_toolkit() else "torch"
+        return torch_recipe()
     return " ".join(PACKAGES[environment])
 
 
@@ -124,7 +138,7 @@ def prepare(name: str) -> None:
 
     def install(pip: Pip) -> None:
         if environment == "torch":
-            _install_torch(pip)
+            install_torch(pip)
         else:
             pip(["--only-binary=:all:", *PACKAGES[environment]])
 
@@ -172,8 +186,5 @@ def variables(name: str) -> dict[str, str]:
         "TORCH_LOGS": "-all",  # errors only
     }
     if PEERS[name] == "torch" and not os.environ.get("ROOFLANE_PEERS_PYTHON"):
-        if _needs_toolkit() and not _has_own_cuda():
-            inherited = os.environ.get("LD_LIBRARY_PATH")
-            changes["LD_LIBRARY_PATH"] = ":".join(
-                toolkit_folders() + ([inherited] if inherited else []))
+        changes |= torch_variables("torch")
     return changes
