@@ -1,0 +1,161 @@
+"""The searches by name: simple.py, local.py, samplers.py (Optuna's), hybrid.py, proposer.py, and
+the language model's of rooflane.language_model. All are told of the same seeds first."""
+from __future__ import annotations
+
+import argparse
+import difflib
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflane.strategies.base import Grid, Unavailable
+from rooflane.strategies.hybrid import Hybrid
+from rooflane.strategies.local import Local
+from rooflane.strategies.proposer import Proposer
+from rooflane.strategies.simple import All, Default, Random
+from rooflane.tuning import Configuration, Exchange, Space, Strategy, text_of
+
+__all__ = ["DESCRIPTIONS", "Options", "Unavailable", "add_arguments", "check_name", "make",
+           "options_of", "seeds"]
+
+DESCRIPTIONS = {
+    "default": "the model's candidates alone",
+    "all": "every configuration, for complete measurements",
+    "random": "seeded, without repeats",
+    "local": "one tunable, one step from the best",
+    "tpe": "Optuna's tree-structured Parzen estimator",
+    "cmaes": "Optuna's CMA-ES",
+    "gp": "Optuna's Gaussian process (needs PyTorch)",
+    "llm": "a language model, local where it fails",
+    "hybrid": "tpe, of whose trials a language model may replace a share",
+    "proposer": "a program of yours (--proposer)",
+}
+OWN = {"default": Default, "all": All, "random": Random, "local": Local}
+SAMPLERS = ("tpe", "cmaes", "gp")
+
+
+@dataclass
+class Options:
+    """What some of them need beside a space and a seed."""
+    proposer: str = ""  # command line
+    proposer_timeout: float = 60
+    share: float = 0.3  # of hybrid's trials, for the adviser
+    mode: str = "one"  # of llm
+    generations: int = 5
+    per_generation: int = 3
+    requests: int | None = None  # at most
+    tokens: int | None = None
+    seconds: float | None = None
+    context: int | None = None
+    answer_timeout: float = 60
+    facts: Mapping[str, Any] = field(default_factory=dict)  # traits and roofs for the request
+    on_exchange: Callable[[Exchange], None] = lambda exchange: None
+    earlier: tuple[Exchange, ...] = ()  # of the run that goes on
+
+
+def check_name(name: str) -> str:
+    """The name, or ValueError with the nearest."""
+    if name in DESCRIPTIONS:
+        return name
+    near = difflib.get_close_matches(name, DESCRIPTIONS, 1, 0)
+    raise ValueError(f"--strategy: unknown strategy '{name}'; nearest is '{near[0]}'; valid: "
+                     + ", ".join(DESCRIPTIONS))
+
+
+def add_arguments(group: argparse._ArgumentGroup) -> None:
+    """The options of single strategies."""
+    group.add_argument("--proposer", metavar="CMD",
+                       help="with --strategy proposer: a program that proposes over JSON lines")
+    group.add_argument("--share", metavar="X", type=float, default=Options.share,
+                       help="of hybrid's trials, for the language model; default: 0.3")
+    group.add_argument("--generations", metavar="N", type=int,
+                       help="llm asks so often, for several configurations each time; default: "
+                            "one by one")
+    group.add_argument("--per-generation", metavar="N", type=int, default=Options.per_generation,
+                       help="default: 3")
+    group.add_argument("--llm-requests", metavar="N", type=int, help="at most")
+    group.add_argument("--llm-tokens", metavar="N", type=int, help="at most")
+    group.add_argument("--llm-seconds", metavar="S", type=float, help="at most")
+    group.add_argument("--llm-context", metavar="TOKENS", type=int,
+                       help="the model's context window; default: 32768")
+
+
+def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
+    """From the command line. Raises ValueError."""
+    if (given.strategy == "proposer") != bool(given.proposer):
+        raise ValueError("--strategy proposer and --proposer CMD go together")
+    if not 0 <= given.share <= 1:
+        raise ValueError(f"--share {given.share:g}: from 0 to 1")
+    return Options(proposer=given.proposer or "", share=given.share,
+                   mode="generations" if given.generations else "one",
+                   generations=given.generations or Options.generations,
+                   per_generation=given.per_generation, requests=given.llm_requests,
+                   tokens=given.llm_tokens, seconds=given.llm_seconds,
+                   context=given.llm_context, facts=facts)
+
+
+def make(name: str, space: Space, seed: int, options: Options | None = None) -> Strategy:
+    """A strategy that is to be told of the seeds. Raises ValueError, Unavailable."""
+    options = options or Options()
+    check_name(name)
+    if name in OWN:
+        return OWN[name](name, space, seed)
+    if name in SAMPLERS:
+        from rooflane.strategies.samplers import Sampler  # takes a second to import
+        return Sampler(name, space, seed)
+    if name == "proposer":
+        return Proposer(space, options.proposer, Local("local", space, seed), seed,
+                        options.proposer_timeout)
+    if name == "hybrid":
+        return Hybrid(make("tpe", space, seed), _adviser(space, options), options.share, seed)
+    from rooflane.language_model.strategy import LanguageModel
+    return LanguageModel(space, _client(options), Local("local", space, seed), options.mode,
+                         options.generations, options.per_generation, _settings(options))
+
+
+def seeds(space: Space, count: int = 4) -> list[Configuration]:
+    """Where all strategies start: the default, the model's best of each kind (what the selecting
+    tunables say), its next ones, then seeded random configurations; fewer where there are no
+    more."""
+    found: dict[str, Configuration] = {text_of(space.default): space.default}
+    selecting = [tunable.name for tunable in space.tunables if tunable.selects]
+    kinds = {tuple(space.default.get(name) for name in selecting)}
+    order = [candidate.configuration for candidate in space.candidates]
+    for first_of_kind in (True, False):
+        for configuration in order:
+            kind = tuple(configuration.get(name) for name in selecting)
+            if len(found) < count and (not first_of_kind or kind not in kinds):
+                found.setdefault(text_of(configuration), configuration)
+                kinds.add(kind)
+    grid, chance = Grid(space), random.Random(space.title)
+    while len(found) < count:
+        drawn = grid.random(chance, set(found))
+        if drawn is None:
+            break
+        found[text_of(drawn)] = drawn
+    return list(found.values())[:count]
+
+
+def _client(options: Options) -> Any:
+    from rooflane.language_model.client import Budget, Client
+    from rooflane.language_model.endpoint import Endpoint
+    limits = {name: value for name, value in (("requests", options.requests),
+                                              ("tokens", options.tokens),
+                                              ("seconds", options.seconds)) if value is not None}
+    return Client(Endpoint.from_environment(), budget=Budget(**limits),
+                  timeout=options.answer_timeout, on_exchange=options.on_exchange,
+                  earlier=options.earlier)
+
+
+def _settings(options: Options) -> Any:
+    from rooflane.language_model.asking import Settings
+    settings = Settings(facts=options.facts)
+    if options.context is not None:
+        settings.context = options.context
+    return settings
+
+
+def _adviser(space: Space, options: Options) -> Any:
+    from rooflane.language_model.strategy import LanguageModelAdviser
+    return LanguageModelAdviser(space, _client(options), _settings(options))
