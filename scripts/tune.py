@@ -30,7 +30,7 @@ from rooflane_json import PROGRAM  # noqa: E402
 
 PACKAGES = ["cmaes==0.13.1", "distributed==2026.8.0", "json-repair==0.64.6", "jsonschema==4.26.0",
             "numpy==2.4.6", "openai==3.57.0", "optuna==5.0.0", "psycopg[binary]==3.3.9",
-            "scipy==1.17.1", "sqlalchemy==2.1.9"]
+            "scikit-learn==1.9.1", "scipy==1.17.1", "sqlalchemy==2.1.9"]
 
 
 def asks_for_gp(words: list[str]) -> bool:

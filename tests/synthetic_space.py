@@ -7,7 +7,8 @@
     made.truth(c)                   the ratio over the default without noise; None of one that fails
     made.legal, made.optimum        all legal configurations; the best of them
 
-About 4500 combinations of six tunables, 2210 of them legal, about one in thirty of which fails. `values`
+About 4500 combinations of six tunables, 2210 of them legal, of which about one in thirty
+fails. `values`
 takes the place of some tunables' values, `all_fail` lets every evaluation fail.
 """
 from __future__ import annotations

@@ -45,7 +45,8 @@ class Evaluations(unittest.TestCase):
 
     def test_every_way_to_fail_is_an_outcome_with_its_reason(self):
         self.evaluator.open(FAKE)
-        for fault, outcome, reason in ((1, Outcome.INCORRECT, "expected"), (2, Outcome.CRASH, "SIGSEGV"),
+        for fault, outcome, reason in ((1, Outcome.INCORRECT, "expected"),
+                                       (2, Outcome.CRASH, "SIGSEGV"),
                                        (3, Outcome.TIMEOUT, "2 s"),
                                        (4, Outcome.BUILD_ERROR, "fault=4 does not build")):
             with self.subTest(outcome=outcome):

@@ -53,9 +53,18 @@ class Archive:
         return self._write(lambda session: rows.record(session, run, trial, at or records.now()))
 
     def record_exchange(self, run: int, exchange: Exchange) -> bool:
-        """Keeps an exchange, without what is a key. False: there is one of this number."""
-        return self._write(lambda session: rows.insert(session, ExchangeRow, run_id=run,
-                                                   **vars(exchange)))
+        """Keeps an exchange, without what is a key, in place of what was known of it before. False:
+        there was one of this number."""
+        def keep(session: Session) -> bool:
+            known = session.scalars(select(ExchangeRow).where(
+                ExchangeRow.run_id == run, ExchangeRow.number == exchange.number)).first()
+            if known is None:
+                return rows.insert(session, ExchangeRow, run_id=run, **vars(exchange))
+            for name, value in vars(exchange).items():
+                setattr(known, name, value)
+            return False
+
+        return self._write(keep)
 
     def finish_run(self, run: int, verdict: Verdict | None, state: str = "finished") -> None:
         """Ends a run: finished, interrupted (it may go on), or failed."""

@@ -78,7 +78,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--llm-tokens", metavar="N", type=int, help="at most")
     group.add_argument("--llm-seconds", metavar="S", type=float, help="at most")
     group.add_argument("--llm-context", metavar="TOKENS", type=int,
-                       help="the model's context window; default: 32768")
+                       help="the model's context window; default: 8192")
 
 
 def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:

@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
-from rooflane.tuning import Configuration, History, Proposal, Space, Tunable, Trial, text_of
+from rooflane.tuning import Configuration, History, Proposal, Space, Trial, Tunable, text_of
 
 # Up to so many combinations of values a space is walked through completely where need be: checking
 # them takes a second or two.
@@ -64,7 +64,8 @@ class Grid:
         found = [other for tunable in self.free for other in moved(configuration, tunable, far)]
         if far == 2:
             found += [other for first, second in itertools.combinations(self.free, 2)
-                      for half in moved(configuration, first, 1) for other in moved(half, second, 1)]
+                      for half in moved(configuration, first, 1)
+                      for other in moved(half, second, 1)]
         return found
 
     def mended(self, proposals: Sequence[Configuration]) -> list[Configuration]:

@@ -41,7 +41,7 @@ from rooflane.tuning import (
 
 TRIES = 16  # suggestions that are known already; then a neighbour of the last one is taken
 FAILED = math.log(2)
-# WS-CMA-ES starts from the best tenth of its source: ten copies of n seeds, n of which are the best.
+# WS-CMA-ES starts from the best tenth of its source: ten copies of n seeds, n of them the best.
 COPIES = 10
 
 

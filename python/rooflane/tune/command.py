@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rooflane import strategies
+from rooflane import report, strategies
+from rooflane.archive.database import ArchiveError
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target, program
 from rooflane.tune import export, final
@@ -94,6 +95,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         parser.error("--export-space needs --strategy all")
     try:
         strategies.check_name(given.strategy)
+        strategies.options_of(given, {})
         given.speed_up = float(given.stop_at.removesuffix("x")) if given.stop_at else None
     except ValueError as error:
         parser.error(str(error))
@@ -235,28 +237,20 @@ class Tuning:
         self.progress.show(f"{target.shape}: the default")
         space = self.evaluator.open(target)
         facts = self.evaluator.facts
-        strategy = strategies.make(given.strategy, space, given.seed,
-                                   strategies.options_of(given, facts))
-        settings = {"budget": given.budget, "seed": given.seed, "math": given.math,
-                    "max_time": given.max_time, "stop_at": given.stop_at,
-                    "patience": given.patience}
-        run = (self.archive.unfinished(space, facts["machine"], given.strategy, settings)
-               if given.resume else None)
-        trials = self.archive.trials(run) if run is not None else []
-        if run is None:
-            run = self.archive.begin_run(space, facts["machine"], facts["build"], given.strategy,
-                                         settings)
-        else:
-            self.archive.resume_run(run)
+        run = self.run_of(space, facts)
+        trials, earlier = self.archive.trials(run), self.archive.exchanges(run)
+        options = strategies.options_of(given, {
+            "machine": facts["machine"], "traits": facts["traits"], "roof_ns": space.roof_ns})
+        options.earlier = tuple(earlier)
+        options.on_exchange = lambda exchange: self.archive.record_exchange(run, exchange)
         complete = given.strategy == "all"
         limits = Limits(None if complete else given.budget, self.seconds_for(left),
                         given.speed_up, given.patience)
-        search = Search(space, self.evaluator, strategy, strategies.seeds(space, 4), limits,
+        strategy = strategies.make(given.strategy, space, given.seed, options)
+        search = Search(space, self.evaluator, strategy, strategies.seeds(space), limits,
                         self.archive, run, COMPLETE if complete else HALVING, trials,
                         self.progress.of_history)
-        strategies.record_exchanges(strategy,
-                                    lambda exchange: self.archive.record_exchange(run, exchange))
-        state = "interrupted"
+        state, verdict = "interrupted", None
         try:
             history = search.execute()
             verdict = self.decide(space, target, history)
@@ -266,9 +260,38 @@ class Tuning:
             raise
         finally:
             strategy.close()
-            self.archive.finish_run(run, verdict if state == "finished" else None, state)
+            self.archive.finish_run(run, verdict, state)
         self.keep(space, history, verdict, facts)
-        return Done(space, history, verdict, run, facts)
+        done = Done(space, history, verdict, run, facts)
+        if given.report:
+            self.report(done, target)
+        return done
+
+    def run_of(self, space: Space, facts: dict[str, Any]) -> int:
+        """The archive's number: of the run that goes on, or of a new one."""
+        given = self.given
+        settings = {"budget": given.budget, "seed": given.seed, "max_time": given.max_time,
+                    "stop_at": given.stop_at, "patience": given.patience}
+        machine = {**facts["machine"], "isa": space.isa, "device": space.device,
+                   "driver": facts["driver"]}
+        run = (self.archive.unfinished(space, machine, given.strategy, settings)
+               if given.resume else None)
+        if run is not None:
+            self.archive.resume_run(run)
+            return run
+        return self.archive.begin_run(space, machine, facts["build"], given.strategy, settings)
+
+    def report(self, done: Done, target: Target) -> None:
+        """Into the folder of --report; where there are several targets, in one of each."""
+        folder = self.given.report
+        if len(self.targets) > 1:
+            name = f"{target.shape} {target.variant} {target.threads}"
+            folder /= "".join(c if c.isalnum() or c in "=,-" else "-" for c in name)
+        machine, build = done.facts["machine"], done.facts["build"]
+        report.write(folder, report.Run(
+            done.space, done.history.trials, done.verdict, self.archive.exchanges(done.run),
+            self.given.strategy, self.given.seed, machine["cpu"],
+            f"rooflane {build.get('commit', '')}".strip()))
 
     def seconds_for(self, left: int) -> float | None:
         """An equal share of what is left; two thirds of it for the search."""
@@ -392,9 +415,6 @@ def main(words: list[str]) -> int:
                 print("interrupted; the same command with --resume goes on", file=sys.stderr)
                 return INTERRUPTED
             finally:
-                if given.report and tuning.done:
-                    from rooflane import report
-                    report.write(given.report, tuning.done)
                 archive.close()
     except Wrong as error:
         print(f"rooflane: {error}", file=sys.stderr)
@@ -402,6 +422,6 @@ def main(words: list[str]) -> int:
     except export.BadFile as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 2
-    except (Unavailable, Refused, Lost, OSError) as error:
+    except (Unavailable, strategies.Unavailable, ArchiveError, Refused, Lost, OSError) as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 3
