@@ -145,7 +145,8 @@ class Finals(unittest.TestCase):
         meeting = final.Final(None, self.DEFAULT, [self.A, self.B])
         for launch in range(final.LAUNCHES):
             for index, factor in enumerate((a, b)):
-                jitter = [1 + noise * ((launch * 7 + i * 3 + index * 5) % 5 - 2) for i in range(9)]
+                luck = 1 + noise * ((launch * 7 + index * 5) % 5 - 2)  # of a process
+                jitter = [luck * (1 + noise * (i % 3 - 1)) for i in range(9)]
                 meeting._workspace[index] = workspace[index]
                 meeting._times[index].append(([factor * x for x in jitter], [1.0] * 9))
         return meeting.verdict()

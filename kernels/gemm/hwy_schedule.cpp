@@ -154,11 +154,15 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
     s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
     s.batch_parts = unread.batch_parts;
   }
+  const bool swapped = s.path != Path::unpacked && s.transposed;
+  const int64_t rows = swapped ? g.n : g.m, cols = swapped ? g.m : g.n;
+  if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
   switch (s.path) {
     case Path::scale:
       break;
     case Path::dot:
       if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
+      s.nc = std::min(s.nc, std::max<int64_t>(cols, 1));
       s.nr = tile.lanes;
       s.fixed = s.pack_a;
       break;
@@ -172,9 +176,9 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
       s.kb = s.kc;
       [[fallthrough]];
     case Path::packed:
-      s.mc = round_up(s.mc, tile.mr);
-      s.nc = round_up(s.nc, s.nr);
-      if (s.kb < g.k) s.kb = std::min(g.k, round_up(s.kb, s.kc));
+      s.mc = round_up(std::clamp<int64_t>(s.mc, 1, std::max<int64_t>(rows, 1)), tile.mr);
+      s.nc = round_up(std::clamp<int64_t>(s.nc, 1, std::max<int64_t>(cols, 1)), s.nr);
+      s.kb = std::min(std::max<int64_t>(g.k, 1), round_up(s.kb, s.kc));
       break;
   }
   if (s.threads == 1) s.fixed = unread.fixed;

@@ -128,6 +128,7 @@ class Evaluator:
         self._target = target
         self.facts = {key: answer.get(key, {}) for key in ("machine", "build", "traits", "driver",
                                                               "sizes")}
+        self.facts["build"]["dirty"] = self.facts["build"].get("dirty") == "1"
         return spaces.of_answer(answer, self)
 
     def check(self, proposals: Sequence[Configuration]) -> list[Legal]:
