@@ -10,14 +10,17 @@ import struct
 import subprocess
 
 import skip
-from command_line import SMALL, VERBS, CommandLine, floats, main, matmul, npy, read_npy
+from command_line import FORWARDED, SMALL, VERBS, CommandLine, floats, main, matmul, npy, read_npy
 
 
 class Help(CommandLine):
     def test_help_and_version_everywhere(self):
-        self.assertEqual(re.findall(r"(?m)^  (\w+) ", self.succeed("--help")), VERBS)
+        self.assertEqual(sorted(re.findall(r"(?m)^  (\w+) ", self.succeed("--help"))),
+                         sorted(VERBS + FORWARDED))
         version = self.succeed("--version")
         self.assertRegex(version, r"^rooflane \d+\.\d+\.\d+\n$")
+        for verb in FORWARDED:
+            self.assertEqual(self.succeed(verb, "--version"), version)
         for verb in VERBS:
             with self.subTest(verb):
                 self.assertIn("Examples:", self.succeed(verb, "--help"))

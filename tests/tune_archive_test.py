@@ -132,8 +132,10 @@ class OnBoth:
         self.assertEqual(archive.trials(run), [correct(0, 0.5)])
         exchange = Exchange(0, "m", "q", "a")
         self.assertTrue(archive.record_exchange(run, exchange))
-        self.assertFalse(archive.record_exchange(run, Exchange(0, "m", "q", "other")))
-        self.assertEqual(archive.exchanges(run), [exchange])
+        # Of an exchange more is known once its trials are.
+        later = Exchange(0, "m", "q", "a", trials=[3])
+        self.assertFalse(archive.record_exchange(run, later))
+        self.assertEqual(archive.exchanges(run), [later])
 
     def test_a_run_that_is_not_there_is_refused(self):
         archive, run = self.filled([])

@@ -275,7 +275,7 @@ class Requests(unittest.TestCase):
                 ("gemm", "hwy", ("mc", "kc", "nc", "path"), "struct Schedule"),
                 ("gemm", "opencl", ("bk", "wm", "wn", "mt"), "struct Tensor"),
                 ("softmax", "hwy", ("stream", "split", "fetch"), "fetch"),
-                ("layernorm", "opencl", ("items", "road"), "road"),
+                ("layernorm", "opencl", ("items", "code_path"), "code_path"),
                 ("attention", "hwy@base", ("q_block", "kv_block"), "kv_block")):
             text = excerpt.excerpt(kernel, variant, names, 4000)
             self.assertIn(part, text)

@@ -21,6 +21,7 @@ import tune_environment
 
 tune_environment.enter()
 
+from rooflane import strategies  # noqa: E402
 from rooflane.evaluator import Evaluator, Refused, Step, Target  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
 from rooflane.tune import export, final  # noqa: E402
@@ -274,6 +275,14 @@ class Tune(unittest.TestCase):
         self.assertGreater(space["candidates"][0]["predicted_ns"], 0)
         text = self.tune("--space", "--shape", "gemm:m=8,n=8,k=8", "--threads", "1").stdout
         self.assertIn("ns predicted", text)
+
+    def test_help_tells_examples_and_every_strategy(self):
+        for words in (["--help"], ["-h"]):
+            done = self.tune(*words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("Examples:", done.stdout)
+        for name in strategies.DESCRIPTIONS:
+            self.assertIn(f"{name}: ", " ".join(done.stdout.split()))
 
     def test_wrong_arguments_are_refused_with_2_and_impossible_ones_with_3(self):
         for status, reason, words in (

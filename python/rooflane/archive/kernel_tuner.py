@@ -64,17 +64,21 @@ def _entry(one: OneSpace, trial: Trial, at: str) -> dict[str, Any]:
 def write(runs: Sequence[RunRecord]) -> str:
     """The runs, all of one space, as a cache file. Raises FormatError."""
     one = one_space(runs)
-    names = list(one.space.default)
+    # What a configuration does not read is written as 0: the format wants all of each.
+    names = list(dict.fromkeys(name for configuration in
+                               [one.space.default, *(trial.configuration for trial in one.trials)]
+                               for name in configuration))
     if clash := sorted(set(names) & set(FORBIDDEN)):
         raise FormatError(f"Kernel Tuner takes no tunable of the name '{clash[0]}'")
-    values = {name: sorted({trial.configuration[name] for trial in one.trials}) for name in names}
+    values = {name: sorted({trial.configuration.get(name, 0) for trial in one.trials})
+              for name in names}
     head = {"device_name": one.space.device or one.machine["cpu"] or one.machine["key"],
             "kernel_name": kernel_name(one), "problem_size": problem_size(one.space.shape),
             "tune_params_keys": names, "tune_params": values, "objective": ["time"],
             "rooflane": interchange.about(one)}
     # Kernel Tuner takes a file for complete when it ends with these very characters, and holds one
     # entry a line.
-    lines = [json.dumps(",".join(str(trial.configuration[name]) for name in names)) + ": "
+    lines = [json.dumps(",".join(str(trial.configuration.get(name, 0)) for name in names)) + ": "
              + json.dumps(_entry(one, trial, at.isoformat()))
              for trial, at in zip(one.trials, one.times)]
     return json.dumps(head)[:-1] + ',\n"cache": {\n' + ",\n".join(lines) + "}\n}"

@@ -19,7 +19,16 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from rooflane.tuning import Candidate, Constraints, Outcome, Space, Trial, Tunable, text_of
+from rooflane.tuning import (
+    Candidate,
+    Configuration,
+    Constraints,
+    Outcome,
+    Space,
+    Trial,
+    Tunable,
+    text_of,
+)
 
 Record = dict[str, Any]
 
@@ -41,12 +50,20 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
     """What `rooflane tune --strategy all --export-space FILE` writes as JSON.
 
     A configuration with several trials (the default is a seed and one of all) has the samples of
-    all correct ones; its costs are those of the first. Raises SpaceError.
+    all correct ones; its costs are those of the first. What a configuration does not read, since
+    another value decides so, stands at its least value: in a record all name the same tunables.
+    Raises SpaceError.
     """
+    read = {name for trial in trials for name in trial.configuration} | set(space.default)
+    tunables = [tunable for tunable in space.tunables if tunable.name in read]
+
+    def whole(configuration: Configuration) -> Configuration:
+        return {one.name: configuration.get(one.name, one.least) for one in tunables}
+
     entries: dict[str, dict[str, Any]] = {}
     for trial in trials:
         entry = entries.setdefault(text_of(trial.configuration), {
-            "configuration": dict(trial.configuration), "outcome": trial.outcome.value,
+            "configuration": whole(trial.configuration), "outcome": trial.outcome.value,
             "reason": trial.reason, "ns": [], "default_ns": [],
             "cost": {part: getattr(trial.cost, part) for part in ("build", "verify", "time")}})
         if entry["outcome"] != Outcome.CORRECT.value:  # whoever fails once has failed
@@ -60,9 +77,9 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
             "shape": space.shape, "math": space.math, "threads": space.threads, "isa": space.isa,
             "device": space.device, "machine": machine,
             "tunables": [asdict(tunable) | {"values": list(tunable.values)}
-                         for tunable in space.tunables],
-            "default": dict(space.default),
-            "candidates": [{"configuration": dict(candidate.configuration),
+                         for tunable in tunables],
+            "default": whole(space.default),
+            "candidates": [{"configuration": whole(candidate.configuration),
                             "predicted_ns": candidate.predicted_ns}
                            for candidate in space.candidates],
             "problem": space.problem, "roof_ns": space.roof_ns,

@@ -68,7 +68,8 @@ def fanova(trials: Sequence[Trial], seed: int = 0) -> Fanova:
     if len(correct) < LEAST_TRIALS:
         return Fanova(missing=f"{len(correct)} correct trials; at least {LEAST_TRIALS} are needed")
     values = {name: sorted({trial.configuration[name] for trial in correct})
-              for name in correct[0].configuration}
+              for name in correct[0].configuration
+              if all(name in trial.configuration for trial in correct)}
     values = {name: found for name, found in values.items() if len(found) > 1}
     heights = [math.log(trial.ratio.value) for trial in correct]
     if not values or max(heights) - min(heights) < 1e-12:

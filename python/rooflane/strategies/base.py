@@ -47,6 +47,8 @@ class Grid:
     def steps(self, configuration: Configuration, tunable: Tunable, far: int = 1) -> Iterator[int]:
         """The values `far` steps up and down; of a selecting tunable, whose values have no order,
         all others are one step away."""
+        if tunable.name not in configuration:
+            return  # what this kind of configuration does not read
         values, value = self.values[tunable.name], configuration[tunable.name]
         if tunable.selects:
             yield from (other for other in values if other != value and far == 1)

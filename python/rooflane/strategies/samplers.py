@@ -91,8 +91,10 @@ class Sampler(Search):
         if asked := self._asked.pop(text, None):
             self._study.tell(asked, value)
             return
+        # What a configuration does not read is told as the first value.
         told = create_trial(value=value, distributions=self._distributions, params={
-            name: self.grid.index(name, trial.configuration[name]) for name in self._distributions})
+            name: (self.grid.index(name, trial.configuration[name])
+                   if name in trial.configuration else 0) for name in self._distributions})
         if self._study is None:
             self._told.append(told)
         else:

@@ -44,6 +44,11 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     """Reads the command line; exits with 2 where it is wrong."""
     parser = argparse.ArgumentParser(
         prog="rooflane tune", allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Examples:\n"
+               "  rooflane tune --shape gemm:m=64,n=64,k=64 --threads 1 --budget 20\n"
+               "  rooflane tune -k attention --preset llama3-8b --max-time 600 --report report\n"
+               "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local",
         description="Searches the schedules of a variant for problems of yours, names a winner or "
                     "a tie, and keeps it: bench, run and the library use it from then on.")
     what = parser.add_argument_group("what is tuned")
