@@ -10,12 +10,12 @@ values = {tunable["name"]: tunable["values"] for tunable in space["tunables"]}
 seen = set()
 
 
-def steps(center):
-    """All configurations that differ from `center` by one place in one tunable's list."""
+def steps(centre):
+    """All configurations that differ from `centre` by one place in one tunable's list."""
     for name, listed in values.items():
-        at = min(range(len(listed)), key=lambda i: abs(listed[i] - center[name]))
+        at = min(range(len(listed)), key=lambda i: abs(listed[i] - centre[name]))
         for value in listed[max(0, at - 1):at] + listed[at + 1:at + 2]:
-            yield {**center, name: value}
+            yield {**centre, name: value}
 
 
 for line in sys.stdin:
