@@ -58,7 +58,7 @@ def check_name(name: str) -> str:
     """The name, or ValueError with the nearest."""
     if name in DESCRIPTIONS:
         return name
-    near = difflib.get_close_matches(name, DESCRIPTIONS, 1, 0)
+    near = difflib.get_close_matches(name.lower(), DESCRIPTIONS, 1, 0)
     raise ValueError(f"--strategy: unknown strategy '{name}'; nearest is '{near[0]}'; valid: "
                      + ", ".join(DESCRIPTIONS))
 

@@ -12,23 +12,29 @@ It answers with one line, one or more configurations, which may leave tunables a
   {"configurations":[{"mc":128},...],"note":"why"}
 What is not legal becomes the nearest that is, with a note; unknown tunables and repeats are passed
 over. Whatever else happens (it ends, it says nothing for `timeout` seconds, it prints nonsense) is
-counted, and `local` takes that trial; after three times in a row it is not asked again.
+counted, and `local` takes that trial; the program is started again for the next one, and told
+everything. After three times in a row it is not asked again. In the end its input is closed; a
+second later it is killed, with all that it started.
 """
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import shlex
+import signal
 import subprocess
 import time
 from collections import Counter, deque
-from typing import Any
+from typing import IO, Any
 
 from rooflane.tuning import Configuration, History, Proposal, Space, Strategy, Trial
 
 PROTOCOL = 1
 MOST_FAILURES = 3  # in a row
 LONGEST = 1 << 20  # bytes of an answer
+LONGEST_NOTE = 500  # characters
+PATIENCE = 1.0  # seconds, with a program whose input is closed
 
 
 class Failed(Exception):
@@ -39,38 +45,37 @@ class Program:
     """A process that answers lines with lines."""
 
     def __init__(self, command: str):
-        self._command, self._rest = command, b""
-        try:
+        self._rest = b""
+        try:  # in a session of its own, so that what it starts can be ended, too
             self._process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE,
-                                             stdout=subprocess.PIPE, bufsize=0)
+                                             stdout=subprocess.PIPE, bufsize=0,
+                                             start_new_session=True)
         except (OSError, ValueError) as error:
             raise Failed(f"it cannot be started: {error}") from error
+        os.set_blocking(self._process.stdin.fileno(), False)
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Sends a line. Raises Failed."""
-        try:
-            self._process.stdin.write((json.dumps(message) + "\n").encode())
-        except OSError as error:
-            raise Failed("it ended") from error
-
-    def answer(self, timeout: float) -> Any:
-        """Its next line. Raises Failed."""
+    def ask(self, messages: list[dict[str, Any]], timeout: float) -> Any:
+        """Sends lines, and returns the next line that comes. Raises Failed."""
         deadline = time.monotonic() + timeout
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Failed(f"it said nothing for {timeout:g} s")
-                chunk = self._process.stdout.read(1 << 16)
-                if not chunk:
-                    raise Failed("it ended")
-                self._rest += chunk
-                if len(self._rest) > LONGEST:
-                    raise Failed("its answer has no end")
+        text = "".join(json.dumps(message) + "\n" for message in messages).encode()
+        while text:
+            self._wait(self._process.stdin, selectors.EVENT_WRITE, deadline, timeout)
+            try:
+                text = text[self._process.stdin.write(text) or 0:]
+            except OSError as error:
+                raise Failed("it ended") from error
+        while b"\n" not in self._rest:
+            self._wait(self._process.stdout, selectors.EVENT_READ, deadline, timeout)
+            chunk = self._process.stdout.read(1 << 16)
+            if not chunk:
+                raise Failed("it ended")
+            self._rest += chunk
+            if len(self._rest) > LONGEST:
+                raise Failed("its answer has no end")
         line, _, self._rest = self._rest.partition(b"\n")
         try:
             return json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Failed(f"no JSON: {line[:80]!r}") from error
 
     def end(self) -> None:
@@ -81,10 +86,17 @@ class Program:
             except OSError:
                 pass  # it is gone
         try:
-            self._process.wait(timeout=1)
+            self._process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+    @staticmethod
+    def _wait(stream: IO[bytes], event: int, deadline: float, timeout: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, event)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise Failed(f"it said nothing for {timeout:g} s")
 
 
 class Proposer:
@@ -132,25 +144,27 @@ class Proposer:
         self._program, self._told = None, 0
 
     def _ask(self, history: History) -> None:
+        messages: list[dict[str, Any]] = []
         if self._program is None:
             self._program = Program(self._command)
-            self._program.tell({"rooflane_proposer": PROTOCOL, "seed": self._seed,
-                                "space": description(self._space)})
+            messages.append({"rooflane_proposer": PROTOCOL, "seed": self._seed,
+                             "space": description(self._space)})
         new, self._told = history.trials[self._told:], len(history.trials)
         best = history.best
-        self._program.tell({"ask": {
+        messages.append({"ask": {
             "history": [{"configuration": trial.configuration, "outcome": trial.outcome.value,
                          "speed_up": trial.speed_up, "reason": trial.reason} for trial in new],
             "best": best.configuration if best else None,
             "budget": {"trials_left": history.trials_left,
                        "seconds_left": history.seconds_left}}})
-        self._take(self._program.answer(self._timeout))
+        self._take(self._program.ask(messages, self._timeout))
 
     def _take(self, answer: Any) -> None:
         try:
-            proposals, note = answer["configurations"], str(answer.get("note", ""))
-            wanted = [{str(name): int(value) for name, value in one.items()} for one in proposals]
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            note = str(answer.get("note") or "")[:LONGEST_NOTE]
+            wanted = [{name: whole(name, value) for name, value in one.items()}
+                      for one in answer["configurations"]]
+        except (TypeError, KeyError, AttributeError) as error:
             raise Failed(f"no configurations: {str(answer)[:80]}") from error
         names = {tunable.name: tunable for tunable in self._space.tunables}
         known = [one for one in wanted if one.keys() <= names.keys()]
@@ -160,10 +174,21 @@ class Proposer:
                          else "no configurations")
         clamped = [{name: min(max(value, names[name].least), names[name].most)
                     for name, value in one.items()} for one in known]
-        whole = [{**self._space.default, **one} for one in clamped]
-        for asked, legal in zip(known, self._space.constraints.nearest(whole)):
+        complete = [{**self._space.default, **one} for one in clamped]
+        for asked, legal in zip(known, self._space.constraints.nearest(complete)):
             self._queue.append(Proposal(legal.configuration, self.name,
                                         joined(note, asked, legal.configuration)))
+
+
+def whole(name: str, value: Any) -> int:
+    """A tunable's value: a whole number, as text or with a zero behind the point, too. Raises
+    Failed."""
+    try:
+        if isinstance(value, bool) or int(value) != float(value):
+            raise ValueError
+        return int(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Failed(f"{name} {str(value)[:80]} is no whole number") from error
 
 
 def joined(note: str, asked: Configuration, found: Configuration) -> str:

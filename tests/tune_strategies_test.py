@@ -1,0 +1,526 @@
+"""The searches: what they propose on made-up spaces, that they find something, and what becomes of
+an adviser's advice and of programs that fail."""
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import skip
+import tune_environment
+
+tune_environment.enter()
+
+from rooflane import strategies  # noqa: E402
+from rooflane.strategies import hybrid, proposer, samplers, simple  # noqa: E402
+from rooflane.strategies.base import Grid  # noqa: E402
+from rooflane.strategies.local import Local  # noqa: E402
+from rooflane.tuning import (  # noqa: E402
+    Configuration,
+    Exhausted,
+    History,
+    Proposal,
+    Space,
+    Strategy,
+    Trial,
+    text_of,
+)
+
+from synthetic_space import SyntheticSpace, refusal  # noqa: E402
+
+SEARCHES = ("default", "all", "random", "local", "tpe", "cmaes", "hybrid", "proposer")
+THOROUGH = tuple(name for name in SEARCHES if name != "default")  # that go on beyond the seeds
+ONE = {"path": (1,), "mr": (4,), "nr": (16,), "mc": (48,), "kc": (128,), "pack": (0,)}
+FEW = {**ONE, "mr": (2, 4, 8), "kc": (64, 128), "pack": (0, 1)}
+HILL_CLIMB = tune_environment.ROOT / "examples/proposer/hill_climb.py"
+
+# What the programs of these tests begin with: `told` is the first line, `asks()` are the others.
+# Each leaves its process's number in the file that is its first argument.
+PROGRAM = """
+import json, os, sys, time
+with open(sys.argv[1], "a") as file: file.write(f"{os.getpid()}\\n")
+sys.stderr = open(os.devnull, "w")
+def asks():
+    for line in sys.stdin: yield json.loads(line)["ask"]
+def say(*configurations, **more):
+    print(json.dumps({"configurations": configurations, **more}), flush=True)
+"""
+READS = PROGRAM + "told = json.loads(sys.stdin.readline())\n"
+# Every value of mr and kc in turn, the rest at their default; the default itself is left out.
+WALK = READS + """
+lists = {each["name"]: each["values"] for each in told["space"]["tunables"]}
+order = [{"mr": mr, "kc": kc} for mr in lists["mr"] for kc in lists["kc"]]
+order = [each for each in order if not each.items() <= told["space"]["default"].items()]
+for ask in asks(): say(order.pop(0) if order else {}, note="walk")
+"""
+
+
+class ScriptedAdviser:
+    """Proposes a seeded legal configuration, agrees, or repeats, in turn."""
+
+    def __init__(self, legal: list[Configuration], seed: int) -> None:
+        self.legal, self.chance = legal, random.Random(seed)
+        self.asked, self.states, self.replaced = 0, [], []
+        self.observed: list[Trial] = []
+        self.closed = False
+
+    def advise(self, history: History, suggestion: Configuration, state: str) -> Proposal | None:
+        self.asked += 1
+        self.states.append(state)
+        if self.asked % 3 == 1:
+            return None
+        if self.asked % 3 == 2:
+            return Proposal(history.trials[0].configuration, "adviser", "a repeat")
+        self.replaced.append(suggestion)
+        return Proposal(self.chance.choice(self.legal), "adviser", "scripted")
+
+    def observe(self, trial: Trial) -> None:
+        self.observed.append(trial)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def search(strategy: Strategy, made: SyntheticSpace, budget: int, seed: int = 1,
+           start: list[Configuration] | None = None) -> History:
+    """The seeds and the proposals up to the budget, each evaluated."""
+    history, noise = History(made.space, trials_left=budget), random.Random(f"noise {seed}")
+    todo = list(strategies.seeds(made.space) if start is None else start)[::-1]
+    while history.trials_left:
+        try:
+            proposal = Proposal(todo.pop()) if todo else strategy.propose(history)
+        except Exhausted:
+            break
+        trial = made.evaluate(proposal.configuration, noise)
+        trial.number, trial.source = len(history.trials), proposal.source
+        trial.strategy, trial.note = strategy.name, proposal.note
+        history.trials.append(trial)
+        history.trials_left -= 1
+        strategy.observe(trial)
+    return history
+
+
+def make(name: str, made: SyntheticSpace, seed: int = 1) -> Strategy:
+    """By name, with a scripted adviser and with the program of examples/."""
+    if name == "hybrid":
+        return hybrid.Hybrid(strategies.make("tpe", made.space, seed),
+                             ScriptedAdviser(made.legal, seed), 0.5, seed)
+    return strategies.make(name, made.space, seed, strategies.Options(
+        proposer=f"{sys.executable} {HILL_CLIMB}" if name == "proposer" else ""))
+
+
+def run(name: str, made: SyntheticSpace, budget: int, seed: int = 1) -> History:
+    """A whole search."""
+    strategy = make(name, made, seed)
+    try:
+        return search(strategy, made, budget, seed)
+    finally:
+        strategy.close()
+
+
+def texts(history: History) -> list[str]:
+    """The configurations of a run, in order."""
+    return [text_of(trial.configuration) for trial in history.trials]
+
+
+def has_ended(process: int) -> bool:
+    """Whether there is no such process a second from now, or one that nobody has waited for."""
+    for _ in range(50):
+        try:
+            status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return True
+        if status.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class AllTest(unittest.TestCase):
+    """What holds for every search."""
+
+    def check(self, history: History, made: SyntheticSpace) -> None:
+        """Legal, complete, in order, never repeated."""
+        for trial in history.trials:
+            self.assertEqual(list(trial.configuration), list(made.space.default))
+            self.assertEqual(refusal(trial.configuration), "")
+        self.assertEqual(len(set(texts(history))), len(history.trials))
+
+    def each(self, names: tuple[str, ...]) -> Iterator[str]:
+        """A subtest for each name."""
+        for name in names:
+            with self.subTest(name):
+                yield name
+
+    def test_proposals_are_legal_complete_and_never_repeated(self) -> None:
+        made = SyntheticSpace(seed=1)
+        for name in self.each(SEARCHES):
+            history = run(name, made, 40)
+            self.check(history, made)
+            self.assertEqual(len(history.trials), 4 if name == "default" else 40)
+
+    def test_a_seed_says_everything(self) -> None:
+        made = SyntheticSpace(seed=2)
+        for name in self.each(THOROUGH):
+            first, second, other = (texts(run(name, made, 24, seed)) for seed in (5, 5, 6))
+            self.assertEqual(first, second)
+            self.assertNotEqual(first, other)
+            self.assertEqual(first[:4], other[:4])
+
+    def test_a_space_of_one_configuration_is_exhausted(self) -> None:
+        made = SyntheticSpace(seed=1, values=ONE)
+        for name in self.each(SEARCHES):
+            self.assertEqual(texts(run(name, made, 10)), [text_of(made.space.default)])
+
+    def test_small_spaces_are_searched_to_their_end(self) -> None:
+        for values in (FEW, {**ONE, "kc": (64, 128)}, {**ONE, "path": (0, 1)}):
+            made = SyntheticSpace(seed=3, values=values)
+            for name in self.each(THOROUGH):
+                history = run(name, made, 100)
+                self.check(history, made)
+                self.assertEqual(len(history.trials), len(made.legal))
+
+    def test_where_all_fails_the_search_goes_on(self) -> None:
+        made = SyntheticSpace(seed=4, all_fail=True)
+        for name in self.each(THOROUGH):
+            history = run(name, made, 24)
+            self.check(history, made)
+            self.assertEqual(len(history.trials), 24)
+            self.assertIsNone(history.best)
+
+    def test_what_was_tried_before_is_not_proposed(self) -> None:
+        """A run that goes on is told of its trials first."""
+        made = SyntheticSpace(seed=5, values=FEW)
+        for name in self.each(THOROUGH):
+            earlier = [trial.configuration for trial in run(name, made, 7, seed=1).trials]
+            strategy = make(name, made, seed=2)
+            history = search(strategy, made, 100, start=earlier)
+            strategy.close()
+            self.check(history, made)
+            self.assertEqual(len(history.trials), len(made.legal))
+
+
+class FindingTest(unittest.TestCase):
+    """That they are worth their time."""
+
+    def losses(self, name: str) -> list[float]:
+        """How far the best is from the optimum, over spaces and seeds; without noise."""
+        found = []
+        for number in range(6):
+            made = SyntheticSpace(seed=10 + number, noise=0)
+            least = made.truth(made.optimum)
+            found += [made.truth(run(name, made, 40, seed).best.configuration) / least - 1
+                      for seed in range(3)]
+        return found
+
+    def test_local_and_tpe_find_at_least_what_random_finds(self) -> None:
+        chance = statistics.mean(self.losses("random"))
+        for name in ("local", "tpe"):
+            with self.subTest(name):
+                self.assertLessEqual(statistics.mean(self.losses(name)), chance)
+
+    def test_the_whole_space_holds_the_optimum(self) -> None:
+        made = SyntheticSpace(seed=6, noise=0, values={"path": (1,), "nr": (8, 16)})
+        history = run("all", made, 10_000)
+        self.assertEqual(len(history.trials), len(made.legal))
+        self.assertEqual(history.best.configuration, made.optimum)
+
+    def test_of_a_large_space_all_takes_the_candidates_and_their_neighbours(self) -> None:
+        made = SyntheticSpace(seed=7)
+        with mock.patch.object(simple, "ENUMERABLE", 10):
+            found = texts(run("all", made, 10_000))
+        known = {text_of(each.configuration) for each in made.space.candidates}
+        self.assertLessEqual(known, set(found))
+        self.assertLess(len(found), len(made.legal) / 4)
+        grid = Grid(made.space)
+        steps = [step for step in grid.neighbours(made.space.default) if not refusal(step)]
+        self.assertLessEqual({text_of(step) for step in steps}, set(found))
+
+    def test_local_takes_one_step_from_the_best(self) -> None:
+        made = SyntheticSpace(seed=8, noise=0)
+        history = search(make("local", made), made, 12, start=[made.space.default])
+        for trial in history.trials[1:]:
+            best = min((each for each in history.trials[:trial.number] if each.correct),
+                       key=lambda each: each.ratio.value).configuration
+            changed = sum(trial.configuration[name] != best[name] for name in best)
+            self.assertLessEqual(changed, 2)  # a second one where the step had to be mended
+            self.assertEqual(trial.note.count("->"), changed)
+
+
+class NamesTest(unittest.TestCase):
+    def test_seeds_start_with_the_default_and_are_legal_and_distinct(self) -> None:
+        made = SyntheticSpace(seed=1)
+        for count in (1, 4, 12):
+            found = strategies.seeds(made.space, count)
+            self.assertEqual(len(found), count)
+            self.assertEqual(found[0], made.space.default)
+            self.assertTrue(all(each in made.legal for each in found))
+            self.assertEqual(len({text_of(each) for each in found}), count)
+            self.assertEqual(found, strategies.seeds(SyntheticSpace(seed=1).space, count))
+        paths = {each.configuration["path"] for each in made.space.candidates}
+        self.assertEqual({each["path"] for each in strategies.seeds(made.space)}, paths)
+
+    def test_seeds_are_as_many_as_there_are(self) -> None:
+        self.assertEqual(len(strategies.seeds(SyntheticSpace(seed=1, values=ONE).space)), 1)
+        made = SyntheticSpace(seed=1, values={**ONE, "kc": (64, 128)})
+        self.assertEqual(len(strategies.seeds(made.space)), 2)
+
+    def test_an_unknown_name_is_told_the_nearest(self) -> None:
+        for name in strategies.DESCRIPTIONS:
+            self.assertEqual(strategies.check_name(name), name)
+        for wrong, near in (("tp", "tpe"), ("GP", "gp"), ("cma-es", "cmaes"), ("lokal", "local"),
+                            ("randm", "random")):
+            with self.subTest(wrong), self.assertRaisesRegex(
+                    ValueError, f"unknown strategy '{wrong}'; nearest is '{near}'; valid: default"):
+                strategies.check_name(wrong)
+        with self.assertRaisesRegex(ValueError, "unknown strategy ''"):
+            strategies.make("", SyntheticSpace(seed=1).space, 1)
+
+    def test_gp_says_what_it_lacks(self) -> None:
+        with mock.patch.object(samplers.importlib.util, "find_spec", return_value=None):
+            with self.assertRaisesRegex(strategies.Unavailable, "needs PyTorch"):
+                strategies.make("gp", SyntheticSpace(seed=1).space, 1)
+
+
+class HybridTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.made = SyntheticSpace(seed=1)
+        self.adviser = ScriptedAdviser(self.made.legal, 1)
+        self.inner = strategies.make("tpe", self.made.space, 1)
+
+    def search(self, share: float, budget: int = 64) -> History:
+        strategy = hybrid.Hybrid(self.inner, self.adviser, share, 1)
+        history = search(strategy, self.made, budget)
+        strategy.close()
+        self.assertTrue(self.adviser.closed)
+        self.assertEqual(len(self.adviser.observed), budget)
+        return history
+
+    def test_the_share_is_kept(self) -> None:
+        self.search(0.3)
+        self.assertAlmostEqual(self.adviser.asked / 60, 0.3, delta=0.1)
+
+    def test_no_share_is_tpe_alone(self) -> None:
+        self.assertEqual(texts(self.search(0)), texts(run("tpe", self.made, 64)))
+        self.assertEqual(self.adviser.asked, 0)
+
+    def test_a_third_of_all_is_replaced_where_it_is_always_asked(self) -> None:
+        history = self.search(1)
+        self.assertEqual(self.adviser.asked, 60)
+        sources = [trial.source for trial in history.trials[4:]]
+        self.assertEqual(sources.count("adviser"), 20)
+        self.assertEqual(sources.count("tpe"), 40)
+        self.assertTrue(all(trial.note == "scripted" for trial in history.trials
+                            if trial.source == "adviser"))
+
+    def test_a_replaced_suggestion_is_withdrawn_and_may_come_again(self) -> None:
+        with mock.patch.object(self.inner, "withdraw", wraps=self.inner.withdraw) as withdraw:
+            history = self.search(1)
+        self.assertEqual([call.args[0] for call in withdraw.call_args_list], self.adviser.replaced)
+        for configuration in self.adviser.replaced:
+            self.assertEqual(self.inner.is_new(configuration), not history.tried(configuration))
+        small = SyntheticSpace(seed=1, values=FEW)
+        self.assertEqual(len(run("hybrid", small, 100).trials), len(small.legal))
+
+    def test_the_adviser_sees_the_state(self) -> None:
+        self.search(1, 12)
+        state = self.adviser.states[-1]
+        self.assertRegex(state, r"(?m)^next suggestion: path=\d")
+        self.assertRegex(state, r"(?m)^best so far: \d\.\d{3}x path=")
+        self.assertRegex(state, r"(?m)^mr: .*\d: \d\.\d{3}x \(\d+\)")
+
+    def test_a_share_beyond_one_is_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "from 0 to 1"):
+            hybrid.Hybrid(self.inner, self.adviser, 1.5, 1)
+
+
+class ProposerTest(unittest.TestCase):
+    """Programs that behave, and that do not."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.made = SyntheticSpace(seed=1)
+
+    def command(self, source: str) -> str:
+        program = self.folder / "program.py"
+        program.write_text(source, encoding="utf-8")
+        return f"{sys.executable} -I -S {program} {self.folder / 'processes'}"
+
+    def processes(self) -> list[int]:
+        """Of the programs that were started."""
+        return [int(line) for line in (self.folder / "processes").read_text().split()]
+
+    def search(self, command: str, budget: int = 16, timeout: float = 10,
+               start: list[Configuration] | None = None
+               ) -> tuple[History, proposer.Proposer]:
+        """A whole run; nothing that it started is left."""
+        strategy = proposer.Proposer(self.made.space, command,
+                                     Local("local", self.made.space, 1), 1, timeout)
+        try:
+            history = search(strategy, self.made, budget, start=start)
+        finally:
+            strategy.close()
+        self.assertEqual(len(history.trials), budget)
+        self.assertEqual(len(set(texts(history))), budget)
+        if (self.folder / "processes").exists():
+            for process in self.processes():
+                self.assertTrue(has_ended(process), f"process {process} runs on")
+        return history, strategy
+
+    def sources(self, history: History) -> list[str]:
+        """Who proposed what came after the seeds."""
+        return [trial.source for trial in history.trials[4:]]
+
+    def fails_for_good(self, command: str, text: str, timeout: float = 10) -> None:
+        """Three failures, after which `local` is alone."""
+        history, strategy = self.search(command, timeout=timeout)
+        self.assertEqual(set(self.sources(history)), {"local"})
+        self.assertEqual(sum(strategy.failures.values()), 3)
+        for failure in strategy.failures:
+            self.assertRegex(failure, text)
+
+    def test_a_program_that_behaves_proposes_everything(self) -> None:
+        history, strategy = self.search(self.command(WALK))
+        self.assertEqual(set(self.sources(history)), {"proposer"})
+        self.assertEqual(len(self.processes()), 1)
+        self.assertFalse(strategy.failures)
+        default = self.made.space.default
+        for trial in history.trials[4:]:
+            self.assertTrue(trial.note.startswith("walk"))
+            if "mended" not in trial.note:
+                self.assertEqual({**default, "mr": 0, "kc": 0},
+                                 {**trial.configuration, "mr": 0, "kc": 0})
+
+    def test_it_is_told_the_space_and_what_is_new(self) -> None:
+        told = self.folder / "told"
+        self.search(self.command(READS + f"""
+file = open({str(told)!r}, "w")
+print(json.dumps(told), file=file)
+for count, ask in enumerate(asks()):
+    print(json.dumps(ask), file=file, flush=True)
+    say({{"mr": 2, "kc": [64, 128, 256, 512, 1024][count % 5]}}, {{"mr": 8}}, note=None)
+"""), budget=8)
+        first, *asks = (json.loads(line) for line in told.read_text().splitlines())
+        self.assertEqual((first["rooflane_proposer"], first["seed"]), (1, 1))
+        self.assertEqual(first["space"]["default"], self.made.space.default)
+        self.assertEqual([each["name"] for each in first["space"]["tunables"]],
+                         list(self.made.space.default))
+        self.assertEqual(len(asks[0]["history"]), 4)
+        self.assertEqual(asks[0]["budget"], {"trials_left": 4, "seconds_left": None})
+        self.assertEqual(asks[0]["history"][0], {
+            "configuration": self.made.space.default, "outcome": "correct", "reason": "",
+            "speed_up": asks[0]["history"][0]["speed_up"]})
+        self.assertEqual(len(asks[1]["history"]), 2)  # it had answered with two
+
+    def test_a_program_that_ends(self) -> None:
+        self.fails_for_good(self.command(PROGRAM), "^it ended$")
+        self.fails_for_good(self.command(READS), "^it ended$")
+
+    def test_a_program_that_does_not_exist(self) -> None:
+        self.fails_for_good("/no/such/program", "^it cannot be started: .*such file")
+        self.fails_for_good("'", "^it cannot be started: No closing quotation")
+
+    def test_a_program_that_says_nothing(self) -> None:
+        self.fails_for_good(self.command(READS + "for ask in asks(): pass"),
+                            "^it said nothing for 0.2 s$", timeout=0.2)
+
+    def test_a_program_that_does_not_end_is_killed_with_what_it_started(self) -> None:
+        child = ("import os, subprocess, sys\n"
+                 "child = subprocess.Popen(['sleep', '600'])\n"
+                 "with open(sys.argv[1], 'a') as file:\n"
+                 "    print(os.getpid(), file=file)\n"
+                 "    print(child.pid, file=file)\n"
+                 "child.wait()\n")
+        with mock.patch.object(proposer, "PATIENCE", 0.1):
+            self.search(self.command(child), budget=6, timeout=0.3)
+
+    def test_a_program_that_reads_nothing_does_not_block_the_run(self) -> None:
+        """More than a pipe holds."""
+        long = [{**each, "mc": each["mc"]} for each in self.made.legal[:400]]
+        with mock.patch.object(proposer, "PATIENCE", 0.1):
+            _, strategy = self.search(self.command(PROGRAM + "time.sleep(600)"), budget=404,
+                                      timeout=0.2, start=long)
+        self.assertEqual(sum(strategy.failures.values()), 3)
+
+    def test_a_program_that_prints_nonsense(self) -> None:
+        for line in ("hello", "[[[" * 100_000, "{}", "[]", "null", '"x"',
+                     '{"configurations": 3}', '{"configurations": [3]}', '{"configurations": []}',
+                     '{"configurations": [{"mr": "many"}]}', '{"configurations": [{"mr": 1e999}]}',
+                     '{"configurations": [{"mr": NaN}]}', '{"configurations": [{"mr": null}]}',
+                     '{"configurations": [{"mr": 2.5}]}', '{"configurations": [{"mr": [8]}]}',
+                     '{"configurations": [{"mr": true}]}', "\xff\xfe"):
+            with self.subTest(line[:50]):
+                self.fails_for_good(self.command(PROGRAM + f"""
+for _ in sys.stdin: os.write(1, {line.encode("latin-1")!r} + b"\\n")
+"""), "^no JSON: |^no configurations|^[a-z]+ .* is no whole number$")
+
+    def test_an_answer_without_end(self) -> None:
+        self.fails_for_good(self.command(PROGRAM + """
+while True: sys.stdout.write("x" * 65536)
+"""), "^its answer has no end$")
+
+    def test_unknown_tunables_are_passed_over(self) -> None:
+        self.fails_for_good(self.command(READS + """
+for ask in asks(): say({"nb": 8}, {"mr": 8, "unroll": 2})
+"""), "^unknown tunables nb, unroll$")
+        history, strategy = self.search(self.command(WALK.replace(
+            "say(order", "say({'nb': 8}, order")))
+        self.assertEqual(set(self.sources(history)), {"proposer"})
+        self.assertFalse(strategy.failures)
+
+    def test_illegal_values_are_mended_and_noted(self) -> None:
+        history, _ = self.search(self.command(READS + """
+order = [{"mr": 16, "nr": 64}, {"mr": 1 << 70}, {"kc": -5}, {"kc": "512"}, {"kc": 256.0}]
+for ask in asks(): say(order.pop(0), note="as it is")
+"""), budget=9)
+        trials = history.trials[4:]
+        self.assertTrue(all(refusal(trial.configuration) == "" for trial in trials))
+        self.assertRegex(trials[0].note, r"^as it is; mended: (mr 16|nr 64) -> \d+$")
+        self.assertIn(f"mended: mr {1 << 70} -> ", trials[1].note)
+        self.assertEqual(trials[2].note, "as it is; mended: kc -5 -> 64")
+        self.assertEqual([trial.note for trial in trials[3:]], ["as it is"] * 2)
+        self.assertEqual([trial.configuration["kc"] for trial in trials[3:]], [512, 256])
+
+    def test_repeats_are_passed_over(self) -> None:
+        history, strategy = self.search(self.command(READS + """
+for ask in asks(): say(told["space"]["default"], {"mr": 8}, {"mr": 8})
+"""))
+        self.assertEqual(self.sources(history).count("proposer"), 1)
+        self.assertEqual(self.sources(history).count("local"), 11)
+        self.assertEqual(len(self.processes()), 1)  # no failure
+        self.assertFalse(strategy.failures)
+
+    def test_a_program_that_fails_now_and_then_is_started_again(self) -> None:
+        history, strategy = self.search(self.command(WALK.replace(
+            "for ask in asks():", "order = order[len(open(sys.argv[1]).read().split()) * 3:]\n"
+            "for ask, _ in zip(asks(), range(3)):")))
+        self.assertEqual(strategy.failures["it ended"], self.sources(history).count("local"))
+        self.assertGreaterEqual(strategy.failures["it ended"], 2)
+        self.assertGreaterEqual(self.sources(history).count("proposer"), 8)
+
+    def test_the_example_finds_more_than_the_default(self) -> None:
+        self.assertLessEqual(len(HILL_CLIMB.read_text(encoding="utf-8").splitlines()), 30)
+        history, strategy = self.search(f"{sys.executable} {HILL_CLIMB}", budget=60)
+        self.assertFalse(strategy.failures)
+        self.assertGreaterEqual(self.sources(history).count("proposer"), 50)
+        self.assertGreater(history.best.speed_up, 1.02)
+
+
+class MadeUpSpaceTest(unittest.TestCase):
+    def test_the_space_is_what_it_says(self) -> None:
+        space: Space = SyntheticSpace(seed=1).space
+        self.assertEqual(Grid(space).size, 4500)
+        self.assertEqual(len(Grid(space).everything()), 2210)
+
+
+if __name__ == "__main__":
+    skip.main(sys.argv)
