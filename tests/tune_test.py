@@ -142,14 +142,14 @@ class Finals(unittest.TestCase):
 
     DEFAULT, A, B = {"x": 0}, {"x": 1}, {"x": 2}
 
-    def verdict(self, a: float, b: float, noise: float = 0.001, workspace=(10, 5)):
+    def verdict(self, a: float, b: float, noise: float = 0.001, workspace=(0, 10, 5)):
         meeting = final.Final(None, self.DEFAULT, [self.A, self.B])
+        meeting._workspace[:] = workspace
         for launch in range(final.LAUNCHES):
-            for index, factor in enumerate((a, b)):
-                luck = 1 + noise * ((launch * 7 + index * 5) % 5 - 2)  # of a process
-                jitter = [luck * (1 + noise * (i % 3 - 1)) for i in range(9)]
-                meeting._workspace[index] = workspace[index]
-                meeting._times[index].append(([factor * x for x in jitter], [1.0] * 9))
+            for index, factor in enumerate((1.0, a, b)):
+                luck = 1 + noise * ((launch * 7 + index * 3) % 5 - 2)  # of a process
+                meeting._times[index].append(
+                    [factor * luck * (1 + noise * (i % 3 - 1)) for i in range(9)])
         return meeting.verdict()
 
     def test_a_clear_winner(self):

@@ -33,12 +33,14 @@ class Hybrid:
             raise ValueError(f"--share {share:g}: from 0 to 1")
         self.name = "hybrid"
         self.inner, self.adviser = inner, adviser
-        self._share, self._chance = share, random.Random(f"{seed} hybrid")
+        self._share, self._seed = share, seed
 
     def propose(self, history: History) -> Proposal:
         """The optimiser's suggestion, or what the adviser puts in its place. Raises Exhausted."""
         suggestion = self.inner.propose(history)
-        if self._chance.random() >= self._share:
+        # By the trial's number: a run that goes on asks for the same ones.
+        chance = random.Random(f"{self._seed} hybrid {len(history.trials)}")
+        if chance.random() >= self._share:
             return Proposal(suggestion.configuration, self.inner.name, suggestion.note)
         advice = self.adviser.advise(history, suggestion.configuration,
                                      state_of(history, suggestion.configuration))

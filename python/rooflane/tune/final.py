@@ -69,73 +69,66 @@ def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
 
 
 class Final:
-    """Measures finalists against the default and one another."""
+    """Measures finalists against the default and one another. The default is one of them, in a
+    process like theirs, and each launch begins with another: which process is started first may
+    decide which memory it gets, and is nobody's merit."""
 
     def __init__(self, evaluator: Evaluator, default: Configuration,
                  finalists: Iterable[Configuration]):
         self._evaluator = evaluator
-        self._default = default
-        self._finalists = list(finalists)
-        # Samples by finalist and launch, the default's beside them.
-        self._times: list[list[tuple[list[float], list[float]]]] = [[] for _ in self._finalists]
+        self._field = [default, *finalists]
+        self._times: list[list[list[float]]] = [[] for _ in self._field]  # launch by launch
         self._failed: set[int] = set()
-        self._workspace = [0] * len(self._finalists)
+        self._workspace = [0] * len(self._field)
 
     def measure(self, launches: int = LAUNCHES, rounds: int = ROUNDS,
                 on_launch: Callable[[int], None] = lambda launch: None) -> None:
-        """Some launches, all finalists in the rounds of each."""
+        """Some launches, all finalists in the rounds of each. Raises Refused when the default
+        fails."""
+        if len(self._field) == 1:
+            return
         for launch in range(launches):
             on_launch(launch)
-            found = self._evaluator.evaluate(self._finalists, [Step(rounds, NEVER)],
-                                             best=NEVER, fresh=True) if self._finalists else []
-            for index, evaluation in enumerate(found):
+            turn = launch % len(self._field)
+            order = [*range(turn, len(self._field)), *range(turn)]
+            found = self._evaluator.evaluate([self._field[index] for index in order],
+                                             [Step(rounds, NEVER)], best=NEVER, fresh=True)
+            for index, evaluation in zip(order, found):
                 self._add(index, evaluation)
 
     def _add(self, index: int, evaluation: Evaluation) -> None:
         if evaluation.outcome is not Outcome.CORRECT:
+            if index == 0:
+                raise Refused(f"the default: {evaluation.outcome.value}: {evaluation.reason}")
             self._failed.add(index)
             return
         self._workspace[index] = evaluation.workspace_bytes
-        self._times[index].append((evaluation.ns, evaluation.default_ns))
+        self._times[index].append(evaluation.ns)
 
-    def verdict(self, default_workspace: int = 0) -> Verdict:
+    def verdict(self) -> Verdict:
         """Who is chosen."""
-        field = [(self._default, self._against_default(None), default_workspace, None)]
-        field += [(self._finalists[i], self._against_default(i), self._workspace[i], i)
-                  for i in range(len(self._finalists)) if i not in self._failed]
-        field.sort(key=lambda entry: entry[1].value)
-        fastest = field[0]
+        ratios = {index: self._between(index, 0) for index in range(len(self._field))
+                  if index not in self._failed}
+        order = sorted(ratios, key=lambda index: ratios[index].value)
+        fastest = order[0]
         ties = []
-        for configuration, ratio, workspace, index in field:
-            apart = self._between(index, fastest[3])
-            tied = apart.value <= 1 + TIE or apart.low <= 1
-            if index == fastest[3] or tied:
-                ties.append(Finalist(configuration, ratio, workspace, index != fastest[3]))
-        chosen = next((one for one in ties if one.configuration == self._default), None)
+        for index in order:
+            apart = self._between(index, fastest)
+            tied = index != fastest and (apart.value <= 1 + TIE or apart.low <= 1)
+            if index == fastest or tied:
+                ties.append(Finalist(self._field[index], ratios[index], self._workspace[index],
+                                     tied))
+        chosen = next((one for one in ties if one.configuration == self._field[0]), None)
         if chosen is None:
             chosen = min(ties, key=lambda one: one.workspace_bytes)
         return Verdict(chosen.configuration, chosen.ratio, ties)
 
-    def _against_default(self, index: int | None) -> Ratio:
-        return self._between(index, None)
-
-    def _between(self, one: int | None, other: int | None) -> Ratio:
-        """Time of one over the other's, of the rounds that both have; None: the default."""
+    def _between(self, one: int, other: int) -> Ratio:
+        """Time of one over the other's, of the rounds that both were in."""
         if one == other:
             return Ratio(1, 1, 1)
-        rounds: Rounds = []
-        for launch in range(len(self._times[one if one is not None else other])):
-            numerator, denominator = self._samples(one, other, launch)
-            rounds.append([math.log(a / b) for a, b in zip(numerator, denominator)])
-        return ratio_of(rounds)
-
-    def _samples(self, one: int | None, other: int | None,
-                 launch: int) -> tuple[list[float], list[float]]:
-        if one is None:
-            ns, default = self._times[other][launch]
-            return default, ns
-        ns, default = self._times[one][launch]
-        return ns, default if other is None else self._times[other][launch][0]
+        return ratio_of([[math.log(a / b) for a, b in zip(mine, theirs)]
+                         for mine, theirs in zip(self._times[one], self._times[other])])
 
 
 def neighbours_of(problem: dict[str, Any], sizes: Sequence[str]) -> list[str]:
