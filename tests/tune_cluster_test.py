@@ -41,7 +41,8 @@ if sys.argv[1:2] != ["evaluate"]:
     os.execv({program!r}, [{program!r}, *sys.argv[1:]])
 with subprocess.Popen([{program!r}, *sys.argv[1:]], stdout=subprocess.PIPE, text=True) as process:
     for line in process.stdout:
-        print(line.replace('"machine":{{"key":"', '"machine":{{"key":"another '), end="", flush=True)
+        print(line.replace('"machine":{{"key":"', '"machine":{{"key":"another '), end="")
+        sys.stdout.flush()
 sys.exit(process.returncode)
 """
 
@@ -78,9 +79,9 @@ class Processes(unittest.TestCase):
                           "--local-directory", str(self.folder), program=program)
 
     def tune(self, *words: str) -> subprocess.Popen[str]:
-        return self.start("tune", "--shape", SHAPE, "-v", "fake-tunable", "--timeout", "1",
-                          "--strategy", "random", "--budget", str(BUDGET), "--json", *words,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return self.start("tune", "--shape", SHAPE, "-v", "fake-tunable", "--threads", "1",
+                          "--timeout", "1", "--strategy", "random", "--budget", str(BUDGET),
+                          "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait(self, condition) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -108,11 +109,11 @@ class Processes(unittest.TestCase):
                          err + (self.folder / "log.txt").read_text(encoding="utf-8"))
         return json.loads(out)["tuned"] if out else []
 
-    def assert_whole(self, trials: list[Trial]) -> None:
+    def assert_whole(self, trials: list[Trial], budget: int = BUDGET) -> None:
         """The budget was spent, each number and configuration once, the default first."""
-        self.assertEqual([trial.number for trial in trials], list(range(BUDGET)))
+        self.assertEqual([trial.number for trial in trials], list(range(budget)))
         texts = [text_of(trial.configuration) for trial in trials]
-        self.assertEqual(len(set(texts)), BUDGET)
+        self.assertEqual(len(set(texts)), budget)
         self.assertEqual(texts[0], "fault=0,pause=8")
         for trial in trials:  # a worker's end is nobody's fault
             self.assertEqual(trial.outcome is Outcome.CRASH, trial.configuration["fault"] == 2,
@@ -143,13 +144,13 @@ class Processes(unittest.TestCase):
         for each in ("", "", str(program)):
             self.worker(each)
         self.wait_for_workers(3)
-        found = self.told(self.tune("--cluster", self.address, "--export",
-                                    str(self.folder / "tuned.json")))
+        found = self.told(self.tune("--cluster", self.address, "--budget", "12",
+                                    "--export", str(self.folder / "tuned.json")))
         self.assertEqual(len(found), 2)
         another, ours = sorted(found, key=lambda one: not one["machine"].startswith("another "))
         self.assertEqual(another["machine"], "another " + ours["machine"])
         for one in found:
-            self.assert_whole(self.trials(one["run"]))
+            self.assert_whole(self.trials(one["run"]), 12)
         self.assertNotEqual(another["run"], ours["run"])
         self.assertEqual(len(list(self.folder.glob("tuned-*.json"))), 2)
 
