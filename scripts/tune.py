@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`rooflane tune`, `rooflane archive` and the league: tune.py tune|archive|league ARGUMENT...
+"""`rooflane tune`, `rooflane archive` and the league: tune.py tune|archive|league ARGUMENT...; and
+the processes of a cluster: tune.py scheduler|worker ARGUMENT...
 
 Makes the Python environment of the tuner from PyPI at the first call and starts the package
 python/rooflane in it. This file runs under any Python 3.10 or newer with the standard library only.

@@ -1,19 +1,23 @@
-"""python -m rooflane tune|archive|league ARGUMENT...: started by scripts/tune.py."""
+"""python -m rooflane VERB ARGUMENT...: started by scripts/tune.py."""
 from __future__ import annotations
 
 import importlib
 import sys
 
-VERBS = {"tune": "rooflane.tune", "archive": "rooflane.archive", "league": "rooflane.league"}
+VERBS = {"tune": "rooflane.tune.command", "archive": "rooflane.archive.command",
+         "league": "rooflane.league.command"}
+NODES = ("scheduler", "worker")  # of a cluster
 
 
 def main() -> int:
     """Hands the arguments to the verb's module, whose main() returns the exit status."""
     verb, *words = sys.argv[1:] or [""]
+    if verb in NODES:
+        return importlib.import_module("rooflane.tune.nodes").main([verb, *words])
     if verb not in VERBS:
-        print(f"rooflane: '{verb}'; valid: {', '.join(VERBS)}", file=sys.stderr)
+        print(f"rooflane: '{verb}'; valid: {', '.join([*VERBS, *NODES])}", file=sys.stderr)
         return 2
-    return importlib.import_module(VERBS[verb] + ".command").main(words)
+    return importlib.import_module(VERBS[verb]).main(words)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,9 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     how.add_argument("--seed", metavar="N", type=int, default=1)
     how.add_argument("--timeout", metavar="SECONDS", type=float, default=60,
                      help="for one step of an evaluation; default: 60")
+    how.add_argument("--cluster", metavar="tcp://HOST:PORT",
+                     help="evaluate on the machines whose workers (tune.py worker) are at this "
+                          "scheduler (tune.py scheduler)")
     strategies.add_arguments(how)
     result = parser.add_argument_group("results")
     result.add_argument("--archive", metavar="URL", help="SQLite file or database URL")
@@ -205,6 +208,8 @@ class Progress:
 class Tuning:
     """All targets of one call."""
 
+    search = Search  # how one is searched
+
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
         self.given, self.targets = given, targets
@@ -252,9 +257,9 @@ class Tuning:
         limits = Limits(None if complete else given.budget, self.seconds_for(left),
                         given.speed_up, given.patience)
         strategy = strategies.make(given.strategy, space, given.seed, options)
-        search = Search(space, self.evaluator, strategy, strategies.seeds(space), limits,
-                        self.archive, run, COMPLETE if complete else HALVING, trials,
-                        self.progress.of_history)
+        search = self.search(space, self.evaluator, strategy, strategies.seeds(space), limits,
+                             self.archive, run, COMPLETE if complete else HALVING, trials,
+                             self.progress.of_history)
         state, verdict = "interrupted", None
         try:
             history = search.execute()
@@ -324,13 +329,17 @@ class Tuning:
         """Into the store, the file of --export and that of --export-space."""
         machine = facts["machine"]
         if not self.given.no_store:
-            export.keep(export.store_path(machine["key"]), machine, space, verdict,
-                        facts["build"])
+            self.keep_in_store(space, verdict, facts)
         if self.given.export:
             export.keep(self.given.export, machine, space, verdict, facts["build"])
         if self.given.export_space:
             from rooflane.league import spaces as league
             league.add(self.given.export_space, [league.record(space, machine, history.trials)])
+
+    def keep_in_store(self, space: Space, verdict: Verdict, facts: dict[str, Any]) -> None:
+        """Into the store of the machine that was measured."""
+        machine = facts["machine"]
+        export.keep(export.store_path(machine["key"]), machine, space, verdict, facts["build"])
 
 
 def line_of(done: Done) -> str:
@@ -407,6 +416,9 @@ def main(words: list[str]) -> int:
     options = [word for option in ("plugin", "blas") for value in getattr(given, option)
                for word in (f"--{option}", value)]
     try:
+        if given.cluster:
+            from rooflane.tune import cluster  # takes a second to import
+            return cluster.run(given, options)
         targets = targets_of(given)
         with Evaluator(options, given.timeout) as evaluator:
             if given.space:

@@ -61,10 +61,10 @@ class Search:
         """Searches until a limit is reached or the strategy knows nothing further."""
         for trial in self.trials:
             self._observe(trial)
-        for number, seed in enumerate(self.seeds):
-            if number < len(self.history.trials):
-                continue  # of before
-            if number and self._ended():
+        for seed in self.seeds:
+            if self.history.tried(seed):
+                continue  # before
+            if self.history.trials and self._ended():
                 break
             self._try(Proposal(seed), "seed", 0)
         while not self._ended():
@@ -93,6 +93,10 @@ class Search:
         best = self.history.best
         found, = self.evaluator.evaluate([proposal.configuration], self.steps,
                                          best.ratio.value if best and best.ratio else 1)
+        self._record(found, proposal, strategy, seconds)
+
+    def _record(self, found: Evaluation, proposal: Proposal, strategy: str,
+                seconds: float) -> None:
         trial = trial_of(found, len(self.history.trials), strategy, proposal)
         trial.cost.propose = seconds
         self.workspace[text_of(trial.configuration)] = found.workspace_bytes
