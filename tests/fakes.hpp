@@ -22,7 +22,7 @@ namespace rooflane {
 //   fake-rubbish        prints on standard output, and is right
 //   fake-hungry         takes memory without end
 //   fake-bad-alloc      throws std::bad_alloc in plan
-//   fake-tunable        has tunables: `pause` sleeps so many milliseconds, `fault` fails in each way
+//   fake-tunable        `pause` sleeps so many milliseconds, `fault` fails in each way
 //   fake-unsupported    refuses every problem: "never in the mood"
 Catalogue fake_catalogue();
 

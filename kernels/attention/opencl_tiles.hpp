@@ -256,7 +256,7 @@ inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
   add(128, 32, 64, 4, 8, 2);  // the last resort for a long head_dim
   add(128, 16, 128, 4, 8, 2);
   std::erase_if(list, [&](const Tiles& t) {
-    // 64 items copy twice as many floats each as 128 do, from registers that are the sums' otherwise.
+    // 64 items copy twice as many floats each as 128 do, in registers that sums would take.
     return !t.fits(room, s.head_dim) || t.accumulators(s.head_dim) > (t.w > 64 ? 160 : 128);
   });
   std::vector<std::pair<double, Tiles>> timed;

@@ -5,7 +5,8 @@
 // request with one line, {"ok":true,...} or {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","seed":1}
-//        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes, "tunables":[{"name","meaning","least","most","selects"}],
+//        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
+//           "tunables":[{"name","meaning","least","most","selects"}],
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
 //           "isa","device","driver","threads","machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
@@ -279,7 +280,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const BenchOptions options = bench_options(common, {}, {}, catalogue, settings);
   Evaluations evaluations(options, common.library);
   const auto print = [](const ordered_json& message) {
-    std::cout << message.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
+    std::cout << message.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
   };
   print({{"rooflane_evaluate", 1}, {"version", build_version}});
   for (std::string line; std::getline(std::cin, line);) {

@@ -156,7 +156,8 @@ void declare(Arguments& arguments) {
   arguments.repeatable(
       "--shape", "SHAPE",
       "resolve these problems: every parameter, tensors, cost; ranges as in bench");
-  arguments.repeatable("--preset", "NAME|FILE", "resolve a preset's problems, or random:N[:SEED]'s");
+  arguments.repeatable("--preset", "NAME|FILE",
+                       "resolve a preset's problems, or random:N[:SEED]'s");
   arguments.json_output("as JSON, with parameters, tunables, ladders and those problems");
   declare_blas(arguments);
   declare_workers(arguments);
