@@ -31,7 +31,7 @@ from rooflane.tuning import Outcome, Trial, text_of  # noqa: E402
 
 PROGRAM = ""
 SHAPE = "softmax:rows=4,cols=8"
-BUDGET = 14
+BUDGET = 18
 PATIENCE = 100.0  # seconds for whatever is waited for
 
 # A program of another machine, as far as it says.
@@ -80,7 +80,7 @@ class Processes(unittest.TestCase):
 
     def tune(self, *words: str) -> subprocess.Popen[str]:
         return self.start("tune", "--shape", SHAPE, "-v", "fake-tunable", "--threads", "1",
-                          "--timeout", "1", "--strategy", "random", "--budget", str(BUDGET),
+                          "--timeout", "1", "--strategy", "local", "--budget", str(BUDGET),
                           "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait(self, condition) -> None:
