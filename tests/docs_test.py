@@ -95,7 +95,7 @@ SWAPPED = [
     Swapped("tune.py scheduler --host 10.0.0.1", "tune.py scheduler --help", "it runs for ever"),
     Swapped("tune.py worker tcp://10.0.0.1:8786", "tune.py worker --help", "it runs for ever"),
     Swapped("--cluster tcp://10.0.0.1:8786 --preset llama3-8b --budget 200",
-            "--space --shape gemm:m=5,n=7,k=3 --threads 1", "there is no cluster"),
+            "--shape gemm:m=5,n=7,k=3 --threads 1 --budget 4 --no-store", "there is no cluster"),
     Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
     Swapped("--peers all", "--peers numpy", "PyTorch is large"),
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),

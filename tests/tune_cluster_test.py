@@ -31,7 +31,7 @@ from rooflane.tuning import Outcome, Trial, text_of  # noqa: E402
 
 PROGRAM = ""
 SHAPE = "softmax:rows=4,cols=8"
-BUDGET = 24
+BUDGET = 18
 PATIENCE = 400  # seconds: other tests run at the same time
 
 # A program of another machine, as far as it says.
@@ -80,7 +80,7 @@ class Processes(unittest.TestCase):
 
     def tune(self, *words: str) -> subprocess.Popen[str]:
         return self.start("tune", "--shape", SHAPE, "-v", "fake-tunable", "--threads", "1",
-                          "--timeout", "1", "--strategy", "random", "--budget", str(BUDGET),
+                          "--timeout", "1", "--strategy", "local", "--budget", str(BUDGET),
                           "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def wait(self, condition) -> None:
@@ -122,7 +122,7 @@ class Processes(unittest.TestCase):
     def test_a_killed_worker_loses_nothing_and_nothing_counts_twice(self):
         workers = [self.worker() for _ in range(3)]
         process = self.tune("--cluster", self.address)
-        self.wait(lambda: len(self.trials()) >= 6)
+        self.wait(lambda: len(self.trials()) >= 4)
         workers[1].kill()
         before = self.trials()
         self.assertLess(len(before), BUDGET - 3)
@@ -144,13 +144,13 @@ class Processes(unittest.TestCase):
         for each in ("", "", str(program)):
             self.worker(each)
         self.wait_for_workers(3)
-        found = self.told(self.tune("--cluster", self.address, "--budget", "12",
+        found = self.told(self.tune("--cluster", self.address, "--budget", "8",
                                     "--export", str(self.folder / "tuned.json")))
         self.assertEqual(len(found), 2)
         another, ours = sorted(found, key=lambda one: not one["machine"].startswith("another "))
         self.assertEqual(another["machine"], "another " + ours["machine"])
         for one in found:
-            self.assert_whole(self.trials(one["run"]), 12)
+            self.assert_whole(self.trials(one["run"]), 8)
         self.assertNotEqual(another["run"], ours["run"])
         self.assertEqual(len(list(self.folder.glob("tuned-*.json"))), 2)
 
@@ -163,7 +163,7 @@ class Processes(unittest.TestCase):
         for _ in range(3):
             self.worker()
         process = self.tune("--cluster", self.address)
-        self.wait(lambda: len(self.trials()) >= 6)
+        self.wait(lambda: len(self.trials()) >= 4)
         self.scheduler.kill()
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 3, err)

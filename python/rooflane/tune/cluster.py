@@ -10,6 +10,7 @@ was at when it died was never recorded, and is evaluated again elsewhere.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import copy
 import json
 import sys
@@ -18,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +47,8 @@ from rooflane.tuning import (
 RESOURCE = "rooflane"  # one of it a machine
 MOST_DEATHS = 3  # workers that a configuration may take along before it counts as a crash
 POLL = 0.5  # seconds between looks at who is alive
-CONNECT = 10.0  # seconds to reach the scheduler, and for its answers
+CONNECT = 5.0  # seconds to reach the scheduler
+ANSWER = 30.0  # and for its answers
 WITHOUT_WORKERS = 60.0  # seconds for a machine's last worker to come back
 REPEATED = 8  # proposals of what is in flight already, before a strategy has to wait for results
 
@@ -85,6 +88,24 @@ class Cluster:
         except Exception as error:
             raise Gone(f"the cluster's scheduler is gone ({error})") from error
 
+    def result(self, worker: str, future: Future) -> Any:
+        """Fetches what a worker has finished; Future.result() waits for ever where the worker dies
+        before it hands it over. Raises _Died, Gone, Stopped, and what the call raised."""
+        fetched = asyncio.run_coroutine_threadsafe(
+            _fetch(self.client, future), self.client.loop.asyncio_loop)
+        while True:
+            try:
+                return fetched.result(timeout=POLL)
+            except NotYet:
+                if fetched.done():  # just now, or by a time-out of its own
+                    fails = fetched.cancelled() or fetched.exception() is not None
+                else:
+                    fails = worker not in self.workers()
+                if fails:
+                    future.cancel()
+                    fetched.cancel()
+                    raise _Died("its worker died") from None
+
     def workers(self) -> set[str]:
         """Those that are alive. Raises Gone, Stopped."""
         if self.stop.is_set():
@@ -92,7 +113,7 @@ class Cluster:
         try:
             if self.client.status != "running":
                 raise Gone(f"connection {self.client.status}")
-            told = self.client.sync(self.client.scheduler.identity, callback_timeout=CONNECT)
+            told = self.client.sync(self.client.scheduler.identity, callback_timeout=ANSWER)
         except Exception as error:  # of Dask, Tornado or asyncio
             raise Gone(f"the cluster's scheduler is gone ({error}); the same command with --resume "
                        "goes on") from error
@@ -110,8 +131,16 @@ class Cluster:
                 self._asked.pop(worker).cancel()
             for worker, future in list(self._asked.items()):
                 if future.status != "pending":
-                    self._known[worker] = _described(self._asked.pop(worker))
+                    self._known[worker] = self._described(worker, self._asked.pop(worker))
             return {worker: self._known.get(worker) for worker in alive}
+
+    def _described(self, worker: str, future: Future) -> remote.Machine | str:
+        try:
+            return self.result(worker, future)
+        except (Gone, Stopped):
+            raise
+        except Exception as error:  # whatever Dask or the worker raised
+            return f"{type(error).__name__}: {error}"
 
     def claim(self, run: int) -> bool:
         """Whether nobody goes on with this run yet: machines that differ in their build only may
@@ -143,11 +172,8 @@ class Cluster:
         return list(found.values())
 
 
-def _described(future: Future) -> remote.Machine | str:
-    try:
-        return future.result(timeout=CONNECT)
-    except Exception as error:  # whatever Dask or the worker raised
-        return f"{type(error).__name__}: {error}"
+async def _fetch(client: Client, future: Future) -> Any:
+    return (await client.gather([future], asynchronous=True))[0]
 
 
 @dataclass(eq=False)
@@ -203,12 +229,12 @@ class ClusterEvaluator:
 
     def keep(self, *arguments: Any) -> None:
         """Writes a verdict into the own store of each machine; one that dies has none."""
-        futures = [self._cluster.submit(worker, remote.keep, self.facts["machine"]["key"],
-                                        *arguments) for worker in sorted(self._members())]
-        deadline = time.monotonic() + CONNECT
-        for future in futures:
+        key = self.facts["machine"]["key"]
+        futures = {worker: self._cluster.submit(worker, remote.keep, key, *arguments)
+                   for worker in sorted(self._members())}
+        for worker, future in futures.items():
             try:
-                future.result(timeout=max(0.1, deadline - time.monotonic()))
+                self._cluster.result(worker, future)
             except Exception as error:  # the archive has it all the same
                 print(f"rooflane: a machine's store was not written: {error}", file=sys.stderr)
 
@@ -263,16 +289,18 @@ class ClusterEvaluator:
     def _found(self, flight: Flight) -> Evaluation | None:
         text = text_of(flight.configuration)
         try:
-            answer = self._answer(flight.future)
+            answer = self._answer(flight.worker, flight.future)
         except _Died as error:
+            answer = None
             self._deaths[text] += error.deaths
-            if self._deaths[text] >= MOST_DEATHS:
-                return _crash(flight.configuration, f"{MOST_DEATHS} workers died of it")
-            return None
-        if answer.failure:
+        if answer is not None and not answer.failure:
+            return answer.value[0]
+        if answer is not None:
             self._exclude(flight.worker, answer)
-            return None
-        return answer.value[0]
+            self._deaths[text] += answer.failure == "lost"  # its program does not come back
+        if self._deaths[text] >= MOST_DEATHS:
+            return _crash(flight.configuration, f"{MOST_DEATHS} workers died of it")
+        return None
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -285,7 +313,7 @@ class ClusterEvaluator:
                 self._landed.wait(POLL)
                 self._landed.clear()
             try:
-                answer = self._answer(future)
+                answer = self._answer(worker, future)
             except _Died as error:
                 deaths += error.deaths
                 continue
@@ -304,20 +332,22 @@ class ClusterEvaluator:
         future.add_done_callback(lambda _: self._landed.set())
         return future
 
-    def _answer(self, future: Future) -> remote.Answer:
+    def _answer(self, worker: str, future: Future) -> remote.Answer:
         """Of a future that ended, or whose worker did. Raises _Died, Lost, Gone."""
         if future.status == "pending":
             future.cancel()
             raise _Died("its worker died")
         if future.status == "finished":
             try:
-                return future.result(timeout=CONNECT)
-            except Exception as error:  # it died with the result in its memory
+                return self._cluster.result(worker, future)
+            except (Gone, Stopped, _Died):
+                raise
+            except Exception as error:  # of the connection: serve() raises nothing
                 raise _Died(f"its worker died ({error})") from error
         self._cluster.workers()  # where the scheduler is gone, all futures are cancelled
         if future.status != "error":
             raise _Died("its worker died")
-        error = future.exception(timeout=CONNECT)
+        error = future.exception(timeout=ANSWER)
         if isinstance(error, KilledWorker):
             raise _Died(str(error), MOST_DEATHS)
         raise Lost(f"a worker: {type(error).__name__}: {error}")
