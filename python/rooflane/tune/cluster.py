@@ -246,13 +246,18 @@ class ClusterEvaluator:
         deadline = time.monotonic() + WITHOUT_WORKERS
         while True:
             members = self._members()
-            busy = {flight.worker for flight in self._flights}
+            # A flight that ended and was not looked at yet leaves its worker free: whoever waits
+            # here looks at none.
+            busy = {flight.worker for flight in self._flights
+                    if flight.future.status == "pending"}
             if idle := members - busy - self._excluded.keys():
                 return self._home if self._home in idle else min(idle)
             if not wait:
                 return None
             if members and not members - self._excluded.keys():
                 raise next(iter(self._excluded.values()))
+            if members:
+                deadline = time.monotonic() + WITHOUT_WORKERS
             if time.monotonic() > deadline:
                 raise Gone(f"no worker is left of {self._machine.key}; the same command with "
                            "--resume goes on")
