@@ -230,7 +230,7 @@ class Tune(unittest.TestCase):
                              "tuned-*.json")).read_text(encoding="utf-8"))
 
     def test_killed_it_goes_on_where_it_was(self):
-        words = self.fake("--strategy", "random", "--budget", "40", "--seed", "5")
+        words = self.fake("--strategy", "random", "--budget", "20", "--seed", "5")
         process = subprocess.Popen([PROGRAM, "tune", *words], env=self.environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
@@ -240,12 +240,12 @@ class Tune(unittest.TestCase):
         done = self.tune(*words, "--resume", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         told, = json.loads(done.stdout)["tuned"]
-        self.assertEqual(told["evaluations"], 40)
+        self.assertEqual(told["evaluations"], 20)
         from rooflane.archive.store import Archive
         archive = Archive(self.environment["ROOFLANE_ARCHIVE"])
         self.addCleanup(archive.close)
         trials = archive.trials(told["run"])
-        self.assertEqual([trial.number for trial in trials], list(range(40)))
+        self.assertEqual([trial.number for trial in trials], list(range(20)))
         self.assertGreaterEqual(len(before), 6)
         texts = [text_of(trial.configuration) for trial in trials]
         self.assertEqual(len(texts), len(set(texts)))
