@@ -229,14 +229,16 @@ def _cost(steps: int) -> float:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a packed file (.xz), or the one of a JSON file. Raises SpaceError, OSError."""
+    """The records of a packed file, whatever its name, or the one of a JSON file. Raises
+    SpaceError, OSError."""
     try:
-        if path.suffix != ".xz":
-            made = json.loads(path.read_text(encoding="utf-8"))
-            check(made)
-            return [made]
-        with lzma.open(path, "rt", encoding="utf-8") as file:
-            return [unpacked(columns) for columns in json.load(file)["spaces"]]
+        content = path.read_bytes()
+        if content.startswith(lzma.compress(b"")[:6]):  # the magic of .xz
+            return [unpacked(columns)
+                    for columns in json.loads(lzma.decompress(content))["spaces"]]
+        made = json.loads(content)
+        check(made)
+        return [made]
     except SpaceError as error:
         raise SpaceError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, lzma.LZMAError, EOFError) as error:

@@ -15,6 +15,7 @@ from rooflane import report, strategies
 from rooflane.archive.database import ArchiveError
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target, program
+from rooflane.league import spaces
 from rooflane.tune import export, final
 from rooflane.tune.search import COMPLETE, HALVING, Limits, Search
 from rooflane.tuning import History, Space, Verdict, text_of
@@ -333,8 +334,7 @@ class Tuning:
         if self.given.export:
             export.keep(self.given.export, machine, space, verdict, facts["build"])
         if self.given.export_space:
-            from rooflane.league import spaces as league
-            league.add(self.given.export_space, [league.record(space, machine, history.trials)])
+            spaces.add(self.given.export_space, [spaces.record(space, machine, history.trials)])
 
     def keep_in_store(self, space: Space, verdict: Verdict, facts: dict[str, Any]) -> None:
         """Into the store of the machine that was measured."""
@@ -423,6 +423,8 @@ def main(words: list[str]) -> int:
         with Evaluator(options, given.timeout) as evaluator:
             if given.space:
                 return print_spaces(evaluator, targets, given.json)
+            if given.export_space and given.export_space.exists():
+                spaces.read(given.export_space)  # before hours of measuring
             archive = Archive(given.archive)
             tuning = Tuning(given, targets, archive, evaluator)
             try:
@@ -436,7 +438,7 @@ def main(words: list[str]) -> int:
     except Wrong as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 2
-    except export.BadFile as error:
+    except (export.BadFile, spaces.SpaceError) as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 2
     except (Unavailable, strategies.Unavailable, ArchiveError, Refused, Lost, OSError) as error:
