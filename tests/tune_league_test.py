@@ -141,6 +141,13 @@ class SpacesTest(unittest.TestCase):
             for part, seconds in was["cost"].items():
                 self.assertAlmostEqual(now["cost"][part], seconds, delta=0.014 * seconds + 1e-9)
 
+    def test_a_packed_file_may_have_any_name(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "space.json"
+            spaces.add(path, [made_space()])
+            spaces.add(path, [made_space(0.1, "gemm:m=1,n=2,k=3")])
+            self.assertEqual(len(spaces.read(path)), 2)
+
     def test_packing_what_was_unpacked_changes_nothing(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
