@@ -70,10 +70,7 @@ class Sampler(Search):
         for _ in range(TRIES):
             asked = self._study.ask(self._distributions)
             wanted = self._configuration(asked.params)
-            legal = self.space.constraints.check([wanted])[0]
-            if legal.configuration is None:
-                legal = self.space.constraints.nearest([wanted])[0]
-            found = legal.configuration
+            found = self.space.constraints.nearest([wanted])[0].configuration
             if self.is_new(found):
                 self._asked[text_of(found)] = asked
                 changed = ", ".join(f"{name} {wanted[name]} -> {value}"

@@ -7,6 +7,7 @@ launch, and only where nothing else is as fast as far as can be told.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,7 @@ Rounds = list[list[float]]  # logarithms of ratios, launch by launch
 def ratio_of(rounds: Rounds) -> Ratio:
     """The geometric mean of the launches' median ratios, with the 95 % interval of Student's
     distribution over launches: rounds of one process share its luck with memory."""
-    medians = [_median(launch) for launch in rounds if launch]
+    medians = [statistics.median(launch) for launch in rounds if launch]
     if not medians:
         return Ratio(math.nan, math.nan, math.nan)
     mean = sum(medians) / len(medians)
@@ -47,13 +48,6 @@ def ratio_of(rounds: Rounds) -> Ratio:
     variance = sum((x - mean) ** 2 for x in medians) / (len(medians) - 1)
     half = float(stats.t.ppf(0.975, len(medians) - 1)) * math.sqrt(variance / len(medians))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return (ordered[middle] if len(ordered) % 2
-            else (ordered[middle - 1] + ordered[middle]) / 2)
 
 
 def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
