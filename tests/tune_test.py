@@ -216,8 +216,10 @@ class Tune(unittest.TestCase):
         document = json.loads(file.read_text(encoding="utf-8"))
         entry, = document["entries"]
         self.assertEqual(entry["tuning"], told["tuning"])
-        store = export.store_path(document["machine"]["key"])
-        kept = self.folder / "cache" / "rooflane" / store.name
+        greeting = subprocess.run([PROGRAM, "evaluate"], input="", capture_output=True, text=True,
+                                  env=self.environment, check=True).stdout
+        kept = self.folder / "cache" / "rooflane" / Path(json.loads(greeting)["store"]).name
+        self.assertEqual(str(kept), json.loads(greeting)["store"])
         self.assertEqual(json.loads(kept.read_text(encoding="utf-8"))["entries"][0]["tuning"],
                          told["tuning"])
 

@@ -94,6 +94,7 @@ class Evaluator:
             self._command += ["--timeout", f"{timeout:g}"]
         self._process: subprocess.Popen[str] | None = None
         self._target: Target | None = None
+        self._greeting: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}  # of the last open: machine, build, traits, …
 
     def __enter__(self) -> Evaluator:
@@ -117,6 +118,17 @@ class Evaluator:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    @property
+    def store(self) -> Path:
+        """Where bench, run and the library look for this machine's tuned schedules. Raises Lost,
+        and OSError where there is no such place."""
+        if self._process is None:
+            self._start()
+        if not self._greeting["store"]:
+            raise OSError("no store: neither XDG_CACHE_HOME nor HOME is set; --no-store does "
+                          "without")
+        return Path(self._greeting["store"])
 
     def open(self, target: Target) -> Space:
         """The space of a target, whose default is verified and timed from now on. Raises Refused,
@@ -180,9 +192,9 @@ class Evaluator:
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    text=True, start_new_session=True)
         self._process = process
-        greeting = self._read()
-        if greeting.get("rooflane_evaluate") != PROTOCOL:
-            raise Lost(f"{self._command[0]} speaks another protocol: {greeting}")
+        self._greeting = self._read()
+        if self._greeting.get("rooflane_evaluate") != PROTOCOL:
+            raise Lost(f"{self._command[0]} speaks another protocol: {self._greeting}")
         return process
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:

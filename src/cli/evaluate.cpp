@@ -1,8 +1,9 @@
 // `rooflane evaluate`: evaluates tunings for a search in another program, over JSON lines. The
 // search itself is `rooflane tune` (python/rooflane), or anybody's.
 //
-// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"..."} and answers each
-// request with one line, {"ok":true,...} or {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
+// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"...","store":"FILE"}, the
+// last of which is where this machine's tuned schedules are kept, and answers each request with one
+// line, {"ok":true,...} or {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
@@ -34,6 +35,7 @@
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
+#include "core/tuned.hpp"
 #include "measure/problem_json.hpp"
 
 namespace rooflane {
@@ -282,7 +284,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const auto print = [](const ordered_json& message) {
     std::cout << message.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
   };
-  print({{"rooflane_evaluate", 1}, {"version", build_version}});
+  print({{"rooflane_evaluate", 1}, {"version", build_version}, {"store", tuned_store().string()}});
   for (std::string line; std::getline(std::cin, line);) {
     if (!line.empty()) print(answer_to(evaluations, line));
   }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import hashlib
 import json
 import sys
 import threading
@@ -30,7 +31,6 @@ from distributed import Client, Future, KilledWorker
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluation, Lost, Refused, Step, Target
 from rooflane.tune import command, remote
-from rooflane.tune.export import fnv1a64
 from rooflane.tune.search import Search
 from rooflane.tuning import (
     Configuration,
@@ -229,8 +229,7 @@ class ClusterEvaluator:
 
     def keep(self, *arguments: Any) -> None:
         """Writes a verdict into the own store of each machine; one that dies has none."""
-        key = self.facts["machine"]["key"]
-        futures = {worker: self._cluster.submit(worker, remote.keep, key, *arguments)
+        futures = {worker: self._cluster.submit(worker, remote.keep, *arguments)
                    for worker in sorted(self._members())}
         for worker, future in futures.items():
             try:
@@ -476,7 +475,7 @@ class ClusterTuning(command.Tuning):
     def __init__(self, cluster: Cluster, machine: remote.Machine, archive: Archive, alone: bool):
         given = copy.copy(cluster.given)
         if not alone:  # files of each machine
-            suffix = f"{fnv1a64(' '.join(machine.fingerprint)):016x}"[:8]
+            suffix = hashlib.sha256(" ".join(machine.fingerprint).encode()).hexdigest()[:8]
             for name in ("report", "export", "export_space"):
                 if path := getattr(given, name):
                     setattr(given, name, _beside(path, suffix))

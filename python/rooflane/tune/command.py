@@ -338,8 +338,7 @@ class Tuning:
 
     def keep_in_store(self, space: Space, verdict: Verdict, facts: dict[str, Any]) -> None:
         """Into the store of the machine that was measured."""
-        machine = facts["machine"]
-        export.keep(export.store_path(machine["key"]), machine, space, verdict, facts["build"])
+        export.keep(self.evaluator.store, facts["machine"], space, verdict, facts["build"])
 
 
 def line_of(done: Done) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -22,21 +21,6 @@ KEYS = ("kernel", "variant", "shape", "math", "threads", "isa", "device")  # of 
 
 class BadFile(Exception):
     """A file that is no file of tuned schedules, or of another machine; one line."""
-
-
-def store_path(machine_key: str) -> Path:
-    """The machine's own store, where src/core/tuned.hpp looks for it."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-    return base / "rooflane" / f"tuned-{fnv1a64(machine_key):016x}.json"
-
-
-def fnv1a64(text: str) -> int:
-    """The hash of src/core/seeds.hpp (Fowler, Noll, Vo)."""
-    value = 0xcbf29ce484222325
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x100000001b3) & 0xffffffffffffffff
-    return value
 
 
 def entry_of(space: Space, verdict: Verdict, build: dict[str, Any]) -> dict[str, Any]:

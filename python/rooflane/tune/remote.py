@@ -125,7 +125,8 @@ def _machine(space: Space, facts: dict[str, Any], targets: Sequence[Target]) -> 
                          build.get("compiler", ""), str(build["dirty"])), tuple(targets))
 
 
-def keep(key: str, *arguments: Any) -> None:
+def keep(*arguments: Any) -> None:
     """Writes a verdict into this machine's own store; arguments as export.keep takes them."""
     from rooflane.tune import export
-    export.keep(export.store_path(key), *arguments)
+    with Evaluator() as evaluator:
+        export.keep(evaluator.store, *arguments)
