@@ -4,6 +4,8 @@ from __future__ import annotations
 from rooflane.strategies.base import ENUMERABLE, Search
 from rooflane.tuning import Configuration, Exhausted, History, Proposal, text_of
 
+ENOUGH = 300  # configurations of a space that cannot be measured whole
+
 
 class Default(Search):
     """The model alone: nothing beyond the seeds."""
@@ -24,7 +26,8 @@ class Random(Search):
 
 class All(Search):
     """Every legal configuration, for measuring a space completely; of a space of too many
-    combinations the model's candidates and what is one step from one of them."""
+    combinations the neighbourhood of the model's candidates: what is one step from one of them, and
+    what is one step further, until there are ENOUGH."""
 
     _order: list[Configuration] | None = None
 
@@ -42,6 +45,17 @@ class All(Search):
         if self.grid.size <= ENUMERABLE:
             return list(self.grid.everything())
         known = [self.space.default, *(each.configuration for each in self.space.candidates)]
-        steps = [step for each in known for step in self.grid.neighbours(each)]
-        found = [*known, *self.grid.mended(steps)]
-        return list({text_of(configuration): configuration for configuration in found}.values())
+        found = {text_of(configuration): configuration for configuration in known}
+        ring = list(found.values())
+        while ring and len(found) < ENOUGH:
+            steps = [step for each in ring for step in self.grid.neighbours(each)]
+            # The last ring is rarely needed as a whole: a seeded share of it.
+            self.chance.shuffle(steps)
+            ring = []
+            for configuration in self.grid.mended(steps):
+                text = text_of(configuration)
+                if text not in found and (known or len(found) < ENOUGH):
+                    found[text] = configuration
+                    ring.append(configuration)
+            known = []
+        return list(found.values())
