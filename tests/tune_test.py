@@ -22,10 +22,18 @@ import tune_environment
 tune_environment.enter()
 
 from rooflane import strategies  # noqa: E402
-from rooflane.evaluator import Evaluator, Refused, Step, Target  # noqa: E402
+from rooflane.evaluator import Evaluation, Evaluator, Refused, Step, Target  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
-from rooflane.tune import export, final  # noqa: E402
-from rooflane.tuning import Outcome, Ratio, Space, configuration_of, text_of  # noqa: E402
+from rooflane.tune import export, final, search  # noqa: E402
+from rooflane.tuning import (  # noqa: E402
+    Cost,
+    Outcome,
+    Ratio,
+    Space,
+    Trial,
+    configuration_of,
+    text_of,
+)
 
 PROGRAM = ""
 SHAPE = "softmax:rows=4,cols=8"
@@ -135,6 +143,47 @@ class Values(unittest.TestCase):
         values = values_of(8, 512, [8, 512])
         self.assertEqual((values[0], values[-1]), (8, 512))
         self.assertEqual(values_of(5, 1000, [])[0], 5)
+
+
+class CompleteSearches(unittest.TestCase):
+    """What looks fastest after a complete search is measured again, in further processes."""
+
+    class Processes:
+        """The default and x=2 take 1, x=1 takes 0.9; the first launch of x=2 looked like 0.5."""
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        def evaluate(self, configurations, steps, best=1, fresh=False):
+            configuration, = configurations
+            assert fresh
+            self.asked.append(text_of(configuration))
+            ns = [90.0 if configuration["x"] == 1 else 100.0] * 9
+            return [Evaluation(configuration, Outcome.CORRECT, "", Ratio(ns[0] / 100, 0.9, 1.1),
+                               ns, [100.0] * 9, 0.0, 1.0, 0, Cost())]
+
+    class Silent:
+        """A strategy and an archive."""
+        name = "all"
+
+        def observe(self, trial) -> None:
+            pass
+
+        def record(self, run, trial) -> None:
+            pass
+
+    def test_a_lucky_launch_does_not_stand(self):
+        first = {0: 1.0, 1: 0.9, 2: 0.5, 3: 1.2}
+        trials = [Trial(x, {"x": x}, Outcome.CORRECT, "all", ratio=Ratio(worth, worth, worth),
+                        ns=[100 * worth] * 9, default_ns=[100.0] * 9)
+                  for x, worth in first.items()]
+        processes = self.Processes()
+        complete = search.Search(space=None, evaluator=processes, strategy=self.Silent(), seeds=[],
+                                 limits=search.Limits(None), archive=self.Silent(), run=1)
+        complete.history.trials = trials
+        complete.confirm()
+        # Twice as often slow as fast, x=2 is worth 1; x=0 and x=3 cannot be the fastest.
+        self.assertEqual(sorted(processes.asked), ["x=1", "x=1", "x=2", "x=2"])
+        self.assertEqual({trial.note for trial in complete.history.trials[4:]}, {"measured again"})
 
 
 class Finals(unittest.TestCase):

@@ -264,6 +264,8 @@ class Tuning:
         state, verdict = "interrupted", None
         try:
             history = search.execute()
+            if complete:
+                search.confirm()
             verdict = self.decide(space, target, history)
             state = "finished"
         except (Refused, Lost):
