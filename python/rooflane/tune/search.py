@@ -81,7 +81,7 @@ class Search:
         return self.history
 
     def confirm(self) -> None:
-        """After a complete search: measures the contenders again, in fresh processes, until none that
+        """After a complete search: measures contenders again, in fresh processes, until none that
         may be the fastest stands on one launch."""
         ratios: dict[str, list[float]] = {}
         launches: dict[str, int] = {}
