@@ -157,9 +157,10 @@ class CompleteSearches(unittest.TestCase):
             configuration, = configurations
             assert fresh
             self.asked.append(text_of(configuration))
-            ns = [90.0 if configuration["x"] == 1 else 100.0] * 9
+            rounds = steps[0].rounds
+            ns = [90.0 if configuration["x"] == 1 else 100.0] * rounds
             return [Evaluation(configuration, Outcome.CORRECT, "", Ratio(ns[0] / 100, 0.9, 1.1),
-                               ns, [100.0] * 9, 0.0, 1.0, 0, Cost())]
+                               ns, [100.0] * rounds, 0.0, 1.0, 0, Cost())]
 
     class Silent:
         """A strategy and an archive."""
@@ -174,7 +175,7 @@ class CompleteSearches(unittest.TestCase):
     def test_a_lucky_launch_does_not_stand(self):
         first = {0: 1.0, 1: 0.9, 2: 0.5, 3: 1.2}
         trials = [Trial(x, {"x": x}, Outcome.CORRECT, "all", ratio=Ratio(worth, worth, worth),
-                        ns=[100 * worth] * 9, default_ns=[100.0] * 9)
+                        ns=[100 * worth] * 21, default_ns=[100.0] * 21)
                   for x, worth in first.items()]
         processes = self.Processes()
         complete = search.Search(space=None, evaluator=processes, strategy=self.Silent(), seeds=[],

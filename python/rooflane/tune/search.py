@@ -28,7 +28,8 @@ HALVING = (Step(3, 1.10), Step(6, 1.03), Step(12, 1.01))
 COMPLETE = (Step(9, 2.0), Step(12, 1.05))  # where every configuration's samples are kept
 # A process may be lucky with its memory, or be disturbed: what looks as if it were within this of
 # the fastest is measured in so many, and the samples of all together say what it is worth.
-CONTENDER, LAUNCHES = 1.03, 3
+CONTENDER, LAUNCHES = 1.01, 3
+AGAIN = (Step(21, 2.0),)  # as many rounds as the first launch had, which must not outvote the others
 
 
 @dataclass
@@ -105,7 +106,7 @@ class Search:
                 return
             text = min(left, key=lambda one: worth[one])
             proposal = Proposal(configurations[text], note="measured again")
-            found, = self.evaluator.evaluate([proposal.configuration], COMPLETE[:1], fresh=True)
+            found, = self.evaluator.evaluate([proposal.configuration], AGAIN, fresh=True)
             self._record(found, proposal, self.strategy.name, 0)
             count(self.history.trials[-1])
             if not self.history.trials[-1].correct:
