@@ -29,7 +29,7 @@ COMPLETE = (Step(9, 2.0), Step(12, 1.05))  # where every configuration's samples
 # A process may be lucky with its memory, or be disturbed: what looks as if it were within this of
 # the fastest is measured in so many, and the samples of all together say what it is worth.
 CONTENDER, LAUNCHES = 1.01, 3
-AGAIN = (Step(21, 2.0),)  # as many rounds as the first launch had, which must not outvote the others
+AGAIN = (Step(21, 2.0),)  # as many rounds as the first launch: it must not outvote the others
 
 
 @dataclass
