@@ -1,7 +1,8 @@
-"""For tests of python/rooflane: they go on in the tuner's interpreter, or are skipped where its
-packages cannot be had."""
+"""For tests of python/rooflane: they go on in the interpreter of the tuner or of another script, or
+are skipped where its packages cannot be had."""
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -11,16 +12,16 @@ import skip
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def enter() -> None:
-    """Goes on in the interpreter that has the packages, with the package on its path."""
+def enter(script: str = "tune") -> None:
+    """Goes on in the interpreter that has the script's packages, with the package on its path."""
     sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "python")]
-    import tune
+    maker = importlib.import_module(script)
     from python_environment import Unavailable
     try:
-        python = tune.interpreter()
+        python = maker.interpreter()
     except Unavailable as reason:
         if "PyPI cannot be reached" in str(reason):
-            skip.everything(str(reason), f"from PyPI: {' '.join(tune.PACKAGES)}")
+            skip.everything(str(reason), f"from PyPI: {' '.join(maker.PACKAGES)}")
         sys.exit(f"no environment: {reason}")
     if Path(sys.prefix).resolve() != Path(python).parent.parent.resolve():
         os.execv(python, [python, *sys.argv])

@@ -189,6 +189,38 @@ def intervals(rows: Sequence[tuple[str, float, float, float, str]], title: str, 
     return _framed(parts, WIDTH, bottom + BOTTOM, title)
 
 
+def bars(rows: Sequence[tuple[str, dict[str, float]]], colours: dict[str, str], title: str,
+         x_label: str) -> str:
+    """A bar a row, cut into the named parts of a whole of 100; the legend below them."""
+    if not rows:
+        return _framed([_text(WIDTH / 2, 30, "nothing to draw")], WIDTH, 60, title)
+    left = 30 + 7.2 * max(len(name) for name, _ in rows)
+    across = _Scale(0, 100, left, WIDTH - 24)
+    bottom = TOP + ROW * len(rows)
+    parts = []
+    for tick in ticks(0, 100, 5):
+        parts += [_line(across(tick), TOP, across(tick), bottom, GRID),
+                  _text(across(tick), bottom + 16, number(tick))]
+    for row, (name, cut) in enumerate(rows):
+        y, at = TOP + ROW * row, 0.0
+        parts.append(_text(left - 10, y + ROW / 2 + 4, name, "end"))
+        for part, value in cut.items():
+            x, end = across(at), across(min(at + value, 100.0))
+            parts.append(f'<rect x="{x}" y="{y + 3}" width="{round(max(end - x, 0), 2)}" '
+                         f'height="{ROW - 6}" fill="{colours[part]}">'
+                         f"<title>{esc(part)} {value:.1f} %</title></rect>")
+            at += value
+    parts.append(_text((left + WIDTH) / 2, bottom + 36, x_label))
+    columns, y = 6, bottom + 58
+    for place, (part, colour) in enumerate(colours.items()):
+        x = 16 + place % columns * (WIDTH - 32) / columns
+        row_y = y + place // columns * ROW
+        parts += [f'<circle cx="{x}" cy="{row_y}" r="5" fill="{colour}"/>',
+                  _text(x + 11, row_y + 4, part, "start")]
+    height = y + (len(colours) + columns - 1) // columns * ROW
+    return _framed(parts, WIDTH, height, title)
+
+
 def stacked(charts: Sequence[tuple[str, str]], title: str) -> str:
     """Pairs of caption and chart as one picture of its own, for light and dark pages."""
     parts, y = [STYLE], 0.0

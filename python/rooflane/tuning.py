@@ -91,6 +91,7 @@ class Space:
     constraints: Constraints
     problem: dict[str, Any] = field(default_factory=dict)  # parameters, tensors, cost
     roof_ns: float | None = None  # the least time that the ceilings allow, where known
+    legal: tuple[Configuration, ...] = ()  # all of them, where the space was measured before
 
     @property
     def title(self) -> str:

@@ -126,7 +126,9 @@ def space_of(made: Record, constraints: Constraints) -> Space:
         default=dict(made["default"]),
         candidates=tuple(Candidate(dict(candidate["configuration"]), candidate["predicted_ns"])
                          for candidate in made["candidates"]),
-        constraints=constraints, problem=made["problem"], roof_ns=made["roof_ns"])
+        constraints=constraints, problem=made["problem"], roof_ns=made["roof_ns"],
+        legal=tuple(dict(entry["configuration"]) for entry in made["configurations"]
+                    if entry["outcome"] != Outcome.REFUSED.value))
 
 
 def machine_of(made: Record) -> str:

@@ -35,7 +35,7 @@ class Grid:
         self.free: list[Tunable] = [tunable for tunable in space.tunables
                                     if len(self.values[tunable.name]) > 1]
         self.size = math.prod(len(values) for values in self.values.values())
-        self._legal: list[Configuration] | None = None
+        self._legal: list[Configuration] | None = list(space.legal) or None
 
     def index(self, name: str, value: int) -> int:
         """The place of a value among those of its tunable; of the nearest where it is none."""
@@ -76,7 +76,8 @@ class Grid:
         return [legal.configuration for legal in nearest if legal.configuration is not None]
 
     def everything(self) -> list[Configuration]:
-        """All legal configurations, each once; for spaces of up to ENUMERABLE combinations."""
+        """All legal configurations, each once; for spaces of up to ENUMERABLE combinations and for
+        those that were measured before."""
         if self._legal is None:
             names, found = list(self.values), {}
             combinations = itertools.product(*self.values.values())
@@ -94,6 +95,8 @@ class Grid:
             return next((each for each in found if each and text_of(each) not in seen), None)
 
         def draws() -> list[Configuration]:
+            if self.space.legal:  # a small part of the grid, perhaps: others would hit few of them
+                return [chance.choice(self.space.legal) for _ in range(DRAWS)]
             return [{name: chance.choice(values) for name, values in self.values.items()}
                     for _ in range(DRAWS)]
 
@@ -101,7 +104,7 @@ class Grid:
             if found := fresh(legal.configuration
                               for legal in self.space.constraints.check(draws())):
                 return found
-        if self.size <= ENUMERABLE:
+        if self.size <= ENUMERABLE or self.space.legal:
             left = [each for each in self.everything() if text_of(each) not in seen]
             return chance.choice(left) if left else None
         return fresh(self.mended(draws()))
