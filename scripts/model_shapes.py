@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""An ONNX graph as a model file: model_shapes.py FILE.onnx [--batch N] [--len N] [--out FILE].
+
+The steps that Rooflane's kernels do, and a list of what they do not (docs/models.md); --help names
+all options. This file needs the standard library only; the graph is read (python/rooflane/
+onnx_graph/) in an environment with the onnx package that it makes from PyPI at the first call.
+ROOFLANE_ONNX_PYTHON names an interpreter that has the package already.
+
+Exit status: 0 good, 2 wrong arguments or file, 3 the environment or the program is not to be had.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+PACKAGE = SCRIPTS.parent / "python"
+sys.path.insert(0, str(SCRIPTS))
+
+from python_environment import Unavailable, ensure  # noqa: E402
+from rooflane_json import PROGRAM, Refused, ask  # noqa: E402
+
+PACKAGES = ["numpy==2.4.6", "onnx==1.23.2"]
+
+
+def interpreter() -> str:
+    """The interpreter of the environment, made now if need be. Raises Unavailable."""
+    if given := os.environ.get("ROOFLANE_ONNX_PYTHON"):
+        return given
+    return str(ensure("onnx", " ".join(PACKAGES),
+                      lambda pip: pip(["--only-binary=:all:", *PACKAGES])))
+
+
+def main(words: list[str]) -> int:
+    """Asks the program for its kernels and hands all else to the package."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--rooflane", type=Path, default=PROGRAM)
+    program = parser.parse_known_args(words)[0].rooflane.absolute()
+    try:
+        python = interpreter()
+        is_help = bool({"-h", "--help"} & set(words))
+        listed = {"kernels": []} if is_help else ask(program, "list")
+        command = [python, "-m", "rooflane.onnx_graph", str(program), *words]
+        return subprocess.run(command, input=json.dumps(listed), text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}).returncode
+    except (Unavailable, Refused, OSError) as error:
+        print(f"model_shapes.py: {error}", file=sys.stderr)
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
