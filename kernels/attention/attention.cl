@@ -1,11 +1,13 @@
 // o = softmax(scale·q·kᵀ)·v in tiles with online softmax (attention.hpp has the maths): scores live
 // only in local memory. Sizes are arguments, head_dim and the tile come by -D
-// (attention/opencl.cpp says what each means and why).
+// (attention/opencl.cpp says what each means and why); v and o are DV wide. With -DLENGTHS=1 a row of
+// the batch holds lengths[row] keys and has room for kv_len.
 //
 // A group of W items owns BQ rows of one kv head (attention_rows.cl) and walks over its keys, BK at a time. Per
 // tile of keys:
 //   1. scores, transposed: st[key][row] = scale·Σ_d k[key][d]·qt[d][row]. Queries are transposed
-//      once per group; keys need no transposition, each value of k meets a vector of rows.
+//      once per group; keys need no transposition, each value of k meets a vector of rows. With
+//      -DSOFTCAP=1 they become cap·tanh(s / cap), with -DMASK=1 a mask [q_len,kv_len] is added.
 //   2. per row the new maximum, p = exp(s - maximum), the sum, and by how much old sums shrink.
 //   3. o[row][:] = o[row][:]·shrink + Σ_key p[key][row]·v[key][:].
 // The maximum starts at -FLT_MAX, as in softmax.cl. An invisible key gets the score -inf, hence
@@ -18,7 +20,8 @@ typedef CAT(float, VQ) floatq;
 #endif
 
 #define LDQ (BQ + PAD)
-#define LDV (DP + PAD)
+#define LDV (DP + PAD)                    // of values
+#define LDK ((D > DP ? D : DP) + PAD)     // of keys, in the same memory
 #define Q_VECTORS (BQ / VQ)
 #define S_TILES_Q (BQ / (TQ * VQ))
 #define S_TILES (BK / TK * S_TILES_Q)
@@ -27,6 +30,8 @@ typedef CAT(float, VQ) floatq;
 #define O_PER_ITEM ((O_TILES + W - 1) / W)
 // Items that share the keys of a row in step 2.
 #define SLICES (W > Q_VECTORS ? W / Q_VECTORS : 1)
+// Items that share a row of the mask: so many neighbours read from a line of memory.
+#define MASK_KEYS (W % 16 == 0 ? 16 : 1)
 // Accumulators of o: registers where an item has few, else memory, whose loops stay rolled.
 #if RESIDENT
 #define UNROLL_TILES _Pragma("unroll")
@@ -35,21 +40,22 @@ typedef CAT(float, VQ) floatq;
 #endif
 
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
-// With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D], and `state` what
+// With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, DV], and `state` what
 // attention_merge.cl says; it follows.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,
     int group, int q_len, int kv_len, int row_blocks, int splits, int keys_per_split,
-    int causal, float scale) {
+    int causal, float scale, OPTIONS) {
   __local float qt[D * LDQ] __attribute__((aligned(64)));
-  __local float kv[BK * LDV] __attribute__((aligned(64)));
+  __local float kv[BK * LDK] __attribute__((aligned(64)));
   __local float st[BK * LDQ] __attribute__((aligned(64)));
   __local float partial[SLICES * BQ] __attribute__((aligned(64)));
   __local float highest[BQ] __attribute__((aligned(64)));
   __local float total[BQ] __attribute__((aligned(64)));
   __local float shrink[BQ] __attribute__((aligned(64)));
-  __local int sees[BQ];
+  __local int sees[BQ];   // where the keys that a row sees end
+  __local int from[BQ];   // and where they begin
 
   const int lid = get_local_id(0);
   const int rows = q_len * group;
@@ -60,12 +66,14 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   const int head0 = head * group;                          // batch and first query head
   const int row0 = block * BQ;
   k += (long)head * kv_len * D;
-  v += (long)head * kv_len * D;
+  v += (long)head * kv_len * DV;
 
+  const int held = HELD(head);
   for (int i = lid; i < BQ; i += W) {
     // Rows past the end repeat the last one; they are not stored.
     const int r = row0 + i < rows ? row0 + i : rows - 1;
-    sees[i] = visible_keys(r, group, q_len, kv_len, causal);
+    sees[i] = visible_keys(r, group, q_len, held, causal);
+    from[i] = first_visible(sees[i], window);
     highest[i] = -FLT_MAX;
     total[i] = 0.0f;
   }
@@ -84,7 +92,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       for (int j = 0; j < TV; ++j) sum[t][i][j] = 0.0f;
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  const int first_key = split * keys_per_split;
+  const int first_key = from[0] + split * keys_per_split;
   const int last_seen = sees[BQ - 1];
   const int end_key = first_key + keys_per_split < last_seen ? first_key + keys_per_split : last_seen;
   for (int key0 = first_key; key0 < end_key; key0 += BK) {
@@ -93,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     // 1. Scores.
 #if K_LOCAL
     for (int i = lid; i < BK * D; i += W)
-      kv[i / D * LDV + i % D] = i / D < keys ? k[(long)key0 * D + i] : 0.0f;
+      kv[i / D * LDK + i % D] = i / D < keys ? k[(long)key0 * D + i] : 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     for (int t = lid; t < S_TILES; t += W) {
@@ -107,7 +115,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
 #if K_LOCAL
       __local const float* x[TK];
 #pragma unroll
-      for (int i = 0; i < TK; ++i) x[i] = kv + (key + i) * LDV;
+      for (int i = 0; i < TK; ++i) x[i] = kv + (key + i) * LDK;
 #else
       // Keys past the tile's end repeat its last one; their scores become -inf below.
       __global const float* x[TK];
@@ -130,11 +138,27 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
           *(__local floatq*)(st + (key + i) * LDQ + row + j * VQ) = s[i][j] * scale;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (keys < BK || sees[0] < key0 + BK) {
+#if SOFTCAP
+    for (int i = lid; i < keys * Q_VECTORS; i += W) {
+      __local floatq* s = (__local floatq*)(st + i / Q_VECTORS * LDQ + i % Q_VECTORS * VQ);
+      *s = cap * tanh(*s / cap);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+#if MASK
+    for (int row = lid / MASK_KEYS; row < BQ; row += W / MASK_KEYS) {
+      const int r = row0 + row < rows ? row0 + row : rows - 1;
+      __global const float* add = mask + (long)(r / group) * kv_len + key0;
+      for (int key = lid % MASK_KEYS; key < keys; key += MASK_KEYS) st[key * LDQ + row] += add[key];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    if (keys < BK || sees[0] < key0 + BK || from[BQ - 1] > key0) {
       for (int i = lid; i < BK * BQ; i += W) {
         const int key = i / BQ;
         const int row = i % BQ;
-        if (key >= keys || key0 + key >= sees[row]) st[key * LDQ + row] = -INFINITY;
+        if (key >= keys || key0 + key >= sees[row] || key0 + key < from[row])
+          st[key * LDQ + row] = -INFINITY;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -145,11 +169,11 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       const int d = i % (DP / V) * V;
       floatv x = 0.0f;
       if (key < keys) {
-        __global const float* from = v + (long)(key0 + key) * D + d;
-        if (d + V <= D)
-          x = VLOAD(from);
-        else if (d < D)
-          x = load_some(from, D - d, 0.0f);
+        __global const float* at = v + (long)(key0 + key) * DV + d;
+        if (d + V <= DV)
+          x = VLOAD(at);
+        else if (d < DV)
+          x = load_some(at, DV - d, 0.0f);
       }
       *(__local floatv*)(kv + key * LDV + d) = x;
     }
@@ -207,9 +231,10 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TV; ++j) part[i][j] = sum[t][i][j] * shrink[row + i];
-      const int seen_by_all = sees[row] - key0;
-      const int common = seen_by_all < keys ? (seen_by_all < 0 ? 0 : seen_by_all) : keys;
-      for (int key = 0; key < common; ++key) {
+      // All rows of the tile see the keys of [begin, end); only some of them those around it.
+      const int begin = clamp(from[row + TM - 1] - key0, 0, keys);
+      const int end = clamp(sees[row] - key0, begin, keys);
+      for (int key = begin; key < end; ++key) {
         floatv y[TV];
 #pragma unroll
         for (int j = 0; j < TV; ++j) y[j] = *(__local const floatv*)(kv + key * LDV + d + j * V);
@@ -218,11 +243,15 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
 #pragma unroll
           for (int j = 0; j < TV; ++j) part[i][j] += st[key * LDQ + row + i] * y[j];
       }
-      // Keys that only the later rows of the tile see.
-      for (int key = common; key < keys && key0 + key < sees[row + TM - 1]; ++key) {
+      const int last = clamp(sees[row + TM - 1] - key0, 0, keys);
+      for (int key = max(from[row] - key0, 0); key < last; ++key) {
+        if (key == begin && begin < end) {
+          key = end - 1;
+          continue;
+        }
 #pragma unroll
         for (int i = 0; i < TM; ++i)
-          if (key0 + key < sees[row + i])
+          if (key0 + key >= from[row + i] && key0 + key < sees[row + i])
 #pragma unroll
             for (int j = 0; j < TV; ++j)
               part[i][j] += st[key * LDQ + row + i] *
@@ -249,21 +278,22 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
       if (r >= rows) break;
       const float factor = splits > 1 ? 1.0f : sees[row + i] == 0 ? 0.0f : 1.0f / total[row + i];
       __global float* to =
-          o + (splits > 1 ? (split_row0 + r) * D : row_start(r, group, q_len, head0));
+          o + (splits > 1 ? split_row0 + r : row_of(r, group, q_len, head0)) * DV;
       UNROLL_TILES
       for (int j = 0; j < TV; ++j) {
         const int d = d0 + j * V;
         const floatv value = sum[t][i][j] * factor;
-        if (d + V <= D)
+        if (d + V <= DV)
           VSTORE(value, to + d);
-        else if (d < D)
-          store_some(value, to + d, D - d);
+        else if (d < DV)
+          store_some(value, to + d, DV - d);
       }
     }
   }
   if (splits > 1) {
     for (int i = lid; i < BQ && row0 + i < rows; i += W) {
-      state[(split_row0 + row0 + i) * 2] = sees[i] <= first_key ? -INFINITY : highest[i];
+      const bool sees_none = sees[i] <= first_key || from[i] >= end_key;
+      state[(split_row0 + row0 + i) * 2] = sees_none ? -INFINITY : highest[i];
       state[(split_row0 + row0 + i) * 2 + 1] = total[i];
     }
   }

@@ -2,9 +2,13 @@
 // The record and the double reference are in reference.cpp; scalar.cpp is the plainest code.
 //
 // Maths, for query i of head h, which reads kv head g = h / (heads / kv_heads) and sees the keys
-// j < visible(i):
+// first_key(i) <= j < end_key(i):
 //   s_j = scale · Σ_d q[h,i,d]·k[g,j,d],  m = max_j s_j,  w_j = exp(s_j - m),
 //   o[h,i,:] = Σ_j w_j·v[g,j,:] / Σ_j w_j.
+// Options, in the order in which they act: window=W, the last W of those keys alone (Longformer,
+// Beltagy et al., arXiv 2004.05150); softcap=C, C·tanh(s_j / C) in place of s_j (Gemma 2, arXiv
+// 2408.00118); mask=1, s_j + mask[i,j] in place of that. v and o are v_dim wide, head_dim unless
+// said otherwise.
 // Online softmax (Milakov & Gimelshein, arXiv 1805.02867) computes m and the sums in one pass over
 // blocks of keys: when a block raises the maximum from m to m', all sums so far are multiplied by
 // exp(m - m'). FlashAttention (Dao et al., arXiv 2205.14135; version 2: arXiv 2307.08691) tiles
@@ -30,8 +34,17 @@
 // since all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
 //
 // Values: a query with no visible key gives zeros; one whose visible scores are all -inf gives NaN;
-// a key that a query may not see has no influence on it, whatever k and v hold there. So masking
-// selects, and a product 0·v of an invisible key is never formed (0·inf is NaN).
+// a key that a query may not see has no influence on it, whatever k, v and the mask hold there. So
+// masking selects, and a product 0·v of an invisible key is never formed (0·inf is NaN). A key
+// whose mask is -inf is visible and weighs 0, as in NumPy. The softcap of an infinite score is
+// ±C.
+//
+// A cache that grows needs no kernel of its own: k and v are views, so attention reads rows of
+// buffers [batch,kv_heads,capacity,head_dim], and whatever computes the rows of a new token writes
+// them there (a view of one row per head). Either kv_len is how many there are, which is a plan for
+// each length; or kv_len is the capacity and lengths=1 adds an input: row b of the batch holds
+// lengths[b] keys, 0 to kv_len, and everything is as if kv_len were that. One plan then serves as
+// the cache grows. What lies beyond has no influence.
 //
 // The ladder of opencl (attention_ladder.cl), for a GPU: 0 naive, an item per query; 1 group, a
 // group per query, its weights in local memory, blocks of keys joined online; 2 tiled, 16 queries
@@ -42,6 +55,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "core/problem.hpp"
 #include "core/tensor.hpp"
@@ -55,9 +70,10 @@ extern const Rung opencl_ladder[3];
 
 // A complete problem's parameters.
 struct Sizes {
-  std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
-  bool causal;
-  double scale;
+  std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim;
+  bool causal, mask, lengths;
+  std::int64_t window;    // 0: none
+  double scale, softcap;  // softcap 0: none
 
   explicit Sizes(const Problem& problem)
       : batch(problem.size("batch")),
@@ -66,19 +82,47 @@ struct Sizes {
         q_len(problem.size("q_len")),
         kv_len(problem.size("kv_len")),
         head_dim(problem.size("head_dim")),
+        v_dim(problem.size("v_dim")),
         causal(problem.flag("causal")),
-        scale(problem.value("scale")) {}
+        mask(problem.flag("mask")),
+        lengths(problem.flag("lengths")),
+        window(problem.size("window")),
+        scale(problem.value("scale")),
+        softcap(problem.value("softcap")) {}
 
+  // The same with a cache that holds so many keys.
+  Sizes with_keys(std::int64_t count) const {
+    Sizes s = *this;
+    s.kv_len = count;
+    return s;
+  }
   // Query heads that share one kv head.
   std::int64_t group() const { return heads / kv_heads; }
-  // How many keys query i sees; they are the first ones. Causal masking is aligned to the end: the
-  // last query sees every key.
-  std::int64_t visible(std::int64_t i) const {
+  // Query i sees keys [first_key(i),end_key(i)); neither shrinks with i, and the latter is 0 where
+  // it sees none. Causal masking is aligned to the end: the last query sees the last key.
+  std::int64_t end_key(std::int64_t i) const {
     return causal ? std::clamp<std::int64_t>(i + 1 + kv_len - q_len, 0, kv_len) : kv_len;
+  }
+  std::int64_t first_key(std::int64_t i) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(end_key(i) - window, 0);
+  }
+  // Keys from the first to the last that any query sees.
+  std::int64_t keys_seen() const { return q_len == 0 ? kv_len : end_key(q_len - 1) - first_key(0); }
+  // The most that any `queries` neighbours see together.
+  std::int64_t most_keys(std::int64_t queries) const {
+    return window == 0 ? kv_len : std::min(kv_len, window + (causal ? queries - 1 : 0));
   }
 };
 
-// q, k, v or o: one matrix [len,head_dim] per batch and head, rows `row_stride` elements apart.
+// Formats of variants that take lengths.
+inline constexpr DType float32_with_lengths[] = {&float32, &int32};
+
+// Why code that knows none of the options cannot serve the problem; nothing when it can.
+std::optional<std::string> option_refusal(const Problem& problem);
+// Of a ladder's rung: throws Error(unavailable) with that reason.
+void require_no_options(const Problem& problem, const Tuning& step);
+
+// q, k, v or o: one matrix [len,width] per batch and head, rows `row_stride` elements apart.
 struct Heads {
   float* data = nullptr;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
@@ -95,12 +139,46 @@ struct Heads {
   }
 };
 
-struct Bound {
-  Heads q, k, v, o;
+// The mask [q_len,kv_len], rows `row_stride` elements apart; no data: there is none.
+struct MaskRows {
+  const float* data = nullptr;
+  std::int64_t row_stride = 0;
+
+  MaskRows() = default;
+  MaskRows(const Operands& inputs, const Sizes& s) {
+    if (!s.mask) return;
+    const View& view = inputs.at("mask");
+    data = view.f32();
+    row_stride = view.strides[0];
+  }
+  const float* row(std::int64_t query) const { return data + query * row_stride; }
+};
+
+// What attention reads.
+struct Inputs {
+  Heads q, k, v;
+  MaskRows mask;
+  const std::int32_t* lengths = nullptr;  // [batch]; null: every row holds kv_len keys
+
+  Inputs() = default;
+  Inputs(const Operands& operands, const Sizes& s)
+      : q(operands.at("q")),
+        k(operands.at("k")),
+        v(operands.at("v")),
+        mask(operands, s),
+        lengths(s.lengths ? operands.at("lengths").as<std::int32_t>() : nullptr) {}
+
+  // The sizes of one row of the batch.
+  Sizes sizes_of(const Sizes& s, std::int64_t batch) const {
+    return lengths == nullptr ? s : s.with_keys(lengths[batch]);
+  }
+};
+
+struct Bound : Inputs {
+  Heads o;
 
   Bound() = default;
-  explicit Bound(const Operands& operands)
-      : q(operands.at("q")), k(operands.at("k")), v(operands.at("v")), o(operands.at("o")) {}
+  Bound(const Operands& operands, const Sizes& s) : Inputs(operands, s), o(operands.at("o")) {}
 };
 
 }  // namespace rooflane::attention

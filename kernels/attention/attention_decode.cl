@@ -91,7 +91,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* parts,
     __global float* state, __global uint* arrived, int group, int q_len, int kv_len, int splits,
-    int causal, float scale2) {
+    int causal, float scale2, OPTIONS) {
   __local float ring[LOCAL_FLOATS] __attribute__((aligned(16)));
   __local float highs[ROWS * TEAMS];
   __local float totals[ROWS * TEAMS];
@@ -107,9 +107,11 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   const int split = (uint)get_group_id(0) % splits;
   const int head = (uint)get_group_id(0) / splits;
   const int head0 = head * group;
-  const int first_key = split * (TEAMS * NB);
+  const int held = HELD(head);
+  const int first_key =
+      first_visible(visible_keys(0, group, q_len, held, causal), window) + split * (TEAMS * NB);
   const int stride = splits * (TEAMS * NB);
-  const int end_key = visible_keys(ROWS - 1, group, q_len, kv_len, causal);
+  const int end_key = visible_keys(ROWS - 1, group, q_len, held, causal);
   const long start = ((long)head * kv_len + first_key + team) * D + lane * VW;
   __global const float* next_k = k + start;
   __global const float* next_v = v + start;
@@ -160,7 +162,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   float high[ROWS];
   float total[ROWS];
 #if MASKED
-  int sees[ROWS];  // how many keys from this team's first one on
+  int begins[ROWS], sees[ROWS];  // where what a row sees begins and ends, from this team's first key on
 #endif
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
@@ -174,8 +176,9 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
     high[r] = -FLT_MAX;
     total[r] = 0.0f;
 #if MASKED
-    const int end = visible_keys(r, group, q_len, kv_len, causal);
+    const int end = visible_keys(r, group, q_len, held, causal);
     sees[r] = (end < end_key ? end : end_key) - first_key - team;
+    begins[r] = first_visible(end, window) - first_key - team;
 #endif
   }
 
@@ -218,9 +221,16 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         s[n][r] = near_add(s[n][r], scratch, LANES, 1);
+#if SOFTCAP
+        s[n][r] = cap * tanh(s[n][r] / cap);
+#endif
+#if MASK
+        if (n * TEAMS < keys)
+          s[n][r] += M_LOG2E_F * mask[(long)(r / group) * kv_len + first_key + team + done + n * TEAMS];
+#endif
         if (n * TEAMS >= keys) s[n][r] = -INFINITY;
 #if MASKED
-        if (done + n * TEAMS >= sees[r]) s[n][r] = -INFINITY;
+        if (done + n * TEAMS < begins[r] || done + n * TEAMS >= sees[r]) s[n][r] = -INFINITY;
 #endif
       }
 #pragma unroll
@@ -247,7 +257,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
       for (int r = 0; r < ROWS; ++r)
 #if MASKED
         // Not a product with weight zero: v may be NaN where this row does not see it.
-        if (done + n * TEAMS < sees[r])
+        if (done + n * TEAMS >= begins[r] && done + n * TEAMS < sees[r])
 #endif
 #pragma unroll
           for (int j = 0; j < DL; ++j) sum[r][j] += s[n][r] * y[j];
@@ -281,7 +291,11 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
       weights += totals[r * TEAMS + t];
       value += *(__local const floatw*)(ring + (t * ROWS + r) * DP + d);
     }
-    const bool sees_none = visible_keys(r, group, q_len, kv_len, causal) <= first_key;
+    // The first key of this split's steps that this row may see lies beyond what it sees.
+    const int seen_to = visible_keys(r, group, q_len, held, causal);
+    const int skipped = max(first_visible(seen_to, window) - first_key, 0);
+    const int next = skipped % stride < TEAMS * NB ? skipped : (skipped / stride + 1) * stride;
+    const bool sees_none = seen_to <= first_key + next;
     if (splits == 1) {
       *(__global floatw*)(o + row_start(r, group, q_len, head0) + d) =
           sees_none ? (floatw)(0.0f) : value / weights;

@@ -164,7 +164,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     __global const float* restrict q, __global const float* restrict k,
     __global const float* restrict v, __global float* restrict o, __global float* restrict state,
     int group, int q_len, int kv_len, int heads, int row_blocks, int splits, int keys_per_split,
-    int fold, int causal, float scale2) {
+    int fold, int causal, float scale2, OPTIONS) {
   // In one piece, so that what is read after a chunk (READS_ON) exists.
   __local float local_floats[KD * BQ + KT_SLOTS * CD * BK + STAGES * CHUNK + BK * BQ + BQ + 1]
       __attribute__((aligned(16)));
@@ -197,11 +197,13 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
   const int head0 = head * group;  // batch and first query head
   const int row0 = block * BQ;
-  const int first_key = split * keys_per_split;
+  const int held = HELD(head);
   const int last_row = row0 + BQ < rows ? row0 + BQ - 1 : rows - 1;
-  const int seen = visible_keys(last_row, group, q_len, kv_len, causal);
+  const int seen = visible_keys(last_row, group, q_len, held, causal);
+  const int seen_by_all = visible_keys(row0, group, q_len, held, causal);
+  const int hidden = first_visible(seen, window);  // keys that the window hides from some row
+  const int first_key = first_visible(seen_by_all, window) + split * keys_per_split;
   const int end_key = first_key + keys_per_split < seen ? first_key + keys_per_split : seen;
-  const int seen_by_all = visible_keys(row0, group, q_len, kv_len, causal);
 
   __global const float* next_k = k + ((long)head * kv_len + first_key) * D;
   __global const float* next_v = v + ((long)head * kv_len + first_key) * D;
@@ -237,7 +239,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   for (uint i = lid; i < BQ; i += W) {
     // Rows past the end repeat the last one; they are not stored.
     const int r = row0 + i < rows ? row0 + i : rows - 1;
-    sees[i] = visible_keys(r, group, q_len, kv_len, causal);
+    sees[i] = visible_keys(r, group, q_len, held, causal);
   }
   // The same squares as of keys. The first chunk's barrier shows them.
 #pragma unroll 4
@@ -318,14 +320,32 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
         y_at += UNROLL * BK;
       }
     }
-    if (keys < BK || seen_by_all < key0 + BK) {
+#if SOFTCAP || MASK
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+      const int row = row0 + 4 * ty + i / 4 * 4 * TR + i % 4;
+      __global const float* mask_row =
+          mask + (long)((row < rows ? row : rows - 1) / group) * kv_len;
+#pragma unroll
+      for (int j = 0; j < SN; ++j) {
+#if SOFTCAP
+        s[i][j] = cap * tanh(s[i][j] / cap);
+#endif
+#if MASK
+        if (tx + j * TC < keys) s[i][j] += M_LOG2E_F * mask_row[key0 + tx + j * TC];
+#endif
+      }
+    }
+#endif
+    if (keys < BK || seen_by_all < key0 + BK || hidden > key0) {
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
-        const int left = sees[4 * ty + i / 4 * 4 * TR + i % 4] - key0;
-        const int end = left < keys ? left : keys;
+        const int seen_to = sees[4 * ty + i / 4 * 4 * TR + i % 4];
+        const int begin = first_visible(seen_to, window) - key0;
+        const int end = seen_to - key0 < keys ? seen_to - key0 : keys;
 #pragma unroll
         for (int j = 0; j < SN; ++j)
-          if (tx + j * TC >= end) s[i][j] = -INFINITY;
+          if (tx + j * TC < begin || tx + j * TC >= end) s[i][j] = -INFINITY;
       }
     }
 
@@ -355,7 +375,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
             (float4)(s[i][j], s[i + 1][j], s[i + 2][j], s[i + 3][j]);
 
     // 3. Weighted values.
-    const bool differs = causal && seen_by_all < key0 + keys;
+    const bool differs = causal && (seen_by_all < key0 + keys || hidden > key0);
 #pragma unroll 1
     for (int chunk = 0; chunk < V_CHUNKS; ++chunk) {
       NEXT_CHUNK(if (differs && is_wild(chunk_at)) *wild = 1);
@@ -378,10 +398,12 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       if (!HAS_ROWS) continue;
       if (differs && *wild) {
         const int first = chunk * CN;
-        int end[TM];
+        int begin[TM], end[TM];
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
-          const int left = sees[4 * ty + i / 4 * 4 * TR + i % 4] - key0 - first;
+          const int seen_to = sees[4 * ty + i / 4 * 4 * TR + i % 4];
+          const int left = seen_to - key0 - first;
+          begin[i] = first_visible(seen_to, window) - key0 - first;
           end[i] = left < keys - first ? left : keys - first;
         }
 #pragma unroll 1
@@ -391,7 +413,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
           LOAD_V(y, key);
 #pragma unroll
           for (int i = 0; i < TM; ++i)
-            if (key < end[i])
+            if (key >= begin[i] && key < end[i])
 #pragma unroll
               for (int j = 0; j < ON; ++j) sum[i][j] += x[i] * y[j];
         }
@@ -425,7 +447,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     const int row = 4 * ty + i / 4 * 4 * TR + i % 4;
     const int r = row0 + row;
     if (r >= rows) continue;
-    const int sees_to = visible_keys(r, group, q_len, kv_len, causal);
+    const int sees_to = visible_keys(r, group, q_len, held, causal);
     const float factor = splits > 1 ? 1.0f : sees_to == 0 ? 0.0f : 1.0f / total[i];
     __global float* to =
         o + (splits > 1 ? (split_row0 + r) * D : row_start(r, group, q_len, head0));
@@ -454,7 +476,8 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
     }
     if (ON % 2 == 1 && (ON - 1) * TC + tx < D) to[(ON - 1) * TC + tx] = sum[i][ON - 1] * factor;
     if (splits > 1 && tx == 0) {
-      state[(split_row0 + r) * 2] = sees_to <= first_key ? -INFINITY : high[i];
+      const bool sees_none = sees_to <= first_key || first_visible(sees_to, window) >= end_key;
+      state[(split_row0 + r) * 2] = sees_none ? -INFINITY : high[i];
       state[(split_row0 + r) * 2 + 1] = total[i];
     }
   }

@@ -11,12 +11,13 @@
 #endif
 
 #include <algorithm>
-#include <limits>
 #include <type_traits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
+#include "kernels/attention/lanes-inl.h"
+#include "kernels/attention/options-inl.h"
+#include "kernels/attention/prefetch-inl.h"
 #include "kernels/attention/prefill-inl.h"
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
@@ -34,146 +35,47 @@ inline constexpr int kScoreRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 inline constexpr int kScoreKeys = 4;
 inline constexpr int kValueSums = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
 
-// head_dim as whole vectors. The last one is moved back to end where the row ends, so nothing is
-// read beyond; the lanes it repeats are held at zero in Q and K.
+// The columns of q and k, or of v and o, as whole vectors. The last one is moved back to end where
+// the row ends, so nothing is read beyond; the lanes it repeats are held at zero in Q and K.
 struct Columns {
-  explicit Columns(std::int64_t head_dim)
-      : vectors(hwy::DivCeil(head_dim, LaneCount())),
+  explicit Columns(std::int64_t width)
+      : vectors(hwy::DivCeil(width, LaneCount())),
         padded(vectors * LaneCount()),
-        last(head_dim - LaneCount()),
-        repeated(padded - head_dim) {}
+        last(width - LaneCount()),
+        repeated(padded - width) {}
   std::int64_t vectors, padded;
   std::int64_t last;      // where the last vector begins
   std::int64_t repeated;  // its lanes that the vector before holds already
 };
 
 // Whether vectors along head_dim take fewer cycles a key than vectors along the rows, with 2 FMA
-// ports. Here each row takes one cycle per vector of head_dim, 2.5 for the sums across lanes and
-// exp, and 2.5 for a last vector that is not whole. A vector of rows, however few of its lanes are
-// used, takes two multiply-adds per element of head_dim (1.2 cycles with kTile = 8 sums under way;
-// 2 with 4, for each waits 4 cycles for the one before) and 8 for the rest.
+// ports. Here each row takes half a cycle per vector of k and of v, 2.5 for the sums across lanes
+// and exp, and 1.25 for each last vector that is not whole. A vector of rows, however few of its
+// lanes are used, takes a multiply-add per element of k and of v (0.6 cycles with kTile = 8 sums
+// under way; 1 with 4, for each waits 4 cycles for the one before) and 8 for the rest.
 inline bool DecodeIsFaster(const Sizes& s) {
   const std::int64_t rows = s.group() * s.q_len;
-  if (rows > LaneCount() || s.head_dim < LaneCount()) return false;
-  const Columns columns(s.head_dim);
-  const double whole = static_cast<double>(s.head_dim / LaneCount());
-  const double row = whole + (columns.repeated != 0 ? 2.5 : 0) + 2.5;
-  const double key = (kTile >= 8 ? 1.2 : 2) * static_cast<double>(s.head_dim) + 8;
+  if (rows > LaneCount() || std::min(s.head_dim, s.v_dim) < LaneCount()) return false;
+  double row = 2.5;
+  for (const std::int64_t width : {s.head_dim, s.v_dim}) {
+    row += 0.5 * static_cast<double>(width / LaneCount());
+    row += Columns(width).repeated != 0 ? 1.25 : 0;
+  }
+  const double key = (kTile >= 8 ? 0.6 : 1) * static_cast<double>(s.head_dim + s.v_dim) + 8;
   return static_cast<double>(rows) * row <= key;
 }
 
 struct DecodeBuffers {
-  float *q, *o;          // [rows,padded]
+  float *q, *o;          // [rows,padded] of k's and of v's columns
   float* s;              // [rows,stride]
   std::int64_t stride;   // kv_block in whole vectors
   float *m, *l, *alpha;  // [rows]
 };
 
 inline std::int64_t DecodeScratch(const Job& job) {
-  const std::int64_t padded = Columns(job.s.head_dim).padded;
+  const std::int64_t padded = Columns(job.s.head_dim).padded + Columns(job.s.v_dim).padded;
   const std::int64_t stride = hwy::RoundUpTo(job.kv_block, LaneCount());
-  return job.q_block * (2 * padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
-}
-
-// Prefetch distance: a pass over a tile's rows of K or V prefetches into L1 the rows so many bytes
-// further on; beyond the tile's end those that the next pass begins with. Without it products and
-// memory alternate, as the 512 instructions of a reorder buffer are products of some 40 cache
-// lines. A third of a 48 KiB L1, as the rows that are passed over again must stay there too.
-inline constexpr std::int64_t kPrefetchBytes = 16 << 10;
-inline constexpr std::int64_t kLongRow = 384;  // bytes
-struct NoPrefetch {
-  static constexpr bool kByLines = false;
-  HWY_INLINE void Row(std::int64_t) const {}
-};
-struct DistancePrefetch {
-  static constexpr bool kByLines = false;
-  const float* now = nullptr;
-  std::int64_t stride = 0, rows = 0;
-  const float* next = nullptr;  // null: nothing beyond
-  std::int64_t next_stride = 0;
-  std::int64_t head_dim = 0, distance = 0;
-
-  HWY_INLINE void Row(std::int64_t j) const {
-    j += distance;
-    const float* row = now + j * stride;
-    if (j >= rows) {
-      if (next == nullptr) return;
-      row = next + (j - rows) * next_stride;
-    }
-    PrefetchRow(row);
-  }
-  HWY_INLINE void PrefetchRow(const float* row) const {
-    for (std::int64_t c = 0; c < head_dim; c += 64 / sizeof(float)) hwy::Prefetch(row + c);
-  }
-};
-// Where rows of K and V follow each other without a gap: as many lines as are worked on, one after
-// the other, so that they neither come in bursts, of which a core drops what its fill buffers
-// cannot hold, nor out of the order that the hardware prefetcher follows. Dead end on a Zen 5:
-// lines of 4 rows in turn.
-struct LinearPrefetch : DistancePrefetch {
-  static constexpr bool kByLines = true;
-  struct Lines {
-    const float* at;
-    template <int kVectors>
-    HWY_INLINE void Next() {
-#pragma GCC unroll 8
-      for (int n = 0; n < kVectors; ++n) hwy::Prefetch(at + n * LaneCount());
-      at += kVectors * LaneCount();
-    }
-  };
-  // The lines that go with the elements from `done` after row j's begin on.
-  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
-    const std::int64_t to = j + distance;
-    if (to < rows) return {now + to * stride + done};
-    return {(next != nullptr ? next + (to - rows) * next_stride : now + j * stride) + done};
-  }
-};
-// The same where L3 latency is high: the next four pages, a line of each in turn, while four pages
-// are worked on. Why: common::PagesAhead. A tile whose last pages are fewer than four has as many
-// of the next tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a
-// tile side by side, not prefetched.
-struct PagesPrefetch : DistancePrefetch {
-  static constexpr bool kByLines = true;
-  static constexpr std::int64_t kPage = 4096 / sizeof(float), kFour = 4 * kPage, kStep = 4 * kLine;
-  struct Lines {
-    const PagesPrefetch& prefetch;
-    std::int64_t at, prefetched;  // floats into the tile
-    template <int kVectors>
-    HWY_INLINE void Next() {
-      at += kVectors * LaneCount();
-      for (; prefetched < at; prefetched += kStep) {
-        const float* from = prefetch.now;
-        std::int64_t pages = (prefetched & -kFour) + kFour;
-        if (pages >= prefetch.rows * prefetch.stride) {
-          if (prefetch.next == nullptr) return;
-          from = prefetch.next;
-          pages = 0;
-        }
-        from += pages + (prefetched & (kFour - 1)) / 4;
-#pragma GCC unroll 4
-        for (int page = 0; page < 4; ++page) hwy::Prefetch(from + page * kPage);
-      }
-    }
-  };
-  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
-    const std::int64_t at = j * stride + done;
-    return {*this, at, (at + kStep - 1) & -kStep};
-  }
-};
-// The rows about to be read, a few whole ones at a time, so that lines are asked for in the order
-// of memory, without which a Zen 4's hardware prefetcher follows little, and no more of them than
-// its 24 L1 misses in flight. Dead ends there: the same lines 4 or more rows before their use; keys
-// one after the other instead of four side by side; values of two rows and whole keys at a time.
-struct AtUsePrefetch : DistancePrefetch {
-  HWY_INLINE void Row(std::int64_t j) const { PrefetchRow(now + j * stride); }
-};
-template <class F>
-HWY_INLINE auto LinesFrom(const F& prefetch, std::int64_t j, std::int64_t done) {
-  if constexpr (F::kByLines) {
-    return prefetch.LinesOf(j, done);
-  } else {
-    return nullptr;
-  }
+  return job.q_block * (padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
 }
 
 // to[u] = the sum of v[u]'s lanes.
@@ -300,12 +202,10 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
 template <int kRows, int kVectors, class F>
 HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const DecodeBuffers& t,
                                      std::int64_t row, const float* v, std::int64_t v_stride,
-                                     std::int64_t first, std::int64_t last, std::int64_t n,
-                                     const F& prefetch) {
+                                     std::int64_t first, std::int64_t last, const float* alpha,
+                                     std::int64_t n, const F& prefetch) {
   const std::int64_t lanes = LaneCount();
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
-  static constexpr float unscaled[] = {1, 1, 1, 1};
-  const float* alpha = first == 0 ? t.alpha + row : unscaled;
   const float* s = t.s + row * t.stride;
   float* o = t.o + row * columns.padded;
   if (n == 0 && kVectors <= whole) {  // the pass that meets these rows of V first
@@ -330,23 +230,21 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const DecodeBuffers
 template <int kRows, class F>
 HWY_INLINE void ValuesOfRows(const Columns& columns, const DecodeBuffers& t, std::int64_t row,
                              const float* v, std::int64_t v_stride, std::int64_t first,
-                             std::int64_t last, const F& prefetch) {
+                             std::int64_t last, const float* alpha, const F& prefetch) {
   // Halves down to one vector: fewer sums than the FMA units need, for the last columns only.
   constexpr int most = kValueSums / kRows < 8 ? kValueSums / kRows : 8;
   std::int64_t n = 0;
   if constexpr (most >= 8) {
-    n = ValueColumns<kRows, 8>(columns, t, row, v, v_stride, first, last, n, prefetch);
+    n = ValueColumns<kRows, 8>(columns, t, row, v, v_stride, first, last, alpha, n, prefetch);
   }
   if constexpr (most >= 4) {
-    n = ValueColumns<kRows, 4>(columns, t, row, v, v_stride, first, last, n, prefetch);
+    n = ValueColumns<kRows, 4>(columns, t, row, v, v_stride, first, last, alpha, n, prefetch);
   }
   if constexpr (most >= 2) {
-    n = ValueColumns<kRows, 2>(columns, t, row, v, v_stride, first, last, n, prefetch);
+    n = ValueColumns<kRows, 2>(columns, t, row, v, v_stride, first, last, alpha, n, prefetch);
   }
-  n = ValueColumns<kRows, 1>(columns, t, row, v, v_stride, first, last, n, prefetch);
+  n = ValueColumns<kRows, 1>(columns, t, row, v, v_stride, first, last, alpha, n, prefetch);
   if (columns.repeated != 0) {
-    static constexpr float unscaled[] = {1, 1, 1, 1};
-    const float* alpha = first == 0 ? t.alpha + row : unscaled;
     Values<kRows, 1>(columns, t.s + row * t.stride, t.stride, v + columns.last, v_stride, first,
                      last, alpha, t.o + row * columns.padded + n * LaneCount(), columns.last,
                      NoPrefetch());
@@ -394,35 +292,38 @@ HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const DecodeBuffers& t
   return row + 1;
 }
 
-// The same for sums over v of keys [first,last), of which row r sees those below seen(r). Rows that
-// see different keys do not go together: an unseen v must not be multiplied by 0.
-template <class Seen, class F>
+// The same for sums over v of keys [first,last), of which row r sees those of `seen`. Rows that see
+// different keys do not go together: an unseen v must not be multiplied by 0.
+template <class F>
 HWY_INLINE std::int64_t ValueSome(const Columns& columns, const DecodeBuffers& t, std::int64_t rows,
                                   std::int64_t row, const float* v, std::int64_t v_stride,
-                                  std::int64_t first, std::int64_t last, const Seen& seen,
+                                  std::int64_t first, std::int64_t last, const SeenKeys& seen,
                                   const F& prefetch) {
-  last = std::min(last, seen(row));
-  if (row + 4 <= rows && seen(row) == seen(row + 3)) {
-    ValuesOfRows<4>(columns, t, row, v, v_stride, first, last, prefetch);
+  static constexpr float unscaled[] = {1, 1, 1, 1};
+  const float* alpha = first == 0 ? t.alpha + row : unscaled;
+  first = std::max(first, seen.first(row));
+  last = std::max(std::min(last, seen.end(row)), first);
+  if (row + 4 <= rows && seen.end(row) == seen.end(row + 3)) {
+    ValuesOfRows<4>(columns, t, row, v, v_stride, first, last, alpha, prefetch);
     return row + 4;
   }
-  if (row + 2 <= rows && seen(row) == seen(row + 1)) {
-    ValuesOfRows<2>(columns, t, row, v, v_stride, first, last, prefetch);
+  if (row + 2 <= rows && seen.end(row) == seen.end(row + 1)) {
+    ValuesOfRows<2>(columns, t, row, v, v_stride, first, last, alpha, prefetch);
     return row + 2;
   }
-  ValuesOfRows<1>(columns, t, row, v, v_stride, first, last, prefetch);
+  ValuesOfRows<1>(columns, t, row, v, v_stride, first, last, alpha, prefetch);
   return row + 1;
 }
 
 // The task's scratch memory, with its rows of q times the scale and nothing summed yet.
 HWY_INLINE DecodeBuffers StartRows(const Job& job, const Task& task, const Columns& columns,
-                                   float* scratch) {
+                                   const Columns& v_columns, float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim, lanes = LaneCount();
   DecodeBuffers t;
   t.stride = hwy::RoundUpTo(job.kv_block, lanes);
   t.q = scratch;
   t.o = t.q + rows * columns.padded;
-  t.s = t.o + rows * columns.padded;
+  t.s = t.o + rows * v_columns.padded;
   t.m = t.s + rows * t.stride;
   t.l = t.m + rows;
   t.alpha = t.l + rows;
@@ -434,7 +335,7 @@ HWY_INLINE DecodeBuffers StartRows(const Job& job, const Task& task, const Colum
     std::fill_n(q + whole, columns.repeated, 0.0F);
     for (std::int64_t c = whole; c < head_dim; ++c) q[c + columns.repeated] = job.scale * from[c];
   }
-  std::fill_n(t.o, rows * columns.padded, 0.0F);
+  std::fill_n(t.o, rows * v_columns.padded, 0.0F);
   std::fill_n(t.m, rows, kMinusInf);
   std::fill_n(t.l, rows, 0.0F);
   return t;
@@ -443,22 +344,22 @@ HWY_INLINE DecodeBuffers StartRows(const Job& job, const Task& task, const Colum
 // The task's sums become rows of o, or its part of them where others have the rest of the keys.
 HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& columns,
                            const DecodeBuffers& t) {
-  const std::int64_t head_dim = job.s.head_dim;
+  const std::int64_t v_dim = job.s.v_dim;
   for (std::int64_t r = 0; r < task.rows; ++r) {
     const std::int64_t row = task.first_row + r;
     const float* o = t.o + r * columns.padded;
-    float* to = task.partial != nullptr ? task.partial_sums(job) + r * head_dim
+    float* to = task.partial != nullptr ? task.partial_sums(job) + r * v_dim
                                         : job.row_of(job.in.o, task.batch, task.kv_head, row);
     const std::int64_t whole =
         columns.repeated != 0 ? columns.padded - LaneCount() : columns.padded;
     const float factor = task.partial != nullptr ? 1 : 1 / t.l[r];
     for (std::int64_t c = 0; c < whole; ++c) to[c] = o[c] * factor;
-    for (std::int64_t c = whole; c < head_dim; ++c) to[c] = o[c + columns.repeated] * factor;
+    for (std::int64_t c = whole; c < v_dim; ++c) to[c] = o[c + columns.repeated] * factor;
     if (task.partial != nullptr) {
       task.partial_max()[r] = t.m[r];
       task.partial_weight(job)[r] = t.l[r];
-    } else if (job.visible(row) == 0) {
-      std::fill_n(to, head_dim, 0.0F);
+    } else if (task.visible.end_key(row) == 0) {
+      std::fill_n(to, v_dim, 0.0F);
     }
   }
 }
@@ -467,15 +368,16 @@ HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& colu
 struct Passes {
   Passes(const Job& job, const Task& task, const Columns& columns) {
     const std::int64_t head_dim = job.s.head_dim;
-    const std::int64_t row_bytes = head_dim * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t row_bytes =
+        std::max(head_dim, job.s.v_dim) * static_cast<std::int64_t>(sizeof(float));
     distance =
         std::max<std::int64_t>(kPrefetchBytes / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
     at_use = job.decode_prefetch == DecodePrefetch::at_use;
     part = task.rows == 1 ? job.kv_block
            : at_use       ? std::max<std::int64_t>(distance / 2, kScoreKeys)
                           : distance;
-    const bool gapless =
-        columns.repeated == 0 && job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
+    const bool gapless = columns.repeated == 0 && job.s.v_dim == head_dim &&
+                         job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
     pages = job.decode_prefetch == DecodePrefetch::pages && gapless;
     prefetches = pages || at_use || task.rows > 1 || row_bytes < kLongRow;
     linear = prefetches && gapless && row_bytes >= kLongRow && LaneCount() * sizeof(float) == 64;
@@ -517,22 +419,20 @@ HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const DistanceP
 inline void Decode(const Job& job, const Task& task, float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim;
   const std::int64_t k_stride = job.in.k.row_stride, v_stride = job.in.v.row_stride;
-  const Columns columns(head_dim);
-  const DecodeBuffers t = StartRows(job, task, columns, scratch);
+  const Columns columns(head_dim), v_columns(job.s.v_dim);
+  const DecodeBuffers t = StartRows(job, task, columns, v_columns, scratch);
   const Passes passes(job, task, columns);
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
     const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * k_stride;
     const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * v_stride;
-    const auto seen_by = [&](std::int64_t r) {
-      return std::clamp<std::int64_t>(job.visible(task.first_row + r) - first, 0, keys);
-    };
+    const SeenKeys seen = {job, task.visible, task.first_row, first, keys};
     const DistancePrefetch prefetch_k = {.now = k,
                                          .stride = k_stride,
                                          .rows = keys,
                                          .next = v,
                                          .next_stride = v_stride,
-                                         .head_dim = head_dim,
+                                         .width = head_dim,
                                          .distance = passes.distance};
     const DistancePrefetch prefetch_v = {
         .now = v,
@@ -540,7 +440,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
         .rows = keys,
         .next = first + keys < task.last_key ? k + keys * k_stride : passes.next_task,
         .next_stride = k_stride,
-        .head_dim = head_dim,
+        .width = job.s.v_dim,
         .distance = passes.distance};
     // All rows pass over a part of the tile that stays in L1, then over the next.
     for (std::int64_t j = 0; j < keys; j += passes.part) {
@@ -550,28 +450,29 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
       });
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      OnlineSoftmaxRow(t.s + r * t.stride, seen_by(r), t.m[r], t.l[r], t.alpha[r]);
+      if (job.adjusts_scores()) AdjustRow(seen, r, t.s + r * t.stride);
+      OnlineSoftmaxRow(t.s + r * t.stride, seen.end(r), t.m[r], t.l[r], t.alpha[r]);
     }
     for (std::int64_t j = 0; j < keys; j += passes.part) {
       const std::int64_t end = std::min(j + passes.part, keys);
       ForRows(passes, rows, prefetch_v, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
-        return ValueSome(columns, t, rows, r, v, v_stride, j, end, seen_by, prefetch);
+        return ValueSome(v_columns, t, rows, r, v, v_stride, j, end, seen, prefetch);
       });
     }
   }
-  FinishRows(job, task, columns, t);
+  FinishRows(job, task, v_columns, t);
 }
 
 // Joins the chunks of one block of rows: with M the largest of their maxima m_c,
 //   o = Σ_c exp(m_c - M)·sums_c / Σ_c exp(m_c - M)·l_c.
 inline void MergeBlock(const Job& job, const Task& first) {
   const D d;
-  const std::int64_t head_dim = job.s.head_dim, step = job.partial_floats();
+  const std::int64_t v_dim = job.s.v_dim, step = job.partial_floats();
   for (std::int64_t r = 0; r < first.rows; ++r) {
     const std::int64_t row = first.first_row + r;
     float* o = job.row_of(job.in.o, first.batch, first.kv_head, row);
-    std::fill_n(o, head_dim, 0.0F);
-    if (job.visible(row) == 0) continue;
+    std::fill_n(o, v_dim, 0.0F);
+    if (first.visible.end_key(row) == 0) continue;
     float top = kMinusInf;
     for (std::int64_t c = 0; c < job.chunks; ++c) {
       top = std::max(top, first.partial_max()[c * step + r]);
@@ -580,16 +481,16 @@ inline void MergeBlock(const Job& job, const Task& first) {
     float weights = 0;
     for (std::int64_t c = 0; c < job.chunks; ++c) {
       // A chunk beyond what the row sees has nothing to add.
-      if (c * job.chunk_len >= job.visible(row)) break;
+      if (first.first_key + c * first.chunk_len >= first.visible.end_key(row)) break;
       const V most = hn::Set(d, first.partial_max()[c * step + r]);
       const float factor =
           hn::GetLane(common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(most, base)));
       weights += factor * first.partial_weight(job)[c * step + r];
-      const float* sums = first.partial_sums(job) + c * step + r * head_dim;
-      for (std::int64_t i = 0; i < head_dim; ++i) o[i] += factor * sums[i];
+      const float* sums = first.partial_sums(job) + c * step + r * v_dim;
+      for (std::int64_t i = 0; i < v_dim; ++i) o[i] += factor * sums[i];
     }
     const float inverse = 1 / weights;
-    for (std::int64_t i = 0; i < head_dim; ++i) o[i] *= inverse;
+    for (std::int64_t i = 0; i < v_dim; ++i) o[i] *= inverse;
   }
 }
 

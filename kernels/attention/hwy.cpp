@@ -95,22 +95,24 @@ class HwyPlan final : public Plan {
     job_.kv_block = tuning.get("kv_block", 1);
     job_.decode_prefetch = static_cast<DecodePrefetch>(tuning.get("prefetch", 0));
     const std::int64_t float_bytes = sizeof(float);
-    const std::int64_t kv_bytes = 2 * s.kv_len * s.head_dim * float_bytes;  // of one head
-    const std::int64_t qo_bytes = 2 * s.group() * s.q_len * s.head_dim * float_bytes;
+    const std::int64_t width = s.head_dim + s.v_dim;
+    const std::int64_t kv_bytes = s.keys_seen() * width * float_bytes;  // of one head
+    const std::int64_t qo_bytes = s.group() * s.q_len * width * float_bytes;
     job_.prefetch_again = kv_bytes >= l2_bytes() / 2;
     // Where a thread's share stays in its L2, prefetches only take load slots from the products,
     // and where half of it does they gain nothing.
     job_.prefetch = s.batch * s.kv_heads * (kv_bytes + qo_bytes) >= 2 * threads_ * l2_bytes();
     job_.row_blocks = divide_up(job_.rows(), job_.q_block);
-    job_.chunk_len = std::max<std::int64_t>(s.kv_len, 1);
+    const std::int64_t most_keys = job_.most_keys(s);
+    job_.chunk_len = std::max<std::int64_t>(most_keys, 1);
     const std::int64_t wanted = tasks_per_thread * threads_;
     if (threads_ > 1 && job_.merge_tasks() > 0 && job_.merge_tasks() < wanted) {
-      const std::int64_t tiles = divide_up(s.kv_len, job_.kv_block);
+      const std::int64_t tiles = divide_up(most_keys, job_.kv_block);
       const std::int64_t chunks = std::clamp<std::int64_t>(
           std::min(divide_up(wanted, job_.merge_tasks()), tiles / least_tiles_per_chunk), 1, tiles);
       if (chunks > 1) {
         job_.chunk_len = divide_up(tiles, chunks) * job_.kv_block;
-        job_.chunks = divide_up(s.kv_len, job_.chunk_len);
+        job_.chunks = divide_up(most_keys, job_.chunk_len);
       }
     }
     job_.scratch_floats = ROOFLANE_HWY_FUNCTION(ScratchFloats, target_)(job_);
@@ -142,7 +144,7 @@ class HwyPlan final : public Plan {
   }
 
  protected:
-  void on_bind(const Operands& operands) override { job_.in = Bound(operands); }
+  void on_bind(const Operands& operands) override { job_.in = Bound(operands, job_.s); }
 
  private:
   Tuning tuning_;
@@ -177,7 +179,8 @@ std::int64_t guess_kv_block(const Sizes& s, bool decode, DecodePrefetch prefetch
                             std::int64_t lanes) {
   const std::int64_t share = prefetch == DecodePrefetch::at_use ? 4 : 12;
   const std::int64_t bytes = decode ? l2_bytes() / share : l1d_bytes() / 2;
-  const std::int64_t key_bytes = (decode ? s.head_dim : 3 * lanes) * sizeof(float);
+  const std::int64_t width = decode ? std::max(s.head_dim, s.v_dim) : 3 * lanes;
+  const std::int64_t key_bytes = width * sizeof(float);
   return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
 }
 
@@ -188,9 +191,10 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target)(s);
   const std::int64_t q_panel = 3 * lanes;
   std::vector<Tuning> space;
-  const double kv_bytes = 2.0 * sizeof(float) * static_cast<double>(s.batch * s.kv_heads) *
-                          static_cast<double>(s.kv_len * s.head_dim);
-  const bool can_page = decode && s.head_dim % lanes == 0;
+  const double kv_bytes = static_cast<double>(sizeof(float)) *
+                          static_cast<double>(s.batch * s.kv_heads) *
+                          static_cast<double>(s.keys_seen() * (s.head_dim + s.v_dim));
+  const bool can_page = decode && s.head_dim % lanes == 0 && s.v_dim == s.head_dim;
   const DecodePrefetch prefetch = guess_decode_prefetch(kv_bytes, can_page);
   const std::int64_t kv_guess = guess_kv_block(s, decode, prefetch, lanes);
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
@@ -235,6 +239,7 @@ const Variant hwy = {
     .tunings = tunings,
     .plan = plan,
     .ladder = ladder,
+    .dtypes = float32_with_lengths,
 };
 
 }  // namespace rooflane::attention

@@ -10,7 +10,7 @@
 
 namespace rooflane::attention {
 
-// How decode prefetches rows of K and V, the tunable `prefetch`: as decode-inl.h says of
+// How decode prefetches rows of K and V, the tunable `prefetch`: as prefetch-inl.h says of
 // DistancePrefetch and LinearPrefetch (a single long row not at all), PagesPrefetch, AtUsePrefetch.
 enum class DecodePrefetch { distance = 0, pages = 1, at_use = 2 };
 
@@ -18,8 +18,9 @@ enum class DecodePrefetch { distance = 0, pages = 1, at_use = 2 };
 // of one kv head: row r is query r / group of head r % group in the group. Neighbouring rows see
 // nearly the same keys, which keeps causal blocks dense.
 //
-// A task is one block of rows of one kv head against one chunk of its keys. With one chunk it
-// writes o; with several it leaves unnormalised sums, which a merge task joins afterwards.
+// A task is one block of rows of one kv head against one chunk of the keys that the block sees.
+// With one chunk it writes o; with several it leaves unnormalised sums, which a merge task joins
+// afterwards.
 struct Job {
   explicit Job(const Sizes& sizes)
       : s(sizes), group(sizes.group()), scale(static_cast<float>(sizes.scale)) {}
@@ -41,9 +42,20 @@ struct Job {
   float* partial = nullptr;  // partial_floats per task when chunks > 1
 
   std::int64_t rows() const { return group * s.q_len; }
-  std::int64_t visible(std::int64_t row) const { return s.visible(row / group); }
-  // Per row: its sums over v [head_dim], its maximum, its sum of weights.
-  std::int64_t partial_floats() const { return q_block * (s.head_dim + 2); }
+  // The most keys that the rows of a task see together, `sizes` being those of a row of the batch.
+  std::int64_t most_keys(const Sizes& sizes) const {
+    return sizes.most_keys((q_block + group - 2) / group + 1);
+  }
+  // Whole tiles of keys, so many that `chunks` of them hold all that a task sees.
+  std::int64_t even_chunk(const Sizes& sizes) const {
+    const std::int64_t per_chunk = kv_block * chunks;
+    return std::max<std::int64_t>((most_keys(sizes) + per_chunk - 1) / per_chunk, 1) * kv_block;
+  }
+  // Whether scores need more than scale and the end of the keys that a row sees.
+  bool adjusts_scores() const { return changes_scores() || s.window != 0; }
+  bool changes_scores() const { return s.mask || s.softcap != 0; }
+  // Per row: its sums over v [v_dim], its maximum, its sum of weights.
+  std::int64_t partial_floats() const { return q_block * (s.v_dim + 2); }
   std::int64_t merge_tasks() const { return s.batch * s.kv_heads * row_blocks; }
   std::int64_t tasks() const { return merge_tasks() * chunks; }
   float* row_of(const Heads& heads, std::int64_t batch, std::int64_t kv_head,
@@ -77,9 +89,18 @@ class RowWalk {
   std::int64_t group_ = 1, query_ = 0, member_ = 0;
 };
 
+// What rows of a kv head see of a cache: keys [first_key(row),end_key(row)), as in Sizes.
+struct VisibleKeys {
+  Sizes s;  // of this row of the batch
+  std::int64_t group;
+
+  std::int64_t first_key(std::int64_t row) const { return s.first_key(row / group); }
+  std::int64_t end_key(std::int64_t row) const { return s.end_key(row / group); }
+};
+
 // One task, spelt out.
 struct Task {
-  Task(const Job& job, std::int64_t number) : index(number) {
+  Task(const Job& job, std::int64_t number) : index(number), visible{job.s, job.group} {
     const std::int64_t chunk = number % job.chunks;
     number /= job.chunks;
     // Causal blocks get longer towards the end: the longest first leaves the short ones to fill up
@@ -91,8 +112,13 @@ struct Task {
     first_row = block * job.q_block;
     first_use = block == job.row_blocks - 1;
     rows = std::min(job.q_block, job.rows() - first_row);
-    first_key = chunk * job.chunk_len;
-    last_key = std::min(first_key + job.chunk_len, job.visible(first_row + rows - 1));
+    chunk_len = job.chunk_len;
+    if (job.in.lengths != nullptr) {
+      visible.s = job.in.sizes_of(job.s, batch);
+      chunk_len = job.even_chunk(visible.s);
+    }
+    first_key = visible.first_key(first_row) + chunk * chunk_len;
+    last_key = std::min(first_key + chunk_len, visible.end_key(first_row + rows - 1));
     if (job.chunks > 1) {
       const std::int64_t blocks = job.row_blocks;
       partial = job.partial +
@@ -102,12 +128,14 @@ struct Task {
   }
 
   std::int64_t index, batch, kv_head, first_row, rows;
+  VisibleKeys visible;
+  std::int64_t chunk_len;
   bool first_use;                    // of these keys, in the order of tasks
   std::int64_t first_key, last_key;  // keys [first_key,last_key) that some row of the block sees
   float* partial = nullptr;
 
   bool prefetches_keys(const Job& job) const {
-    return job.prefetch_again || (job.prefetch && first_use);
+    return job.prefetch_again || (job.prefetch && (first_use || job.s.window != 0));
   }
   float* partial_sums(const Job& job) const { return partial + 2 * job.q_block; }
   float* partial_max() const { return partial; }

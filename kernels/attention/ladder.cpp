@@ -45,7 +45,7 @@ void Naive(const Job& job) {
   EachHead(job, [&job](const Head& h) HWY_ATTR {
     float* const scores = job.workers.of(0);
     for (int64_t i = 0; i < job.s.q_len; ++i) {
-      for (int64_t j = 0; j < job.s.visible(i); ++j) {
+      for (int64_t j = 0; j < job.s.end_key(i); ++j) {
         float dot = 0;
         for (int64_t d = 0; d < job.s.head_dim; ++d) {
           dot += h.q[i * h.q_stride + d] * h.k[j * h.k_stride + d];
@@ -55,7 +55,7 @@ void Naive(const Job& job) {
     }
     for (int64_t i = 0; i < job.s.q_len; ++i) {
       float* const row = scores + i * job.s.kv_len;
-      const int64_t visible = job.s.visible(i);
+      const int64_t visible = job.s.end_key(i);
       float max = -kInfinity;
       for (int64_t j = 0; j < visible; ++j) max = row[j] > max ? row[j] : max;
       double sum = 0;
@@ -68,7 +68,7 @@ void Naive(const Job& job) {
     for (int64_t i = 0; i < job.s.q_len; ++i) {
       for (int64_t d = 0; d < job.s.head_dim; ++d) {
         float sum = 0;
-        for (int64_t j = 0; j < job.s.visible(i); ++j) {
+        for (int64_t j = 0; j < job.s.end_key(i); ++j) {
           sum += scores[i * job.s.kv_len + j] * h.v[j * h.v_stride + d];
         }
         h.o[i * h.o_stride + d] = sum;
@@ -132,7 +132,7 @@ void Vectorised(const Job& job) {
   EachHead(job, [&job, width](const Head& h) HWY_ATTR {
     float* const scores = job.workers.of(0);
     for (int64_t i = 0; i < job.s.q_len; ++i) {
-      for (int64_t j = 0; j < job.s.visible(i); ++j) {
+      for (int64_t j = 0; j < job.s.end_key(i); ++j) {
         scores[i * job.s.kv_len + j] =
             job.scale * Dot(h.q + i * h.q_stride, h.k + j * h.k_stride, width);
       }
@@ -140,7 +140,7 @@ void Vectorised(const Job& job) {
     for (int64_t i = 0; i < job.s.q_len; ++i) {
       float* const weights = scores + i * job.s.kv_len;
       float* const o = h.o + i * h.o_stride;
-      const int64_t visible = job.s.visible(i);
+      const int64_t visible = job.s.end_key(i);
       for (std::size_t d = 0; d < width; ++d) o[d] = 0;
       if (visible == 0) continue;
       const double sum = ExpOfScores(weights, static_cast<std::size_t>(visible));
@@ -307,13 +307,13 @@ void TiledQueries(const Job& job, const Head& h, int64_t i0, int64_t queries, fl
     t.max[lane] = kLowest;
     t.sum[lane] = 0;
   }
-  const int64_t seen_by_all = s.visible(i0);
-  const int64_t seen = s.visible(i0 + queries - 1);
+  const int64_t seen_by_all = s.end_key(i0);
+  const int64_t seen = s.end_key(i0 + queries - 1);
   for (int64_t j = 0; j < seen; j += kKeys) {
     const int64_t keys = std::min(kKeys, seen - j);
     for (int64_t lane = 0; lane < width; ++lane) {
       const int64_t i = i0 + std::min(lane, queries - 1);
-      t.visible[lane] = static_cast<float>(std::clamp<int64_t>(s.visible(i) - j, 0, keys));
+      t.visible[lane] = static_cast<float>(std::clamp<int64_t>(s.end_key(i) - j, 0, keys));
     }
     int64_t key = 0;
     for (; key + kAtATime <= keys; key += kAtATime) {
@@ -328,7 +328,7 @@ void TiledQueries(const Job& job, const Head& h, int64_t i0, int64_t queries, fl
     MaskedValues(job, h, t, j, whole, keys);
   }
   for (int64_t lane = 0; lane < queries; ++lane) {
-    const bool blind = s.visible(i0 + lane) == 0;
+    const bool blind = s.end_key(i0 + lane) == 0;
     for (int64_t d = 0; d < s.head_dim; ++d) {
       h.o[(i0 + lane) * h.o_stride + d] = blind ? 0.0f : t.o[d * width + lane] / t.sum[lane];
     }
@@ -379,6 +379,7 @@ HWY_EXPORT(Steps);
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& step, const Environment& env,
                            const Operands& constants) {
+  require_no_options(problem, step);
   const std::int64_t target = resolve_isa(env.isa);
   return common::plan_rung(problem, step, env, constants, target,
                            ROOFLANE_HWY_FUNCTION(Steps, target)());

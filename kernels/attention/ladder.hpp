@@ -14,7 +14,7 @@ struct Job {
   Job(const Problem& problem, const Operands& /*constants*/)
       : s(problem), scale(static_cast<float>(s.scale)) {}
 
-  void bind(const Operands& operands) { in = Bound(operands); }
+  void bind(const Operands& operands) { in = Bound(operands, s); }
   std::span<const std::byte> packed() const { return {}; }
 
   Sizes s;

@@ -126,7 +126,7 @@ class OnednnPlan final : public Plan {
 
  protected:
   void on_bind(const Operands& operands) override {
-    Bound bound(operands);
+    Bound bound(operands, given_);
     if (s_.heads != given_.heads) {
       for (Heads* heads : {&bound.q, &bound.o}) {
         heads->row_stride = heads->head_stride;
@@ -149,7 +149,7 @@ class OnednnPlan final : public Plan {
 
   Block block_at(std::int64_t first) const {
     const std::int64_t count = std::min(q_block_, s_.q_len - first), d = s_.head_dim;
-    Block block{first, count, s_.visible(first), s_.visible(first + count - 1), {}, {}, {}, {}};
+    Block block{first, count, s_.end_key(first), s_.end_key(first + count - 1), {}, {}, {}, {}};
     if (block.seen == 0) return block;
     const onednn::Desc scores = matrix_desc(count, block.seen, block.seen, 1);
     const onednn::Desc out = matrix_desc(count, d, o_.row_stride, 1);
@@ -184,7 +184,7 @@ class OnednnPlan final : public Plan {
     multiply(block.scores->call, q + block.first * q_.stride(), k, scores);
     const auto for_unseen = [&](float value) {
       for (std::int64_t i = 0; common < seen && i < count; ++i) {
-        std::fill(scores + i * seen + s_.visible(block.first + i), scores + (i + 1) * seen, value);
+        std::fill(scores + i * seen + s_.end_key(block.first + i), scores + (i + 1) * seen, value);
       }
     };
     for_unseen(-std::numeric_limits<float>::infinity());
@@ -201,7 +201,7 @@ class OnednnPlan final : public Plan {
     if (common > 0) multiply(block.common_values->call, scores, v, o);
     for (std::int64_t i = 0; i < count; ++i) {
       if (common == 0) zero(o, i);
-      for (std::int64_t j = common; j < s_.visible(block.first + i); ++j) {
+      for (std::int64_t j = common; j < s_.end_key(block.first + i); ++j) {
         const float w = scores[i * seen + j];
         for (std::int64_t d = 0; d < s_.head_dim; ++d) {
           o[i * o_.row_stride + d] += w * v[j * v_.stride() + d];
@@ -249,6 +249,11 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return space;
 }
 
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = option_refusal(problem)) return reason;
+  return onednn::unsupported_anywhere(problem, env);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
   return std::make_unique<OnednnPlan>(problem, complete_tuning(onednn, problem, env, tuning), env);
@@ -262,7 +267,7 @@ const Variant onednn = {
     .backend = &onednn::backend,
     .threads = Threads::many,
     .tunables = tunables,
-    .unsupported = onednn::unsupported_anywhere,
+    .unsupported = unsupported,
     .tunings = tunings,
     .plan = plan,
 };

@@ -91,23 +91,23 @@ struct Tile {
             {"resident", resident},
             {"splits", splits}};
   }
-  // head_dim with the columns that round it up to whole micro-tiles.
-  int64_t padded_dim(int64_t head_dim) const { return ceil_div(head_dim, tv * v) * tv * v; }
-  double local_bytes(int64_t head_dim) const {
+  // v_dim with the columns that round it up to whole micro-tiles.
+  int64_t padded_dim(const Sizes& s) const { return ceil_div(s.v_dim, tv * v) * tv * v; }
+  double local_bytes(const Sizes& s) const {
     const int64_t slices = std::max<int64_t>(1, w / (bq / vq));
-    return 4.0 * static_cast<double>(head_dim) * static_cast<double>(bq + pad) +
-           4.0 * static_cast<double>(bk) *
-               static_cast<double>(padded_dim(head_dim) + pad + bq + pad) +
+    const int64_t key_floats = std::max(s.head_dim, padded_dim(s));  // or of a value
+    return 4.0 * static_cast<double>(s.head_dim) * static_cast<double>(bq + pad) +
+           4.0 * static_cast<double>(bk) * static_cast<double>(key_floats + pad + bq + pad) +
            static_cast<double>(bq * (4 * slices + 20));
   }
   // 64-byte alignment of six arrays may cost that much more.
   static constexpr double alignment_bytes = 6.0 * 64;
 
-  bool fits(const DeviceInfo& info, int64_t head_dim) const {
+  bool fits(const DeviceInfo& info, const Sizes& s) const {
     const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
     return power(v) && power(vq) && bq % (tq * vq) == 0 && bk % tk == 0 && bq % tm == 0 &&
            pad % std::max(v, vq) == 0 && static_cast<std::size_t>(w) <= info.max_work_group &&
-           local_bytes(head_dim) + alignment_bytes <= static_cast<double>(info.local_bytes);
+           local_bytes(s) + alignment_bytes <= static_cast<double>(info.local_bytes);
   }
 };
 
@@ -119,8 +119,8 @@ std::vector<Tile> cpu_tiles(const Sizes& s, const DeviceInfo& info) {
   const int64_t v = std::min(info.vector_floats, 16);
   const int64_t accumulators = v == 16 ? 24 : 12;
   const int64_t rows = s.q_len * s.group();
-  const int64_t dim_vectors = ceil_div(s.head_dim, v);
-  // The widest micro-tile that rounds head_dim up least.
+  const int64_t dim_vectors = ceil_div(s.v_dim, v);
+  // The widest micro-tile that rounds v_dim up least.
   int64_t tv = 1;
   for (const int64_t width : {2, 3, 4}) {
     if (ceil_div(dim_vectors, width) * width <= ceil_div(dim_vectors, tv) * tv) tv = width;
@@ -151,7 +151,7 @@ std::vector<Tile> gpu_tiles(const Sizes& s) {
   for (const int64_t bq : {64, 32, 16, 8, 4}) {
     if (bq > 4 && bq / 2 >= rows) continue;
     for (const int64_t bk : {64, 32, 16, 8}) {
-      const int64_t outputs = bq * ceil_div(s.head_dim, 4) * 4;
+      const int64_t outputs = bq * ceil_div(s.v_dim, 4) * 4;
       const int64_t least = std::max<int64_t>(64, bq * bk / 16);
       const auto w = static_cast<int64_t>(
           std::bit_ceil(static_cast<std::uint64_t>(std::max(least, ceil_div(outputs, 64)))));
@@ -170,7 +170,7 @@ std::vector<Tile> gpu_tiles(const Sizes& s) {
 int64_t choose_splits(const Sizes& s, const Tile& tile, int64_t units) {
   const int64_t groups =
       std::max<int64_t>(1, s.batch * s.kv_heads * ceil_div(s.q_len * s.group(), tile.bq));
-  const int64_t most = std::max<int64_t>(1, s.kv_len / (4 * tile.bk));
+  const int64_t most = std::max<int64_t>(1, s.keys_seen() / (4 * tile.bk));
   return groups >= units ? 1 : std::clamp<int64_t>(ceil_div(2 * units, groups), 1, most);
 }
 
@@ -178,7 +178,7 @@ std::vector<Tile> tiles_that_fit(const Sizes& s, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const bool is_cpu = info.kind == DeviceKind::cpu;
   std::vector<Tile> list = is_cpu ? cpu_tiles(s, info) : gpu_tiles(s);
-  std::erase_if(list, [&](const Tile& tile) { return !tile.fits(info, s.head_dim); });
+  std::erase_if(list, [&](const Tile& tile) { return !tile.fits(info, s); });
   const int64_t units = is_cpu && env.threads > 0 ? env.threads : info.compute_units;
   for (Tile& tile : list) tile.splits = choose_splits(s, tile, units);
   return list;
@@ -214,7 +214,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     }
     return list;
   }
-  if (has_nvidia_code_path(info)) {
+  if (has_nvidia_code_path(info) && s.v_dim == s.head_dim) {
     const Room room = room_of(info, 1);
     for (const Decode& decode : nvidia_decode(s, room)) list.push_back(decode.tuning());
     for (const Tiles& tiles : nvidia_tiles(s, room)) list.push_back(tiles.tuning());
@@ -222,6 +222,9 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   for (const Tile& tile : tiles_that_fit(s, env)) list.push_back(tile.tuning());
   return list;
 }
+
+// Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (attention_rows.cl).
+constexpr int64_t longest = int64_t{1} << 30;
 
 class OpenclPlan final : public opencl::DevicePlan {
  public:
@@ -248,16 +251,18 @@ class OpenclPlan final : public opencl::DevicePlan {
   void prepare(const Tile& tile) {
     Tile compiled = tile;  // the number of splits is an argument, not a macro
     compiled.splits = 1;
-    const std::string options = fmt::format("{} -DD={} -DDP={}", opencl::defines(compiled.tuning()),
-                                            s_.head_dim, tile.padded_dim(s_.head_dim));
+    const std::string options =
+        fmt::format("{} -DD={} -DDV={} -DDP={}{}", opencl::defines(compiled.tuning()), s_.head_dim,
+                    s_.v_dim, tile.padded_dim(s_), option_macros(s_));
     const int64_t row_blocks = ceil_div(rows_, tile.bq);
     split(tile.splits);
     if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e", 0);
     attention_ = kernel(attention_cl, options, "attention");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(row_blocks),
-                        number(tile.splits), number(keys_per_split(tile.splits, tile.bk)),
-                        cl_int{s_.causal}, static_cast<cl_float>(s_.scale));
+                        number(tile.splits), number(keys_per_split(tile.splits, tile.bk, tile.bq)),
+                        cl_int{s_.causal}, static_cast<cl_float>(s_.scale), mask_or_q(),
+                        lengths_or_q(), number(s_.kv_heads), window(), cap(1));
     size_ = launch_of(heads_ * row_blocks * tile.splits, tile.w);
   }
 
@@ -268,12 +273,13 @@ class OpenclPlan final : public opencl::DevicePlan {
       prepare_merge(tiles.splits, std::min<int64_t>(128, tiles.w), "2",
                     tiles.exchanged_columns(s_.head_dim));
     }
-    attention_ = kernel(attention_tiles_cl, tiles.options(s_.head_dim), "tiles");
+    attention_ = kernel(attention_tiles_cl, tiles.options(s_), "tiles");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
                         number(row_blocks), number(tiles.splits),
-                        number(keys_per_split(tiles.splits, tiles.bk)), number(fold(tiles)),
-                        cl_int{s_.causal}, scale_to_base2());
+                        number(keys_per_split(tiles.splits, tiles.bk, tiles.bq)),
+                        number(fold(tiles)), cl_int{s_.causal}, scale_to_base2(), mask_or_q(),
+                        lengths_or_q(), number(s_.kv_heads), window(), cap(std::numbers::log2e));
     size_ = launch_of(heads_ * row_blocks * tiles.splits, tiles.w);
   }
 
@@ -288,7 +294,8 @@ class OpenclPlan final : public opencl::DevicePlan {
     attention_ = kernel(attention_decode_cl, decode.options(s_), "decode");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
                         state_, arrived, number(s_.group()), number(s_.q_len), number(s_.kv_len),
-                        number(decode.splits), cl_int{s_.causal}, scale_to_base2());
+                        number(decode.splits), cl_int{s_.causal}, scale_to_base2(), mask_or_q(),
+                        lengths_or_q(), number(s_.kv_heads), window(), cap(std::numbers::log2e));
     size_ = launch_of(heads_ * decode.splits, decode.w);
   }
 
@@ -301,20 +308,27 @@ class OpenclPlan final : public opencl::DevicePlan {
     size_ = launch_of(heads_ * row_blocks, tiles.items());
   }
 
+  // The arguments OPTIONS of attention_rows.cl. Where there is no mask, or no lengths, q stands in
+  // its place and is not read as such. The cap is in units of the kernel's scores.
+  cl_mem mask_or_q() const { return copy_of(s_.mask ? "mask" : "q"); }
+  cl_mem lengths_or_q() const { return copy_of(s_.lengths ? "lengths" : "q"); }
+  cl_int window() const { return number(std::min(s_.window, longest)); }
+  cl_float cap(double unit) const { return static_cast<cl_float>(s_.softcap * unit); }
+
   // Where the kernel writes: rows of o, or with splits unnormalised ones with their states.
   void split(int64_t splits) {
     parts_ = state_ = copy_of("o");
     if (splits == 1) return;
     const auto part_rows = static_cast<std::size_t>(heads_ * splits * rows_);
-    parts_ = workspace(part_rows * static_cast<std::size_t>(s_.head_dim) * sizeof(float));
+    parts_ = workspace(part_rows * static_cast<std::size_t>(s_.v_dim) * sizeof(float));
     state_ = workspace(part_rows * 2 * sizeof(float));
   }
 
   void prepare_merge(int64_t splits, int64_t w, const char* base, int64_t exchanged) {
-    merge_ = kernel(attention_merge_cl,
-                    fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.head_dim, w,
-                                base, exchanged),
-                    "merge");
+    merge_ = kernel(
+        attention_merge_cl,
+        fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.v_dim, w, base, exchanged),
+        "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
     merge_size_ = launch_of(heads_ * rows_, w);
@@ -327,8 +341,10 @@ class OpenclPlan final : public opencl::DevicePlan {
     const bool at_once = groups <= room.units * tiles.at_a_time(room, s_.head_dim);
     return tiles.splits == 1 && at_once ? room.units : std::max<int64_t>(groups, 1);
   }
-  int64_t keys_per_split(int64_t splits, int64_t multiple) const {
-    return ceil_div(ceil_div(s_.kv_len, splits), multiple) * multiple;
+  // Of the keys that a block of rows sees together.
+  int64_t keys_per_split(int64_t splits, int64_t multiple, int64_t block_rows) const {
+    const int64_t keys = s_.most_keys((block_rows + s_.group() - 2) / s_.group() + 1);
+    return ceil_div(ceil_div(keys, splits), multiple) * multiple;
   }
   cl_float scale_to_base2() const { return static_cast<cl_float>(s_.scale * std::numbers::log2e); }
   static cl_int number(int64_t x) { return static_cast<cl_int>(x); }
@@ -350,11 +366,13 @@ class OpenclPlan final : public opencl::DevicePlan {
   opencl::Launch size_{}, merge_size_{};
 };
 
-// Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (attention_rows.cl).
-constexpr int64_t longest = int64_t{1} << 30;
-
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
+  if (env.math == math_3xtf32.name) {
+    if (const auto reason = option_refusal(problem)) {
+      return fmt::format("math {}: {}", env.math, *reason);
+    }
+  }
   const Sizes s(problem);
   for (const auto& [name, length] :
        {std::pair("q_len · heads/kv_heads", s.q_len * s.group()), std::pair("kv_len", s.kv_len)}) {
@@ -363,13 +381,13 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   const std::vector<Tuning> list = tunings(problem, env);
   const DeviceInfo& info = opencl::device(env.device);
   if (list.empty()) {
-    return fmt::format("head_dim {}: no tile fits the {} bytes of local memory of {}", s.head_dim,
-                       info.local_bytes, info.name);
+    return fmt::format("head_dim {}, v_dim {}: no tile fits the {} bytes of local memory of {}",
+                       s.head_dim, s.v_dim, info.local_bytes, info.name);
   }
   const int64_t splits = list.front().get("splits", 1);
   const double part_bytes = splits > 1 ? 4.0 * static_cast<double>(s.batch * s.heads) *
                                              static_cast<double>(s.q_len * splits) *
-                                             static_cast<double>(s.head_dim + 2)
+                                             static_cast<double>(s.v_dim + 2)
                                        : 0;
   return opencl::unsupported_anywhere(problem, env, part_bytes);
 }
@@ -396,6 +414,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
         "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
+  if (path != any_device && s.v_dim != s.head_dim) {
+    return fmt::format("path={} needs a v_dim of head_dim, {}", path, s.head_dim);
+  }
   if (code_path == 1 && path == any_device) return "path 0 has code_path 0 only";
   if (code_path == 1 && !has_nvidia_code_path(info)) {
     return fmt::format("code_path 1 needs inline PTX, shuffles and cp.async, which {} lacks",
@@ -421,7 +442,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
         "{} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
-  if (Tile::from(tuning).fits(info, s.head_dim)) return std::nullopt;
+  if (Tile::from(tuning).fits(info, s)) return std::nullopt;
   return fmt::format(
       "v and vq must be powers of two, bq a multiple of tq·vq and of tm, bk of tk, pad of v and "
       "vq, w at most {} and the tiles at most {} bytes on {}",
@@ -446,6 +467,7 @@ const Variant opencl = {.name = "opencl",
                         .plan = plan,
                         .tuning_defect = tuning_defect,
                         .ladder = opencl_ladder,
-                        .maths = fp32_and_3xtf32};
+                        .maths = fp32_and_3xtf32,
+                        .dtypes = float32_with_lengths};
 
 }  // namespace rooflane::attention

@@ -61,9 +61,9 @@ struct Decode {
   std::string options(const Sizes& s) const {
     return fmt::format(
         "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DROWS={} -DW={} -DLANES={} -DNB={} -DSTAGES={} "
-        "-DMASKED={} -DFUSED={}",
+        "-DMASKED={} -DFUSED={}{}",
         code_path, row_alignment(s.head_dim), s.head_dim, s.q_len * s.group(), w, lanes, nb, stages,
-        s.causal && s.q_len > 1 ? 1 : 0, splits > 1 ? fused : 0);
+        s.causal && s.q_len > 1 ? 1 : 0, splits > 1 ? fused : 0, option_macros(s));
   }
   Tuning tuning() const {
     return {{"path", decode}, {"code_path", code_path}, {"w", w},           {"lanes", lanes},
@@ -80,6 +80,7 @@ constexpr std::int64_t most_decode_rows = 8;
 inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
   const std::int64_t rows = s.q_len * s.group();
   if (rows > most_decode_rows) return {};
+  const std::int64_t keys = s.most_keys(s.q_len);
   const std::int64_t vector = row_alignment(s.head_dim);
   const std::int64_t vectors = ceil_div(s.head_dim, vector);
   // At least 128 bytes of a key in a row.
@@ -110,10 +111,10 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
     const std::int64_t slots = room.units * at_a_time;
     // Starting and ending takes the time of about 8 MB of reading, shared by all slots.
     const double start = 8e6 / (8.0 * static_cast<double>(s.head_dim * slots));
-    d.splits = best_splits(s.batch * s.kv_heads, s.kv_len, slots, start, static_cast<double>(rows),
-                           std::max<std::int64_t>(1, s.kv_len / (d.w / d.lanes * d.nb)));
+    d.splits = best_splits(s.batch * s.kv_heads, keys, slots, start, static_cast<double>(rows),
+                           std::max<std::int64_t>(1, keys / (d.w / d.lanes * d.nb)));
     d.splits = std::max<std::int64_t>(
-        1, ceil_div(s.kv_len, std::max<std::int64_t>(1, ceil_div(s.kv_len, d.splits))));
+        1, ceil_div(keys, std::max<std::int64_t>(1, ceil_div(keys, d.splits))));
   }
   return list;
 }

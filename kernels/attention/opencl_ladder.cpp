@@ -13,6 +13,7 @@ class LadderPlan final : public common::OpenclRung {
  public:
   LadderPlan(const Problem& problem, const Tuning& step, const Environment& env, const Operands&)
       : OpenclRung(problem, step, env) {
+    require_no_options(problem, step);
     const Sizes s(problem);
     static constexpr const char* names[] = {"attention_naive", "attention_group",
                                             "attention_tiled"};

@@ -24,6 +24,12 @@ namespace rooflane::attention {
 // Which file runs: the tunable `path`.
 enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, split_products = 3 };
 
+// What attention_rows.cl says of the options.
+inline std::string option_macros(const Sizes& s) {
+  return fmt::format(" -DMASK={} -DSOFTCAP={} -DLENGTHS={}", s.mask ? 1 : 0, s.softcap != 0 ? 1 : 0,
+                     s.lengths ? 1 : 0);
+}
+
 inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
 // Floats that rows of head_dim floats, one after another, are aligned to: 4, 2 or 1.
@@ -97,12 +103,13 @@ struct Tiles {
     return std::max<std::int64_t>(1, std::min(room.at_a_time(local_bytes(head_dim)),
                                               65536 / (w * ceil_div(registers, 8) * 8)));
   }
-  std::string options(std::int64_t head_dim) const {
+  std::string options(const Sizes& s) const {
     return fmt::format(
         "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DW={} -DBQ={} -DBK={} -DTM={} -DCD={} -DCN={} "
         "-DSTAGES={} "
-        "-DUNROLL={}",
-        code_path, row_alignment(head_dim), head_dim, w, bq, bk, tm, cd, cn, stages, unroll);
+        "-DUNROLL={}{}",
+        code_path, row_alignment(s.head_dim), s.head_dim, w, bq, bk, tm, cd, cn, stages, unroll,
+        option_macros(s));
   }
   Tuning tuning() const {
     return {{"path", prefill},  {"code_path", code_path},
@@ -216,7 +223,13 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
 // one of 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4
 // to 16 columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are
 // for few groups and for the ends of uneven ones.
-inline std::vector<Tiles> nvidia_tiles(const Sizes& s, const Room& room) {
+inline std::vector<Tiles> nvidia_tiles(const Sizes& given, const Room& room) {
+  // With a window blocks of about 64 rows see as many keys each, and the model need not know more.
+  Sizes s = given;
+  if (s.window != 0) {
+    s.kv_len = s.most_keys(64 / s.group() + 1);
+    s.causal = false;
+  }
   const std::int64_t rows = s.q_len * s.group();
   std::vector<Tiles> list;
   const auto add = [&](std::int64_t w, std::int64_t bq, std::int64_t bk, std::int64_t tm,

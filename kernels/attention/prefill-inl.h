@@ -4,6 +4,7 @@
 //
 // A Q micro-panel is up to 3 vectors of rows. For each tile of kv_block keys:
 //   S[j,rows]  = K[j,:]·Qᵀ[:,rows]            ScoreTile: micro-tiles of nr keys × nv vectors
+//                                             AdjustTile (options-inl.h): mask, window
 //   P          = exp(S - m), l, alpha         OnlineSoftmax: every lane is a row, no reductions
 //   Oᵀ[c,rows] = alpha·Oᵀ + V[:,c]·P          ValueTile: micro-tiles of nr columns × nv vectors
 // Qᵀ, S and Oᵀ stay in L1.
@@ -18,21 +19,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
+#include "kernels/attention/lanes-inl.h"
+#include "kernels/attention/options-inl.h"
+#include "kernels/attention/prefetch-inl.h"
 #include "kernels/attention/transpose-inl.h"
 #include "kernels/common/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::attention {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
 
 // Dead ends on a Zen 5: exp fused with the products of 4 columns; 16 accumulators instead of 8
 // where a Q micro-panel is one vector.
@@ -41,64 +39,6 @@ using V = hn::Vec<D>;
 // nr = 8 (24 accumulators hide 2 FMA ports × 4 cycles three times over), all 16 elsewhere with 4.
 inline constexpr int kMicroPanelVectors = 3;
 inline constexpr int kTile = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
-inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
-
-inline std::int64_t LaneCount() { return static_cast<std::int64_t>(hn::Lanes(D())); }
-
-// Rows that come next, prefetched while products keep the core busy, so that memory works at the
-// same time. Nothing is prefetched beyond the last row.
-struct RowPrefetch {
-  const float* data = nullptr;  // null: nothing
-  std::int64_t stride = 0, last = 0;
-
-  // Column `col`'s line of rows [first,first+count), every `step`-th.
-  HWY_INLINE void Lines(std::int64_t first, std::int64_t count, std::int64_t step,
-                        std::int64_t col) const {
-    if (data == nullptr) return;
-    const std::int64_t end = std::min(first + count, last + 1);
-    for (; first < end; first += step) hwy::Prefetch(data + first * stride + col);
-  }
-};
-inline constexpr std::int64_t kLine = 64 / sizeof(float);  // floats in a cache line
-
-// Rows that are wanted when a task ends and the next begins, prefetched a few at a time all through
-// the task: prefetched together just before their use they cost as much as not at all. Dead end:
-// values of the next task's first tile, too.
-class TaskPrefetch {
- public:
-  explicit TaskPrefetch(std::int64_t head_dim) : head_dim_(head_dim) {}
-
-  // `rows` rows from the one on where `walk` stands; `data` is row 0.
-  void Add(const Heads& heads, const float* data, RowWalk walk, std::int64_t rows) {
-    parts_[count_++] = {heads, data, walk, rows};
-    rows_ += rows;
-  }
-  // Some() will be called this often.
-  void SpreadOver(std::int64_t calls) {
-    quota_ = hwy::DivCeil(rows_, std::max<std::int64_t>(calls, 1));
-  }
-
-  HWY_INLINE void Issue() {
-    for (std::int64_t n = 0; n < quota_ && at_ < count_; ++n) {
-      Part& part = parts_[at_];
-      const float* row = part.walk.of(part.heads, part.data);
-      for (std::int64_t c = 0; c < head_dim_; c += kLine) hwy::Prefetch(row + c);
-      part.walk.next();
-      if (--part.rows == 0) ++at_;
-    }
-  }
-
- private:
-  struct Part {
-    Heads heads;
-    const float* data;
-    RowWalk walk;
-    std::int64_t rows;
-  };
-  Part parts_[3];  // o, q, keys
-  int count_ = 0, at_ = 0;
-  std::int64_t head_dim_, rows_ = 0, quota_ = 0;
-};
 
 // acc[r][v] += a[v]·b[r], the inner step of both products: a is a row of vectors, b is kNr elements
 // `b_stride` apart. Vectors before kFirst are left out.
@@ -212,11 +152,11 @@ struct Weights {
   const float* p;            // [keys,rows]
   const float* alpha;        // [rows]
   const std::int64_t* ends;  // [vectors]: keys that some row of the vector sees
-  // Where V holds NaN or infinity beyond `common`, the keys that every row sees, a weight of 0 does
-  // not do: lanes are selected by `limit` [rows], the keys that each row sees.
+  // Where V holds NaN or infinity beyond the first `common` keys, a weight of 0 does not do: lanes
+  // are selected, keys [low,limit) of each row [rows].
   bool select;
   std::int64_t common;
-  const float* limit;
+  const float *low, *limit;
 };
 
 // Oᵀ[c+r,rows] = alpha·Oᵀ + Σ_j V[j,c+r]·P[j,rows] for kNr columns; v points at column c.
@@ -266,7 +206,8 @@ HWY_INLINE void ValueTile(const Weights& w, const float* HWY_RESTRICT v, std::in
 #pragma GCC unroll 3
       for (int n = 0; n < kNv; ++n) {
         const V weight = hn::Load(d, p + (j * kNv + n) * lanes);
-        const auto seen = hn::Lt(position, hn::Load(d, w.limit + n * lanes));
+        const auto seen = hn::And(hn::Le(hn::Load(d, w.low + n * lanes), position),
+                                  hn::Lt(position, hn::Load(d, w.limit + n * lanes)));
 #pragma GCC unroll 8
         for (int r = 0; r < kNr; ++r) {
           const V next = hn::MulAdd(weight, hn::Set(d, v[j * v_stride + r]), acc[r][n]);
@@ -305,18 +246,19 @@ inline bool AllFinite(const float* HWY_RESTRICT x, std::int64_t stride, std::int
 struct QMicroPanel {
   std::int64_t first_row, rows;
   int vectors;
-  float *qt, *ot;     // [head_dim,width]
-  float *m, *l;       // [width]
-  std::int64_t most;  // keys that the last row, hence any row, sees
+  float *qt, *ot;                   // [head_dim,width], [v_dim,width]
+  float *m, *l;                     // [width]
+  std::int64_t first_key, end_key;  // what the rows see together
 
   std::int64_t width() const { return vectors * LaneCount(); }
 };
 
 // What all Q micro-panels of a thread share.
 struct TileScratch {
-  float* s;                    // [kv_block,width]
-  float *top, *alpha, *limit;  // [width]
-  float* spare;                // [head_dim]: output of lanes beyond the last row
+  float* s;                          // [kv_block,width]
+  float *top, *alpha, *low, *limit;  // [width]
+  float* mask;                       // [kv_block,width] if there is one
+  float* spare;                      // [v_dim]: output of lanes beyond the last row
 };
 
 inline constexpr std::int64_t kMostLanes = 64;  // 2048-bit vectors, the longest that exist
@@ -329,8 +271,9 @@ inline std::int64_t QMicroPanelsOf(std::int64_t rows) {
 // Floats of scratch that a thread needs; every part starts on a cache line.
 inline std::int64_t PrefillScratch(const Job& job) {
   const std::int64_t width = kMicroPanelVectors * LaneCount();
-  const std::int64_t q_panel = 2 * job.s.head_dim * width + 2 * width;
-  return QMicroPanelsOf(job.q_block) * q_panel + (job.kv_block + 3) * width + job.s.head_dim + 16;
+  const std::int64_t q_panel = (job.s.head_dim + job.s.v_dim + 2) * width;
+  const std::int64_t tile = (job.s.mask ? 2 : 1) * job.kv_block + 4;
+  return QMicroPanelsOf(job.q_block) * q_panel + tile * width + job.s.v_dim + 16;
 }
 
 // One tile of keys as one Q micro-panel sees it.
@@ -338,8 +281,9 @@ struct KeyTile {
   const float *k, *v;
   std::int64_t k_stride, v_stride;
   std::int64_t keys;                      // that some row of the micro-panel sees
-  std::int64_t common;                    // that every row sees
+  std::int64_t common;                    // that every row sees but for its window
   std::int64_t ends[kMicroPanelVectors];  // that some row of each vector sees
+  bool adjust;                            // softcap or mask, or a window hides keys from some row
   bool select;                            // as in Weights
   RowPrefetch values, next_keys;          // to be prefetched: during scores, during values
   TaskPrefetch* task_prefetch;            // issued meanwhile
@@ -377,8 +321,8 @@ HWY_INLINE void ScoreKeys(const QMicroPanel& q_panel, const TileScratch& t, cons
 
 template <int kNv>
 HWY_NOINLINE void AttendTile(const QMicroPanel& q_panel, const TileScratch& t, const KeyTile& tile,
-                             std::int64_t head_dim) {
-  const std::int64_t width = q_panel.width();
+                             const Job& job) {
+  const std::int64_t width = q_panel.width(), head_dim = job.s.head_dim, v_dim = job.s.v_dim;
   std::copy_n(q_panel.m, width, t.top);
 
   std::int64_t j = 0;
@@ -390,25 +334,58 @@ HWY_NOINLINE void AttendTile(const QMicroPanel& q_panel, const TileScratch& t, c
   }
   for (; j < tile.keys; ++j) ScoreKeys<kNv, 1>(q_panel, t, tile, head_dim, j);
 
+  if (tile.adjust) {
+    std::copy_n(q_panel.m, width, t.top);
+    if (job.s.softcap != 0) CapScores(job, tile.keys * width, t.s);
+    AdjustTile<kNv>(tile.keys, job.s.mask ? t.mask : nullptr, t.low, t.limit, t.s, t.top);
+  }
   OnlineSoftmax<kNv>(tile.ends, t.top, t.s, q_panel.m, q_panel.l, t.alpha);
 
   const Weights w = {.p = t.s,
                      .alpha = t.alpha,
                      .ends = tile.ends,
                      .select = tile.select,
-                     .common = tile.common,
+                     .common = tile.adjust ? 0 : tile.common,
+                     .low = t.low,
                      .limit = t.limit};
   std::int64_t c = 0;
-  for (; c + kTile <= head_dim; c += kTile) {
+  for (; c + kTile <= v_dim; c += kTile) {
     ValueTile<kNv, kTile>(w, tile.v + c, tile.v_stride, c, q_panel.ot + c * width, tile.next_keys);
   }
-  if (kTile > 4 && c + 4 <= head_dim) {
+  if (kTile > 4 && c + 4 <= v_dim) {
     ValueTile<kNv, 4>(w, tile.v + c, tile.v_stride, c, q_panel.ot + c * width, tile.next_keys);
     c += 4;
   }
-  for (; c < head_dim; ++c) {
+  for (; c < v_dim; ++c) {
     ValueTile<kNv, 1>(w, tile.v + c, tile.v_stride, c, q_panel.ot + c * width, tile.next_keys);
   }
+}
+
+// Of keys [first,first+tile.keys): where those that each row sees begin and end, and whether V
+// needs a selection; the mask, transposed.
+inline void LimitRows(const Job& job, const VisibleKeys& visible, const QMicroPanel& q_panel,
+                      const TileScratch& t, std::int64_t first, KeyTile& tile) {
+  const std::int64_t width = q_panel.width(), last_row = q_panel.first_row + q_panel.rows - 1;
+  const std::int64_t hidden =  // by the window from some row
+      std::clamp<std::int64_t>(visible.first_key(last_row) - first, 0, tile.keys);
+  tile.adjust = job.changes_scores() || hidden > 0;
+  tile.select = false;
+  if (tile.common == tile.keys && !tile.adjust) return;
+  const float* mask[kMicroPanelVectors * kMostLanes];
+  RowWalk walk(job.group, q_panel.first_row);
+  for (std::int64_t r = 0; r < width; ++r) {
+    const auto in_tile = [&](std::int64_t key) {
+      return static_cast<float>(std::clamp<std::int64_t>(key - first, 0, tile.keys));
+    };
+    t.low[r] = in_tile(visible.s.first_key(walk.query()));
+    t.limit[r] = in_tile(visible.s.end_key(walk.query()));
+    if (job.s.mask) mask[r] = job.in.mask.row(walk.query()) + first;
+    if (r + 1 < q_panel.rows) walk.next();
+  }
+  if (job.s.mask) TransposeIn(mask, width, tile.keys, 1, t.mask);
+  const std::int64_t stride = tile.v_stride, v_dim = job.s.v_dim;
+  tile.select = !AllFinite(tile.v, stride, hidden, v_dim) ||
+                !AllFinite(tile.v + tile.common * stride, stride, tile.keys - tile.common, v_dim);
 }
 
 // The Q micro-panel against keys [first,last). The first one of a task prefetches what comes next.
@@ -416,10 +393,11 @@ template <int kNv>
 HWY_INLINE void AttendKeys(const Job& job, const Task& task, const QMicroPanel& q_panel,
                            const TileScratch& t, std::int64_t first, std::int64_t last,
                            TaskPrefetch& task_prefetch) {
-  const std::int64_t lanes = LaneCount(), head_dim = job.s.head_dim;
+  const std::int64_t lanes = LaneCount();
   KeyTile tile;
   tile.task_prefetch = &task_prefetch;
-  tile.keys = std::min(last, q_panel.most) - first;
+  first = std::max(first, q_panel.first_key);
+  tile.keys = std::min(last, q_panel.end_key) - first;
   if (tile.keys <= 0) return;
   tile.k_stride = job.in.k.row_stride;
   tile.v_stride = job.in.v.row_stride;
@@ -435,22 +413,12 @@ HWY_INLINE void AttendKeys(const Job& job, const Task& task, const QMicroPanel& 
   }
   const auto seen_by = [&](std::int64_t r) {
     const std::int64_t row = q_panel.first_row + std::min(r, q_panel.rows - 1);
-    return std::clamp<std::int64_t>(job.visible(row) - first, 0, tile.keys);
+    return std::clamp<std::int64_t>(task.visible.end_key(row) - first, 0, tile.keys);
   };
   tile.common = seen_by(0);
   for (int v = 0; v < kNv; ++v) tile.ends[v] = seen_by((v + 1) * lanes - 1);
-  tile.select = false;
-  if (tile.common < tile.keys) {
-    RowWalk walk(job.group, q_panel.first_row);
-    for (std::int64_t r = 0; r < q_panel.width(); ++r) {
-      t.limit[r] = static_cast<float>(
-          std::clamp<std::int64_t>(job.s.visible(walk.query()) - first, 0, tile.keys));
-      if (r + 1 < q_panel.rows) walk.next();
-    }
-    tile.select = !AllFinite(tile.v + tile.common * tile.v_stride, tile.v_stride,
-                             tile.keys - tile.common, head_dim);
-  }
-  AttendTile<kNv>(q_panel, t, tile, head_dim);
+  LimitRows(job, task.visible, q_panel, t, first, tile);
+  AttendTile<kNv>(q_panel, t, tile, job);
 }
 
 inline void StartMicroPanel(const Job& job, const Task& task, QMicroPanel& q_panel) {
@@ -463,7 +431,7 @@ inline void StartMicroPanel(const Job& job, const Task& task, QMicroPanel& q_pan
     if (r + 1 < q_panel.rows) walk.next();
   }
   TransposeIn(from, width, job.s.head_dim, job.scale, q_panel.qt);
-  std::fill_n(q_panel.ot, job.s.head_dim * width, 0.0F);
+  std::fill_n(q_panel.ot, job.s.v_dim * width, 0.0F);
   std::fill_n(q_panel.m, width, kMinusInf);
   std::fill_n(q_panel.l, width, 0.0F);
 }
@@ -471,7 +439,7 @@ inline void StartMicroPanel(const Job& job, const Task& task, QMicroPanel& q_pan
 // Writes o, or with several chunks the unnormalised sums.
 inline void FinishMicroPanel(const Job& job, const Task& task, const QMicroPanel& q_panel,
                              const TileScratch& t) {
-  const std::int64_t width = q_panel.width(), head_dim = job.s.head_dim;
+  const std::int64_t width = q_panel.width(), v_dim = job.s.v_dim;
   float* to[kMicroPanelVectors * kMostLanes];
   float* factor = t.alpha;
   const std::int64_t offset = q_panel.first_row - task.first_row;
@@ -481,39 +449,40 @@ inline void FinishMicroPanel(const Job& job, const Task& task, const QMicroPanel
     if (r >= q_panel.rows) {
       to[r] = t.spare;
     } else if (task.partial != nullptr) {
-      to[r] = task.partial_sums(job) + (offset + r) * head_dim;
+      to[r] = task.partial_sums(job) + (offset + r) * v_dim;
     } else {
       to[r] = walk.of(job.in.o, o);
     }
     factor[r] = task.partial != nullptr ? 1 : 1 / q_panel.l[r];
   }
-  TransposeOut(q_panel.ot, width, head_dim, factor, to);
+  TransposeOut(q_panel.ot, width, v_dim, factor, to);
   if (task.partial != nullptr) {
     std::copy_n(q_panel.m, q_panel.rows, task.partial_max() + offset);
     std::copy_n(q_panel.l, q_panel.rows, task.partial_weight(job) + offset);
     return;
   }
-  for (std::int64_t r = 0; r < q_panel.rows && job.visible(q_panel.first_row + r) == 0; ++r) {
-    std::fill_n(to[r], head_dim, 0.0F);
+  for (std::int64_t r = 0; r < q_panel.rows && task.visible.end_key(q_panel.first_row + r) == 0;
+       ++r) {
+    std::fill_n(to[r], v_dim, 0.0F);
   }
 }
 
 // What this task and the one that its thread is likely to go on with will ask for.
 inline TaskPrefetch TaskPrefetchOf(const Job& job, const Task& task) {
-  TaskPrefetch task_prefetch(job.s.head_dim);
+  TaskPrefetch task_prefetch;
   if (!job.prefetch) return task_prefetch;
-  const auto add_rows = [&](const Heads& heads, const Task& of) {
+  const auto add_rows = [&](const Heads& heads, const Task& of, std::int64_t width) {
     task_prefetch.Add(heads, heads.matrix(of.batch, of.kv_head * job.group),
-                      RowWalk(job.group, of.first_row), of.rows);
+                      RowWalk(job.group, of.first_row), of.rows, width);
   };
-  if (task.partial == nullptr) add_rows(job.in.o, task);
+  if (task.partial == nullptr) add_rows(job.in.o, task, job.s.v_dim);
   if (task.index + 1 == job.tasks()) return task_prefetch;
   const Task next(job, task.index + 1);
-  add_rows(job.in.q, next);
+  add_rows(job.in.q, next, job.s.head_dim);
   if (next.prefetches_keys(job) && next.first_key < next.last_key) {
     task_prefetch.Add(job.in.k, job.in.k.matrix(next.batch, next.kv_head),
                       RowWalk(1, next.first_key),
-                      std::min(job.kv_block, next.last_key - next.first_key));
+                      std::min(job.kv_block, next.last_key - next.first_key), job.s.head_dim);
   }
   return task_prefetch;
 }
@@ -532,8 +501,10 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
   const TileScratch t = {.s = take(job.kv_block * full),
                          .top = take(full),
                          .alpha = take(full),
+                         .low = take(full),
                          .limit = take(full),
-                         .spare = take(hwy::RoundUpTo(job.s.head_dim, 16))};
+                         .mask = take(job.s.mask ? job.kv_block * full : 0),
+                         .spare = take(hwy::RoundUpTo(job.s.v_dim, 16))};
   float* const q_panels = scratch;
   const auto q_panel_at = [&](std::int64_t i) {
     const std::int64_t begin = vectors * i / count * lanes;
@@ -542,11 +513,12 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
     p.first_row = task.first_row + begin;
     p.rows = end - begin;
     p.vectors = static_cast<int>(hwy::DivCeil(p.rows, lanes));
-    p.most = job.visible(p.first_row + p.rows - 1);
+    p.first_key = task.visible.first_key(p.first_row);
+    p.end_key = task.visible.end_key(p.first_row + p.rows - 1);
     const std::int64_t width = p.width();
-    p.qt = q_panels + i * (2 * job.s.head_dim + 2) * full;
+    p.qt = q_panels + i * (job.s.head_dim + job.s.v_dim + 2) * full;
     p.ot = p.qt + job.s.head_dim * width;
-    p.m = p.ot + job.s.head_dim * width;
+    p.m = p.ot + job.s.v_dim * width;
     p.l = p.m + width;
     return p;
   };
@@ -558,8 +530,9 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
   TaskPrefetch task_prefetch = TaskPrefetchOf(job, task);
   std::int64_t calls = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    calls +=
-        std::max<std::int64_t>(std::min(q_panel_at(i).most, task.last_key) - task.first_key, 0);
+    const QMicroPanel p = q_panel_at(i);
+    calls += std::max<std::int64_t>(
+        std::min(p.end_key, task.last_key) - std::max(p.first_key, task.first_key), 0);
   }
   task_prefetch.SpreadOver(calls / kTile);
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {

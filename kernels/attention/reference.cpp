@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 double heads_of(const Problem& problem) { return problem.value("heads"); }
 double default_scale(const Problem& problem) { return 1 / std::sqrt(problem.value("head_dim")); }
+double head_dim_of(const Problem& problem) { return problem.value("head_dim"); }
 
 constexpr ParamSpec params[] = {
     {.name = "batch", .kind = ParamKind::size, .required = true},
@@ -27,15 +29,34 @@ constexpr ParamSpec params[] = {
     {.name = "head_dim", .kind = ParamKind::size, .required = true, .least = 1},
     {.name = "causal", .kind = ParamKind::flag, .default_value = 0, .always_printed = true},
     {.name = "scale", .kind = ParamKind::real, .default_from = default_scale},
+    {.name = "v_dim", .kind = ParamKind::size, .least = 1, .default_from = head_dim_of},
+    {.name = "window", .kind = ParamKind::size},
+    {.name = "softcap", .kind = ParamKind::real},
+    {.name = "mask", .kind = ParamKind::flag},
+    {.name = "lengths", .kind = ParamKind::flag},
 };
 
-std::vector<TensorSpec> tensors(const Problem&) {
-  const std::vector<Axis> queries = {{"batch"}, {"heads"}, {"q_len"}, {"head_dim"}};
-  const std::vector<Axis> keys = {{"batch"}, {"kv_heads"}, {"kv_len"}, {"head_dim"}};
-  return {{.name = "q", .role = Role::input, .axes = queries},
-          {.name = "k", .role = Role::input, .axes = keys},
-          {.name = "v", .role = Role::input, .axes = keys},
-          {.name = "o", .role = Role::output, .axes = queries, .like = "q"}};
+std::vector<TensorSpec> tensors(const Problem& problem) {
+  const auto rows = [](const char* heads, const char* length, const char* width) {
+    return std::vector<Axis>{{"batch"}, {heads}, {length}, {width}};
+  };
+  std::vector<TensorSpec> list = {
+      {.name = "q", .role = Role::input, .axes = rows("heads", "q_len", "head_dim")},
+      {.name = "k", .role = Role::input, .axes = rows("kv_heads", "kv_len", "head_dim")},
+      {.name = "v", .role = Role::input, .axes = rows("kv_heads", "kv_len", "v_dim")}};
+  if (problem.flag("mask")) {
+    list.push_back({.name = "mask", .role = Role::input, .axes = {{"q_len"}, {"kv_len"}}});
+  }
+  if (problem.flag("lengths")) {
+    list.push_back({.name = "lengths",
+                    .role = Role::input,
+                    .axes = {{"batch"}},
+                    .dtype = &int32,
+                    .domain = {.kind = IntegerDomain::Kind::counts, .size = "kv_len"}});
+  }
+  list.push_back(
+      {.name = "o", .role = Role::output, .axes = rows("heads", "q_len", "v_dim"), .like = "q"});
+  return list;
 }
 
 void check(const Problem& problem) {
@@ -45,59 +66,91 @@ void check(const Problem& problem) {
     throw argument_error(
         fmt::format("heads={} must be a multiple of kv_heads={}", heads, kv_heads));
   }
+  // 1/C is a normal float32, too.
+  const double softcap = problem.value("softcap");
+  if (softcap != 0 && !(softcap >= 1e-30 && softcap <= 1e30)) {
+    throw argument_error(fmt::format("softcap={}: allowed is 0 or 1e-30 to 1e30", softcap));
+  }
 }
 
 // Visible pairs of one head. Causal: the last min(q_len, kv_len) queries see something, each one
-// key more than the one before, the last all kv_len.
+// key more than the one before, the last all kv_len; a window cuts all that see more down to it.
 double visible_pairs(const Sizes& s) {
   const auto q_len = static_cast<double>(s.q_len), kv_len = static_cast<double>(s.kv_len);
-  if (!s.causal) return q_len * kv_len;
+  const double most = s.window == 0 ? kv_len : std::min(kv_len, static_cast<double>(s.window));
+  if (!s.causal) return q_len * most;
   const double seeing = std::min(q_len, kv_len);
-  return seeing * (kv_len - (seeing - 1) / 2);
+  const double least = kv_len - seeing + 1;  // keys before the first query that sees any
+  const double growing = std::clamp(most - least + 1, 0.0, seeing);
+  return growing * (least + (growing - 1) / 2) + (seeing - growing) * most;
 }
 
+// Elements that no query sees of k and v, and of the mask.
+double unseen_elements(const Sizes& s) {
+  if (s.window == 0 && !s.mask) return 0;
+  const double keys =
+      static_cast<double>(s.batch * s.kv_heads) * static_cast<double>(s.kv_len - s.keys_seen());
+  const double pairs =
+      static_cast<double>(s.q_len) * static_cast<double>(s.kv_len) - visible_pairs(s);
+  return keys * static_cast<double>(s.head_dim + s.v_dim) + (s.mask ? pairs : 0);
+}
+
+// Of full caches, which is what lengths from a seed are (core/domain.hpp).
 // The flops are those of q·kᵀ and of the sums over v, all multiply-adds. Softmax comes on top: per
-// visible pair an exp, and unfused the scaling, the maximum, the difference to it and the sum.
+// visible pair an exp, and unfused the scaling, the maximum, the difference to it and the sum; the
+// mask's sum; the softcap's tanh, a quotient of two polynomials (common/tanh-inl.h).
 Cost cost(const Problem& problem) {
   const Sizes s(problem);
-  const auto batch = static_cast<double>(s.batch), head_dim = static_cast<double>(s.head_dim);
+  const auto batch = static_cast<double>(s.batch);
   const double pairs = batch * static_cast<double>(s.heads) * visible_pairs(s);
-  const double flops = 4 * head_dim * pairs;
+  const double flops = 2 * static_cast<double>(s.head_dim + s.v_dim) * pairs;
   return {.flops = flops,
           .exps = pairs,
-          .bytes = traffic_bytes(problem),
-          .fma_flops = flops,
-          .unfused_flops = 4 * pairs};
+          .bytes = traffic_bytes(problem) - sizeof(float) * unseen_elements(s),
+          .fma_flops = flops + (s.softcap != 0 ? 16 : 0) * pairs,
+          .unfused_flops = (4.0 + (s.mask ? 1 : 0) + (s.softcap != 0 ? 7 : 0)) * pairs};
 }
 
-// One row of o. `weight` has room for kv_len values.
+// Of one row: a value per key.
+struct Scratch {
+  std::vector<double> weight, score_error;
+};
+
+// One row of o.
 // Bound: a float32 sum of n products errs by about √n·u of the sum of magnitudes, so
 //   |err| <= ((8+√kv_len)·u + 2δ)·Σ_j w_j|v_j|,  δ = 4u + (8+√head_dim)·u·max_j
 //   scale·Σ_d|q_d||k_jd|
 // with δ the relative error of a weight: 4u for exp itself, the rest for the error of its argument.
 // Plain sums over the keys may lose (8+√kv_len)·u more.
-// Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be flushed to zero.
-void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
-                   const std::vector<std::int64_t>& cols, std::vector<double>& weight, double u,
+// A softcap flattens what errors its argument has and adds, of the capped score c_j, 13u·|c_j|: two
+// roundings of the argument, 5 ULP of tanh, which OpenCL allows, and the product. A mask makes
+// scores s_j of any size: the roundings of the sum that forms one and of its difference to the
+// maximum are 2u·|s_j|. Both change a key's own weight by e_j, which adds Σ_j w_j·e_j·|v_j|, and as
+// much of the sum of weights. Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be
+// flushed to zero.
+void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
+                   const std::vector<std::int64_t>& cols, Scratch& scratch, double u,
                    const ReferenceOut& out) {
-  const std::int64_t i = row % s.q_len;
-  const std::int64_t head = row / s.q_len % s.heads;
-  const std::int64_t batch = row / s.q_len / s.heads;
+  const std::int64_t i = row % sizes.q_len;
+  const std::int64_t head = row / sizes.q_len % sizes.heads;
+  const std::int64_t batch = row / sizes.q_len / sizes.heads;
+  const Sizes s = in.sizes_of(sizes, batch);
   const float* q = in.q.matrix(batch, head) + i * in.q.row_stride;
   const float* k = in.k.matrix(batch, head / s.group());
   const float* v = in.v.matrix(batch, head / s.group());
-  const std::int64_t visible = s.visible(i);
-  if (visible == 0) {
+  const std::int64_t begin = s.first_key(i), end = s.end_key(i);
+  if (end == 0) {
     for (double* values : {out.value, out.bound, out.plain_bound}) {
       std::fill_n(values, cols.size(), 0.0);
     }
     return;
   }
 
+  std::vector<double>&weight = scratch.weight, &score_error = scratch.score_error;
   double largest = -std::numeric_limits<double>::infinity();
   double magnitude = 0;  // max_j scale·Σ|q||k_j| over finite scores: -inf weighs zero exactly
   bool any_nan = false;
-  for (std::int64_t j = 0; j < visible; ++j) {
+  for (std::int64_t j = begin; j < end; ++j) {
     double score = 0, absolute = 0;
     for (std::int64_t d = 0; d < s.head_dim; ++d) {
       const double product = static_cast<double>(q[d]) * k[j * in.k.row_stride + d];
@@ -106,32 +159,44 @@ void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
     }
     score *= s.scale;
     absolute *= std::abs(s.scale);
+    score_error[j] = 0;
+    if (s.softcap != 0) {
+      score = s.softcap * std::tanh(score / s.softcap);
+      score_error[j] = 13 * u * std::abs(score);
+    }
+    if (s.mask) {
+      score += in.mask.row(i)[j];
+      if (std::isfinite(score)) score_error[j] += 2 * u * std::abs(score);
+    }
     weight[j] = score;
     any_nan = any_nan || std::isnan(score);
     largest = std::max(largest, score);
-    if (std::isfinite(absolute)) magnitude = std::max(magnitude, absolute);
+    if (std::isfinite(absolute) && std::isfinite(score)) magnitude = std::max(magnitude, absolute);
   }
   if (any_nan) largest = std::numeric_limits<double>::quiet_NaN();
-  double sum = 0;
-  for (std::int64_t j = 0; j < visible; ++j) {
+  double sum = 0, sum_error = 0;
+  for (std::int64_t j = begin; j < end; ++j) {
     const double w = std::exp(weight[j] - largest);
     // A weight that float32 cannot hold is zero, which tells where the value is infinite.
     weight[j] = w < 0x1p-150 ? 0 : w;
     sum += weight[j];
+    sum_error += weight[j] * score_error[j];
   }
 
   const double delta = 4 * u + (8 + std::sqrt(static_cast<double>(s.head_dim))) * u * magnitude;
-  const double relative = (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta;
+  const double relative =
+      (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta + sum_error / sum;
   for (std::size_t c = 0; c < cols.size(); ++c) {
-    double total = 0, absolute = 0, values = 0;
-    for (std::int64_t j = 0; j < visible; ++j) {
+    double total = 0, absolute = 0, own_error = 0, values = 0;
+    for (std::int64_t j = begin; j < end; ++j) {
       const double element = v[j * in.v.row_stride + cols[c]];
       total += weight[j] * element;
       absolute += weight[j] * std::abs(element);
+      own_error += weight[j] * score_error[j] * std::abs(element);
       values += std::abs(element);
     }
     out.value[c] = total / sum;
-    out.bound[c] = relative * absolute / sum + 0x1p-126 * values;
+    out.bound[c] = (relative * absolute + own_error) / sum + 0x1p-126 * values;
     out.plain_bound[c] =
         out.bound[c] + plain_sum_error(static_cast<double>(s.kv_len), u) * absolute / sum;
   }
@@ -140,23 +205,40 @@ void reference_row(const Sizes& s, const Bound& in, std::int64_t row,
 void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
                const Region& region, const ReferenceOut& out) {
   const Sizes s(problem);
-  Bound in;
-  in.q = Heads(inputs.at("q"));
-  in.k = Heads(inputs.at("k"));
-  in.v = Heads(inputs.at("v"));
+  const Inputs in(inputs, s);
   const int threads = machine().physical_cores;
-  std::vector<std::vector<double>> weights(threads, std::vector<double>(s.kv_len));
+  const std::vector<double> per_key(static_cast<std::size_t>(s.kv_len));
+  std::vector<Scratch> scratch(threads, {per_key, per_key});
   const std::size_t cols = region.cols.size();
   parallel_for(nullptr, threads, static_cast<std::int64_t>(region.rows.size()),
                [&](std::int64_t i, int thread) {
                  const auto at = static_cast<std::ptrdiff_t>(i * cols);
-                 reference_row(s, in, region.rows[i], region.cols, weights[thread],
+                 reference_row(s, in, region.rows[i], region.cols, scratch[thread],
                                math.sums->unit_roundoff,
                                {out.value + at, out.bound + at, out.plain_bound + at});
                });
 }
 
 }  // namespace
+
+std::optional<std::string> option_refusal(const Problem& problem) {
+  const Sizes s(problem);
+  for (const auto& [name, asked] :
+       {std::pair("v_dim", s.v_dim != s.head_dim), std::pair("window", s.window != 0),
+        std::pair("softcap", s.softcap != 0), std::pair("mask", s.mask),
+        std::pair("lengths", s.lengths)}) {
+    if (!asked) continue;
+    return fmt::format("{}={}: this is code for plain and causal attention without options", name,
+                       problem.value(name));
+  }
+  return std::nullopt;
+}
+
+void require_no_options(const Problem& problem, const Tuning& step) {
+  if (const auto reason = option_refusal(problem)) {
+    throw unavailable_error(fmt::format("{}: {}", step.text(), *reason));
+  }
+}
 
 const Kernel kernel = {
     .name = "attention",

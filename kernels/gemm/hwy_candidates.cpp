@@ -119,12 +119,13 @@ void Search::add_dot(bool transposed) {
               : depths({std::clamp<int64_t>(l2 / 4 / (float_bytes * skinny), 256, 4096)})) {
       s.kc = pack ? round_up(kc, tile_.lanes) : kc;
       // As many rows at once as registers hold, or, of a single row's, as the hardware follows
-      // best.
+      // best: those longer than a page, which lie in different pages anyway.
+      const bool short_rows = shorter_than_page(g_);
       for (const int64_t rows : {12, 4}) {
-        if (rows == 4 && (pack || skinny > 1)) break;
+        if (rows == 4 && (pack || skinny > 1 || short_rows)) break;
         s.mr = rows;
-        for (const bool order : {false, true}) {
-          s.order = order;
+        for (const bool other_order : {false, true}) {
+          s.order = !pack && short_rows ? !other_order : other_order;
           for (const int64_t per_thread : {8, 2, 1}) {
             s.nc =
                 threads_ == 1 ? other : std::max<int64_t>(32, div_up(other, per_thread * threads_));

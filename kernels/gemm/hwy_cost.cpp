@@ -407,7 +407,9 @@ double Model::dot() const {
   t.core = ops(tiles * (steps * std::max({sums, loads, sums <= 4 ? 4.0 : latency_ops}) +
                         (s_.pack_a ? 1 : chunks) * (sums * sum_ops + dot_ops) +
                         (s_.pack_a ? (chunks - 1) * sums * chunk_ops : 0)));
-  t.of(source_) += read(4 * rows * k, source_, kc >= k ? endless : 4 * kc);
+  // Read alone or apart, a row is followed by the next one in memory.
+  const bool followed = s_.order || long_rows < 2 || !shorter_than_page(g_);
+  t.of(source_) += read(4 * rows * k, source_, kc >= k && followed ? endless : 4 * kc);
   // The skinny operand again for each tile of the long one: misses of L1 for which, unless they are
   // prefetched, what comes from beyond L2 waits.
   const double skinny_bytes = 4 * skinny_rows * kc * (s_.pack_a ? 1 : groups);

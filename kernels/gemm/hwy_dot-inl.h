@@ -293,7 +293,10 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
   const Shares members(skinny_count, skinny_tiles);
   const int64_t most = DotLong(static_cast<int>(members.size(0)));
   const int64_t long_tile = std::min(most, job.mr);
-  const RowTiles tiles(w_begin, w_end, long_tile, job.order ? spread_block : 0);
+  // Blocks of the same size, so that few rows are left that are neighbours.
+  const int64_t rows = w_end - w_begin, blocks = std::max<int64_t>(rows / spread_block, 1);
+  const int64_t block = job.order ? rows / blocks / long_tile * long_tile : 0;
+  const RowTiles tiles(w_begin, w_end, long_tile, block);
   DotArgs t;
   t.c_skinny = job.transposed ? 1 : job.c.ld;
   t.alpha = g.alpha;
@@ -302,6 +305,7 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
     const float* skinny_data = skinny.data + batch * skinny.batch_stride + p * skinny.inner;
     t.skinny_ld = skinny.outer;
     if (skinny.inner != 1) {
+      const PhaseTimer timer(log_beside(skinny_count * t.k * (w_end - w_begin)), RunPhase::pack);
       PackAlongK(skinny_data, skinny, skinny_count, t.k, scratch, t.k);
       skinny_data = scratch;
       t.skinny_ld = t.k;
@@ -555,6 +559,7 @@ inline void RunDot(const Job& job) {
   }
   const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
+    const PhaseTimer timer(log_beside(skinny_count * job.kc * long_count), RunPhase::pack);
     const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
     const Shares members(skinny_count, SkinnyGroups(skinny_count));
     for (int64_t group = 0; group < SkinnyGroups(skinny_count); ++group) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/parallel.hpp"
+#include "core/phases.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_schedule.hpp"
 
@@ -74,8 +75,8 @@ inline constexpr std::int64_t dot_limit = 8;
 // chunk, 16 to 32 KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that
 // PackedDot takes, which, where they are apart, are a third or a quarter of the block apart.
 inline constexpr std::int64_t packed_dot_block = 48;
-// The same where the skinny operand is not packed: 12 rows that are 10 apart, for a single row of
-// the skinny operand.
+// The same where the skinny operand is not packed: at least 12 rows that are 10 apart, for a single
+// row of the skinny operand, where there are as many.
 inline constexpr std::int64_t spread_block = 120;
 
 // outer, by whole rows: most rows of sums, most columns of a task, and how many floats rows of sums
@@ -124,6 +125,14 @@ struct Job : Schedule {
   std::int64_t scratch_floats = 0;
   std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 };
+
+// A phase of a kernel that goes on for this many multiply-adds is worth timing: at two vectors of
+// 16 a cycle they take 8192 cycles, of which two readings of the clock are less than a hundredth.
+inline constexpr std::int64_t least_timed = std::int64_t{1} << 18;
+// The calling thread's log for a piece of work beside so many multiply-adds; null: it is not timed.
+inline PhaseLog* log_beside(std::int64_t multiply_adds) {
+  return multiply_adds >= least_timed ? phase_log : nullptr;
+}
 
 // task(number, thread) for each of `tasks`: those of a batch in runs of neighbours, where they are
 // so many and so small that handing out each, by an atomic increment that all contend for, counts.

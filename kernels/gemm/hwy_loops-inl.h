@@ -85,6 +85,10 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
           float* to = scratch - b_panels.begin(s) * block.klen;
           // What was packed for the first block of rows still stands if it was all of b.
           if (i0 == first_row || !all_of_b) {
+            const PhaseTimer timer(
+                log_beside((block.i1 - i0) * block.klen *
+                           (b_panels.begin(range.s1) - b_panels.begin(range.s0))),
+                RunPhase::pack);
             PackB(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, b_panels,
                   range.s0, range.s1, to);
           }
@@ -208,6 +212,7 @@ inline void RunUnpacked(const Job& job) {
   parallel_region(job.pool, job.threads, [&](const Team& team) {
     chunks.work(team.thread, [&](int64_t task) { run(task, team.thread); });
     team.barrier();
+    const PhaseTimer timer(RunPhase::reduce);
     AddShare(job, team);
   });
 }
@@ -256,6 +261,15 @@ inline void PackTask(const Job& job, const Phase& phase, const PackShares& share
         job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
 }
 
+// The tasks of a phase's packing that are left, `next` on.
+inline void PackPhase(const Job& job, const Phase& phase, std::atomic<int64_t>& next) {
+  const PhaseTimer timer(RunPhase::pack);
+  const PackShares shares(job, phase);
+  for (int64_t t; (t = next.fetch_add(1, std::memory_order_relaxed)) < shares.tasks;) {
+    PackTask(job, phase, shares, t);
+  }
+}
+
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -288,11 +302,15 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
       block.b = b + p * phase.width;
       block.a = job.pack_a ? scratch : nullptr;
       block.pack_into = job.pack_a && !job.order ? scratch : nullptr;
-      if (job.pack_a && job.order) PackBlockOfA(job, block, scratch);
+      if (job.pack_a && job.order) {
+        const PhaseTimer timer(log_beside((block.i1 - i0) * block.klen * cols), RunPhase::pack);
+        PackBlockOfA(job, block, scratch);
+      }
       MacroKernel(job, range, block).Run();
     }
     if (!job.transposed) continue;
     const Sums& sums = block.sums;
+    const PhaseTimer timer(log_beside((block.i1 - i0) * phase.depth * cols), RunPhase::store);
     TransposeIntoC(job, phase.p0 == 0, block.batch, sums.j0, i0,
                    {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols});
   }
@@ -318,17 +336,16 @@ inline void PackedWorker(const Job& job, PackedTasks& tasks, const Team& team) {
                              j0,     std::min(job.nc, job.cols - j0),
                              p0,     std::min(job.kb, g.k - p0)};
         if (job.prepacked == nullptr) {
-          const PackShares shares(job, phase);
-          for (int64_t t;
-               (t = tasks.pack.fetch_add(1, std::memory_order_relaxed)) < shares.tasks;) {
-            PackTask(job, phase, shares, t);
-          }
+          PackPhase(job, phase, tasks.pack);
           team.barrier();
           if (team.thread == 0) tasks.pack.store(0, std::memory_order_relaxed);
         }
-        const int64_t last = phase.batches * job.m_parts * job.n_parts;
+        const int64_t parts = job.m_parts * job.n_parts, last = phase.batches * parts;
+        PhaseLog* const log = log_beside(job.rows * phase.width * phase.depth / parts);
         tasks.compute.work(team.thread, [&](int64_t task) {
-          if (task < last) ComputeTask(job, phase, task, scratch);
+          if (task >= last) return;
+          const PhaseTimer timer(log, RunPhase::compute);
+          ComputeTask(job, phase, task, scratch);
         });
         team.barrier();
         if (team.thread == 0) tasks.compute.begin();

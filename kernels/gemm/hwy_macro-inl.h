@@ -139,8 +139,12 @@ class MacroKernel {
       RowsOfMicroTiles(range_.s0, range_.s1);
       return;
     }
+    const int64_t depth = (block_.i1 - block_.i0) * block_.klen;
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
-      CutIntoMicroTiles(range_.b_panels.width(s));
+      const int64_t width = range_.b_panels.width(s);
+      const bool partial = width < range_.b_panels.nr();
+      const PhaseTimer timer(partial ? log_beside(depth * width) : nullptr, RunPhase::tail);
+      CutIntoMicroTiles(width);
       SetMicroPanelOfB(s);
       for (int64_t tile = 0; tile < tiles_; ++tile) {
         if (block_.pack_into != nullptr && s == range_.s0) PackBeforeUse(tile);
@@ -168,6 +172,9 @@ class MacroKernel {
     const int64_t group = along_k ? 1 : kMicroPanelsAtOnce;
     if (tile % group != 0) return;
     const int64_t next = std::min(tiles_, tile + group);
+    const int64_t cols = range_.b_panels.begin(range_.s1) - range_.b_panels.begin(range_.s0);
+    const PhaseTimer timer(log_beside((rows_.begin(next) - rows_.begin(tile)) * block_.klen * cols),
+                           RunPhase::pack);
     PackMicroPanelsOfA(job_, block_, rows_, tile, next, block_.pack_into);
     const int64_t begin = rows_.begin(next), end = rows_.begin(std::min(tiles_, next + group));
     queues_[0] = {};

@@ -252,6 +252,7 @@ inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, in
     MicroTilesTask(job, skinny, longer, skinny_count, batch, w0, width, alpha, sums, ld);
   }
   if (in_place) return;
+  const PhaseTimer timer(log_beside(skinny_count * width * g.k), RunPhase::store);
   if (!job.transposed) {
     for (int64_t f = 0; f < skinny_count; ++f) {
       float* c = job.c.row(batch, f) + w0;

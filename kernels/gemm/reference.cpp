@@ -205,10 +205,11 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
   std::vector<double> y(static_cast<std::size_t>(g.k));
   std::vector<WholeError> worst_of_chunk;
   WholeError worst;
+  const SeededStream signs(seed, "gemm", "freivalds");
   for (int64_t batch = 0; batch < g.batch; ++batch) {
     for (int64_t j = 0; j < g.n; ++j) {
       const auto index = static_cast<std::uint64_t>(batch * g.n + j);
-      x[j] = seeded_value(seed, "gemm", "freivalds", index) < 0 ? -1 : 1;
+      x[j] = signs.value(index) < 0 ? -1 : 1;
     }
     double norm_b = 0;
     if (g.reads_ab()) {

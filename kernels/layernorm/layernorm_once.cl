@@ -1,6 +1,6 @@
 // y = (x - mean) / sqrt(variance + eps) · gamma + beta over rows of `cols` elements, each read from
-// memory once; how items lie over rows: kernels/common/rows.cl. (Rows of any length on devices
-// without local memory of their own: layernorm.cl.)
+// memory once; how items lie over rows: kernels/common/rows.cl, how gamma and beta lie beside them:
+// columns.cl. (Rows of any length on devices without local memory of their own: layernorm.cl.)
 // The sum carries its rounding errors along and the mean is two floats, because results near the
 // mean are only as good as the mean itself; the variance is that of x - mean, never E[x²] - E[x]².
 // Groups that share a row take the squares about the mean of their part and merge them (Chan, Golub
@@ -78,43 +78,6 @@ __kernel GROUP_SIZE void layernorm(
 #endif
 
 #if FORM == 1
-// Gamma or beta beside the item's vector j of a row that starts `shift` elements into its first
-// vector: seven elements in two aligned vectors, for any shift. `from`: the vector at `place`, with
-// `left` vectors from there on. Elements outside the row are any.
-typedef float8 Columns;
-
-INLINE Columns columns_at(__global const float4* from, int j, int place, int left) {
-  const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
-  if (ALIGNED) return (Columns)(high, high);
-  const bool has_low = j > 0 || place > 0;
-  const float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
-  return (Columns)(low, high);
-}
-
-// The same where the items of a warp have one row: most of what a neighbour has read comes from its
-// registers. All of a warp's items call it together.
-#if CODE_PATH == 1 && LX >= 32 && !ALIGNED
-INLINE Columns columns_together(__global const float4* from, int j, int place, int left) {
-  const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
-  const bool has_low = place % 32 == 0 && (j > 0 || place > 0);
-  float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
-  const float3 near = (float3)(lane_before(high.y), lane_before(high.z), lane_before(high.w));
-  if (place % 32 != 0) low.yzw = near;
-  return (Columns)(low, high);
-}
-#else
-#define columns_together columns_at
-#endif
-
-// By two, then by one. (Four copies of the loop, a shift each, took more registers.)
-INLINE float4 shifted(Columns c, int shift) {
-  if (ALIGNED) return c.hi;
-  const bool by_two = shift & 2;
-  const float4 two = by_two ? c.s2345 : c.hi;
-  const float before = by_two ? c.s1 : c.s3;
-  return shift & 1 ? (float4)(before, two.xyz) : two;
-}
-
 __kernel GROUP_SIZE void layernorm(
     __global const float* restrict x, __global const float* restrict gamma,
     __global const float* restrict beta, __global float* restrict y, long rows, long cols, float eps

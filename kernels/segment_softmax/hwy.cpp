@@ -1,0 +1,420 @@
+// Softmax by segment with Highway: columns are lanes, a segment's maximum and sum stay in
+// registers. See segment_softmax.hpp for the two paths, segments.hpp for how edges are shared.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "core/machine.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/common/rows.hpp"
+#include "kernels/common/segments.hpp"
+#include "kernels/segment_softmax/hwy_job.hpp"
+#include "kernels/segment_softmax/segment_softmax.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/segment_softmax/hwy.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/common/exp-inl.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/segments-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::segment_softmax {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace hc = common::HWY_NAMESPACE;
+
+// Maxima start here, so that elements of -inf weigh zero whatever the others are.
+inline constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+// Where the elements of a segment are, and where they go.
+template <bool kOrdered>
+struct Places {
+  hc::PlacedRows<kOrdered> x;
+  float* y;
+  std::int64_t y_stride;
+  HWY_INLINE float* To(std::int64_t place) const { return y + x.Edge(place) * y_stride; }
+};
+
+// The maximum of a vector of columns from `col` on.
+template <class D, bool kOrdered, class Fill>
+HWY_INLINE auto MaxOf(D d, const Places<kOrdered>& places, const hc::Run& run, std::size_t col,
+                      Fill fill) {
+  auto max = hn::Set(d, kLowest);
+  for (std::int64_t place = run.first; place < run.last; ++place) {
+    max = hn::Max(max, hc::LoadRow(d, places.x.At(place) + col, fill));
+  }
+  return max;
+}
+
+// y = exp(x - max), and their sum: plain over up to 16 edges, which costs few roundings, and
+// compensated beyond.
+template <class D, bool kOrdered, class Fill, class V = hn::Vec<D>>
+HWY_INLINE V WriteTerms(D d, const Places<kOrdered>& places, const hc::Run& run, V max,
+                        std::size_t col, Fill fill) {
+  const auto some = [&](std::int64_t first, std::int64_t last) ROOFLANE_LAMBDA {
+    V sum = hn::Zero(d);
+    for (std::int64_t place = first; place < last; ++place) {
+      const V x = hc::LoadRow(d, places.x.At(place) + col, fill);
+      const V term = hc::ExpNonPositive(d, hn::Sub(x, max));
+      hc::StoreRow(term, d, places.To(place) + col, fill);
+      sum = hn::Add(sum, term);
+    }
+    return sum;
+  };
+  constexpr std::int64_t together = 16;
+  if (run.last - run.first <= together) return some(run.first, run.last);
+  hc::LongSum<D> sum(d);
+  for (std::int64_t first = run.first; first < run.last; first += together) {
+    sum.Add(some(first, std::min(first + together, run.last)));
+  }
+  return sum.PerLane();
+}
+
+template <class D, bool kOrdered, class Fill, class V = hn::Vec<D>>
+HWY_INLINE void Scale(D d, const Places<kOrdered>& places, std::int64_t first, std::int64_t last,
+                      V scale, std::size_t col, Fill fill) {
+  for (std::int64_t place = first; place < last; ++place) {
+    float* const y = places.To(place) + col;
+    hc::StoreRow(hn::Mul(hc::LoadRow(d, y, fill), scale), d, y, fill);
+  }
+}
+
+// A segment that is all within one piece.
+template <class D, bool kOrdered>
+HWY_INLINE void WholeSegment(D d, const Places<kOrdered>& places, const hc::Run& run,
+                             std::size_t cols) {
+  hc::ForVectors(d, cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+    const auto max = MaxOf(d, places, run, col, fill);
+    const auto sum = WriteTerms(d, places, run, max, col, fill);
+    Scale(d, places, run.first, run.last, hn::Div(hn::Set(d, 1.0f), sum), col, fill);
+  });
+}
+
+// What a piece has of a segment that others have too: the terms by its own maximum.
+template <class D, bool kOrdered>
+HWY_INLINE void PartOfSegment(D d, const Job& job, const Places<kOrdered>& places,
+                              const hc::Run& run, std::int64_t share) {
+  job.shared[share] = {run.segment, run.first, run.last};
+  hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+    const auto max = MaxOf(d, places, run, col, fill);
+    const auto sum = WriteTerms(d, places, run, max, col, fill);
+    hc::StoreRow(max, d, job.max + share * job.share_stride + col, fill);
+    hc::StoreRow(sum, d, job.sum + share * job.share_stride + col, fill);
+  });
+}
+
+template <bool kOrdered>
+HWY_INLINE Places<kOrdered> PlacesOf(const Job& job) {
+  return {{job.edges, job.x, job.x_stride}, job.y, job.y_stride};
+}
+
+template <class D, bool kOrdered>
+HWY_INLINE void Piece(D d, const Job& job, std::int64_t begin, std::int64_t end,
+                      std::int64_t piece) {
+  const Places<kOrdered> places = PlacesOf<kOrdered>(job);
+  const std::int64_t share = 2 * piece;
+  job.shared[share] = job.shared[share + 1] = {};
+  const auto one_run = [&](const hc::Run& run) ROOFLANE_LAMBDA {
+    if (job.prefetch) hc::PrefetchBehind(places.x, run, job.cols);
+    if (run.before || run.after) {
+      PartOfSegment(d, job, places, run, run.before ? share : share + 1);
+    } else {
+      WholeSegment(d, places, run, job.cols);
+    }
+  };
+  hc::ForRuns(job.edges, begin, end, one_run, [](std::int64_t, std::int64_t) ROOFLANE_LAMBDA {});
+}
+
+// Scales what one share has of its segment by the maximum and the sum of all shares of it, always
+// taken in the same order.
+template <class D, bool kOrdered>
+HWY_INLINE void FinishShare(D d, const Job& job, std::int64_t share) {
+  const Shared& mine = job.shared[share];
+  const auto of_segment = [&](const float* rows, std::size_t col, auto fill,
+                              auto body) ROOFLANE_LAMBDA {
+    for (std::int64_t other = 0; other < job.shares; ++other) {
+      if (job.shared[other].segment != mine.segment) continue;
+      body(other, hc::LoadRow(d, rows + other * job.share_stride + col, fill));
+    }
+  };
+  hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+    auto max = hn::Set(d, kLowest);
+    of_segment(job.max, col, fill,
+               [&](std::int64_t, auto theirs) ROOFLANE_LAMBDA { max = hn::Max(max, theirs); });
+    hc::LongSum<D> sum(d);
+    auto weight = max;
+    of_segment(job.max, col, fill, [&](std::int64_t other, auto theirs) ROOFLANE_LAMBDA {
+      const auto factor = hc::ExpNonPositive(d, hn::Sub(theirs, max));
+      if (other == share) weight = factor;
+      const auto terms = hc::LoadRow(d, job.sum + other * job.share_stride + col, fill);
+      sum.Add(hn::Mul(factor, terms));
+    });
+    Scale(d, PlacesOf<kOrdered>(job), mine.first, mine.last, hn::Div(weight, sum.PerLane()), col,
+          fill);
+  });
+}
+
+// Maxima, sums and roundings stand behind each other: rows of the table for a segment.
+struct TableRow {
+  float* max;
+  float* sum;
+  float* lost;
+};
+HWY_INLINE TableRow RowOf(const Job& job, std::int64_t segment) {
+  float* const max = job.table + 3 * segment * job.share_stride;
+  return {max, max + job.share_stride, max + 2 * job.share_stride};
+}
+
+template <class D>
+HWY_INLINE void ByTable(D d, const Job& job) {
+  const auto for_edges = [&](auto body) ROOFLANE_LAMBDA {
+    for (std::int64_t e = 0; e < job.edges.edges; ++e) {
+      const TableRow row = RowOf(job, job.edges.segment[e]);
+      const float* const x = job.x + e * job.x_stride;
+      float* const y = job.y + e * job.y_stride;
+      hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+        body(row, x, y, col, fill);
+      });
+    }
+  };
+  for (std::int64_t s = 0; s < job.edges.segments; ++s) {
+    const TableRow row = RowOf(job, s);
+    hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+      hc::StoreRow(hn::Set(d, kLowest), d, row.max + col, fill);
+      hc::StoreRow(hn::Zero(d), d, row.sum + col, fill);
+      hc::StoreRow(hn::Zero(d), d, row.lost + col, fill);
+    });
+  }
+  for_edges([&](const TableRow& row, const float* x, float*, std::size_t col, auto fill)
+                ROOFLANE_LAMBDA {
+                  const auto max = hc::LoadRow(d, row.max + col, fill);
+                  hc::StoreRow(hn::Max(max, hc::LoadRow(d, x + col, fill)), d, row.max + col, fill);
+                });
+  for_edges([&](const TableRow& row, const float* x, float* y, std::size_t col,
+                auto fill) ROOFLANE_LAMBDA {
+    const auto max = hc::LoadRow(d, row.max + col, fill);
+    const auto term = hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, x + col, fill), max));
+    hc::StoreRow(term, d, y + col, fill);
+    // As LongSum (reduce-inl.h) adds.
+    const auto old = hc::LoadRow(d, row.sum + col, fill);
+    const auto corrected = hn::Sub(term, hc::LoadRow(d, row.lost + col, fill));
+    const auto sum = hn::Add(old, corrected);
+    hc::StoreRow(hn::Sub(hn::Sub(sum, old), corrected), d, row.lost + col, fill);
+    hc::StoreRow(sum, d, row.sum + col, fill);
+  });
+  for (std::int64_t s = 0; s < job.edges.segments; ++s) {
+    const TableRow row = RowOf(job, s);
+    hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+      const auto sum =
+          hn::Sub(hc::LoadRow(d, row.sum + col, fill), hc::LoadRow(d, row.lost + col, fill));
+      hc::StoreRow(hn::Div(hn::Set(d, 1.0f), sum), d, row.sum + col, fill);
+    });
+  }
+  for_edges([&](const TableRow& row, const float*, float* y, std::size_t col, auto fill)
+                ROOFLANE_LAMBDA {
+                  const auto scale = hc::LoadRow(d, row.sum + col, fill);
+                  hc::StoreRow(hn::Mul(hc::LoadRow(d, y + col, fill), scale), d, y + col, fill);
+                });
+}
+
+// body(d) for vectors of four columns where there are no more, else whole ones.
+template <class Body>
+HWY_INLINE void WithVectors(std::size_t cols, Body body) {
+  if (cols <= 4) {
+    body(hn::CappedTag<float, 4>());
+  } else {
+    body(hn::ScalableTag<float>());
+  }
+}
+
+// The segments at places [begin,end), but for what their shares have to be finished for.
+void SoftmaxPiece(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t piece) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
+    if (job.edges.order == nullptr) {
+      Piece<decltype(d), false>(d, job, begin, end, piece);
+    } else {
+      Piece<decltype(d), true>(d, job, begin, end, piece);
+    }
+  });
+}
+
+void FinishPiece(const Job& job, std::int64_t piece) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
+    for (const std::int64_t share : {2 * piece, 2 * piece + 1}) {
+      if (job.shared[share].segment < 0) continue;
+      if (job.edges.order == nullptr) {
+        FinishShare<decltype(d), false>(d, job, share);
+      } else {
+        FinishShare<decltype(d), true>(d, job, share);
+      }
+    }
+  });
+}
+
+void SoftmaxByTable(const Job& job) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { ByTable(d, job); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::segment_softmax
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rooflane::segment_softmax {
+
+HWY_EXPORT(SoftmaxPiece);
+HWY_EXPORT(FinishPiece);
+HWY_EXPORT(SoftmaxByTable);
+
+namespace {
+
+constexpr Tunable tunables[] = {
+    {"path",
+     "0: segment by segment, not sorted after finding that order; 1: not sorted, by tables of "
+     "maxima and sums, on one thread",
+     0, 1},
+};
+
+int threads_for(const Problem& problem, const Environment& env) {
+  return common::useful_threads(env.threads, problem.size("edges"), problem.size("cols"));
+}
+
+// Floats from one row of the tables, or of shares, to the next.
+std::int64_t row_stride(std::int64_t cols) { return (cols + 15) / 16 * 16; }
+
+double table_bytes(const Problem& problem) {
+  return 12 * problem.value("segments") * static_cast<double>(row_stride(problem.size("cols")));
+}
+
+// By tables where one thread is enough and they stay in its L2.
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  if (problem.flag("sorted")) return {{{"path", 0}}};
+  const bool by_table = threads_for(problem, env) == 1 &&
+                        table_bytes(problem) <= static_cast<double>(machine().l2_bytes) / 2;
+  return {{{"path", by_table}}, {{"path", !by_table}}};
+}
+
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment&) {
+  if (tuning.get("path", 0) == 0 || !problem.flag("sorted")) return std::nullopt;
+  return "path=1 takes segments that are not sorted";
+}
+
+class HwyPlan final : public Plan {
+ public:
+  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : Plan(problem),
+        threads_(threads_for(problem, env)),
+        pool_(env.pool),
+        tuning_(tuning),
+        target_(resolve_isa(env.isa)),
+        softmax_(ROOFLANE_HWY_FUNCTION(SoftmaxPiece, target_)),
+        finish_(ROOFLANE_HWY_FUNCTION(FinishPiece, target_)),
+        by_table_(ROOFLANE_HWY_FUNCTION(SoftmaxByTable, target_)),
+        sorted_(problem.flag("sorted")) {
+    const std::int64_t edges = problem.size("edges"), cols = problem.size("cols");
+    job_.cols = static_cast<std::size_t>(cols);
+    job_.share_stride = row_stride(cols);
+    if (tuning.get("path", 0) == 1) {
+      workspace_ = Buffer(static_cast<std::size_t>(table_bytes(problem)));
+      job_.table = workspace_.f32();
+      return;
+    }
+    const double x_bytes = 4 * static_cast<double>(edges) * static_cast<double>(cols);
+    job_.prefetch = x_bytes > static_cast<double>(machine().l2_bytes) / 2;
+    if (!sorted_) order_ = common::SegmentOrder(edges, problem.size("segments"), threads_);
+    pieces_ = common::edge_pieces(threads_, edges, cols);
+    job_.shares = 2 * pieces_;
+    shared_.resize(static_cast<std::size_t>(job_.shares));
+    job_.shared = shared_.data();
+    const std::int64_t floats = job_.shares * job_.share_stride;
+    workspace_ = Buffer(static_cast<std::size_t>(2 * floats) * sizeof(float));
+    job_.max = workspace_.f32();
+    job_.sum = job_.max + floats;
+  }
+
+  void run() override {
+    if (tuning_.get("path", 0) == 1) return by_table_(job_);
+    if (!sorted_) {
+      order_.find(pool_, job_.edges.segment);
+      const common::Edges ordered = order_.edges(job_.edges.segment);
+      job_.edges.order = ordered.order;
+      job_.edges.start = ordered.start;
+    }
+    const std::int64_t edges = job_.edges.edges;
+    if (pieces_ == 1) return softmax_(job_, 0, edges, 0);
+    parallel_for_static(pool_, threads_, pieces_, [&](std::int64_t piece, int) {
+      softmax_(job_, common::piece_start(edges, pieces_, piece),
+               common::piece_start(edges, pieces_, piece + 1), piece);
+    });
+    parallel_for_static(pool_, threads_, pieces_,
+                        [&](std::int64_t piece, int) { finish_(job_, piece); });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_;
+    facts.workspace_bytes =
+        order_.bytes() + workspace_.bytes() + shared_.size() * sizeof(shared_[0]);
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    const View& x = operands.at("x");
+    const View& y = operands.at("y");
+    job_.edges = {.segment = operands.at("segment").as<std::int32_t>(),
+                  .edges = x.shape[0],
+                  .segments = problem().size("segments")};
+    job_.x = x.f32();
+    job_.x_stride = x.strides[0];
+    job_.y = y.f32();
+    job_.y_stride = y.strides[0];
+  }
+
+ private:
+  int threads_;
+  Pool* pool_;
+  Tuning tuning_;
+  std::int64_t target_;
+  decltype(&HWY_STATIC_DISPATCH(SoftmaxPiece)) softmax_;
+  decltype(&HWY_STATIC_DISPATCH(FinishPiece)) finish_;
+  decltype(&HWY_STATIC_DISPATCH(SoftmaxByTable)) by_table_;
+  bool sorted_;
+  std::int64_t pieces_ = 1;
+  common::SegmentOrder order_;
+  Buffer workspace_;
+  std::vector<Shared> shared_;
+  Job job_;
+};
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands&) {
+  require_tuning(hwy, problem, env, tuning);
+  return std::make_unique<HwyPlan>(problem, complete_tuning(hwy, problem, env, tuning), env);
+}
+
+}  // namespace
+
+const Variant hwy = {.name = "hwy",
+                     .kernel = &kernel,
+                     .backend = &highway::backend,
+                     .threads = Threads::many,
+                     .tunables = tunables,
+                     .unsupported = nullptr,
+                     .tunings = tunings,
+                     .plan = plan,
+                     .tuning_defect = tuning_defect,
+                     .dtypes = operand_types};
+
+}  // namespace rooflane::segment_softmax
+#endif  // HWY_ONCE

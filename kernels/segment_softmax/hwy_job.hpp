@@ -1,0 +1,36 @@
+// What a run of segment_softmax's hwy works on. Beside hwy.cpp, which is compiled once per ISA
+// target.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/segments.hpp"
+
+namespace rooflane::segment_softmax {
+
+// A segment that a piece shares with its neighbours: what it has of it.
+struct Shared {
+  std::int64_t segment = -1;  // none
+  std::int64_t first = 0, last = 0;
+};
+
+struct Job {
+  common::Edges edges;
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::size_t cols = 0;
+  bool prefetch = false;  // x does not stay in L2
+  // Two for each piece: at its beginning and at its end. Of each a row of maxima and one of sums.
+  Shared* shared = nullptr;
+  std::int64_t shares = 0;
+  float* max = nullptr;
+  float* sum = nullptr;
+  std::int64_t share_stride = 0;
+  // Path 1, [segments,cols]: maxima, sums and what their last additions rounded off.
+  float* table = nullptr;
+};
+
+}  // namespace rooflane::segment_softmax

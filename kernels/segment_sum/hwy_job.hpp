@@ -1,0 +1,25 @@
+// What a run of segment_sum's hwy works on. Beside hwy.cpp, which is compiled once per ISA target.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/segments.hpp"
+
+namespace rooflane::segment_sum {
+
+struct Job {
+  common::Edges edges;
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::size_t cols = 0;
+  bool prefetch = false;  // what ids choose among, x or y, does not stay in L2
+  // For each piece a row of what its first segment goes on with, and that segment; -1: nothing.
+  float* carry = nullptr;
+  std::int64_t carry_stride = 0;
+  std::int64_t* carry_segment = nullptr;
+};
+
+}  // namespace rooflane::segment_sum
