@@ -1,32 +1,22 @@
 // A whole run: ceilings first, then launch after launch group after group. See bench.hpp.
 #include "bench/bench.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <limits>
-#include <random>
 #include <tuple>
 
 #include "bench/group_runner.hpp"
 #include "bench/groups.hpp"
 #include "core/machine.hpp"
+#include "measure/run_id.hpp"
 #include "measure/sampler.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {
 
 namespace {
-
-std::string utc_time(const char* format) {
-  return fmt::format(fmt::runtime(format), fmt::gmtime(std::time(nullptr)));
-}
-
-std::string new_run_id() {
-  return fmt::format("{}-{:04x}", utc_time("{:%Y%m%dT%H%M%SZ}"), std::random_device()() & 0xffff);
-}
 
 class BenchRun {
  public:
@@ -200,10 +190,14 @@ class BenchRun {
     if (launch < options_.launches) return;
 
     find_suspects(measured);
-    stamp_.test_time = utc_time("{:%Y-%m-%dT%H:%M:%SZ}");
+    stamp_.test_time = utc_now();
     for (const Measured& m : measured) {
-      result_.rows.push_back(assemble_row(m, group, stamp_, result_.ceilings));
-      for (RowSink* sink : sinks_) sink->on_row(result_.rows.back());
+      const auto number = static_cast<std::int64_t>(result_.rows.size());
+      const Row& row = result_.rows.emplace_back(assemble_row(m, group, stamp_, result_.ceilings));
+      for (RowSink* sink : sinks_) {
+        if (m.profile && has_speed(m.status)) sink->on_phases(number, row, *m.profile);
+        sink->on_row(row);
+      }
     }
   }
 

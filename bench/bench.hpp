@@ -14,6 +14,7 @@
 
 #include "bench/google_benchmark.hpp"
 #include "core/catalogue.hpp"
+#include "core/phase_recorder.hpp"
 #include "core/status.hpp"
 #include "core/tuned.hpp"
 #include "io/csv.hpp"
@@ -72,6 +73,8 @@ struct BenchOptions {
   double timeout = 60;            // seconds until a worker's answer is a TIMEOUT
   double scalar_run_seconds = 5;  // a one-thread variant skips problems predicted to take longer
   double budget_seconds = 0;      // whole run; fewer rounds rather than more time. 0: no limit
+  bool phases = false;            // record, beside the samples, where a run's time goes
+  std::int64_t events_of_thread = 0;  // with phases: so many of each thread to keep for a trace
   std::uint64_t seed = 1;
   bool in_process = false;  // workers in this process: no crash or timeout is survived
   // The program and its first arguments that speak the worker protocol.
@@ -98,6 +101,8 @@ class RowSink {
   // A row will carry no speed.
   virtual void on_failure(std::int64_t /*row*/, Status, const std::string& /*reason*/) {}
   virtual void on_sample(const Sample&) {}  // at once
+  // Where the time of a row's runs went, right before the row.
+  virtual void on_phases(std::int64_t /*number*/, const Row&, const PhaseProfile&) {}
   virtual void on_row(const Row& row) = 0;  // rows of a group when it ends, in order
 };
 

@@ -12,6 +12,7 @@
 #include "core/seeds.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/sampler.hpp"
+#include "measure/worker_protocol.hpp"
 
 namespace rooflane {
 
@@ -79,6 +80,9 @@ void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
   rounds.on_sample = callbacks.on_sample;
   rounds.on_progress = callbacks.on_progress;
   take_rounds(members, rounds);
+  if (options_.phases && launch == options_.launches) {
+    for (Member& member : members) profile(member);
+  }
   for (Member& member : members) {
     verify(member, group, true);
     member.attempt([&] {
@@ -186,6 +190,20 @@ void GroupRunner::verify(Member& member, const Group& group, bool again) {
       measured.status = Status::inaccurate;
       measured.reason = reason;
     }
+    member.worker->settle();
+  });
+}
+
+// Other people's workers know no phases.
+void GroupRunner::profile(Member& member) const {
+  const GroupCase& planned = *member.measured->planned;
+  if (planned.entry->foreign()) return;
+  const int threads = std::max(1, planned.measured.threads);
+  const PhaseRequest request = {
+      threads, member.measured->calibration.runs_per_sample,
+      std::min(options_.events_of_thread, protocol::most_events / threads)};
+  member.attempt([&] {
+    member.measured->profile = member.worker->profile(request);
     member.worker->settle();
   });
 }

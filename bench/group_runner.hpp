@@ -43,6 +43,7 @@ class GroupRunner {
   void open(Member& member);
   void verify(Member& member, const Group& group, bool again);
   void calibrate(Member& member, const GroupCallbacks& callbacks);
+  void profile(Member& member) const;
   double probe(const Group& group) const;
   double clock_cost_ns();
   std::optional<double> predicted_seconds(const GroupCase& planned);

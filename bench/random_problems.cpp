@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/seeds.hpp"
@@ -35,6 +36,12 @@ std::string drawn_text(const Kernel& kernel, Draw& draw) {
     if (param.kind == ParamKind::size && param.required) add(param.name, draw.size());
     if (param.kind == ParamKind::size && !param.required && draw.uniform() < 0.2) {
       add(param.name, draw.size());
+    }
+    if (param.kind == ParamKind::choice && param.required) {
+      const std::vector<std::string> choices = choices_of(param);
+      text +=
+          "," + std::string(param.name) + "=" +
+          choices[static_cast<std::size_t>(draw.uniform() * static_cast<double>(choices.size()))];
     }
     if (param.kind == ParamKind::flag && draw.uniform() < 0.25) add(param.name, 1);
   }

@@ -87,10 +87,12 @@ void join_samples(const Measured& measured, Row& row) {
 }
 
 void join_roof(const Measured& measured, const Roof& roof, Row& row) {
-  row.ai = roof.ai;
-  row.peak_gflops = roof.peak_gflops;
+  if (roof.ai > 0) {  // else it computes nothing
+    row.ai = roof.ai;
+    row.peak_gflops = roof.peak_gflops;
+    row.roof_gflops = roof.roof_gflops;
+  }
   row.peak_gb_s = roof.peak_gb_s;
-  row.roof_gflops = roof.roof_gflops;
   row.roof_level = roof.level;
   row.bound = roof.bound;
   if (!was_timed(measured)) return;
@@ -201,10 +203,8 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   join_launch(measured, ceilings, row);
   if (was_timed(measured)) {
     join_samples(measured, row);
-    if (cost.flops > 0 && *row.p50_ns > 0) {
-      row.gflops = cost.flops / *row.p50_ns;
-      row.gb_s = cost.bytes / *row.p50_ns;
-    }
+    if (cost.flops > 0 && *row.p50_ns > 0) row.gflops = cost.flops / *row.p50_ns;
+    if ((cost.flops > 0 || cost.moves) && *row.p50_ns > 0) row.gb_s = cost.bytes / *row.p50_ns;
   }
   return row;
 }

@@ -35,6 +35,7 @@ struct Measured {
   int repeats = 0;                        // samples taken again because something interfered
   std::string stop;                       // why sampling ended
   Samples device;                         // lists beside ns; empty on a CPU
+  std::optional<PhaseProfile> profile;    // of the last launch, where phases are recorded
   std::int64_t peak_rss_bytes = 0;
   std::string affinity;
 };

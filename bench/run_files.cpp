@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -186,6 +187,23 @@ void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
   rows_.emplace(path_, regular ? Open::at_its_end : Open::anew);
   samples_.emplace(samples_path(path_), regular && samples_there ? Open::at_its_end : Open::anew);
   if (regular) resume_.emplace(resume_path(path_), Open::at_its_end);
+  begin_phases(goes_on);
+}
+
+// Of an interrupted run the rows that are there keep their phases; the others are recorded anew.
+void RunFiles::begin_phases(bool goes_on) {
+  const std::string path = phases_path(path_);
+  std::map<std::int64_t, PhaseProfile> earlier;
+  if (goes_on && options_.phases && exists(path)) earlier = read_phases(path);
+  // What another run left would be taken for this one's.
+  if (!goes_on || options_.phases) ::unlink(path.c_str());
+  if (!options_.phases) return;
+  phases_.emplace(path);
+  const auto rows =
+      goes_on ? static_cast<std::int64_t>(interrupted_->earlier.rows.size()) : std::int64_t{0};
+  for (const auto& [row, profile] : earlier) {
+    if (row < rows) phases_->append(row, profile);
+  }
 }
 
 void RunFiles::on_calibration(std::int64_t row, std::int64_t runs_per_sample) {
@@ -198,6 +216,10 @@ void RunFiles::on_failure(std::int64_t row, Status status, const std::string& re
   if (!resume_) return;
   const json entry = {{"row", row}, {"status", name_of(status)}, {"reason", reason}};
   resume_->append(entry.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void RunFiles::on_phases(std::int64_t number, const Row&, const PhaseProfile& profile) {
+  if (phases_) phases_->append(number, profile);
 }
 
 void RunFiles::on_sample(const Sample& sample) { samples_->append(sample); }

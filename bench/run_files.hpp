@@ -1,5 +1,6 @@
-// The files of a run: FILE.csv with the rows, FILE.csv.samples.csv with every sample, and, while
-// the run is unfinished, FILE.csv.resume, from which an interrupted run goes on.
+// The files of a run: FILE.csv with the rows, FILE.csv.samples.csv with every sample,
+// FILE.csv.phases.csv where phases are recorded, and, while the run is unfinished, FILE.csv.resume,
+// from which an interrupted run goes on.
 #pragma once
 
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "bench/groups.hpp"
+#include "io/phases_file.hpp"
 
 namespace rooflane {
 
@@ -37,17 +39,21 @@ class RunFiles : public RowSink {
   void on_calibration(std::int64_t row, std::int64_t runs_per_sample) override;
   void on_failure(std::int64_t row, Status status, const std::string& reason) override;
   void on_sample(const Sample& sample) override;
+  void on_phases(std::int64_t number, const Row& row, const PhaseProfile& profile) override;
   void on_row(const Row& row) override;
   // The run is complete: there is nothing to resume.
   void finish();
 
  private:
+  void begin_phases(bool goes_on);
+
   std::string path_;
   const BenchOptions& options_;
   const Suite& suite_;
   const Interrupted* interrupted_;
   std::optional<CsvWriter> rows_;
   std::optional<SamplesWriter> samples_;
+  std::optional<PhasesWriter> phases_;
   std::optional<LineFile> resume_;
 };
 

@@ -40,7 +40,9 @@ MAY_INCLUDE = {
     "src/io": {"core"},
     "src/measure": {"core", "backends"},
     "bench": {"core", "backends", "io", "measure"},
-    "src/cli": {"core", "backends", "io", "measure", "bench"},
+    "src/model": {"core", "io", "measure"},
+    "src/generate": {"core", "io", "model"},
+    "src/cli": {"core", "backends", "io", "measure", "model", "generate", "bench"},
 }
 
 

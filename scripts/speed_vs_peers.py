@@ -141,8 +141,10 @@ def main(words: list[str]) -> int:
         if given.out:
             Path(given.out).absolute().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
-            # A pattern such as mine-*.csv also names samples, which are read beside their rows.
-            files = [file for file in given.csv or [] if not file.endswith(".samples.csv")]
+            # A pattern such as mine-*.csv also names samples, which are read beside their rows, and
+            # phases.
+            files = [file for file in given.csv or []
+                     if not file.endswith((".samples.csv", ".phases.csv"))]
             absent: dict[str, str] = {}
             if given.csv and not files:
                 raise goals.InputError(f"{given.csv[0]}: samples; the rows' CSV is needed")

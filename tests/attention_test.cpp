@@ -1,182 +1,18 @@
 // What is particular to attention: masking, special values, grouped heads, cost, workspace; for
-// each variant on a CPU and each ISA target. Shapes and memory layouts: conformance_test.cpp.
+// each variant on a CPU and each ISA target. Shapes and memory layouts: conformance_test.cpp; mask,
+// window and the width of v: attention_options_test.cpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "absent_variants.hpp"
-#include "backends/highway.hpp"
-#include "core/catalogue.hpp"
-#include "core/error.hpp"
-#include "kernels/attention/attention.hpp"
+#include "attention_trial.hpp"
 #include "kernels/attention/opencl_tiles.hpp"
-#include "measure/verify.hpp"
 
 using namespace rooflane;
-
-namespace {
-
-constexpr std::uint64_t seed = 7;
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-const Catalogue& catalogue() {
-  static const Catalogue built_in = Catalogue::built_in();
-  return built_in;
-}
-
-Problem problem_of(const std::string& shape) {
-  return parse_problem("attention:" + shape, catalogue().kernels());
-}
-
-// One way to compute: a variant, with `step=I` a rung of its ladder, with `path=I` one of opencl's
-// kernels; for hwy at one ISA target.
-struct Way {
-  const Variant* variant;
-  std::string isa;
-  Tuning tuning = {};
-};
-
-// The kernels of opencl's NVIDIA code path in portable form, keys split in two. One small tuning
-// each, and only for the head_dims of path_shapes, since every program takes a device's compiler
-// seconds.
-std::vector<Tuning> portable_paths(const Problem& problem) {
-  const attention::Sizes s(problem);
-  std::vector<Tuning> found;
-  if (s.head_dim != 20 && s.head_dim != 64 && s.head_dim != 17 && s.head_dim != 35) return found;
-  const std::int64_t splits = s.kv_len > 64 ? 2 : 1;
-  found.push_back({{"path", 1},
-                   {"code_path", 0},
-                   {"w", 16},
-                   {"bq", 16},
-                   {"bk", 16},
-                   {"tm", 4},
-                   {"cd", 8},
-                   {"cn", 8},
-                   {"stages", 3},
-                   {"unroll", 4},
-                   {"splits", splits}});
-  if (s.q_len * s.group() <= 8 && s.head_dim != 64) {
-    found.push_back({{"path", 2},
-                     {"code_path", 0},
-                     {"w", 8},
-                     {"lanes", 4},
-                     {"nb", 2},
-                     {"stages", 3},
-                     {"splits", splits},
-                     {"fused", 0}});
-  }
-  return found;
-}
-
-// Compute units of the device that opencl plans for.
-int device_units() {
-  for (const Backend* backend : all_backends()) {
-    if (backend->devices != nullptr) return backend->devices->facts(0).compute_units;
-  }
-  return 0;
-}
-
-std::vector<Way> ways(const Problem& problem) {
-  std::vector<Way> found;
-  test::skip_absent(catalogue(), problem.kernel());
-  for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
-    const Variant& variant = *entry->variant;
-    if (refusal(variant, problem, {})) continue;
-    if (variant.backend->name != std::string("highway")) {
-      found.push_back({&variant, ""});
-      if (variant.backend->name == std::string("opencl")) {
-        for (const Tuning& path : portable_paths(problem)) found.push_back({&variant, "", path});
-      }
-      continue;
-    }
-    for (const std::string& isa : isa_targets()) {
-      found.push_back({&variant, isa});
-      for (const Tuning& step : step_tunings(variant)) found.push_back({&variant, isa, step});
-    }
-  }
-  REQUIRE(found.size() > 1);
-  return found;
-}
-
-const Variant& scalar_variant(const Problem& problem) {
-  for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {
-    if (entry->variant->name == std::string("scalar")) return *entry->variant;
-  }
-  throw std::logic_error("no scalar variant");
-}
-
-// Inputs from the seed, changed by `change`; o in reach by query.
-class Trial {
- public:
-  explicit Trial(const std::string& shape)
-      : problem(problem_of(shape)),
-        sizes(problem),
-        operands(problem, seed, 1),
-        all(operands.all()) {}
-
-  float* row(const char* tensor, std::int64_t batch, std::int64_t head, std::int64_t i) {
-    const attention::Heads heads(all.at(tensor));
-    return heads.matrix(batch, head) + i * heads.row_stride;
-  }
-  void fill_row(const char* tensor, std::int64_t head, std::int64_t i, float value) {
-    for (std::int64_t batch = 0; batch < sizes.batch; ++batch) {
-      std::fill_n(row(tensor, batch, head, i), sizes.head_dim, value);
-    }
-  }
-  void run(const Way& way, int threads) {
-    Environment env;
-    env.isa = way.isa;
-    env.threads = threads_of(*way.variant, way.tuning) == Threads::many ? threads : 1;
-    operands.poison_output();
-    const auto plan = make_plan(*way.variant, problem, way.tuning, env, {});
-    plan->bind(all);
-    plan->upload();
-    plan->run();
-    plan->download();
-  }
-  // Runs every way with 1 and 3 threads and compares with the reference, then calls `check`.
-  void run_all(const std::function<void()>& check = [] {}) {
-    const Reference reference = compute_reference(problem, all, seed);
-    for (const Way& way : ways(problem)) {
-      for (int threads : {1, 3}) {
-        INFO(problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads, " ",
-             way.tuning.text());
-        run(way, threads);
-        const Verification result = verify_output(problem, all, reference, seed);
-        CHECK_MESSAGE(result.passed(), result.reason);
-        check();
-      }
-    }
-  }
-
-  Problem problem;
-  attention::Sizes sizes;
-  OwnedOperands operands;
-  Operands all;
-};
-
-bool bits_equal(const float* x, const float* y, std::int64_t count) {
-  return std::memcmp(x, y, static_cast<std::size_t>(count) * sizeof(float)) == 0;
-}
-
-// Shapes that reach every path: panels with edges, decoding with whole and with partial vectors,
-// grouped heads, keys split among threads.
-const char* const path_shapes[] = {
-    "batch=1,heads=2,q_len=70,kv_len=70,head_dim=20",
-    "batch=1,heads=4,kv_heads=2,q_len=50,kv_len=300,head_dim=64",
-    "batch=1,heads=2,q_len=90,kv_len=33,head_dim=17",
-    "batch=1,heads=4,kv_heads=1,q_len=1,kv_len=1500,head_dim=80",
-    "batch=1,heads=2,kv_heads=1,q_len=3,kv_len=700,head_dim=35",
-};
-
-}  // namespace
+using namespace rooflane::test;
 
 TEST_CASE("attention: causal masking is aligned to the end, whichever of q and kv is longer") {
   for (const char* shape : {"batch=2,heads=2,q_len=100,kv_len=37,head_dim=24,causal=1",
@@ -267,7 +103,7 @@ TEST_CASE("attention: keys that a query may not see have no influence, NaN and i
           for (std::int64_t head = 0; head < dirty.sizes.heads; ++head) {
             for (std::int64_t i = 0; i < dirty.sizes.q_len; ++i) {
               const float* got = dirty.row("o", 0, head, i);
-              const bool sees_poison = dirty.sizes.visible(i) > kv_len - poisoned;
+              const bool sees_poison = dirty.sizes.end_key(i) > kv_len - poisoned;
               INFO("head ", head, " query ", i);
               if (sees_poison) {
                 CHECK(std::isnan(got[0]));
@@ -310,7 +146,7 @@ TEST_CASE("attention: a key on the diagonal reaches the queries that see it and 
           const float* expected = clean.row("o", 0, 0, i);
           for (std::int64_t c = 0; c < clean.sizes.head_dim; ++c) {
             right =
-                right && (clean.sizes.visible(i) > key ? got[c] == infinity
+                right && (clean.sizes.end_key(i) > key ? got[c] == infinity
                                                        : std::abs(got[c] - expected[c]) <= 1e-5F);
           }
         }
@@ -475,25 +311,42 @@ TEST_CASE("attention: rows may lie anywhere, also on top of one another in input
 }
 
 TEST_CASE("attention: cost equals counting") {
-  for (const char* shape : {"batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5",
-                            "batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5,causal=1",
-                            "batch=1,heads=2,q_len=11,kv_len=7,head_dim=3,causal=1",
-                            "batch=3,heads=1,q_len=1,kv_len=9,head_dim=4,causal=1",
-                            "batch=3,heads=1,q_len=4,kv_len=0,head_dim=4,causal=1"}) {
+  for (const char* shape :
+       {"batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5",
+        "batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5,causal=1",
+        "batch=1,heads=2,q_len=11,kv_len=7,head_dim=3,causal=1",
+        "batch=3,heads=1,q_len=1,kv_len=9,head_dim=4,causal=1",
+        "batch=3,heads=1,q_len=4,kv_len=0,head_dim=4,causal=1",
+        "batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5,v_dim=9,window=3",
+        "batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5,causal=1,window=6,mask=1",
+        "batch=2,heads=6,kv_heads=2,q_len=7,kv_len=11,head_dim=5,causal=1,window=3",
+        "batch=1,heads=2,q_len=11,kv_len=7,head_dim=3,causal=1,window=4,mask=1",
+        "batch=1,heads=2,q_len=11,kv_len=7,head_dim=3,causal=1,window=40"}) {
     const Problem problem = problem_of(shape);
     const attention::Sizes s(problem);
-    double pairs = 0;
+    double pairs = 0;  // of one head
+    std::vector<bool> seen(static_cast<std::size_t>(s.kv_len), false);
     for (std::int64_t i = 0; i < s.q_len; ++i) {
+      std::int64_t end = 0;
       for (std::int64_t j = 0; j < s.kv_len; ++j) {
-        if (!s.causal || j <= i + s.kv_len - s.q_len)
-          pairs += static_cast<double>(s.batch * s.heads);
+        if (!s.causal || j <= i + s.kv_len - s.q_len) end = j + 1;
+      }
+      for (std::int64_t j = 0; j < end; ++j) {
+        if (s.window != 0 && j < end - s.window) continue;
+        pairs += 1;
+        seen[static_cast<std::size_t>(j)] = true;
       }
     }
+    const auto keys = static_cast<double>(std::count(seen.begin(), seen.end(), true));
+    const auto width = static_cast<double>(s.head_dim + s.v_dim);
+    const auto q_heads = static_cast<double>(s.batch * s.heads);
+    const auto kv_heads = static_cast<double>(s.batch * s.kv_heads);
     const Cost cost = problem.kernel().cost(problem);
     INFO(shape);
-    CHECK(cost.exps == pairs);
-    CHECK(cost.flops == pairs * 4 * static_cast<double>(s.head_dim));
-    CHECK(cost.bytes == operand_bytes(problem));
+    CHECK(cost.exps == pairs * q_heads);
+    CHECK(cost.flops == pairs * q_heads * 2 * width);
+    CHECK(cost.bytes == 4 * (q_heads * static_cast<double>(s.q_len) * width +
+                             kv_heads * keys * width + (s.mask ? pairs : 0)));
   }
 }
 
@@ -540,6 +393,12 @@ TEST_CASE("attention: bad sizes are refused by name") {
   refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=0", "head_dim=0");
   refuses("batch=1,heads=2,q_len=1,kv_len=1", "head_dim");
   refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,causal=2", "causal=2");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,window=-1", "window=-1");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,mask=2", "mask=2");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,softcap=-1", "softcap=-1");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,softcap=1e-31", "softcap=1e-31");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,softcap=inf", "softcap=inf");
+  refuses("batch=1,heads=2,q_len=1,kv_len=1,head_dim=1,v_dim=0", "v_dim=0");
 }
 
 TEST_CASE("attention: causal is always printed, defaults are not") {
@@ -549,6 +408,13 @@ TEST_CASE("attention: causal is always printed, defaults are not") {
         "batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,causal=0");
   CHECK(problem_of("batch=1,heads=2,kv_heads=1,q_len=3,kv_len=4,head_dim=16,scale=0.5").shape() ==
         "batch=1,heads=2,kv_heads=1,q_len=3,kv_len=4,head_dim=16,causal=0,scale=0.5");
+  CHECK(
+      problem_of("batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,v_dim=16,window=0,mask=0").shape() ==
+      "batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,causal=0");
+  CHECK(
+      problem_of("batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,mask=1,softcap=2.5,window=2,v_dim=8")
+          .shape() ==
+      "batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,causal=0,v_dim=8,window=2,softcap=2.5,mask=1");
 }
 
 TEST_CASE(

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import tiny_llama
 from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
 
 SANITIZED = os.environ.get("ROOFLANE_SANITIZER", "none") != "none"
@@ -37,6 +38,9 @@ class Examples(CommandLine):
         env = {"PATH": os.path.dirname(os.path.abspath(self.rooflane)) + ":" + os.environ["PATH"]}
         ran = []
         with tempfile.TemporaryDirectory() as empty:
+            if "SmolLM2" in text:  # the reader has it
+                Path(empty, "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(
+                    tiny_llama.file_of(tiny_llama.metadata(), tiny_llama.tensors()))
             for line in text.strip().splitlines():
                 brief = re.match(r" *rooflane bench (?!.*--(ceilings-time|dry-run) )", line + " ")
                 result = subprocess.run(
@@ -221,6 +225,93 @@ class Bench(CommandLine):
         self.assertIn("scalar", alone)
         self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)
         self.refuse(2, ["samples.csv", "no CSV of rows"], "roofline", rows + ".samples.csv")
+
+    def test_phases_explain_the_lost_share_and_make_a_trace(self):
+        shape = "gemm:m=160,n=200,k=300"
+        self.succeed("bench", "--shape", shape, "-v", "scalar,hwy,blas", "--min-time",
+                     "0.001", "--threads", "1,2", "--ceilings-time", "0.1", "--launches", "1",
+                     "--csv", "rows.csv", "--phases", "--trace", "trace.json")
+        rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
+        phases = list(csv.DictReader(io.StringIO(self.read("rows.csv.phases.csv").decode())))
+        known = {str(i) for i, row in enumerate(rows) if row["variant"] != "blas"}
+        self.assertEqual({line["row"] for line in phases}, known)
+        for row in known:
+            self.phases_of_a_row(int(rows[int(row)]["threads"]),
+                                 [line for line in phases if line["row"] == row])
+        out = self.succeed("roofline", "--explain", "rows.csv", "rows.csv.phases.csv")
+        self.assertLessEqual(max(map(len, out.splitlines())), 120)
+        self.assertEqual(len(re.findall(rf"(?m)^{shape}  [12] threads?  warm", out)), 2)
+        self.assertIn("no phases of: blas\n", out)
+        self.assertEqual(len(re.findall(r"(?m)^variant +time +% of roof +lost .*computing$", out)),
+                         2)
+        lines = re.findall(r"(?m)^(?:hwy|scalar) .*$", out)
+        self.assertEqual(len(lines), len(known))
+        for cells in lines:
+            reached, lost, *parts = map(float, cells.split()[3:])
+            self.assertAlmostEqual(reached + lost, 100, delta=0.11)
+            # Each is rounded to a tenth, and a column of zeros is left out.
+            self.assertAlmostEqual(sum(parts), lost, delta=0.5)
+        self.assertIn("| variant |", self.succeed("roofline", "--explain", "--markdown",
+                                                  "rows.csv"))
+        self.trace_is_sound(len(known))
+
+    def phases_of_a_row(self, threads: int, lines: list[dict[str, str]]):
+        run = {line["what"]: float(line["ns"]) for line in lines
+               if line["thread"] == "" and line["ns"]}
+        self.assertGreater(run["recorded"], 0)
+        self.assertGreater(run["plain"], 0)
+        spent = dict.fromkeys(map(str, range(threads)), 0.0)
+        for line in lines:
+            if line["thread"]:
+                spent[line["thread"]] += float(line["ns"])
+        for ns in spent.values():  # no thread spends more than there is
+            self.assertLessEqual(ns, run["recorded"] * 1.001)
+        self.assertIn("compute", {line["what"] for line in lines})
+
+    def trace_is_sound(self, rows: int):
+        """What Perfetto needs: complete events that nest, each thread and process with a name."""
+        events = json.loads(self.read("trace.json"))["traceEvents"]
+        named = {(event["name"], event["pid"], event["tid"]) for event in events
+                 if event["ph"] == "M"}
+        self.assertTrue(all(event["args"]["name"] for event in events if event["ph"] == "M"))
+        self.assertEqual(len([name for name in named if name[0] == "process_name"]), rows)
+        open_until: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for event in (event for event in events if event["ph"] != "M"):
+            self.assertEqual(event["ph"], "X")
+            self.assertIn(event["name"], ("run", "compute", "tail", "pack", "reduce", "store",
+                                          "start", "wait"))
+            thread = event["pid"], event["tid"]
+            self.assertIn(("thread_name", *thread), named)
+            begin, length = round(event["ts"] * 1000), round(event["dur"] * 1000)
+            self.assertGreaterEqual(begin, 0)
+            self.assertGreaterEqual(length, 0)
+            inside = open_until.setdefault(thread, [])
+            while inside and inside[-1][1] <= begin:
+                inside.pop()
+            if inside:
+                self.assertLessEqual(begin + length, inside[-1][1])
+            inside.append((begin, begin + length))
+        self.assertEqual(len({process for process, _ in open_until}), rows)
+
+    def test_phases_need_files_and_explanations_phases(self):
+        self.refuse(2, ["--phases", "--csv"], "bench", "--shape", SMALL, "--phases")
+        self.refuse(2, ["--trace", "none/t.json"], "bench", "--shape", SMALL, "--trace",
+                    "none/t.json")
+        for same in ["rows.csv", "rows.csv.samples.csv", "rows.csv.phases.csv"]:
+            self.refuse(2, ["--trace", "--csv"], "bench", "--shape", SMALL, "--csv", "rows.csv",
+                        "--trace", same)
+        self.assertEqual(os.listdir(self.folder.name), [])
+        self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--csv", "rows.csv")
+        self.refuse(2, ["--explain", "rows.csv", "bench --phases"], "roofline", "--explain",
+                    "rows.csv")
+        self.refuse(2, ["--explain", "--json"], "roofline", "--explain", "rows.csv", "--json")
+        self.write("rows.csv.phases.csv", b"row,thread\n")
+        self.refuse(2, ["rows.csv.phases.csv", "header"], "roofline", "--explain", "rows.csv")
+        self.write("rows.csv.phases.csv", b"row,thread,what,ns,count\n0,0,pakc,1,1\n")
+        self.refuse(2, ["rows.csv.phases.csv", "line 2"], "roofline", "--explain", "rows.csv")
+        # Another run's phases would be taken for its own.
+        self.succeed("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--csv", "rows.csv")
+        self.assertFalse(os.path.exists(self.path("rows.csv.phases.csv")))
 
     def test_roofline_refuses_what_is_no_csv_of_rows(self):
         self.refuse(2, ["FILE"], "roofline")

@@ -251,6 +251,10 @@ TEST_CASE("inputs from a seed match the published test vectors") {
   CHECK(seeded_value(1, "gemm", "b", 0) == 0x1.3a9fb20000000p-1f);
   CHECK(seeded_value(42, "softmax", "x", 1000000) == -0x1.141fd00000000p-4f);
   CHECK(seeded_value(0, "attention", "v", 8589934592) == 0x1.6af5b60000000p-1f);
+  CHECK(seeded_integer(1, "embed", "ids", 0, 49152) == 29389);
+  CHECK(seeded_integer(1, "embed", "ids", 1, 49152) == 43718);
+  CHECK(seeded_integer(42, "segment_sum", "segment", 999999, 100000) == 62621);
+  CHECK(seeded_integer(7, "attention", "lengths", 3, 2147483648) == 522545893);
 }
 
 TEST_CASE("a strided tensor gets the same values as a dense one, whatever the threads") {

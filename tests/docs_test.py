@@ -76,6 +76,9 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(r"scripts/models\.sh", "--quick --models block --threads 1", "ten minutes"),
+    Added(r"build/rooflane model (?!.*--dry-run).*",
+          "--threads 1 --max-time 0.1 --ceilings-time 0.2", "few samples"),
     Added(MEASURES + r"(?!.*(--shape|--preset|-k )).*", GEMM, "a small problem"),
     Added(r"build/rooflane (bench|verify) .*-k gemm.*", GEMM, "a small problem"),
     Added(r"(build/)?rooflane (bench|verify) .*-k softmax.*", SOFTMAX, "a small problem"),
@@ -92,10 +95,14 @@ SWAPPED = [
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/tune_league.sh", "bash -n scripts/tune_league.sh", "hours, and the reader's"),
+    Swapped("scripts/model_shapes.py bert.onnx --batch 1 --len 128 --out bert.txt",
+            "python3 -m py_compile scripts/model_shapes.py", "the graph is the reader's"),
+    Swapped("model bert.txt", "model examples/model/mine.txt", "the graph is the reader's"),
     Swapped("tune.py scheduler --host 10.0.0.1", "tune.py scheduler --help", "it runs for ever"),
     Swapped("tune.py worker tcp://10.0.0.1:8786", "tune.py worker --help", "it runs for ever"),
     Swapped("--cluster tcp://10.0.0.1:8786 --preset llama3-8b --budget 200",
             "--shape gemm:m=5,n=7,k=3 --threads 1 --budget 4 --no-store", "there is no cluster"),
+    Swapped("check_models.py --torch", "check_models.py block", "PyTorch is large"),
     Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
     Swapped("--peers all", "--peers numpy", "PyTorch is large"),
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
@@ -103,6 +110,11 @@ SWAPPED = [
     Swapped("compare old.csv new.csv --fail-on-regression",
             "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
     Swapped("-v online", "-v scalar", "the variant is the reader's"),
+    Swapped("--weights SmolLM2-135M-Instruct.Q4_1.gguf", "--weights $BUILD/tests/tiny.gguf",
+            "100 MB to fetch"),
+    Swapped("--ids 504,3575,314", "--ids 72,101,7", "fewer tokens"),
+    Swapped("scripts/llm_compare.py", "python3 -m py_compile scripts/llm_compare.py #",
+            "it builds llama.cpp"),
     Swapped("meson install -C build", "meson install -C $BUILD --no-rebuild --destdir $INSTALLED",
             "into an empty folder"),
 ]
@@ -121,6 +133,8 @@ EXPECTED = [
     Expected(r"scripts/bench\.sh.*", r"(?m)^rows: results/\S+/\S+\.csv$"),
     Expected(r"scripts/test\.sh", r"(?m)^[1-9]\d* passed, 0 failed\b"),
     Expected(r"meson test .*", r"conformance-softmax"),
+    Expected(r"scripts/check_models\.py.*", r"(?m)^PASSED block run/y: differs from NumPy"),
+    Expected(r"scripts/models\.sh", r"(?m)^Of 16 swaps the measured gain lies within"),
     Expected(r"scripts/check_ceilings\.py.*", r"(?m)^ceiling +program +ours"),
     Expected(r"scripts/speed_vs_peers\.sh (?!--csv).*", r"(?m)^\| layernorm-in-cache \| 1 "),
     Expected(r"scripts/speed_vs_peers\.sh --csv.*", r"goals of Zen 5"),
@@ -349,7 +363,7 @@ class Pages(unittest.TestCase):
     def test_every_block_is_of_a_kind_that_is_checked(self):
         for block in all_blocks():
             with self.subTest(block.place):
-                self.assertIn(block.language, ("sh", "c", "cpp", "json", "python", ""))
+                self.assertIn(block.language, ("sh", "c", "cpp", "json", "python", "text", ""))
 
     def test_programs_are_those_of_the_examples(self):
         head = r'\A(//.*\n|#!.*\n|""".*"""\n)*'
@@ -364,10 +378,11 @@ class Pages(unittest.TestCase):
                 self.assertIn(block.text, examples)
 
     def test_files_are_those_of_the_examples(self):
-        examples = [path.read_text(encoding="utf-8")
-                    for path in (ROOT / "examples").glob("*/*.json")]
-        shown = [block.text for block in all_blocks() if block.language == "json"]
-        self.assertEqual(sorted(shown), sorted(examples))
+        for language, pattern in (("json", "*/*.json"), ("text", "*/*.txt")):
+            examples = [path.read_text(encoding="utf-8")
+                        for path in (ROOT / "examples").glob(pattern)]
+            shown = [block.text for block in all_blocks() if block.language == language]
+            self.assertEqual(sorted(shown), sorted(examples))
 
     def test_the_record_of_a_variant_compiles(self):
         block, = (block for block in blocks("kernels/README.md") if block.language == "cpp")

@@ -38,6 +38,7 @@ HWY_AFTER_NAMESPACE();
 #include <doctest/doctest.h>
 
 #include "backends/highway.hpp"
+#include "core/file_formats.hpp"
 #include "core/seeds.hpp"
 
 using namespace rooflane;
@@ -191,10 +192,24 @@ TEST_CASE("blocks hold what GGUF's definitions say") {
   CHECK(values[0] == 14);
   CHECK(values[16] == 1);
   CHECK(values[1] == -1);
+  // q5_0: scale, the fifth bits (of elements 0 and 17 here), the halves, each less 16.
+  std::uint8_t q5[22] = {0x00, 0x3C, 0x01, 0x00, 0x02, 0x00, 0x9F, 0x30};
+  q5_0.decode(q5, values, 32);
+  CHECK(values[0] == 15);
+  CHECK(values[16] == -7);
+  CHECK(values[17] == 3);
+  CHECK(values[1] == -16);
+  // q5_1: scale, minimum, the fifth bits, the halves above the minimum.
+  std::uint8_t q51[24] = {0x00, 0x3C, 0x00, 0xBC, 0x01, 0x00, 0x00, 0x80, 0x9F};
+  q5_1.decode(q51, values, 32);
+  CHECK(values[0] == 30);
+  CHECK(values[16] == 8);
+  CHECK(values[31] == 15);
+  CHECK(values[1] == -1);
 }
 
 TEST_CASE("quantising a block errs by half a step of its largest element, and zeros stay zero") {
-  for (const DType dtype : {&q8_0, &q4_0, &q4_1}) {
+  for (const DType dtype : {&q8_0, &q4_0, &q4_1, &q5_0, &q5_1}) {
     INFO(std::string(dtype->name));
     std::vector<double> values(64), back(64);
     for (std::size_t i = 0; i < 32; ++i) values[i] = seeded_value(3, "dtype", "block", i);
@@ -206,10 +221,11 @@ TEST_CASE("quantising a block errs by half a step of its largest element, and ze
       largest = std::max(largest, std::fabs(values[i]));
       worst = std::max(worst, std::fabs(back[i] - values[i]));
     }
-    // q4_1's step spans from the least to the greatest element; scales err by a float16 rounding.
-    const double step = dtype == &q4_1 ? 2 * largest : largest;
+    // q4_1's and q5_1's steps span from the least to the greatest element; scales err by a float16
+    // rounding.
+    const double step = dtype->quantisation.zero ? 2 * largest : largest;
     CHECK(worst <= (dtype->unit_roundoff * step + float16.unit_roundoff * largest * 2) *
-                       (dtype == &q4_0 ? 2 : 1));
+                       (dtype == &q4_0 || dtype == &q5_0 ? 2 : 1));
     CHECK(worst > 0);
     CHECK(std::all_of(back.begin() + 32, back.end(), [](double value) { return value == 0; }));
   }

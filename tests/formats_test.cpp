@@ -1,8 +1,10 @@
 // What a kernel's number formats go through: a format that only this file knows is parsed, seeded,
 // verified, benchmarked and written; a kernel of several outputs, one of them an input too, is
-// verified and restored; wrong formats are refused.
+// verified and restored; ids are seeded, spoiled, read and refused by their domain; wrong formats
+// are refused.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -196,6 +198,68 @@ std::unique_ptr<Plan> append_plan(const Problem& problem, const Tuning&, const E
   return std::make_unique<AppendPlan>(problem, slip);
 }
 
+// Rows by id: y[i] = x[ids[i]].
+constexpr ParamSpec picked_params[] = {
+    {.name = "n", .kind = ParamKind::size, .required = true},
+    {.name = "rows", .kind = ParamKind::size, .required = true},
+    {.name = "sorted", .kind = ParamKind::flag},
+};
+const Kernel picked = {
+    .name = "picked",
+    .summary = "y[i] = x[ids[i]]",
+    .params = picked_params,
+    .tensors =
+        [](const Problem& problem) {
+          const IntegerDomain domain = {IntegerDomain::Kind::ids, "rows", problem.flag("sorted")};
+          return std::vector<TensorSpec>{{.name = "x", .role = Role::input, .axes = {{"rows"}}},
+                                         {.name = "ids",
+                                          .role = Role::input,
+                                          .axes = {{"n"}},
+                                          .dtype = &int32,
+                                          .domain = domain},
+                                         {.name = "y", .role = Role::output, .axes = {{"n"}}}};
+        },
+    .cost = [](const Problem& problem) { return Cost{.bytes = traffic_bytes(problem)}; },
+    .check = nullptr,
+    .reference =
+        [](const Problem&, const Math&, const Operands& inputs, std::string_view,
+           const Region& region, const ReferenceOut& out) {
+          const auto* const ids = inputs.at("ids").as<std::int32_t>();
+          for (std::size_t j = 0; j < region.cols.size(); ++j) {
+            out.value[j] = inputs.at("x").f32()[ids[region.cols[j]]];
+            out.bound[j] = out.plain_bound[j] = 0;
+          }
+        },
+};
+
+// Trusts its ids; `slip` is added to those that it can be added to.
+class PickedPlan final : public Plan {
+ public:
+  PickedPlan(const Problem& problem, int slip) : Plan(problem), slip_(slip) {}
+  void run() override {
+    const auto* const ids = operands_.at("ids").as<std::int32_t>();
+    const std::int64_t n = problem().size("n"), rows = problem().size("rows");
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t id = ids[i] + slip_ < rows ? ids[i] + slip_ : ids[i];
+      operands_.at("y").f32()[i] = operands_.at("x").f32()[id];
+    }
+  }
+  PlanFacts facts() const override { return {}; }
+
+ protected:
+  void on_bind(const Operands& operands) override { operands_ = operands; }
+
+ private:
+  int slip_;
+  Operands operands_;
+};
+
+template <int slip>
+std::unique_ptr<Plan> picked_plan(const Problem& problem, const Tuning&, const Environment&,
+                                  const Operands&) {
+  return std::make_unique<PickedPlan>(problem, slip);
+}
+
 const Backend test_backend = {.name = "test"};
 
 Variant variant_of(const char* name, const Kernel& kernel, std::span<const DType> dtypes,
@@ -212,18 +276,22 @@ Variant variant_of(const char* name, const Kernel& kernel, std::span<const DType
 }
 
 constexpr DType append_types[] = {&float32, &bfloat16};
+constexpr DType picked_types[] = {&float32, &int32};
 const Variant variants[] = {variant_of("right", doubled, doubled_types, by_two),
                             variant_of("wrong", doubled, doubled_types, by_two_and_a_half),
                             variant_of("only32", doubled, only_float32, by_two),
                             variant_of("right", append, append_types, append_plan<0>),
                             variant_of("overwrites", append, append_types, append_plan<1>),
-                            variant_of("inexact", append, append_types, append_plan<2>)};
+                            variant_of("inexact", append, append_types, append_plan<2>),
+                            variant_of("right", picked, picked_types, picked_plan<0>),
+                            variant_of("wrong", picked, picked_types, picked_plan<1>)};
 
 const Catalogue& catalogue() {
   static const Catalogue all = [] {
     Catalogue catalogue;
     catalogue.add(doubled);
     catalogue.add(append);
+    catalogue.add(picked);
     for (const Variant& variant : variants) catalogue.add(CatalogueEntry{variant.name, &variant});
     return catalogue;
   }();
@@ -328,7 +396,7 @@ TEST_CASE("every format is written as .npy, and read back where NumPy's header t
   std::vector<double> values(64);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) - 20;
   for (const DType dtype :
-       {&float8, &float64, &float32, &float16, &bfloat16, &int8, &int32, &q8_0}) {
+       {&float8, &float64, &float32, &float16, &bfloat16, &int8, &int32, &int64, &q8_0}) {
     INFO(std::string(dtype->name));
     std::vector<char> bytes(dtype->bytes(64)), back(bytes.size());
     dtype->encode(values.data(), bytes.data(), 64);
@@ -386,4 +454,75 @@ TEST_CASE("bind refuses a wrong format and outputs that share memory") {
   shared.set("sum", sum);
   CHECK(message_of([&] { plan->bind(shared); }).find("output cache overlaps output sum") !=
         std::string::npos);
+}
+
+TEST_CASE("ids come from the seed within their domain, sorted where they ascend") {
+  const Problem problem = parse_problem("picked:n=2000,rows=100", catalogue().kernels());
+  const Problem sorted = parse_problem("picked:n=2000,rows=100,sorted=1", catalogue().kernels());
+  const OwnedOperands operands(problem, 5, 2), ascending(sorted, 5, 2);
+  const auto values = [](const OwnedOperands& from) {
+    const auto* const ids = from.inputs().at("ids").as<std::int32_t>();
+    return std::vector<std::int32_t>(ids, ids + 2000);
+  };
+  std::vector<std::int32_t> ids = values(operands);
+  bool equal = true;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    equal = equal && ids[i] == seeded_integer(5, "picked", "ids", i, 100);
+  }
+  CHECK(equal);
+  CHECK_FALSE(std::is_sorted(ids.begin(), ids.end()));
+  std::sort(ids.begin(), ids.end());
+  CHECK(ids.front() == 0);
+  CHECK(ids.back() == 99);
+  CHECK(values(ascending) == ids);
+}
+
+TEST_CASE("ids are verified, and stay legal where inputs are changed to see what a run keeps") {
+  CHECK(verified("picked:n=50,rows=7", "right").passed());
+  CHECK(verified("picked:n=50,rows=7,sorted=1", "right").passed());
+  CHECK(verified("picked:n=0,rows=0", "right").passed());
+  CHECK(verified("picked:n=50,rows=7", "wrong").status == Status::failed);
+  const Problem problem = parse_problem("picked:n=5,rows=7", catalogue().kernels());
+  OwnedOperands operands(problem, 1, 1);
+  operands.spoil_inputs();
+  const auto* const ids = operands.inputs().at("ids").as<std::int32_t>();
+  CHECK(std::all_of(ids, ids + 5, [](std::int32_t id) { return id == 6; }));
+}
+
+TEST_CASE("a domain without values, or beyond int32, is refused by its size") {
+  const auto message = [](const char* shape) {
+    return message_of([&] { parse_problem(shape, catalogue().kernels()); });
+  };
+  CHECK(message("picked:n=1,rows=0") == "rows=0: the ids in ids [1] would have to be below it");
+  CHECK(message("picked:n=1,rows=2147483648") ==
+        "rows=2147483648: ids holds values up to it as int32, allowed is 2147483647");
+}
+
+TEST_CASE("ids outside their domain are refused by name, place and value") {
+  const Problem problem = parse_problem("picked:n=3,rows=7,sorted=1", catalogue().kernels());
+  const TensorSpec spec = picked.tensors(problem)[1];
+  const auto message = [&](std::array<std::int32_t, 3> ids) {
+    return message_of(
+        [&] { require_in_domain(problem, spec, contiguous_view(ids.data(), Shape{3}, &int32)); });
+  };
+  CHECK(message({0, 6, 6}) == "no error");
+  CHECK(message({0, 6, 7}) == "ids[2] is 7; allowed are 0 to 6 (rows=7)");
+  CHECK(message({0, -1, 7}) == "ids[1] is -1; allowed are 0 to 6 (rows=7)");
+  CHECK(message({0, 3, 2}) == "ids[2] is 2 behind 3; allowed are values in ascending order");
+}
+
+TEST_CASE("int64 files become int32 where all values fit") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "ids.npy";
+  const std::array<std::int64_t, 2> ids = {-5, 2147483647};
+  std::array<std::int32_t, 2> back{};
+  write_npy(path, Shape{2}, &int64, ids.data());
+  read_npy(path, read_npy_header(path), &int32, back.data());
+  CHECK(back == std::array<std::int32_t, 2>{-5, 2147483647});
+  const std::array<std::int64_t, 2> large = {0, 9223372036854775807};
+  write_npy(path, Shape{2}, &int64, large.data());
+  CHECK(message_of([&] { read_npy(path, read_npy_header(path), &int32, back.data()); }) ==
+        "'" + path + "': element 1 is 9223372036854775807; int32 holds -2147483648 to 2147483647");
+  CHECK(message_of([&] { tensor_shape_of(read_npy_header(path), &float32); }) ==
+        "an array of int64 cannot become float32; allowed is any float");
 }

@@ -52,10 +52,11 @@ class Ladder(unittest.TestCase):
             return list(csv.DictReader(file))
 
     def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
-        """The rungs of each kernel's variant of that name, where it is here."""
+        """The rungs of each kernel's variant of that name, where it is here and has some."""
         kernels = json.loads(self.succeed("list", "--json"))["kernels"]
         return {kernel["name"]: variant["ladder"] for kernel in kernels
-                for variant in kernel["variants"] if variant["name"] == of and variant["available"]}
+                for variant in kernel["variants"]
+                if variant["name"] == of and variant["available"] and variant["ladder"]}
 
     def test_every_rung_of_every_kernel_is_measured_and_printed(self) -> None:
         ladders = self.ladders()

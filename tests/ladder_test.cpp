@@ -106,7 +106,8 @@ const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant
 
 }  // namespace
 
-TEST_CASE("every kernel has a variant with a ladder of 3 to 5 named rungs") {
+TEST_CASE(
+    "gemm, softmax, layernorm and attention have a variant with a ladder of 3 to 5 named rungs") {
   std::set<std::string> kernels;
   for (const Variant* variant : with_ladder()) {
     kernels.insert(variant->kernel->name);
@@ -120,7 +121,7 @@ TEST_CASE("every kernel has a variant with a ladder of 3 to 5 named rungs") {
     }
     CHECK(names.size() == variant->ladder.size());
   }
-  CHECK(kernels.size() == catalogue().kernels().size());
+  CHECK(kernels == std::set<std::string>{"attention", "gemm", "layernorm", "softmax"});
 }
 
 TEST_CASE("rungs are in no search space, no first guess and no tunable") {

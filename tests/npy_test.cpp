@@ -145,7 +145,7 @@ TEST_CASE("other types are refused by name") {
                                                                   {"<c16", "complex128"},
                                                                   {"|O", "Python objects"},
                                                                   {"<i2", "int16"},
-                                                                  {"<i8", "int64"},
+                                                                  {"<u8", "uint64"},
                                                                   {"<u2", "uint16"},
                                                                   {"|b1", "boolean"},
                                                                   {"<U4", "text"},

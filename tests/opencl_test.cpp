@@ -152,6 +152,11 @@ constexpr TiledCase tiled_cases[] = {
      "path=0,code_path=0,w=4,bq=4,bk=4,v=4,vq=4,tk=4,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
      "splits="
      "3"},
+    // Values narrower than keys in the same local memory, a mask read by several items a row.
+    {"attention:batch=1,heads=2,q_len=7,kv_len=19,head_dim=10,causal=1,v_dim=3,window=5,softcap=3,"
+     "mask=1,lengths=1",
+     "path=0,code_path=0,w=16,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
+     "splits=2"},
     // The kernels of NVIDIA's code path in portable form: warps of items, parts of tiles, merging.
     {"attention:batch=1,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
      "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=8,splits=2"},
@@ -162,6 +167,8 @@ constexpr TiledCase tiled_cases[] = {
     {"attention:batch=1,heads=1,q_len=70,kv_len=75,head_dim=20,causal=1",
      "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=16,cn=16,stages=2,unroll=16,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
+     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
+    {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1,window=37,mask=1",
      "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
 };
 

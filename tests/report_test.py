@@ -216,6 +216,17 @@ class ReportTest(Scratch):
             ["gemm", "memory", "1 thread", "hwy", "1 of 1", "", "", "40", ""]])
         self.assertLess(text.index('id="answer"'), text.index('class="chart"'))
 
+    def test_steps_of_models_have_a_table_of_their_own(self):
+        step = {**NASTY[0], "preset": "block", "step": "run/linear", "calls": "2",
+                "share_pct": "60", "roof_pct": "50", "bound": "compute", "p50_ns": "3e6"}
+        whole = {**step, "kernel": "model", "step": "run", "share_pct": "100", "p50_ns": "1e7"}
+        report(self.write("models.csv", [step, whole]), "--html", self.path("p.html"))
+        with open(self.path("p.html"), encoding="utf-8") as file:
+            text = file.read().split('<h2 id="models">')[1].split("<h2")[0]
+        self.assertIn("<td>run</td><td>linear</td><td>gemm</td><td>scalar</td><td>2</td>"
+                      "<td>6</td><td>60.0</td><td>50.0</td><td>compute</td>", text)
+        self.assertIn("<td>run</td><td>whole</td>", text)
+
     def test_without_the_program_it_says_so(self):
         made = subprocess.run([sys.executable, REPORT, "--rooflane", self.path("none"), "--html",
                                self.path("x.html"), self.write("rows.csv", NASTY)],
@@ -387,8 +398,9 @@ class ResultsTest(Scratch):
                           (f"{run}.csv", f"{run}.json", "roofline.svg", "README.md")]
         machines = {}
         for name in names:
-            if os.path.exists(os.path.join(RESULTS, name)):
-                machine, _, file = name.partition(os.sep)
+            machine, _, file = name.partition(os.sep)
+            of_models = file.startswith("models" + os.sep)  # of scripts/models.sh
+            if os.path.exists(os.path.join(RESULTS, name)) and not of_models:
                 machines.setdefault(machine, set()).add(file)
         self.assertTrue(machines)
         return machines

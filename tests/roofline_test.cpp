@@ -250,6 +250,21 @@ TEST_CASE("a problem is held against the peak of its own target, scalar against 
   CHECK(peak("") == 100);
 }
 
+TEST_CASE("what only moves bytes has the roof of its bytes, at those that it touches") {
+  static Kernel mover = make_toy();
+  mover.cost = [](const Problem& p) { return Cost{.bytes = 6 * p.value("n"), .moves = true}; };
+  Problem p(mover);
+  p.set("n", 125000);
+  p.set("work", 0);
+  // Of 1e6 bytes of operands 0.75e6 are touched, two thirds of them written.
+  const MemoryPeak peak = find_memory_peak(synthetic(), 0.75e6, 2.0 / 3, 1, "").value();
+  const Roof roof = roof_of(p, synthetic(), "fp32", "AVX3", 1, "").value();
+  CHECK(roof.ai == 0);
+  CHECK(roof.bound == "memory");
+  CHECK(roof.peak_gb_s == doctest::Approx(peak.gb_s));
+  CHECK(roof.least_ns == doctest::Approx(0.75e6 / peak.gb_s));
+}
+
 TEST_CASE("no flops, nothing to touch, or a missing ceiling: no roof") {
   const Ceilings c = synthetic();
   CHECK(!roof_of(problem(1000, 0), c, "fp32", "", 1, ""));

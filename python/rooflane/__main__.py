@@ -1,11 +1,11 @@
-"""python -m rooflane VERB ARGUMENT...: started by scripts/tune.py."""
+"""python -m rooflane VERB ARGUMENT...: started by scripts/tune.py and generate.py."""
 from __future__ import annotations
 
 import importlib
 import sys
 
 VERBS = {"tune": "rooflane.tune.command", "archive": "rooflane.archive.command",
-         "league": "rooflane.league.command"}
+         "league": "rooflane.league.command", "generate": "rooflane.generate.command"}
 NODES = ("scheduler", "worker")  # of a cluster
 
 

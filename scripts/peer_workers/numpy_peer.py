@@ -9,7 +9,8 @@ import re
 
 import numpy as np
 
-from peer_workers.peer import Arrays, Peer, Plan, aligned_array, no_prepack
+from peer_workers import numpy_elements, numpy_indices
+from peer_workers.peer import Arrays, Peer, Plan, aligned_array, no_attention_options, no_prepack
 from peer_workers.problem import Problem
 
 # Rows are worked on in blocks of about this many elements: 256 KiB in and as much out, which stays
@@ -122,7 +123,7 @@ class LayerNorm(NumpyPlan):
 
     def __init__(self, problem: Problem, arrays: Arrays):
         super().__init__(arrays["y"])
-        self.gamma, self.beta = arrays["gamma"], arrays["beta"]
+        self.gamma, self.beta = arrays["gamma"], arrays.get("beta")
         self.cols = np.float32(problem.cols)
         self.eps = np.float32(problem.eps)
         step = max(1, BLOCK // problem.cols)
@@ -143,6 +144,19 @@ class LayerNorm(NumpyPlan):
             np.divide(y, column, out=y)
             np.multiply(y, self.gamma, out=y)
             np.add(y, self.beta, out=y)
+
+
+class RmsNorm(LayerNorm):
+    """Sum of squares, then scale and gamma, block by block."""
+
+    def run(self) -> None:
+        for x, y, column in self.blocks:
+            np.einsum("rc,rc->r", x, x, out=column[:, 0])
+            np.divide(column, self.cols, out=column)
+            np.add(column, self.eps, out=column)
+            np.sqrt(column, out=column)
+            np.divide(x, column, out=y)
+            np.multiply(y, self.gamma, out=y)
 
 
 class Attention(NumpyPlan):
@@ -218,8 +232,12 @@ class Attention(NumpyPlan):
 
 
 class NumpyPeer(Peer):
-    kernels = {"gemm": "many", "softmax": "one", "layernorm": "one", "attention": "many"}
-    plans = {"gemm": Gemm, "softmax": Softmax, "layernorm": LayerNorm, "attention": Attention}
+    kernels = {"gemm": "many", "softmax": "one", "layernorm": "one", "attention": "many",
+               "rmsnorm": "one",
+               **dict.fromkeys([*numpy_indices.PLANS, *numpy_elements.PLANS], "one")}
+    plans = {"gemm": Gemm, "softmax": Softmax, "layernorm": LayerNorm, "attention": Attention,
+             "rmsnorm": RmsNorm, **numpy_indices.PLANS, **numpy_elements.PLANS}
+    dtypes = ("float32", "int32")
 
     def __init__(self) -> None:
         # NaN and infinities are legitimate values here; warnings about them are not.
@@ -231,5 +249,6 @@ class NumpyPeer(Peer):
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "NumPy")
+        no_attention_options(problem, "NumPy")
         self.blas.set_threads(threads)
         return self.plans[problem.kernel](problem, arrays)

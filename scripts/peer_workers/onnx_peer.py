@@ -9,7 +9,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from peer_workers.peer import Arrays, Peer, Plan, Unsupported
+from peer_workers.kernels import KERNELS
+from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_attention_options
 from peer_workers.problem import Problem
 
 OPSET = 23       # the first with Attention
@@ -56,6 +57,20 @@ def attention_nodes(p: Problem) -> tuple[list[onnx.NodeProto], dict[str, np.ndar
     return [node], constants
 
 
+def activation_nodes(p: Problem) -> list[onnx.NodeProto]:
+    """The function, which of silu is two operators, and the product with the gate."""
+    value = "activated" if p.gate else "y"
+    if p.kind == "silu":
+        nodes = [helper.make_node("Sigmoid", ["x"], ["sigmoid"]),
+                 helper.make_node("Mul", ["x", "sigmoid"], [value])]
+    elif p.kind.startswith("gelu"):
+        approximate = "tanh" if p.kind == "gelu_tanh" else "none"
+        nodes = [helper.make_node("Gelu", ["x"], [value], approximate=approximate)]
+    else:
+        nodes = [helper.make_node(p.kind.capitalize(), ["x"], [value])]
+    return nodes + ([helper.make_node("Mul", [value, "g"], ["y"])] if p.gate else [])
+
+
 def model_of(p: Problem, arrays: Arrays) -> bytes:
     """The problem as a serialised model; constants of prepack=1 are part of it."""
     if p.kernel == "gemm":
@@ -65,6 +80,13 @@ def model_of(p: Problem, arrays: Arrays) -> bytes:
     elif p.kernel == "layernorm":
         nodes, constants = [helper.make_node("LayerNormalization", ["x", "gamma", "beta"], ["y"],
                                              axis=-1, epsilon=p.eps)], {}
+    elif p.kernel == "rmsnorm":
+        nodes, constants = [helper.make_node("RMSNormalization", ["x", "gamma"], ["y"], axis=-1,
+                                             epsilon=p.eps)], {}
+    elif p.kernel == "add":
+        nodes, constants = [helper.make_node("Add", ["x", "r"], ["y"])], {}
+    elif p.kernel == "activation":
+        nodes, constants = activation_nodes(p), {}
     else:
         nodes, constants = attention_nodes(p)
     inputs, outputs = [], []
@@ -127,12 +149,13 @@ def refusal(p: Problem, arrays: Arrays) -> str | None:
 
 
 class OnnxPeer(Peer):
-    kernels = {"gemm": "many", "softmax": "many", "layernorm": "many", "attention": "many"}
+    kernels = dict.fromkeys(KERNELS, "many")
 
     def library(self) -> str:
         return f"ONNX Runtime {ort.__version__}"
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
+        no_attention_options(problem, "ONNX Runtime")
         if reason := refusal(problem, arrays):
             raise Unsupported(f"ONNX Runtime: {reason}")
         return OnnxPlan(problem, arrays, threads)

@@ -42,14 +42,22 @@ class Plan(ABC):
     def run(self) -> None:
         """Computes once and returns when the output is complete."""
 
-    @abstractmethod
     def output(self) -> np.ndarray:
         """The last run's output in host memory; of a device after download()."""
+        raise NotImplementedError
+
+    def outputs(self) -> list[np.ndarray]:
+        """The same of a kernel with several, in the problem's order."""
+        return [self.output()]
 
     def poison(self) -> None:
-        """Fills what the output will occupy with NaN, so that a run which skips work is seen."""
-        output = self.output()
-        output.fill(0xFFFF if output.dtype == np.uint16 else np.nan)  # bits of a bfloat16
+        """Fills what the output will occupy with NaN, integers with -1, so that a run which skips
+        work is seen."""
+        for output in self.outputs():
+            if output.dtype == np.uint16:
+                output.fill(0xFFFF)  # bits of a bfloat16
+            else:
+                output.fill(-1 if output.dtype == np.int32 else np.nan)
 
     def upload(self) -> None:
         """Copies the inputs to the device. Nothing on a CPU."""
@@ -120,3 +128,9 @@ def no_prepack(problem: Problem, name: str) -> None:
     """For peers without a facility for constants."""
     if problem.kernel == "gemm" and problem.prepack:
         raise Unsupported(f"prepack=1: {name} has no way to pack a constant matrix beforehand")
+
+
+def no_attention_options(problem: Problem, name: str) -> None:
+    """For peers that compute plain and causal attention only."""
+    if problem.kernel == "attention" and (options := problem.attention_options()):
+        raise Unsupported(f"{', '.join(options)}: {name}'s attention is plain or causal here")

@@ -14,23 +14,27 @@ from typing import Any
 import numpy as np
 
 # NumPy's types of the stored elements. It has no bfloat16: arrays hold its bits.
-STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int32": np.int32}
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a problem. Inputs are seeded with values in (-scale, scale)."""
+    """A tensor of a problem. Inputs are seeded with values in (-scale, scale), int32 ones with
+    integers from 0 to end - 1, sorted where they ascend, all the last where they are counts."""
     name: str
     shape: tuple[int, ...]
     role: str  # "input", "constant" or "output"
     scale: float = 1.0
     dtype: str = "float32"
+    end: int = 0
+    ascending: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True)
 class Problem:
     """A kernel with its sizes and flags: problem.m, problem.causal, ...; tensors in the kernel's
-    order, the one output last."""
+    order, outputs last."""
     kernel: str
     values: dict[str, float] = field(hash=False)
     tensors: tuple[Tensor, ...]
@@ -42,21 +46,42 @@ class Problem:
             raise AttributeError(name) from None
 
     @property
+    def outputs(self) -> list[Tensor]:
+        return [tensor for tensor in self.tensors if tensor.role == "output"]
+
+    @property
     def output(self) -> Tensor:
+        """Of the many kernels that have one."""
         return self.tensors[-1]
 
     def visible(self, query: int) -> int:
-        """How many keys query `query` of attention sees; they are the first ones."""
+        """How many keys query `query` of attention sees; without a window they are the first
+        ones."""
         if not self.causal:
             return self.kv_len
         return min(max(query + 1 + self.kv_len - self.q_len, 0), self.kv_len)
 
+    def attention_options(self) -> list[str]:
+        """What attention is asked for beyond plain and causal, as key=value."""
+        plain = {"v_dim": self.head_dim, "window": 0, "softcap": 0, "mask": 0, "lengths": 0}
+        return [f"{name}={self.values[name]:g}" for name, value in plain.items()
+                if self.values.get(name, value) != value]
+
 
 def problem_of(resolved: dict[str, Any]) -> Problem:
     """The problem of a request. Raises KeyError for one that is not resolved."""
-    return Problem(resolved["kernel"], resolved["parameters"], tuple(
+    parameters = resolved["parameters"]
+
+    def end(tensor: dict[str, Any]) -> int:
+        if "counts_to" in tensor:
+            return parameters[tensor["counts_to"]] + 1
+        return parameters[tensor["ids_below"]] if "ids_below" in tensor else 0
+
+    return Problem(resolved["kernel"], parameters, tuple(
         Tensor(tensor["name"], tuple(tensor["shape"]), tensor["role"], tensor["seed_scale"],
-               tensor["dtype"]) for tensor in resolved["tensors"]))
+               tensor["dtype"], end(tensor), tensor.get("ascending", False),
+               "counts_to" in tensor)
+        for tensor in resolved["tensors"]))
 
 
 def fnv1a64(text: str) -> int:
@@ -67,9 +92,8 @@ def fnv1a64(text: str) -> int:
     return value
 
 
-def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
-    """Elements [first, last) of the stream: splitmix64's finaliser of stream + (i+1)·φ, its upper
-    24 bits as a float32 in (-1, 1)."""
+def seeded_bits(stream: int, first: int, last: int) -> np.ndarray:
+    """Elements [first, last) of the stream: splitmix64's finaliser of stream + (i+1)·φ."""
     x = np.arange(first + 1, last + 1, dtype=np.uint64)
     x *= np.uint64(0x9E3779B97F4A7C15)
     x += np.uint64(stream)
@@ -77,6 +101,21 @@ def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
         x ^= x >> np.uint64(shift)
         x *= np.uint64(factor)
     x ^= x >> np.uint64(31)
+    return x
+
+
+def seeded_integers(stream: int, first: int, last: int, end: int) -> np.ndarray:
+    """Those elements as int32 from 0 to end - 1: the upper 32 bits times `end`, over 2^32."""
+    x = seeded_bits(stream, first, last)
+    x >>= np.uint64(32)
+    x *= np.uint64(end)
+    x >>= np.uint64(32)
+    return x.astype(np.int32)
+
+
+def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
+    """Those elements as float32 in (-1, 1), from their upper 24 bits."""
+    x = seeded_bits(stream, first, last)
     x >>= np.uint64(40)
     values = x.astype(np.float64)
     values += 0.5
@@ -104,6 +143,10 @@ def _chunks(elements: int) -> Iterator[tuple[int, int]]:
 
 def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor, piece: tuple[int, int]) -> None:
     first, last = piece
+    if tensor.dtype == "int32":
+        flat[first:last] = (tensor.end - 1 if tensor.full else
+                            seeded_integers(stream, first, last, tensor.end))
+        return
     values = seeded_values(stream, first, last)
     values *= np.float32(tensor.scale)
     flat[first:last] = stored(values, tensor.dtype)
@@ -120,3 +163,5 @@ def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], thre
             stream = seed ^ fnv1a64(f"{problem.kernel}/{tensor.name}")
             fill = partial(_fill_piece, flat, stream, tensor)
             list(pool.map(fill, _chunks(flat.size)))
+            if tensor.ascending:
+                flat.sort()

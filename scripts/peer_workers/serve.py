@@ -14,6 +14,9 @@ import sys
 import time
 from typing import IO, Any
 
+from peer_workers.kernels import INDEX_KERNELS, KERNELS
+from peer_workers.sampling import runs_for_sample, time_runs, undisturbed_run_ns, warm_up
+
 # Peer -> its module and class. Modules are imported only when served: they need their library.
 MODULES = {
     "numpy": ("numpy_peer", "NumpyPeer"),
@@ -24,17 +27,8 @@ MODULES = {
     "triton": ("triton_peer", "TritonPeer"),
     "onnxruntime": ("onnx_peer", "OnnxPeer"),
 }
-KERNELS = ("gemm", "softmax", "layernorm", "attention")
+HAVE_INDEX_KERNELS = ("numpy", "torch", "torch-compile")
 VERSION = "1"
-
-# The sampler's numbers, as in src/measure/sampler.cpp.
-WARM_UP_RUNS = 20
-WARM_UP_NS = 20e6
-AGREEMENT = 0.05
-LEAST_SAMPLE_NS = 1e6
-MOST_RUNS = 1_000_000
-CALIBRATIONS = 5
-CALIBRATION_NS = 50e6
 
 Message = dict[str, Any]
 
@@ -45,53 +39,6 @@ class Refusal(Exception):
     def __init__(self, status: str, reason: str):
         super().__init__(reason)
         self.status = status
-
-
-def warm_up(run) -> float:
-    """Runs untimed until two successive runs agree within 5 %, bounded; the last run's time."""
-    clock = time.perf_counter_ns
-    begin = start = clock()
-    previous = 0
-    for i in range(WARM_UP_RUNS):
-        run()
-        end = clock()
-        elapsed = end - start
-        if i > 0 and abs(elapsed - previous) <= AGREEMENT * max(elapsed, previous):
-            break
-        if end - begin >= WARM_UP_NS:
-            break
-        previous = elapsed
-        start = end
-    return float(elapsed)
-
-
-def time_runs(run, runs: int) -> float:
-    """Mean time in ns of one of `runs` back-to-back runs."""
-    clock = time.perf_counter_ns
-    repeat = range(runs)
-    start = clock()
-    for _ in repeat:
-        run()
-    return (clock() - start) / runs
-
-
-def undisturbed_run_ns(run) -> float:
-    """The least of several timings of a warm run, as sampler.hpp has it."""
-    clock = time.perf_counter_ns
-    least = warm_up(run)
-    begin = clock()
-    for _ in range(CALIBRATIONS):
-        if clock() - begin + least > CALIBRATION_NS:
-            break
-        least = min(least, time_runs(run, (runs_for_sample(least) + 3) // 4))
-    return least
-
-
-def runs_for_sample(run_ns: float) -> int:
-    """How many back-to-back runs last at least a millisecond."""
-    if run_ns <= 0:
-        return MOST_RUNS
-    return min(max(-int(-LEAST_SAMPLE_NS // run_ns), 1), MOST_RUNS)
 
 
 class Server:
@@ -118,8 +65,9 @@ class Server:
 
     def greeting(self) -> Message:
         if self.reason is not None:
+            usual = KERNELS + (INDEX_KERNELS if self.name in HAVE_INDEX_KERNELS else ())
             variants = [{"kernel": kernel, "variant": self.name, "absent": self.reason}
-                        for kernel in (self.peer.kernels if self.peer else KERNELS)]
+                        for kernel in (self.peer.kernels if self.peer else usual)]
         else:
             variants = [{"kernel": kernel, "variant": self.name, "threads": threads,
                          "backend": "python", "verifies": False}
@@ -178,7 +126,8 @@ class Server:
         self.arrays = {tensor.name: aligned_array(tensor.shape, tensor.dtype)
                        for tensor in problem.tensors}
         fill_inputs(problem, request["seed"], self.arrays, threads)
-        self.arrays[problem.output.name].fill(0)  # no page of it is new to a run
+        for tensor in problem.outputs:
+            self.arrays[tensor.name].fill(0)  # no page of it is new to a run
         start = time.perf_counter_ns()
         try:
             self.plan = self.peer.plan(problem, self.arrays, threads)
@@ -211,13 +160,15 @@ class Server:
         plan.upload()
         plan.run()
         plan.download()
-        stored = STORED[self.problem.output.dtype]
-        output = np.ascontiguousarray(plan.output(), stored)
-        if output.nbytes != request["output_bytes"]:
-            raise Refusal("RUNTIME_ERROR", f"the output has {output.nbytes} bytes, asked for were "
+        outputs = [np.ascontiguousarray(output, STORED[tensor.dtype])
+                   for output, tensor in zip(plan.outputs(), self.problem.outputs, strict=True)]
+        size = sum(output.nbytes for output in outputs)
+        if size != request["output_bytes"]:
+            raise Refusal("RUNTIME_ERROR", f"the output has {size} bytes, asked for were "
                                            f"{request['output_bytes']}")
         with open(request["path"], "r+b") as file:
-            output.tofile(file)
+            for output in outputs:
+                output.tofile(file)
         return {}
 
     def calibrate(self, request: Message) -> Message:

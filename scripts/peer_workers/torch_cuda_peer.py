@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from peer_workers.cuda_plan import CudaPlan, Tensors, device_names, fastest
+from peer_workers.kernels import KERNELS
 from peer_workers.peer import Arrays, Peer, Plan, no_prepack
 from peer_workers.problem import Problem
 from peer_workers.torch_kernels import attention_ways, function_into, function_of, operands_of
@@ -64,7 +65,7 @@ def ways_of(problem: Problem, tensors: Tensors) -> dict[str, Call]:
 
 
 class TorchCudaPeer(Peer):
-    kernels = dict.fromkeys(("gemm", "softmax", "layernorm", "attention"), "device")
+    kernels = dict.fromkeys(KERNELS, "device")
 
     def absent(self) -> str | None:
         return None if torch.cuda.is_available() else "this PyTorch sees no CUDA device"

@@ -1,4 +1,4 @@
-"""The four kernels as PyTorch says them, for a CPU or CUDA, eager or compiled.
+"""The kernels as PyTorch says them, for a CPU or CUDA, eager or compiled.
 
 What is eager and has an out= form writes into the output given; the others return a new tensor.
 """
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from peer_workers.peer import Unsupported
 from peer_workers.problem import Problem
 
 Tensors = dict[str, torch.Tensor]
@@ -17,7 +18,8 @@ Tensors = dict[str, torch.Tensor]
 
 def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
     """The views that `function_of` works on, in its order. Gemm drops a batch axis of 1, since
-    torch.mm is a call of its own; attention adds the mask that its problem needs."""
+    torch.mm is a call of its own; attention adds the masks that its problem needs. Raises
+    Unsupported."""
     if problem.kernel == "gemm":
         names = ["a", "b"] + (["c0"] if problem.beta != 0 else [])
         views = [tensors[name] for name in names]
@@ -30,21 +32,53 @@ def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
         return [tensors["x"]]
     if problem.kernel == "layernorm":
         return [tensors["x"], tensors["gamma"], tensors["beta"]]
+    if problem.kernel == "rmsnorm":
+        return [tensors["x"], tensors["gamma"]]
+    if problem.kernel == "add":
+        return [tensors["x"], tensors["r"]]
+    if problem.kernel == "activation":
+        return [tensors["x"]] + ([tensors["g"]] if problem.gate else [])
+    for option in ("softcap", "lengths"):
+        if getattr(problem, option):
+            raise Unsupported(f"{option}={getattr(problem, option):g}: "
+                              "scaled_dot_product_attention has no such thing")
     views = [tensors["q"], tensors["k"], tensors["v"]]
-    return views + ([attention_mask(problem, views[0].device)] if needs_mask(problem) else [])
+    if hides(problem) and not by_flag(problem):
+        views.append(attention_mask(problem, views[0].device))
+    return views + ([tensors["mask"]] if problem.mask else [])
 
 
-def needs_mask(problem: Problem) -> bool:
-    """Causal attention is aligned to the end, is_causal=True to the start: they agree only on
-    squares. A single query, the last, sees every key."""
-    return bool(problem.causal) and problem.q_len != problem.kv_len and problem.visible(0) < (
-        problem.kv_len)
+def hides(problem: Problem) -> bool:
+    """Whether some query does not see some key."""
+    return bool(0 < problem.window < problem.kv_len
+                or (problem.causal and problem.visible(0) < problem.kv_len))
+
+
+def by_flag(problem: Problem) -> bool:
+    """Whether is_causal=True hides it. It aligns causal attention to the start, we to the end: they
+    agree only on squares. A single query, the last, sees every key."""
+    return bool(problem.causal and problem.q_len == problem.kv_len
+                and not problem.window and not problem.mask)
+
+
+def joined(masks: tuple[torch.Tensor, ...]) -> torch.Tensor | None:
+    """The masks among an attention's operands as one: what a query does not see is -inf."""
+    if len(masks) < 2:
+        return masks[0] if masks else None
+    return torch.where(*masks, -torch.inf)
 
 
 def attention_mask(problem: Problem, device: torch.device) -> torch.Tensor:
-    """True where query i sees key j: j <= i + kv_len - q_len."""
+    """True where query i sees key j: j <= i + kv_len - q_len if causal, and no more than `window`
+    keys."""
     every = torch.ones(problem.q_len, problem.kv_len, dtype=torch.bool, device=device)
-    return every.tril(problem.kv_len - problem.q_len)
+    last = problem.kv_len - problem.q_len
+    if problem.causal:
+        every = every.tril(last)
+        return every.triu(last + 1 - problem.window) if problem.window else every
+    if problem.window:
+        every[:, :max(0, problem.kv_len - problem.window)] = False
+    return every
 
 
 def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
@@ -63,14 +97,38 @@ def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
         return lambda x: torch.softmax(x, -1)
     if p.kernel == "layernorm":
         return lambda x, gamma, beta: F.layer_norm(x, (p.cols,), gamma, beta, p.eps)
-    is_causal = bool(p.causal) and p.q_len == p.kv_len
+    if p.kernel == "rmsnorm":
+        return lambda x, gamma: F.rms_norm(x, (p.cols,), gamma, p.eps)
+    if p.kernel == "add":
+        return torch.add
+    if p.kernel == "activation":
+        activated = ACTIVATIONS[p.kind]
+        return (lambda x, g: activated(x) * g) if p.gate else activated
+    is_causal = by_flag(p)
     grouped = p.heads != p.kv_heads
 
-    def attention(q, k, v, mask=None):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal,
+    def attention(q, k, v, *masks):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=joined(masks), is_causal=is_causal,
                                               scale=p.scale, enable_gqa=grouped)
 
     return attention
+
+
+ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+# The same with an out=, which the functions of torch.nn.functional call and mostly do not show.
+ACTIVATIONS_INTO: dict[str, Callable[..., torch.Tensor]] = {
+    "relu": lambda x, out: torch.clamp_min(x, 0, out=out),
+    "gelu": lambda x, out: F.gelu(x, out=out),
+    "gelu_tanh": lambda x, out: F.gelu(x, approximate="tanh", out=out),
+    "silu": lambda x, out: torch._C._nn.silu(x, out=out),
+    "tanh": lambda x, out: torch.tanh(x, out=out),
+}
 
 
 def attention_ways(problem: Problem) -> dict[str, Callable[..., torch.Tensor]]:
@@ -82,19 +140,20 @@ def attention_ways(problem: Problem) -> dict[str, Callable[..., torch.Tensor]]:
     group = p.heads // p.kv_heads
     plain = function_of(problem)
 
-    def repeated(q, k, v, mask=None):
+    def repeated(q, k, v, *masks):
         return F.scaled_dot_product_attention(
-            q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), attn_mask=mask,
-            is_causal=bool(p.causal) and p.q_len == p.kv_len, scale=p.scale)
+            q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1),
+            attn_mask=joined(masks), is_causal=by_flag(p), scale=p.scale)
 
     def folded(q, k, v):
         queries = q.reshape(p.batch, p.kv_heads, group * p.q_len, p.head_dim)
-        return F.scaled_dot_product_attention(queries, k, v, scale=p.scale).view(q.shape)
+        return F.scaled_dot_product_attention(queries, k, v, scale=p.scale).view(
+            p.batch, p.heads, p.q_len, p.v_dim)
 
     forms = {"": plain}
     if group > 1:
         forms[" repeated"] = repeated
-        if p.q_len <= 1 or not p.causal:
+        if not hides(p) and not p.mask:
             forms[" folded"] = folded
 
     def by(backend: SDPBackend, form: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -116,6 +175,13 @@ def function_into(problem: Problem, out: torch.Tensor) -> Callable[..., torch.Te
     p = problem
     if p.kernel == "softmax":
         return lambda x: torch.softmax(x, -1, out=out)
+    if p.kernel == "add":
+        return lambda x, r: torch.add(x, r, out=out)
+    if p.kernel == "activation":
+        activated = ACTIVATIONS_INTO[p.kind]
+        if p.gate:
+            return lambda x, g: torch.mul(activated(x, out), g, out=out)
+        return lambda x: activated(x, out)
     if p.kernel != "gemm":
         return None
     batched = p.batch != 1

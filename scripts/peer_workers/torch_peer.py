@@ -9,8 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from peer_workers import torch_indices
+from peer_workers.kernels import KERNELS
 from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_prepack
-from peer_workers.problem import Problem
+from peer_workers.problem import STORED, Problem
+from peer_workers.sampling import undisturbed_run_ns
 from peer_workers.torch_kernels import function_into, function_of, operands_of
 
 
@@ -18,11 +21,11 @@ class TorchPlan(Plan):
     """A call that writes into the caller's output, or returns a tensor of its own. In the latter
     case the last result is let go before a run, so that the next one takes its memory."""
 
-    def __init__(self, call: Callable[..., torch.Tensor], operands: list[torch.Tensor],
-                 shape: tuple[int, ...], writes_output: bool):
+    def __init__(self, call: Callable[..., object], operands: list[torch.Tensor],
+                 problem: Problem, writes_output: bool):
         self.call = call
         self.operands = operands
-        self.shape = shape
+        self.tensors = problem.outputs
         self.writes_output = writes_output
         self.result = None
         self.run()
@@ -33,11 +36,24 @@ class TorchPlan(Plan):
             self.result = None
         self.result = self.call(*self.operands)
 
-    def output(self) -> np.ndarray:
-        result = self.result
-        if result.dtype == torch.bfloat16:
-            return result.view(torch.int16).numpy().view(np.uint16).reshape(self.shape)
-        return result.numpy().reshape(self.shape)
+    def _results(self) -> list[torch.Tensor]:
+        return list(self.result) if isinstance(self.result, tuple) else [self.result]
+
+    def outputs(self) -> list[np.ndarray]:
+        arrays = []
+        for result, tensor in zip(self._results(), self.tensors, strict=True):
+            if result.dtype == torch.bfloat16:
+                result = result.view(torch.int16)
+                arrays.append(result.numpy().view(np.uint16).reshape(tensor.shape))
+            else:  # ids are int64 there
+                arrays.append(result.numpy().astype(STORED[tensor.dtype], copy=False)
+                              .reshape(tensor.shape))
+        return arrays
+
+    @torch.inference_mode()
+    def poison(self) -> None:
+        for result in self._results():
+            result.fill_(float("nan") if result.is_floating_point() else -1)
 
 
 def tensor_of(array: np.ndarray) -> torch.Tensor:
@@ -50,8 +66,8 @@ def tensor_of(array: np.ndarray) -> torch.Tensor:
 class TorchPeer(Peer):
     """Eager PyTorch: one library call a run."""
 
-    kernels = {"gemm": "many", "softmax": "many", "layernorm": "many", "attention": "many"}
-    dtypes = ("float32", "float16", "bfloat16")
+    kernels = dict.fromkeys((*KERNELS, *torch_indices.KERNELS), "many")
+    dtypes = ("float32", "float16", "bfloat16", "int32")
 
     def library(self) -> str:
         """PyTorch's version with those of its MKL and oneDNN, and the float32 it computes in."""
@@ -71,15 +87,26 @@ class TorchPeer(Peer):
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "PyTorch")
-        if len({tensor.dtype for tensor in problem.tensors}) > 1:
+        if len({tensor.dtype for tensor in problem.tensors} - {"int32"}) > 1:
             raise Unsupported("PyTorch's operations take tensors of one type")
         torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(threads)
         tensors = {name: tensor_of(array) for name, array in arrays.items()}
+        if problem.kernel in torch_indices.KERNELS:
+            return self.plan_of_indices(problem, tensors)
         operands = operands_of(problem, tensors)
-        out = problem.output
-        call, writes_output = self.call_of(problem, operands, tensors[out.name])
-        return TorchPlan(call, operands, out.shape, writes_output)
+        call, writes_output = self.call_of(problem, operands, tensors[problem.output.name])
+        return TorchPlan(call, operands, problem, writes_output)
+
+    def plan_of_indices(self, problem: Problem, tensors: dict[str, torch.Tensor]) -> Plan:
+        """The fastest of PyTorch's ways, which the row names."""
+        operands = torch_indices.operands_of(problem, tensors)
+        outs = [tensors[tensor.name] for tensor in problem.outputs]
+        plans = {name: TorchPlan(call, operands, problem, True)
+                 for name, call in torch_indices.ways(problem, outs).items()}
+        name = min(plans, key=lambda name: undisturbed_run_ns(plans[name].run))
+        plans[name].library = f"{self.library()} {name}"
+        return plans[name]
 
 
 class CompiledTorchPeer(TorchPeer):
@@ -98,3 +125,8 @@ class CompiledTorchPeer(TorchPeer):
                 ) -> tuple[Callable[..., torch.Tensor], bool]:
         torch.compiler.reset()
         return torch.compile(function_of(problem), fullgraph=True, dynamic=False), False
+
+    def plan_of_indices(self, problem: Problem, tensors: dict[str, torch.Tensor]) -> Plan:
+        torch.compiler.reset()
+        call = torch.compile(torch_indices.function_of(problem), fullgraph=True, dynamic=False)
+        return TorchPlan(call, torch_indices.operands_of(problem, tensors), problem, False)

@@ -207,6 +207,29 @@ def answer(machine: Machine) -> str:
             "several problems are geometric means, with 95 % intervals.</p>")
 
 
+def models(machine: Machine) -> str:
+    """Steps of models with their shares, those of a phase together; empty without any."""
+    titles = ("model", "phase", "step", "kernel", "variant", "calls", "ms a run", "share, %",
+              "% of the roof", "bound by")
+    lines = []
+    for row in machine.rows:
+        if not row.get("step") or row.get("p50_ns") in ("", None):
+            continue
+        phase, _, step = str(row["step"]).partition("/")
+        calls = float(row["calls"]) if step else 1
+        cells = (row["preset"], phase, step or "whole", row["kernel"] if step else "",
+                 row["variant"], cell(row["calls"]), f"{float(row['p50_ns']) * calls * 1e-6:.4g}",
+                 f"{float(row['share_pct']):.1f}",
+                 f"{float(row['roof_pct']):.1f}" if row.get("roof_pct") not in ("", None) else "",
+                 row.get("bound") or "")
+        lines.append("<tr>" + "".join(f"<td>{esc(text)}</td>" for text in cells) + "</tr>")
+    if not lines:
+        return ""
+    head = "".join(f"<th scope=col>{title}</th>" for title in titles)
+    return (f'<h3>{esc(machine.label)}</h3><div class="scroll"><table><thead><tr>{head}</tr>'
+            f'</thead><tbody>{"".join(lines)}</tbody></table></div>')
+
+
 def without_speed(machine: Machine) -> str:
     """Rows that are not PASSED, those with one reason together."""
     same: dict[tuple[str, ...], list[str]] = {}
@@ -270,6 +293,10 @@ def document(machines: list[Machine]) -> str:
     links = ['<a href="#answer">What to use</a>', *links, '<a href="#machines">Machines</a>',
              '<a href="#bad">Not passed</a>', '<a href="#all">All rows</a>']
     answers = "".join(f"<h3>{esc(m.label)}</h3>{answer(m)}" for m in machines)
+    of_models = "".join(models(m) for m in machines)
+    if of_models:
+        links.insert(1, '<a href="#models">Models</a>')
+        of_models = f'<h2 id="models">Models, step by step</h2>{of_models}'
     bad = "".join(f'<div class="machine"><h3>{esc(m.label)}</h3>{without_speed(m)}</div>'
                   for m in machines)
     library = charts.javascript().replace("</script", "<\\/script")
@@ -280,6 +307,7 @@ def document(machines: list[Machine]) -> str:
 <title>Rooflane report</title><style>{STYLE}</style></head><body>
 <header><h1>Rooflane report</h1><nav>{"".join(links)}</nav></header><main>
 <h2 id="answer">What to use, by how much, and how far from the roof</h2>{answers}
+{of_models}
 {"".join(parts)}
 <h2 id="machines">Machines</h2><div class="machines">{"".join(about(m) for m in machines)}</div>
 <h2 id="bad">Not passed</h2><div class="machines">{bad}</div>

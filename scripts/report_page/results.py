@@ -311,8 +311,9 @@ def _read_folder(program: Path, paths: Sequence[Path], options: Sequence[str]) -
 def read_all(program: Path, names: Sequence[str | Path], *options: str) -> list[Machine]:
     """The machines of all files, in the order of the arguments; `options` are of `rooflane
     roofline`. Raises InputError; Refused where the program cannot be run."""
-    # A pattern such as mine-*.csv also names samples, which are read beside their rows.
-    paths = [Path(name) for name in names if not str(name).endswith(".samples.csv")]
+    # A pattern such as mine-*.csv also names samples, which are read beside their rows, and phases.
+    paths = [Path(name) for name in names
+             if not str(name).endswith((".samples.csv", ".phases.csv"))]
     folders: dict[Path, list[Path]] = {}
     for path in paths or map(Path, names):
         folders.setdefault(path.resolve().parent, []).append(path)

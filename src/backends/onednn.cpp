@@ -267,6 +267,34 @@ Call layer_normalization(const Desc& rows, float eps) {
   });
 }
 
+Call eltwise(const Desc& rows, dnnl::algorithm f) {
+  constexpr auto inference = dnnl::prop_kind::forward_inference;
+  constexpr float alpha = 1;  // what swish multiplies the argument of its logistic by
+  const std::pair<int, Desc> tensors[] = {{DNNL_ARG_SRC, rows}, {DNNL_ARG_DST, rows}};
+  return made("eltwise", [&] {
+    using Forward = dnnl::eltwise_forward;
+#if DNNL_VERSION_MAJOR >= 3
+    const Forward::primitive_desc desc(engine(), inference, f, rows, rows, alpha, 0, strict());
+#else
+    const Forward::primitive_desc desc({inference, f, rows, alpha, 0}, strict(), engine());
+#endif
+    return Call(Forward(desc), desc.scratchpad_desc(), tensors);
+  });
+}
+
+Call binary(dnnl::algorithm f, const Desc& rows, const Desc& second) {
+  const std::pair<int, Desc> tensors[] = {
+      {DNNL_ARG_SRC_0, rows}, {DNNL_ARG_SRC_1, second}, {DNNL_ARG_DST, rows}};
+  return made("binary", [&] {
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::binary::primitive_desc desc(engine(), f, rows, second, rows, strict());
+#else
+    const dnnl::binary::primitive_desc desc({f, rows, second, rows}, strict(), engine());
+#endif
+    return Call(dnnl::binary(desc), desc.scratchpad_desc(), tensors);
+  });
+}
+
 Desc Rows::layout() const {
   return {{rows_, cols_}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab};
 }
@@ -280,7 +308,7 @@ void Rows::bind(const float* x, std::int64_t x_stride, float* y, std::int64_t y_
   dense_ = has_gaps(y_stride) ? Buffer(elements * sizeof(float)) : Buffer();
 }
 
-void Rows::run(Call& call) const {
+void Rows::run(Call& call, Call* then) const {
   float* const target = has_gaps(y_stride_) ? dense_.f32() : y_;
   const float* source = x_;
   if (has_gaps(x_stride_)) {
@@ -292,10 +320,31 @@ void Rows::run(Call& call) const {
   call.set(DNNL_ARG_SRC, source);
   call.set(DNNL_ARG_DST, target);
   call.run();
+  if (then != nullptr) {
+    then->set(DNNL_ARG_SRC, target);
+    then->set(DNNL_ARG_DST, target);
+    then->run();
+  }
   if (target == y_) return;
   for (std::int64_t row = 0; row < rows_; ++row) {
     std::copy_n(target + row * cols_, cols_, y_ + row * y_stride_);
   }
+}
+
+void DenseInput::bind(const View& view) {
+  view_ = view;
+  const bool has_gaps = view.rows() > 1 && view.strides[0] != view.cols();
+  const auto elements = static_cast<std::size_t>(view.elements());
+  dense_ = has_gaps ? Buffer(elements * sizeof(float)) : Buffer();
+}
+
+const float* DenseInput::values() const {
+  if (dense_.bytes() == 0) return view_.f32();
+  for (std::int64_t row = 0; row < view_.rows(); ++row) {
+    std::copy_n(view_.f32() + row * view_.strides[0], view_.cols(),
+                dense_.f32() + row * view_.cols());
+  }
+  return dense_.f32();
 }
 
 }  // namespace rooflane::onednn

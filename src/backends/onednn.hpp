@@ -93,6 +93,12 @@ Call softmax(const Desc& rows);
 // src and dst have one layout, gamma and beta are [cols] (DNNL_ARG_SCALE, DNNL_ARG_SHIFT).
 Call layer_normalization(const Desc& rows, float eps);
 
+// f over [rows,cols] without gaps.
+Call eltwise(const Desc& rows, dnnl::algorithm f);
+// DNNL_ARG_SRC_0 and DNNL_ARG_SRC_1 by binary_add or binary_mul. The second is laid out as `second`
+// says: like the first, or one row.
+Call binary(dnnl::algorithm f, const Desc& rows, const Desc& second);
+
 // x and y of a row kernel for calls over rows without gaps. oneDNN 2.6 takes rows with gaps but
 // normalises the wrong elements; such x are copied to where the call works in place, such y back.
 class Rows {
@@ -100,8 +106,8 @@ class Rows {
   Rows(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols) {}
   Desc layout() const;
   void bind(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride);
-  // Runs `call` on these rows.
-  void run(Call& call) const;
+  // Runs `call` on these rows, and `then` in place on what it gave.
+  void run(Call& call, Call* then = nullptr) const;
   std::size_t bytes() const { return dense_.bytes(); }
 
  private:
@@ -111,6 +117,19 @@ class Rows {
   float* y_ = nullptr;
   std::int64_t x_stride_ = 0, y_stride_ = 0;
   Buffer dense_;  // only while y has gaps
+};
+
+// A further input of such a call, [rows,cols] or [cols]: without gaps as it is, else copied for
+// each run.
+class DenseInput {
+ public:
+  void bind(const View& view);
+  const float* values() const;
+  std::size_t bytes() const { return dense_.bytes(); }
+
+ private:
+  View view_;
+  Buffer dense_;  // only while the view has gaps
 };
 
 }  // namespace rooflane::onednn

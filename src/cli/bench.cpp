@@ -22,6 +22,7 @@
 #include "io/json.hpp"
 #include "io/size_classes.hpp"
 #include "io/summary_text.hpp"
+#include "io/trace.hpp"
 #include "measure/ceilings_json.hpp"
 
 namespace rooflane {
@@ -62,6 +63,22 @@ class MemorySink : public RowSink {
  private:
   std::vector<MeasuredRow> rows_;
   std::vector<Sample> samples_;
+};
+
+// Collects what threads did for --trace.
+class TraceSink : public RowSink {
+ public:
+  void on_phases(std::int64_t, const Row& row, const PhaseProfile& profile) override {
+    const std::string threads =
+        row.threads ? fmt::format(" {} thread{}", *row.threads, *row.threads == 1 ? "" : "s") : "";
+    trace_.add(fmt::format("{}:{} {} {}{}", row.kernel, row.shape, row.variant, row.isa, threads),
+               profile);
+  }
+  void on_row(const Row&) override {}
+  void write(const std::string& path) const { trace_.write(path); }
+
+ private:
+  Trace trace_;
 };
 
 std::string progress_text(const Progress& progress) {
@@ -150,9 +167,12 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
   } else if (read.prints_summary() && !options.ladder) {
     sinks.push_back(&standard_output);
   }
+  TraceSink trace;
+  if (!read.trace.empty()) sinks.push_back(&trace);
   BenchResult result = run_bench(options, suite, sinks);
   options.progress = nullptr;
   progress.wipe();
+  if (!read.trace.empty()) trace.write(read.trace);
   if (!read.json.empty()) {
     write_json(read.json,
                document_json(result.rows, context_of(arguments, options, result, slowdowns)));

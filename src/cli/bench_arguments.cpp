@@ -13,6 +13,7 @@
 #include "core/text.hpp"
 #include "io/csv.hpp"
 #include "io/files.hpp"
+#include "io/phases_file.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {
@@ -20,6 +21,9 @@ namespace {
 
 // `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
 constexpr double default_budget_seconds = 140;
+// Of each thread in a trace of a row: a hundred of runs that pack, compute and wait in 40 phases,
+// which Perfetto still shows at a glance.
+constexpr std::int64_t traced_events = 4096;
 
 std::string read_choice(const Arguments& arguments, const std::string& option,
                         const std::vector<std::string>& allowed) {
@@ -61,13 +65,14 @@ bool same_file(const std::string& a, const std::string& b) {
          std::filesystem::weakly_canonical(b, ignored);
 }
 
-// Checks that an output can be written; nothing is written yet.
-std::string read_output(const Arguments& arguments, const std::string& option, bool with_samples) {
+// Checks that an output can be written, and the files that go beside it; nothing is written yet.
+std::string read_output(const Arguments& arguments, const std::string& option,
+                        const std::vector<std::string (*)(const std::string&)>& beside) {
   std::string path = arguments.value(option).value_or("");
   if (path.empty()) return path;
   try {
     require_writable(path);
-    if (with_samples) require_writable(samples_path(path));
+    for (const auto path_beside : beside) require_writable(path_beside(path));
   } catch (const Error& error) {
     throw Error(error.kind(), option + ": " + error.what());
   }
@@ -75,13 +80,32 @@ std::string read_output(const Arguments& arguments, const std::string& option, b
 }
 
 void read_files(const Arguments& arguments, BenchArguments& read, Complaints& complaints) {
-  read.csv = complaints.check([&] { return read_output(arguments, "--csv", true); });
-  read.json = complaints.check([&] { return read_output(arguments, "--json", false); });
+  std::vector<std::string (*)(const std::string&)> beside = {samples_path};
+  if (arguments.has("--phases") || arguments.has("--trace")) beside.push_back(phases_path);
+  read.csv = complaints.check([&] { return read_output(arguments, "--csv", beside); });
+  read.json = complaints.check([&] { return read_output(arguments, "--json", {}); });
+  read.trace = complaints.check([&] { return read_output(arguments, "--trace", {}); });
   complaints.check([&] {
-    for (const std::string& other : {read.csv, read.csv.empty() ? "" : samples_path(read.csv)}) {
+    std::vector<std::string> of_csv = {read.csv};
+    for (const auto path_beside : beside) {
+      of_csv.push_back(read.csv.empty() ? "" : path_beside(read.csv));
+    }
+    for (const std::string& other : of_csv) {
       if (same_file(read.json, other)) {
         throw argument_error(fmt::format("--json '{}' is the file of --csv", read.json));
       }
+      if (same_file(read.trace, other)) {
+        throw argument_error(fmt::format("--trace '{}' is the file of --csv", read.trace));
+      }
+    }
+    if (same_file(read.trace, read.json)) {
+      throw argument_error(fmt::format("--trace '{}' is the file of --json", read.trace));
+    }
+    return true;
+  });
+  complaints.check([&] {
+    if (arguments.has("--phases") && read.csv.empty()) {
+      throw argument_error("--phases needs --csv FILE: phases go to FILE.phases.csv");
     }
     return true;
   });
@@ -150,6 +174,11 @@ void declare_bench(Arguments& arguments) {
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  arguments.flag("--phases",
+                 "record, beside the samples, where the time of a run goes; to FILE.phases.csv, "
+                 "for `rooflane roofline --explain`");
+  arguments.option("--trace", "FILE",
+                   "the same as Chrome trace events, which ui.perfetto.dev opens");
   arguments.flag("--all", "the summary shows rows that lose by far too");
   arguments.flag("--ladder",
                  "measure every rung of the variants' ladders, from the plainest loops up, and "
@@ -198,6 +227,8 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   read.options.stamp = read_stamp();
   read_measuring(arguments, read.options, complaints);
   read_files(arguments, read, complaints);
+  read.options.phases = arguments.has("--phases") || !read.trace.empty();
+  if (!read.trace.empty()) read.options.events_of_thread = traced_events;
   for (const BenchProblem& problem : problems) {
     complaints.check([&] {
       require_memory(problem.problem, 1);

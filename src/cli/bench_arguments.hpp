@@ -10,7 +10,7 @@ namespace rooflane {
 struct BenchArguments {
   BenchOptions options;
   std::vector<std::string> named;  // variants that the user wants: by -v, or all with a ladder
-  std::string csv, json;           // files; empty: none
+  std::string csv, json, trace;    // files; empty: none
   bool dry_run = false;
   bool resume = false;
   bool fail_on_regression = false;

@@ -101,6 +101,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const Findings findings = find_all(catalogue);
   if (!json.replaces_text()) {
     print_machine(findings.targets);
+    print_line("counters", findings.counters_absent ? "absent: " + *findings.counters_absent
+                                                    : join(findings.counters, ", "));
     print_libraries(findings.libraries);
     for (const FoundDevices& backend : findings.device_backends) print_devices(backend);
     for (const AbsentVariant& variant : findings.absent) {

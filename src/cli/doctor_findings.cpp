@@ -12,6 +12,7 @@
 #include "cli/tuned_text.hpp"
 #include "core/machine.hpp"
 #include "io/json.hpp"
+#include "measure/hardware_counters.hpp"
 
 namespace rooflane {
 namespace {
@@ -136,7 +137,12 @@ Findings find_all(const Catalogue& catalogue) {
                     libraries_of(catalogue),
                     device_backends(),
                     absent_of_build(catalogue),
+                    {},
+                    {},
                     {}};
+  const HardwareCounters counters;
+  findings.counters = counters.names();
+  findings.counters_absent = counters.absent();
   findings.slowdowns = slowdowns_of(catalogue, findings.device_backends);
   return findings;
 }
@@ -181,7 +187,9 @@ ordered_json findings_json(const Findings& findings) {
           {"libraries", libraries},
           {"device_backends", backends},
           {"absent", absent},
-          {"slowdowns", slowdowns}};
+          {"slowdowns", slowdowns},
+          {"counters", findings.counters},
+          {"counters_absent", text_or_null(findings.counters_absent)}};
 }
 
 std::string machine_slug() {

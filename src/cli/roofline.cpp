@@ -1,7 +1,10 @@
 // `rooflane roofline`: the summary of rows that `bench` wrote. Knows rows only.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
+#include <map>
+#include <utility>
 
 #include "cli/json_output.hpp"
 #include "cli/ladder.hpp"
@@ -9,6 +12,8 @@
 #include "core/status.hpp"
 #include "core/text.hpp"
 #include "io/crossover.hpp"
+#include "io/explain_text.hpp"
+#include "io/phases_file.hpp"
 #include "io/size_classes.hpp"
 #include "io/summary_json.hpp"
 #include "io/summary_text.hpp"
@@ -21,19 +26,28 @@ void declare(Arguments& arguments) {
   arguments.flag("--markdown", "tables for a README");
   arguments.flag("--all", "show rows that lose by far too");
   arguments.flag("--without-samples", "from the rows alone, as where no samples file was kept");
+  arguments.flag("--explain",
+                 "instead of the summary: where the lost share of the roof went, from phases that "
+                 "`bench --phases` recorded");
   arguments.json_output("groups, ratios, winners, classes and rows as JSON");
   arguments.examples(
       {"rooflane bench --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --csv "
        "softmax.csv > summary.txt",
        "rooflane roofline softmax.csv", "rooflane roofline --markdown --all softmax.csv",
-       "rooflane roofline --json softmax.csv"});
+       "rooflane roofline --json softmax.csv",
+       "rooflane bench -v hwy --shape gemm:m=n=k=128 --launches 1 --ceilings-time 1 --phases --csv "
+       "gemm.csv > summary.txt",
+       "rooflane roofline --explain gemm.csv"});
 }
 
-// A pattern such as results/*/*.csv also names samples files; each is read beside its rows.
+// A pattern such as results/*/*.csv also names files of samples and of phases; each is read beside
+// its rows.
 std::vector<std::string> files_of(const Arguments& arguments) {
   std::vector<std::string> files = arguments.values("FILE");
   if (files.size() > 1) {
-    std::erase_if(files, [](const std::string& file) { return file.ends_with(".samples.csv"); });
+    std::erase_if(files, [](const std::string& file) {
+      return file.ends_with(samples_path("")) || file.ends_with(phases_path(""));
+    });
   }
   if (files.empty()) {
     throw argument_error("FILE is missing: a CSV written by `rooflane bench --csv FILE`");
@@ -55,8 +69,46 @@ std::string text_of(const std::vector<MeasuredRow>& rows, bool markdown, Shown s
          crossover_text(rows, "") + terminal_ladders(ladders, texts);
 }
 
+// The phases beside the files, by position in `rows`, of which each file has so many.
+std::map<std::size_t, PhaseProfile> phases_of(const std::vector<std::string>& files,
+                                              const std::vector<std::size_t>& counts) {
+  std::map<std::size_t, PhaseProfile> profiles;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string path = phases_path(files[i]);
+    if (std::filesystem::exists(path)) {
+      for (auto& [row, profile] : read_phases(path)) {
+        const auto position = static_cast<std::size_t>(row);
+        if (position < counts[i]) profiles.emplace(first + position, std::move(profile));
+      }
+    }
+    first += counts[i];
+  }
+  return profiles;
+}
+
+std::string explanation_of(const std::vector<MeasuredRow>& rows,
+                           const std::vector<std::string>& files,
+                           const std::vector<std::size_t>& counts, bool markdown) {
+  const std::map<std::size_t, PhaseProfile> profiles = phases_of(files, counts);
+  std::vector<ExplainedRow> explained;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto profile = profiles.find(i);
+    explained.push_back({&rows[i].row, profile == profiles.end() ? nullptr : &profile->second});
+  }
+  std::string text = explain_text(explained, markdown);
+  if (!text.empty()) return text;
+  throw argument_error(
+      fmt::format("--explain: no row of '{}' has phases and a roof; `rooflane bench --phases --csv "
+                  "FILE` records them of scalar, hwy and whatever else is no library or device",
+                  join(files, "', '")));
+}
+
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const JsonOutput json(arguments);
+  if (arguments.has("--explain") && json.asked()) {
+    throw argument_error("--explain prints a text: allowed without --json");
+  }
   const std::vector<std::string> files = files_of(arguments);
   std::vector<std::size_t> counts;
   const std::vector<MeasuredRow> rows =
@@ -69,6 +121,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
       throw argument_error(
           fmt::format("'{}': status '{}' is not known", join(files, "', '"), measured.row.status));
     }
+  }
+  if (arguments.has("--explain")) {
+    std::cout << explanation_of(rows, files, counts, arguments.has("--markdown"));
+    return 0;
   }
   if (!json.replaces_text()) {
     std::cout << text_of(rows, arguments.has("--markdown"),

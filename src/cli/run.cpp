@@ -1,21 +1,15 @@
 // `rooflane run`: one kernel on the user's own arrays. Every check stands before the first
 // allocation; the output file is replaced only when it is complete.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <condition_variable>
-#include <cstdlib>
-#include <cstring>
 #include <iostream>
-#include <mutex>
-#include <thread>
 
 #include "cli/options.hpp"
+#include "cli/restart.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
+#include "cli/watchdog.hpp"
 #include "cli/workers.hpp"
 #include "core/buffer.hpp"
 #include "core/text.hpp"
@@ -27,12 +21,11 @@ namespace rooflane {
 namespace {
 
 // OpenBLAS reads its core type when it is opened, and reading the arguments opened it: where it
-// runs at another than the best type, the program starts itself over, once, with the environment
-// that worker processes get.
+// runs at another than the best type, the program starts itself over, with the environment that
+// worker processes get.
 void restart_at_best_core_type(const Libraries& libraries, const std::string& library,
                                const std::string& program) {
-  constexpr const char* mark = "ROOFLANE_RESTARTED";
-  if (std::getenv(mark) != nullptr) return;
+  if (is_restarted()) return;
   const std::string description = libraries.open(library).description;
   const Variables environment = libraries.best_environment(library);
   if (std::all_of(environment.begin(), environment.end(), [&](const auto& setting) {
@@ -40,17 +33,7 @@ void restart_at_best_core_type(const Libraries& libraries, const std::string& li
       })) {
     return;
   }
-  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-  ::setenv(mark, "1", 1);
-  std::string words = read_text_file("/proc/self/cmdline");  // each ends with a zero byte
-  std::vector<char*> argv;
-  for (std::size_t i = 0; i < words.size(); i = words.find('\0', i) + 1) {
-    argv.push_back(words.data() + i);
-  }
-  argv.push_back(nullptr);
-  ::execv(program.c_str(), argv.data());
-  throw unavailable_error(fmt::format("'{}' cannot be started over at the best BLAS core type: {}",
-                                      program, std::strerror(errno)));
+  restart(environment, program);
 }
 
 struct NamedFile {
@@ -70,37 +53,6 @@ NamedFile parse_named_file(const std::string& option, const std::string& text) {
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
-
-// Ends the program when the variant is still running after `seconds`: a hung run cannot be stopped
-// otherwise.
-class Watchdog {
- public:
-  Watchdog(double seconds, std::string what)
-      : thread_([this, seconds, what = std::move(what)] {
-          std::unique_lock lock(mutex_);
-          const auto limit = std::chrono::duration<double>(seconds);
-          if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
-          print_error(
-              fmt::format("TIMEOUT: {} took longer than --timeout {}", what, print_real(seconds)));
-          ::_exit(1);
-        }) {}
-  ~Watchdog() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_;  // last: it uses the others
-};
 
 Problem read_params(const Arguments& arguments, const Kernel& kernel, Complaints& complaints) {
   Problem known(kernel);
@@ -223,6 +175,17 @@ void note_conversion(const Input& input, DType dtype) {
                          dtype->name));
 }
 
+// Reads an array; values outside the tensor's domain are refused, since plans trust it.
+void read_values(const Input& input, const Problem& problem, const TensorSpec& tensor,
+                 const View& view) {
+  try {
+    read_npy(input.file.path, input.header, tensor.dtype, view.data);
+    require_in_domain(problem, tensor, view);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("--in {}: {}", input.file.name, error.what()));
+  }
+}
+
 // Plans and runs, at most `timeout` seconds.
 void compute(const Problem& problem, const Target& target, const Tuning& tuning,
              const Environment& env, const Operands& operands, const Operands& constants,
@@ -251,7 +214,7 @@ int run_on_files(const Problem& problem, const Target& target, const Tuning& tun
     for (const Input& input : inputs) {
       if (input.file.name != tensor.name) continue;
       note_conversion(input, tensor.dtype);
-      read_npy(input.file.path, input.header, tensor.dtype, view.data);
+      read_values(input, problem, tensor, view);
     }
   }
   compute(problem, target, tuning, env, operands, constants, timeout);

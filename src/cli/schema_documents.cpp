@@ -55,7 +55,10 @@ ordered_json problem_schema() {
               {"role", role},
               {"dtype", value("string", "element type")},
               {"shape", list_of(integer, "sizes of its axes")},
-              {"seed_scale", value("number", "what inputs from a seed are multiplied by")}});
+              {"seed_scale", value("number", "what inputs from a seed are multiplied by")}},
+             {{"ids_below", value("string", "int32: values are 0 to this parameter's less one")},
+              {"counts_to", value("string", "int32: values are 0 to this parameter's")},
+              {"ascending", value("boolean", "int32: each value is at least the one before")}});
   const ordered_json cost =
       object("Counts of one run.", {{"flops", value("number", "floating-point operations")},
                                     {"exps", value("number", "exponentials")},
@@ -292,7 +295,9 @@ ordered_json doctor_document() {
                    {"libraries", list_of(library, "one per variant")},
                    {"device_backends", list_of(backend, "with what they find")},
                    {"absent", list_of(absent, "not built")},
-                   {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")}},
+                   {"slowdowns", list_of(definition("slowdown"), "what slows this machine down")},
+                   {"counters", list_of(text, "hardware counters that profiles may use")},
+                   {"counters_absent", nullable("string", "why there are none")}},
                   machine_definitions());
 }
 

@@ -30,4 +30,18 @@ std::string script_path(const std::string& file, const std::string& variable,
                                       (above / "share/rooflane").string(), variable));
 }
 
+void become_script(const std::string& file, const std::string& variable, const std::string& what,
+                   const std::vector<std::string>& words) {
+  std::vector<std::string> command = {"/usr/bin/env", "python3", script_path(file, variable, what)};
+  command.insert(command.end(), words.begin(), words.end());
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  setenv("ROOFLANE_PROGRAM", program.c_str(), /*overwrite=*/1);
+  execv(argv[0], argv.data());
+  throw unavailable_error(fmt::format("{}: '{}' cannot be executed", what, command[0]));
+}
+
 }  // namespace rooflane

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace rooflane {
 
@@ -10,5 +11,10 @@ namespace rooflane {
 // the message of the Error, argument or unavailable, that is thrown when there is none.
 std::string script_path(const std::string& file, const std::string& variable,
                         const std::string& what);
+
+// Becomes the Python script with these arguments, which finds this program in ROOFLANE_PROGRAM.
+// Throws as script_path does, and where there is no Python.
+[[noreturn]] void become_script(const std::string& file, const std::string& variable,
+                                const std::string& what, const std::vector<std::string>& words);
 
 }  // namespace rooflane

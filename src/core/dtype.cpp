@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "file_formats.hpp"
 #include "float16.hpp"
 
 namespace rooflane {
@@ -40,9 +41,11 @@ void encode_native(const double* from, void* to, std::int64_t count) {
 template <class T>
 T to_integer(double value) {
   if (std::isnan(value)) return 0;
-  constexpr double least = std::numeric_limits<T>::min();
-  constexpr double most = std::numeric_limits<T>::max();
-  return static_cast<T>(std::nearbyint(std::clamp(value, least, most)));
+  // The largest int64 rounds up as a double, which then is no int64.
+  constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(least)) return least;
+  if (value >= static_cast<double>(most)) return most;
+  return static_cast<T>(std::nearbyint(value));
 }
 
 template <class T>
@@ -125,11 +128,13 @@ void decode_q4_0(const char* from, double* to) {
   const double scale = Half::value(load<std::uint16_t>(from, 0));
   for (std::int64_t i = 0; i < block_length; ++i) to[i] = scale * (nibble(from + 2, i) - 8);
 }
+double element_of_largest_magnitude(const double* values) {
+  return *std::max_element(values, values + block_length,
+                           [](double x, double y) { return std::fabs(x) < std::fabs(y); });
+}
 // The element of largest magnitude becomes -8, the one end of the range that has no counterpart.
 void encode_q4_0(const double* from, char* to) {
-  const double* const largest = std::max_element(
-      from, from + block_length, [](double x, double y) { return std::fabs(x) < std::fabs(y); });
-  const double scale = half_scale(*largest / -8, to);
+  const double scale = half_scale(element_of_largest_magnitude(from) / -8, to);
   std::array<std::uint8_t, block_length> values{};
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = to_nibble(quotient(from[i], scale) + 8);
@@ -151,6 +156,48 @@ void encode_q4_1(const double* from, char* to) {
     values[i] = to_nibble(quotient(from[i] - low, scale));
   }
   store_nibbles(to + 4, values);
+}
+
+// The fifth bit of element i is bit i of a word before the nibbles.
+std::uint8_t five_bits(const char* word, std::int64_t i) {
+  const std::uint32_t high = load<std::uint32_t>(word, 0) >> i & 1;
+  return static_cast<std::uint8_t>(high << 4 | nibble(word + sizeof high, i));
+}
+void store_five_bits(char* word, const std::array<double, block_length>& units) {
+  std::uint32_t high = 0;
+  std::array<std::uint8_t, block_length> low{};
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto value = to_integer<std::uint8_t>(std::clamp(units[i], 0.0, 31.0));
+    high |= static_cast<std::uint32_t>(value >> 4) << i;
+    low[i] = value & 15;
+  }
+  store(word, 0, high);
+  store_nibbles(word + sizeof high, low);
+}
+
+void decode_q5_0(const char* from, double* to) {
+  const double scale = Half::value(load<std::uint16_t>(from, 0));
+  for (std::int64_t i = 0; i < block_length; ++i) to[i] = scale * (five_bits(from + 2, i) - 16);
+}
+void encode_q5_0(const double* from, char* to) {
+  const double scale = half_scale(element_of_largest_magnitude(from) / -16, to);
+  std::array<double, block_length> units{};
+  for (std::size_t i = 0; i < units.size(); ++i) units[i] = quotient(from[i], scale) + 16;
+  store_five_bits(to + 2, units);
+}
+
+void decode_q5_1(const char* from, double* to) {
+  const double scale = Half::value(load<std::uint16_t>(from, 0));
+  const double low = Half::value(load<std::uint16_t>(from, 1));
+  for (std::int64_t i = 0; i < block_length; ++i) to[i] = scale * five_bits(from + 4, i) + low;
+}
+void encode_q5_1(const double* from, char* to) {
+  const auto [least, most] = std::minmax_element(from, from + block_length);
+  const double scale = half_scale((*most - *least) / 31, to);
+  const double low = half_scale(*least, to + 2);
+  std::array<double, block_length> units{};
+  for (std::size_t i = 0; i < units.size(); ++i) units[i] = quotient(from[i] - low, scale);
+  store_five_bits(to + 4, units);
 }
 
 template <class T>
@@ -196,8 +243,8 @@ constexpr NumberFormat integer_format(std::string_view name, std::string_view sh
           .block_bytes = sizeof(T),
           .unit_roundoff = 0,
           .smallest = 1,
-          .largest = std::numeric_limits<T>::max(),
-          .least = std::numeric_limits<T>::min(),
+          .largest = static_cast<double>(std::numeric_limits<T>::max()),
+          .least = static_cast<double>(std::numeric_limits<T>::min()),
           .decode = decode_native<T>,
           .encode = encode_integers<T>,
           .quantisation = quantisation};
@@ -232,6 +279,8 @@ constinit const NumberFormat bfloat16 = short_format<BFloat>("bfloat16", "bf16",
 constinit const NumberFormat int8 = integer_format<std::int8_t>("int8", "s8", "|i1");
 constinit const NumberFormat uint8 = integer_format<std::uint8_t>("uint8", "u8", "|u1");
 constinit const NumberFormat int32 = integer_format<std::int32_t>("int32", "s32", "<i4");
+// Of files only, as float64: a double cannot hold all of its values.
+constinit const NumberFormat int64 = integer_format<std::int64_t>("int64", "s64", "<i8");
 constinit const NumberFormat int8_per_channel =
     integer_format<std::int8_t>("int8_per_channel", "s8c", "|i1",
                                 {.bits = 8, .scale = &float32, .per = Quantisation::Per::channel});
@@ -241,10 +290,15 @@ constinit const NumberFormat q4_0 =
     block_format<18, decode_q4_0, encode_q4_0>("q4_0", 8, {.bits = 4, .scale = &float16});
 constinit const NumberFormat q4_1 = block_format<20, decode_q4_1, encode_q4_1>(
     "q4_1", 15, {.bits = 4, .scale = &float16, .zero = &float16});
+constinit const NumberFormat q5_0 =
+    block_format<22, decode_q5_0, encode_q5_0>("q5_0", 16, {.bits = 5, .scale = &float16});
+constinit const NumberFormat q5_1 = block_format<24, decode_q5_1, encode_q5_1>(
+    "q5_1", 31, {.bits = 5, .scale = &float16, .zero = &float16});
 
 std::span<const DType> all_dtypes() {
-  static constexpr DType table[] = {&float32,          &float16, &bfloat16, &int8, &uint8,  &int32,
-                                    &int8_per_channel, &q8_0,    &q4_0,     &q4_1, &float64};
+  static constexpr DType table[] = {&float32, &float16,          &bfloat16, &int8, &uint8, &int32,
+                                    &int64,   &int8_per_channel, &q8_0,     &q4_0, &q4_1,  &q5_0,
+                                    &q5_1,    &float64};
   return table;
 }
 

@@ -51,7 +51,7 @@ struct NumberFormat {
   }
 };
 
-extern const NumberFormat float64, float32, float16, bfloat16, int8, uint8, int32;
+extern const NumberFormat float64, float32, float16, bfloat16, int8, uint8, int32, int64;
 // int8 with a float32 scale for each column, in a tensor of its own.
 extern const NumberFormat int8_per_channel;
 // Blocks of 32 along a row, as llama.cpp's GGUF files store them: a float16 scale before 8-bit or

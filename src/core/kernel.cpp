@@ -10,15 +10,22 @@
 
 namespace rooflane {
 
+std::int64_t axis_length(const Problem& problem, const Axis& axis) {
+  return axis.derived != nullptr ? axis.derived(problem) : problem.size(axis.param);
+}
+
 Shape tensor_shape(const Problem& problem, const TensorSpec& tensor) {
   Shape shape;
-  for (const Axis& axis : tensor.axes) shape.push_back(problem.size(axis.param));
+  shape.reserve(tensor.axes.size());
+  for (const Axis& axis : tensor.axes) shape.push_back(axis_length(problem, axis));
   return shape;
 }
 
 double tensor_bytes(const Problem& problem, const TensorSpec& tensor) {
   double elements = 1;
-  for (const Axis& axis : tensor.axes) elements *= problem.value(axis.param);
+  for (const Axis& axis : tensor.axes) {
+    elements *= static_cast<double>(axis_length(problem, axis));
+  }
   return elements / static_cast<double>(tensor.dtype->block) *
          static_cast<double>(tensor.dtype->block_bytes);
 }
@@ -178,12 +185,16 @@ Problem infer_problem(const Problem& known, const std::vector<NamedShape>& shape
 Shape output_array_shape(const Problem& problem, const TensorSpec& output,
                          const std::vector<NamedShape>& inputs) {
   Shape shape = tensor_shape(problem, output);
+  const std::vector<TensorSpec> tensors = inputs_of(problem);
+  const auto spec = std::find_if(tensors.begin(), tensors.end(), [&](const TensorSpec& tensor) {
+    return tensor.name == output.like;
+  });
   const auto like = std::find_if(inputs.begin(), inputs.end(), [&](const NamedShape& input) {
     return input.name == output.like;
   });
   if (like == inputs.end() || output.axes.front().form == Axis::Form::plain) return shape;
   // The one flexible leading axis becomes the leading axes of the array it is like.
-  const std::size_t plain = shape.size() - 1;
+  const std::size_t plain = spec->axes.size() - 1;
   Shape result(like->shape.begin(), like->shape.end() - static_cast<std::ptrdiff_t>(plain));
   result.insert(result.end(), shape.begin() + 1, shape.end());
   return result;

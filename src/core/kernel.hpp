@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "domain.hpp"
 #include "math.hpp"
 #include "problem.hpp"
 #include "tensor.hpp"
@@ -28,7 +29,11 @@ struct Axis {
   // plain: exactly one array axis. droppable: the array may lack it when its size is 1.
   // leading: any number of array axes, also none, whose product is the size (softmax rows).
   enum class Form { plain, droppable, leading } form = Form::plain;
+  // Of outputs: the length, where it is no parameter but follows from them; `param` is then a name
+  // only.
+  std::int64_t (*derived)(const Problem&) = nullptr;
 };
+std::int64_t axis_length(const Problem& problem, const Axis& axis);
 
 // In a plan's operands every tensor has exactly one axis per entry here: softmax x is [rows,cols],
 // gemm a is [batch,m,k], attention q is [batch,heads,q_len,head_dim].
@@ -37,11 +42,13 @@ struct TensorSpec {
   Role role;
   std::vector<Axis> axes;
   DType dtype = &float32;
-  double seed_scale = 1;  // inputs from a seed are multiplied by this
-  const char* like = "";  // outputs: the input whose array rank and leading axes `run` copies
+  double seed_scale = 1;      // inputs from a seed are multiplied by this
+  const char* like = "";      // outputs: the input whose array rank and leading axes `run` copies
+  IntegerDomain domain = {};  // of int32 inputs
 };
 
-// Counts per contract; bytes are compulsory traffic, each operand once.
+// Counts per contract; bytes are compulsory traffic, each operand once, or where ids choose rows,
+// those that are chosen.
 struct Cost {
   double flops = 0;
   double exps = 0;
@@ -52,6 +59,8 @@ struct Cost {
   // multiply-adds altogether.
   double fma_flops = 0;
   double unfused_flops = 0;
+  // It moves elements and computes nothing: with no flops it still has a roof, that of its bytes.
+  bool moves = false;
 };
 
 // Chosen elements of an output seen as [rows, cols], rows = product of all axes but the last. All
@@ -93,14 +102,14 @@ struct Kernel {
   void (*check)(const Problem&);
   // Double-precision result and error bounds for every element of a region of the output `tensor`,
   // one of those that `tensors` lists. Inputs come as float32, to which every shorter format
-  // converts exactly, and may be strided. Bounds leave out the rounding of the output to a format
-  // other than float32: who compares adds it (measure/verify.cpp). Infinite or NaN values are what
-  // NumPy would give.
+  // converts exactly, but int32 ones as they are; they may be strided. Bounds leave out the
+  // rounding of the output to a format other than float32: who compares adds it
+  // (measure/verify.cpp). Infinite or NaN values are what NumPy would give.
   void (*reference)(const Problem&, const Math&, const Operands& inputs, std::string_view tensor,
                     const Region&, const ReferenceOut&);
   // The arithmetics that variants may offer, the first the default.
   std::span<const Math* const> maths = only_fp32;
-  // The input that the output may be, element for element (softmax and layernorm: x). Else "".
+  // The input that the output may be, element for element (row kernels: x). Else "".
   std::string_view in_place_input = {};
   // True when chosen columns cost less than whole rows (gemm).
   bool columns_are_cheap = false;

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "phase_recorder.hpp"
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -64,6 +66,23 @@ int cpus() {
 
 std::atomic<Pool*> chosen_pool{nullptr};
 
+// body(thread, threads) on the pool's threads, with their phases where somebody records them.
+void run_on(Pool* pool, int threads, FunctionRef<void(int, int)> body) {
+  Pool& chosen = pool != nullptr ? *pool : default_pool();
+  PhaseRecorder* const recorder = PhaseRegion::recorder();
+  if (recorder == nullptr) {
+    chosen.run(threads, body);
+    return;
+  }
+  PhaseRegion region(*recorder, threads);
+  chosen.run(threads, [&](int thread, int count) {
+    region.enter(thread);
+    body(thread, count);
+    region.leave(thread);
+  });
+  region.end();
+}
+
 }  // namespace
 
 Pool& default_pool() {
@@ -75,6 +94,7 @@ Pool& default_pool() {
 void set_default_pool(Pool* pool) { chosen_pool.store(pool, std::memory_order_release); }
 
 void Barrier::wait() {
+  const PhaseTimer timer(RunPhase::wait);
   const unsigned phase = phase_.load(std::memory_order_acquire);
   if (waiting_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
     waiting_.store(0, std::memory_order_relaxed);
@@ -99,7 +119,6 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
     body(Team{0, 1, &alone});
     return;
   }
-  Pool& chosen = pool != nullptr ? *pool : default_pool();
   // How many really run is known only inside; whoever comes first sets the barrier up.
   struct Meeting {
     std::atomic<int> state{0};  // 0 none, 1 being made, 2 ready
@@ -114,7 +133,7 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
       return std::launder(reinterpret_cast<Barrier*>(storage));
     }
   } meeting;
-  chosen.run(threads, [&](int thread, int count) {
+  run_on(pool, threads, [&](int thread, int count) {
     body(Team{thread, count, meeting.get(count)});
   });
 }
@@ -126,8 +145,7 @@ void parallel_for(Pool* pool, int threads, std::int64_t tasks,
     return;
   }
   alignas(64) std::atomic<std::int64_t> next{0};
-  Pool& chosen = pool != nullptr ? *pool : default_pool();
-  chosen.run(threads, [&](int thread, int) {
+  run_on(pool, threads, [&](int thread, int) {
     for (std::int64_t task = next.fetch_add(1, std::memory_order_relaxed); task < tasks;
          task = next.fetch_add(1, std::memory_order_relaxed)) {
       body(task, thread);
@@ -173,8 +191,7 @@ void parallel_for_static(Pool* pool, int threads, std::int64_t tasks,
     return;
   }
   StaticChunks chunks(threads, tasks);
-  Pool& chosen = pool != nullptr ? *pool : default_pool();
-  chosen.run(threads, [&](int thread, int) {
+  run_on(pool, threads, [&](int thread, int) {
     chunks.work(thread, [&](std::int64_t task) { body(task, thread); });
   });
 }

@@ -158,14 +158,17 @@ void Problem::check() const {
   if (kernel_->check != nullptr) kernel_->check(*this);
   // Element counts are int64 everywhere; 2^60 leaves room for rounding up and byte counts.
   for (const TensorSpec& tensor : kernel_->tensors(*this)) {
+    check_domain(*this, tensor);
     double elements = 1;
-    for (const Axis& axis : tensor.axes) elements *= value(axis.param);
-    const char* const last = tensor.axes.back().param;
-    if (size(last) % tensor.dtype->block != 0) {
+    for (const Axis& axis : tensor.axes) {
+      elements *= static_cast<double>(axis_length(*this, axis));
+    }
+    const Axis& last = tensor.axes.back();
+    if (const std::int64_t length = axis_length(*this, last); length % tensor.dtype->block != 0) {
       throw argument_error(
           fmt::format("{}={}: of {} {} stores along that axis, allowed are "
                       "multiples of {}",
-                      last, size(last), tensor.dtype->name, tensor.name, tensor.dtype->block));
+                      last.param, length, tensor.dtype->name, tensor.name, tensor.dtype->block));
     }
     if (elements > 0x1p60) {
       throw argument_error(

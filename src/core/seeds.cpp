@@ -2,6 +2,8 @@
 #include "seeds.hpp"
 
 #include <algorithm>
+#include <cassert>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -26,9 +28,16 @@ std::uint64_t splitmix64(std::uint64_t x) {
 
 namespace {
 
+std::uint64_t bits_at(std::uint64_t z, std::uint64_t i) {
+  return splitmix64(z + (i + 1) * 0x9e3779b97f4a7c15);
+}
+
 float value_at(std::uint64_t z, std::uint64_t i) {
-  const std::uint64_t u = splitmix64(z + (i + 1) * 0x9e3779b97f4a7c15);
-  return static_cast<float>((static_cast<double>(u >> 40) + 0.5) * 0x1p-23 - 1);
+  return static_cast<float>((static_cast<double>(bits_at(z, i) >> 40) + 0.5) * 0x1p-23 - 1);
+}
+
+std::int32_t integer_at(std::uint64_t z, std::uint64_t i, std::int64_t end) {
+  return static_cast<std::int32_t>((bits_at(z, i) >> 32) * static_cast<std::uint64_t>(end) >> 32);
 }
 
 std::uint64_t stream(std::uint64_t seed, std::string_view kernel, std::string_view name) {
@@ -42,13 +51,54 @@ float seeded_value(std::uint64_t seed, std::string_view kernel, std::string_view
   return value_at(stream(seed, kernel, name), i);
 }
 
+SeededStream::SeededStream(std::uint64_t seed, std::string_view kernel, std::string_view name)
+    : start_(stream(seed, kernel, name)) {}
+
+float SeededStream::value(std::uint64_t i) const { return value_at(start_, i); }
+
+std::int32_t SeededStream::integer(std::uint64_t i, std::int64_t end) const {
+  return integer_at(start_, i, end);
+}
+
+std::int32_t seeded_integer(std::uint64_t seed, std::string_view kernel, std::string_view name,
+                            std::uint64_t i, std::int64_t end) {
+  return integer_at(stream(seed, kernel, name), i, end);
+}
+
+namespace {
+
+// A tensor whose values depend on one another, on one thread.
+void fill_ascending(std::uint64_t z, std::int64_t end, const View& view) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(view.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = integer_at(z, i, end);
+  std::sort(values.begin(), values.end());
+  const std::size_t bytes = view.dtype->bytes(view.cols());
+  for (std::int64_t row = 0; row < view.rows(); ++row) {
+    std::memcpy(view.row(row), values.data() + row * view.cols(), bytes);
+  }
+}
+
+}  // namespace
+
 void fill_from_seed(std::uint64_t seed, const Problem& problem, const TensorSpec& tensor,
                     const View& view, int threads) {
   if (view.empty()) return;
   const std::uint64_t z = stream(seed, problem.kernel().name, tensor.name);
   const NumberFormat& format = *view.dtype;
   const auto scale = static_cast<float>(tensor.seed_scale);
+  const bool limited = tensor.domain.limited();
+  assert(!limited || view.dtype == &int32);
+  const std::int64_t end = limited ? domain_end(problem, tensor) : 0;
+  if (tensor.domain.ascending) {
+    fill_ascending(z, end, view);
+    return;
+  }
+  // What a problem costs follows from its sizes alone, so what seeds count is as much as there can
+  // be.
+  const bool full = tensor.domain.kind == IntegerDomain::Kind::counts;
   const auto value = [&](std::int64_t i) {
+    if (full) return static_cast<double>(end - 1);
+    if (limited) return static_cast<double>(integer_at(z, static_cast<std::uint64_t>(i), end));
     const float unit = value_at(z, static_cast<std::uint64_t>(i));
     if (!format.is_integer()) return double{scale * unit};
     return format.least + (format.largest - format.least) * (0.5 * unit + 0.5);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <utility>
 
 #include "error.hpp"
 #include "text.hpp"
@@ -253,15 +255,16 @@ void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) 
 // Axes sorted by stride must each step over all that the smaller ones span.
 bool overlaps_itself(const View& view) {
   if (view.empty()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, length
+  std::array<std::pair<std::int64_t, std::int64_t>, View::max_rank> axes;  // stride, length
+  auto end = axes.begin();
   for (int i = 0; i < view.rank; ++i) {
-    if (view.shape[i] > 1) axes.emplace_back(view.strides[i], view.shape[i]);
+    if (view.shape[i] > 1) *end++ = {view.strides[i], view.shape[i]};
   }
-  std::sort(axes.begin(), axes.end());
+  std::sort(axes.begin(), end);
   std::int64_t span = 1;
-  for (const auto& [stride, length] : axes) {
-    if (stride < span) return true;
-    span += stride * (length - 1);
+  for (auto axis = axes.begin(); axis != end; ++axis) {
+    if (axis->first < span) return true;
+    span += axis->first * (axis->second - 1);
   }
   return false;
 }

@@ -87,8 +87,8 @@ class Plan {
 
   // Binds caller-owned memory for every tensor; may be called again at any time. Throws Error for a
   // missing tensor, a wrong dtype or shape, a last axis that is not contiguous, or an output that
-  // overlaps itself or another operand (softmax and layernorm accept y == x). Constants were
-  // given to `plan` and are ignored here.
+  // overlaps itself or another operand (row kernels accept y == x). Constants were given to
+  // `plan` and are ignored here.
   void bind(const Operands& operands);
   // Copies inputs to the device. Nothing on a CPU.
   virtual void upload() {}
@@ -162,7 +162,7 @@ struct Variant {
   // A tuning with all that the given one leaves open, where that is more than complete_tuning's
   // rule.
   Tuning (*complete)(const Problem&, const Tuning& given, const Environment&) = nullptr;
-  // From the plainest rung on; each serves every problem of float32 that the variant supports.
+  // From the plainest rung on; each plans what the variant plans of float32, or throws why not.
   std::span<const Rung> ladder = {};
   // What it computes with, and the formats that tensors may have.
   std::span<const Math* const> maths = only_fp32;

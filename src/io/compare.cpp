@@ -43,7 +43,8 @@ Identity identity_of(const Row& row) {
           row.threads ? fmt::format("{}", *row.threads) : "",
           row.cache,
           row.device,
-          step_of(row) ? row.tuning : ""};
+          step_of(row) ? row.tuning : "",
+          row.step};
 }
 // Two builds of one variant in one file: a build is no library.
 Identity identity_across_builds(const Row& row) {

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are copied as they stand");
 
 constexpr std::string_view allowed_types =
-    "little-endian float32, float64, float16, bfloat16, int8, uint8 and int32";
+    "little-endian float32, float64, float16, bfloat16, int8, uint8, int32 and int64";
 constexpr std::string_view magic = "\x93NUMPY";
 // A float32 array of rank 64 needs less than 2 KiB; NumPy's own reader stops at 10 000 bytes.
 constexpr std::uint64_t largest_header = 1 << 16;
@@ -218,7 +219,8 @@ std::string describe(const std::string& descr) {
 // Null: none that is read. Raw records of two bytes are what ml_dtypes makes of bfloat16.
 DType dtype_of(std::string_view descr) {
   if (descr == "|V2") return &bfloat16;
-  for (const DType dtype : {&float32, &float64, &float16, &bfloat16, &int8, &uint8, &int32}) {
+  for (const DType dtype :
+       {&float32, &float64, &float16, &bfloat16, &int8, &uint8, &int32, &int64}) {
     if (descr == dtype->npy) return dtype;
   }
   return nullptr;
@@ -341,10 +343,12 @@ NpyHeader read_npy_header(const std::string& path) {
 Shape tensor_shape_of(const NpyHeader& header, DType dtype) {
   const bool floats = !header.dtype->is_integer() && !dtype->is_integer();
   const bool same = header.dtype->npy == dtype->npy;
-  if (is_blocked(dtype) ? header.dtype != &uint8 : !same && !floats) {
+  const bool narrowed = header.dtype == &int64 && dtype == &int32;
+  if (is_blocked(dtype) ? header.dtype != &uint8 : !same && !floats && !narrowed) {
     throw argument_error(fmt::format("an array of {} cannot become {}; allowed is {}",
                                      header.dtype->name, dtype->name,
                                      is_blocked(dtype)     ? "uint8, the bytes of its blocks"
+                                     : dtype == &int32     ? "int32 or int64"
                                      : dtype->is_integer() ? "the same"
                                                            : "any float"));
   }
@@ -358,6 +362,20 @@ Shape tensor_shape_of(const NpyHeader& header, DType dtype) {
   shape.back() = shape.back() / block_bytes * dtype->block;
   return shape;
 }
+
+namespace {
+
+// Throws for an int64 that int32 does not hold.
+void require_int32(const std::string& path, std::size_t element, const char* bytes) {
+  std::int64_t value = 0;
+  std::memcpy(&value, bytes, sizeof value);
+  using Limits = std::numeric_limits<std::int32_t>;
+  if (value >= Limits::min() && value <= Limits::max()) return;
+  throw bad(path, fmt::format("element {} is {}; int32 holds {} to {}", element, value,
+                              Limits::min(), Limits::max()));
+}
+
+}  // namespace
 
 void read_npy(const std::string& path, const NpyHeader& header, DType dtype, void* to) {
   tensor_shape_of(header, dtype);
@@ -385,6 +403,7 @@ void read_npy(const std::string& path, const NpyHeader& header, DType dtype, voi
       if (converts) {
         double value = 0;
         header.dtype->decode(chunk.data() + i * width, &value, 1);
+        if (header.dtype == &int64) require_int32(path, at, chunk.data() + i * width);
         target.encode(&value, element, 1);
       } else {
         std::memcpy(element, chunk.data() + i * width, width);

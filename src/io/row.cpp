@@ -97,6 +97,12 @@ const Column table[] = {
      "who chose the tuning: model (the variant itself), store (an entry of tuned schedules), given "
      "(the user); empty without tunables",
      &Row::tuning_source, true, "model|store|given"},
+    {"step",
+     "of a model: PHASE/STEP, or PHASE for the whole; times are of one call then; empty: a kernel "
+     "by itself",
+     &Row::step},
+    {"calls", "of a model: how often a run calls it", &Row::calls},
+    {"share_pct", "of a model: its part of the time of a run, per cent", &Row::share_pct},
 };
 
 template <class Parsed>

@@ -37,6 +37,9 @@ struct Row {
   std::string disturbance;
   std::optional<double> empty_kernel_ns;
   std::string tuning_source;
+  std::string step;
+  std::optional<std::int64_t> calls;
+  std::optional<double> share_pct;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an

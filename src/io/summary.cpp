@@ -13,10 +13,10 @@ namespace rooflane {
 namespace {
 
 // What must be equal for two rows to be compared, thread count aside.
-using ProblemKey =
-    std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
+using ProblemKey = std::tuple<std::string, std::string, std::string, std::string, std::string,
+                              std::string, std::string>;
 ProblemKey problem_key(const Row& row, const std::string& math) {
-  return {row.kernel, row.shape, row.dtype, math, row.cache, row.cpu};
+  return {row.kernel, row.shape, row.dtype, math, row.cache, row.cpu, row.step};
 }
 
 // "OpenBLAS 0.3.21 SkylakeX" and "OpenBLAS 0.3.21 Haswell" are one library by name.

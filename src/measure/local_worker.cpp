@@ -103,6 +103,14 @@ class LocalWorker final : public Worker {
     }
   }
 
+  std::optional<PhaseProfile> profile(const PhaseRequest& request) override {
+    try {
+      return profile_open(request);
+    } catch (...) {
+      throw_worker_error();
+    }
+  }
+
   void close() override { open_.reset(); }
 
   bool settle() override { return rooflane::settle(getpid()); }
@@ -283,6 +291,22 @@ class LocalWorker final : public Worker {
       samples.kernel_ns.push_back(times->kernel_ns);
       samples.d2h_ns.push_back(times->d2h_ns);
     }
+  }
+
+  // Nothing is seen from here of what a device does, or a library with threads of its own.
+  std::optional<PhaseProfile> profile_open(const PhaseRequest& request) {
+    OpenCase& open = opened();
+    const Backend& backend = *open.variant.backend;
+    if (backend.devices != nullptr || backend.foreign_threads ||
+        !open.plan->facts().library.empty()) {
+      return std::nullopt;
+    }
+    const auto run = [&] { open.plan->run(); };
+    const auto before = [&] {
+      if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
+    };
+    warm_up(run, steady_clock_ns);
+    return profile_phases(run, before, request);
   }
 
   // Mean of the device's own time of one run.

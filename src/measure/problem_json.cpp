@@ -66,11 +66,16 @@ ordered_json problem_json(const Problem& problem) {
   }
   ordered_json tensors = ordered_json::array();
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
-    tensors.push_back({{"name", tensor.name},
-                       {"role", name_of(tensor.role)},
-                       {"dtype", rooflane::name_of(tensor.dtype)},
-                       {"shape", tensor_shape(problem, tensor)},
-                       {"seed_scale", tensor.seed_scale}});
+    ordered_json item = {{"name", tensor.name},
+                         {"role", name_of(tensor.role)},
+                         {"dtype", rooflane::name_of(tensor.dtype)},
+                         {"shape", tensor_shape(problem, tensor)},
+                         {"seed_scale", tensor.seed_scale}};
+    const IntegerDomain& domain = tensor.domain;
+    if (domain.kind == IntegerDomain::Kind::ids) item["ids_below"] = domain.size;
+    if (domain.kind == IntegerDomain::Kind::counts) item["counts_to"] = domain.size;
+    if (domain.ascending) item["ascending"] = true;
+    tensors.push_back(std::move(item));
   }
   const Cost cost = kernel.cost(problem);
   return {{"kernel", kernel.name},

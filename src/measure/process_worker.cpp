@@ -76,6 +76,7 @@ std::string_view words_of(std::string_view op) {
   if (op == "open") return "asked to plan";
   if (op == "verify" || op == "output") return "asked to run for verification";
   if (op == "calibrate" || op == "sample") return "asked to run for timing";
+  if (op == "phases") return "asked to run with a recorder of phases";
   return "asked to close";
 }
 
@@ -135,6 +136,12 @@ class ProcessWorker final : public Worker {
     }
     require_times(samples.ns);
     return samples;
+  }
+  std::optional<PhaseProfile> profile(const PhaseRequest& request) override {
+    return answer_as(protocol::profile_from, {{"op", "phases"},
+                                              {"threads", request.threads},
+                                              {"runs", request.runs},
+                                              {"events", request.events}});
   }
   void close() override {
     if (process_ >= 0) ask({{"op", "close"}});

@@ -6,14 +6,23 @@
 
 namespace rooflane {
 
+namespace {
+
+// Bytes that a run touches: of operands all, unless ids choose among their rows.
+double footprint(const Problem& problem) {
+  return std::min(operand_bytes(problem), problem.kernel().cost(problem).bytes);
+}
+
+}  // namespace
+
 double write_fraction(const Problem& problem) {
-  const double all = operand_bytes(problem);
+  const double all = footprint(problem);
   if (all <= 0) return 0;
   double written = 0;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (is_written(tensor.role)) written += tensor_bytes(problem, tensor);
   }
-  return written / all;
+  return std::min(1.0, written / all);
 }
 
 namespace {
@@ -22,7 +31,7 @@ std::optional<MemoryPeak> memory_peak_of(const Problem& problem, const Ceilings&
                                          int threads, std::string_view device, CacheMode cache) {
   const double written = write_fraction(problem);
   if (cache == CacheMode::warm) {
-    return find_memory_peak(ceilings, operand_bytes(problem), written, threads, device);
+    return find_memory_peak(ceilings, footprint(problem), written, threads, device);
   }
   constexpr double beyond_all_caches = std::numeric_limits<double>::infinity();
   auto peak = find_memory_peak(ceilings, beyond_all_caches, written, threads, device);
@@ -37,7 +46,7 @@ std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, st
                             std::string_view isa, int threads, std::string_view device,
                             CacheMode cache) {
   const Cost cost = problem.kernel().cost(problem);
-  if (cost.flops <= 0 || cost.bytes <= 0) return std::nullopt;
+  if ((cost.flops <= 0 && !cost.moves) || cost.bytes <= 0) return std::nullopt;
   // `baseline` is the scalar variant's name for what it runs at; it is held against the best
   // target.
   if (isa == "baseline") isa = {};

@@ -21,12 +21,12 @@ struct Roof {
   double least_ns = 0;     // the strict roof: max(flops / peak, bytes / bandwidth)
 };
 
-// Nothing when the problem does no flops or a ceiling is missing. Empty isa, or `baseline` (the
-// scalar variant's): the best target's peak.
+// Nothing when the problem does no flops, unless moving bytes is its work, or a ceiling is missing.
+// Empty isa, or `baseline` (the scalar variant's): the best target's peak.
 //
-// Warm: the bandwidth at the problem's own footprint. Cold: memory's, the curve's far end. Of what
-// a cold run writes, a part stays in the caches when it ends, but each such line was first read
-// from memory: it may be as fast as reading alone.
+// Warm: the bandwidth at the footprint, the bytes that a run touches. Cold: memory's, the curve's
+// far end. Of what a cold run writes, a part stays in the caches when it ends, but each such line
+// was first read from memory: it may be as fast as reading alone.
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
                             std::string_view isa, int threads, std::string_view device,
                             CacheMode cache = CacheMode::warm);

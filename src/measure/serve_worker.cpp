@@ -62,6 +62,10 @@ json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
   if (op == "verify") return protocol::to_json(worker.verify(request.at("reference")));
   if (op == "calibrate") return protocol::to_json(worker.calibrate());
   if (op == "sample") return protocol::to_json(worker.sample(request.at("n"), request.at("runs")));
+  if (op == "phases") {
+    return protocol::to_json(
+        worker.profile({request.at("threads"), request.at("runs"), request.at("events")}));
+  }
   if (op == "close") {
     worker.close();
     return {{"ok", true}};

@@ -155,8 +155,13 @@ std::uint64_t OwnedOperands::output_hash() const {
 // Constants stay: a plan packed them.
 void OwnedOperands::spoil_inputs() {
   for (const TensorSpec& tensor : tensors_) {
-    if (is_read(tensor.role) && tensor.role != Role::constant) {
-      fill_with_ones(inputs_.at(tensor.name), threads_);
+    if (!is_read(tensor.role) || tensor.role == Role::constant) continue;
+    const View& view = inputs_.at(tensor.name);
+    if (tensor.domain.limited() && !view.empty()) {
+      const auto largest = static_cast<std::int32_t>(domain_end(problem_, tensor) - 1);
+      std::fill_n(view.as<std::int32_t>(), view.elements(), largest);
+    } else {
+      fill_with_ones(view, threads_);
     }
   }
 }
@@ -171,7 +176,7 @@ void OwnedOperands::restore_inputs() {
 
 Float32Copies::Float32Copies(const Operands& operands) {
   for (const auto& [name, view] : operands.all()) {
-    operands_.set(name, view.dtype == &float32 ? view : copy(view));
+    operands_.set(name, view.dtype == &float32 || view.dtype == &int32 ? view : copy(view));
   }
 }
 
@@ -233,6 +238,11 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
   const Float32Copies wide(inputs);
   Reference reference;
   reference.complete = kernel.cost(problem).flops <= full_comparison_flops;
+  for (const TensorSpec& tensor : kernel.tensors(problem)) {
+    const double bytes = is_written(tensor.role) ? tensor_bytes(problem, tensor) : 0;
+    reference.complete =
+        reference.complete && bytes <= full_comparison_elements * size_of(tensor.dtype);
+  }
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
     if (!is_written(tensor.role)) continue;
     const View shape = contiguous_view(nullptr, tensor_shape(problem, tensor), tensor.dtype);

@@ -1,6 +1,6 @@
 // Is a variant's output right? Compares with the double-precision reference within the kernel's
-// bound; in full up to 2e8 FLOPs, above it on all edges, 64 seeded rows and columns, the kernel's
-// whole-output check, and a scan for non-finite values.
+// bound; in full up to 2e8 FLOPs and 4e7 elements, above it on all edges, 64 seeded rows and
+// columns, the kernel's whole-output check, and a scan for non-finite values.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@
 namespace rooflane {
 
 inline constexpr double full_comparison_flops = 2e8;
+// Elements of one output, whatever few flops they take: value and bounds of each are 24 bytes.
+inline constexpr double full_comparison_elements = 4e7;
 
 // Expected values and bounds for chosen regions of a problem's outputs. The bounds hold the
 // rounding to the output's format.
@@ -51,7 +53,8 @@ class OwnedOperands {
   // Checksums: of what is only read, to prove that a run left it alone; of all outputs.
   std::uint64_t input_hash() const;
   std::uint64_t output_hash() const;
-  // Puts NaN, or in integers -1, into everything that is read, and back what the seed gives.
+  // Puts NaN, or in integers -1 or the largest of their domain, into everything that is read, and
+  // back what the seed gives.
   void spoil_inputs();
   void restore_inputs();
 
@@ -76,6 +79,7 @@ class OwnedOperands {
 void require_memory(const Problem& problem, double copies);
 
 // The same tensors as float32, those of other formats as copies: what kernels' references take.
+// int32 ones stay, since float32 does not hold all ids.
 class Float32Copies {
  public:
   explicit Float32Copies(const Operands& operands);

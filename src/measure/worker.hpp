@@ -20,6 +20,8 @@
 //    "problem":{"kernel":"gemm","text":"gemm:m=8,n=8,k=8","parameters":{"m":8,...,"beta":0.0},
 //               "tensors":[{"name":"a","role":"input","dtype":"float32","shape":[1,8,8],
 //                           "seed_scale":1.0},...],"cost":{"flops":1024.0,...}}} -> Opened's fields
+//        int32 tensors with "ids_below":"vocab" hold 0 to that parameter's value less one, with
+//        "counts_to" the value itself; with "ascending":true they are sorted (core/seeds.hpp)
 //        the case's line is enough for a build of Rooflane; who has no parser for it takes the
 //        resolved fields: every parameter with its value, every tensor, defaults filled in
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
@@ -30,6 +32,11 @@
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
+//   {"op":"phases","threads":2,"runs":N,"events":M} -> what a run's time goes into, as
+//        PhaseProfile has it: {"runs":N,"run_ns":t,"plain_ns":t,"phases":[[thread,"pack",ns,times],
+//        ...],"events":[[thread,"pack",begin_ns,end_ns],...],"dropped":d,
+//        "counters":[["cycles",n],...]}, or {"ok":true} alone where that is not known; asked of
+//        Rooflane's own workers only
 //   {"op":"close"}                -> {"ok":true}
 // A request with end of input ends the worker.
 #pragma once
@@ -45,6 +52,7 @@
 
 #include "core/status.hpp"
 #include "measure/case.hpp"
+#include "measure/phase_profile.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {
@@ -88,6 +96,8 @@ class Worker {
   virtual Calibration calibrate() = 0;
   // Untimed runs until two agree within 5 %, then n samples of `runs` back-to-back runs each.
   virtual Samples sample(int n, std::int64_t runs) = 0;
+  // Where the time of the open case's runs goes; nothing where that is not known, as of a library.
+  virtual std::optional<PhaseProfile> profile(const PhaseRequest& request) = 0;
   virtual void close() = 0;
   // Waits until the worker's CPU clock stands still (a runtime may spin for a while after a run),
   // at most a second. False when it was busy to the end: then it takes CPUs from whoever is next.

@@ -31,6 +31,12 @@ Threads threads_from(const std::string& name) {
   throw json::other_error::create(501, "threads '" + name + "'", nullptr);
 }
 
+RunPhase phase_from(const json& name) {
+  const auto phase = parse_phase(name.get<std::string>());
+  if (!phase) throw json::other_error::create(501, "phase " + name.dump(), nullptr);
+  return *phase;
+}
+
 }  // namespace
 
 std::string line_of(const json& message) {
@@ -122,6 +128,29 @@ json to_json(const Samples& samples) {
           {"e2e_ns", samples.e2e_ns}};
 }
 
+json to_json(const std::optional<PhaseProfile>& profile) {
+  json message = {{"ok", true}};
+  if (!profile) return message;
+  json phases = json::array(), events = json::array(), counters = json::array();
+  for (const ThreadPhase& phase : profile->phases) {
+    phases.push_back({phase.thread, name_of(phase.phase), phase.ns, phase.times});
+  }
+  for (const PhaseEvent& event : profile->events) {
+    // Whole nanoseconds: the clock reads no finer.
+    events.push_back({event.thread, name_of(event.phase), std::llround(event.begin_ns),
+                      std::llround(event.end_ns)});
+  }
+  for (const auto& [name, count] : profile->counters) counters.push_back({name, count});
+  message.update({{"runs", profile->runs},
+                  {"run_ns", profile->run_ns},
+                  {"plain_ns", profile->plain_ns},
+                  {"phases", phases},
+                  {"events", events},
+                  {"dropped", profile->dropped},
+                  {"counters", counters}});
+  return message;
+}
+
 json failure(Status status, const std::string& reason) {
   return {{"ok", false}, {"status", name_of(status)}, {"reason", reason}};
 }
@@ -196,6 +225,27 @@ Samples samples_from(const json& message) {
   samples.d2h_ns = message.at("d2h_ns").get<std::vector<double>>();
   samples.e2e_ns = message.at("e2e_ns").get<std::vector<double>>();
   return samples;
+}
+
+std::optional<PhaseProfile> profile_from(const json& message) {
+  if (!message.contains("phases")) return std::nullopt;
+  PhaseProfile profile;
+  profile.runs = message.at("runs");
+  profile.run_ns = message.at("run_ns");
+  profile.plain_ns = message.at("plain_ns");
+  for (const json& phase : message.at("phases")) {
+    profile.phases.push_back({phase.at(0).get<int>(), phase_from(phase.at(1)),
+                              phase.at(2).get<double>(), phase.at(3).get<double>()});
+  }
+  for (const json& event : message.at("events")) {
+    profile.events.push_back({event.at(0).get<int>(), phase_from(event.at(1)),
+                              event.at(2).get<double>(), event.at(3).get<double>()});
+  }
+  profile.dropped = message.at("dropped");
+  for (const json& counter : message.at("counters")) {
+    profile.counters.emplace_back(counter.at(0).get<std::string>(), counter.at(1).get<double>());
+  }
+  return profile;
 }
 
 }  // namespace rooflane::protocol

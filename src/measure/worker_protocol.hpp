@@ -9,8 +9,10 @@
 namespace rooflane::protocol {
 
 inline constexpr int version = 1;
-// A longer line is rubbish: the longest answer, a thousand samples, is below 128 KiB.
+// A longer line is rubbish: the longest answer, a profile with most_events, is below that.
 inline constexpr std::size_t longest_line = std::size_t{1} << 24;
+// Events of a profile, all threads together: 60 bytes each at most.
+inline constexpr std::int64_t most_events = std::int64_t{1} << 18;
 
 // One line, without its end. Text that is no UTF-8 is mended; NaN and infinities are written as
 // strings, since JSON has none.
@@ -22,6 +24,7 @@ nlohmann::json to_json(const Opened& opened);
 nlohmann::json to_json(const Verification& verification);
 nlohmann::json to_json(const Calibration& calibration);
 nlohmann::json to_json(const Samples& samples);
+nlohmann::json to_json(const std::optional<PhaseProfile>& profile);
 nlohmann::json failure(Status status, const std::string& reason);
 
 // Throw nlohmann::json::exception when fields are missing, of another type or out of range.
@@ -30,5 +33,6 @@ Opened opened_from(const nlohmann::json& message);
 Verification verification_from(const nlohmann::json& message);
 Calibration calibration_from(const nlohmann::json& message);
 Samples samples_from(const nlohmann::json& message);
+std::optional<PhaseProfile> profile_from(const nlohmann::json& message);
 
 }  // namespace rooflane::protocol

@@ -54,7 +54,7 @@ typedef struct {
 /* Row-major. dtype: "float32", "float16", "bfloat16", "int8", "uint8", "int32", or a quantised
  * format's name ("q8_0"), which then is described. Strides are in elements, of leading axes at
  * least 0; the last axis is contiguous. Ranks: softmax x [rows,cols], gemm a [batch,m,k], attention
- * q [batch,heads,q_len,head_dim]. softmax and layernorm may be given y == x; nothing else overlaps.
+ * q [batch,heads,q_len,head_dim]. Row kernels may be given y == x; nothing else overlaps.
  */
 typedef struct {
   const char* name;
@@ -82,7 +82,7 @@ typedef struct {
 
 /* One implementation of one kernel. Functions that return int32_t return 0 for success. */
 typedef struct {
-  const char* kernel;   /* gemm, softmax, layernorm, attention */
+  const char* kernel;   /* gemm, softmax, layernorm, attention… */
   const char* name;     /* NULL: called as the user names the plugin; else PLUGIN-name */
   const char* library;  /* name and version for the rows, "MyBLAS 1.2"; NULL: none */
   int32_t many_threads; /* 0: runs on one thread; 1: takes the number of threads it is given */

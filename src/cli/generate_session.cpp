@@ -1,0 +1,116 @@
+// See generate_session.hpp.
+#include "cli/generate_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/seeds.hpp"
+#include "core/stopwatch.hpp"
+#include "core/text.hpp"
+#include "generate/language_model.hpp"
+#include "measure/stream_bench.hpp"
+
+namespace rooflane {
+namespace {
+
+// What llama-bench calls pp512; and tokens before and behind it that one request may ask for.
+constexpr std::int64_t prompt_tokens = 512;
+constexpr std::int64_t most_depth = 4096;
+constexpr std::int64_t most_tokens = 1024;
+
+struct Answer {
+  double ns = 0;
+  double bytes = 0;
+};
+
+class Session {
+ public:
+  Session(const Gguf& gguf, const Catalogue& catalogue, const generate::RunnerSettings& settings)
+      : settings_(settings),
+        room_(std::min(generate::read_llama_sizes(gguf).context, most_depth + most_tokens)),
+        model_(gguf, {prompt_tokens, room_}, catalogue, settings),
+        reader_(settings.threads, footprint()) {
+    for (std::int64_t i = 0; i < room_; ++i) {
+      const std::uint64_t random = splitmix64(static_cast<std::uint64_t>(i));
+      ids_.push_back(static_cast<std::int32_t>(
+          random % static_cast<std::uint64_t>(model_.sizes().vocabulary)));
+    }
+  }
+
+  Answer answer(const std::string& line) {
+    const std::vector<std::string_view> words = split(line, ' ');
+    if (line == "read") return read();
+    const bool three = words.size() == 3;
+    const std::int64_t depth = three ? parse_integer(words[1]).value_or(-1) : -1;
+    const std::int64_t tokens = three ? parse_integer(words[2]).value_or(-1) : -1;
+    const bool known = words[0] == "decode" || (words[0] == "prefill" && tokens == prompt_tokens);
+    if (!known || depth < 0 || depth % prompt_tokens != 0 || tokens < 1 || tokens > most_tokens ||
+        depth > room_ - tokens) {
+      throw argument_error(fmt::format(
+          "request '{}': allowed are read, prefill DEPTH {} and decode DEPTH TOKENS, DEPTH a "
+          "multiple of {}, all within {} tokens",
+          line, prompt_tokens, prompt_tokens, room_));
+    }
+    for (std::int64_t past = 0; past < depth; past += prompt_tokens) prefill(past);
+    return words[0] == "prefill" ? Answer{prefill(depth), 0} : decode(depth, tokens);
+  }
+
+ private:
+  std::size_t footprint() const { return static_cast<std::size_t>(model_.decode_bytes(0)); }
+
+  double prefill(std::int64_t past) {
+    const Stopwatch watch;
+    model_.prefill(std::span(ids_).first(prompt_tokens), past);
+    return watch.seconds() * 1e9;
+  }
+
+  Answer decode(std::int64_t past, std::int64_t tokens) {
+    Answer answer;
+    for (std::int64_t i = past; i < past + tokens; ++i) answer.bytes += model_.decode_bytes(i);
+    const Stopwatch watch;
+    for (std::int64_t i = past; i < past + tokens; ++i) model_.decode(ids_[i], i);
+    answer.ns = watch.seconds() * 1e9;
+    return answer;
+  }
+
+  Answer read() {
+    Answer best{0, static_cast<double>(footprint())};
+    double gb_s = 0;
+    for (const int streams : {1, 4, 8}) {
+      StreamTrial trial{{.streams = streams}, /*turns=*/false};
+      reader_.begin(reading, footprint());
+      reader_.repeat(reading, trial);
+      gb_s = std::max(gb_s, trial.gb_s);
+    }
+    best.ns = best.bytes / gb_s;
+    return best;
+  }
+
+  generate::RunnerSettings settings_;
+  std::int64_t room_;
+  generate::LanguageModel model_;
+  StreamBench reader_;
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace
+
+int serve_generate_session(const Gguf& gguf, const Catalogue& catalogue,
+                           const generate::RunnerSettings& settings, std::istream& requests,
+                           std::ostream& answers) {
+  Session session(gguf, catalogue, settings);
+  for (std::string line; std::getline(requests, line);) {
+    const Answer answer = session.answer(line);
+    answers << fmt::format("{{\"ns\":{:.0f},\"bytes\":{:.0f}}}", answer.ns, answer.bytes)
+            << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,363 @@
+// `rooflane model`: a whole model on the lab's kernels: verified, measured step by step, and what
+// other variants would gain, predicted and proven.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "cli/build_facts.hpp"
+#include "cli/model_arguments.hpp"
+#include "cli/model_levels.hpp"
+#include "cli/model_process.hpp"
+#include "cli/terminal.hpp"
+#include "cli/verbs.hpp"
+#include "cli/watchdog.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+#include "io/csv.hpp"
+#include "io/files.hpp"
+#include "io/npy.hpp"
+#include "measure/ceilings_json.hpp"
+#include "measure/run_id.hpp"
+#include "model/result.hpp"
+
+namespace rooflane {
+namespace {
+
+using model::Chain;
+using model::Instance;
+using model::Phase;
+
+void print_steps(const Instance& instance) {
+  for (const Phase& phase : instance.phases) {
+    std::cout << fmt::format("{} {}: {}\n", instance.model, phase.name, model::symbols_text(phase));
+    TextTable table{{{"step"}, {"calls", true}, {"problem"}}, {}};
+    for (const model::Step& step : phase.steps) {
+      std::vector<std::string> problems;  // layers may differ
+      for (const std::size_t call : step.calls) {
+        const std::string text = phase.calls[call].problem.text();
+        if (std::find(problems.begin(), problems.end(), text) == problems.end()) {
+          problems.push_back(text);
+        }
+      }
+      table.rows.push_back({step.name, std::to_string(step.calls.size()), join(problems, " ")});
+    }
+    std::cout << terminal_table(table);
+  }
+}
+
+// What may run in this process: its libraries decide the environment.
+std::vector<const CatalogueEntry*> entries_of(const ModelArguments& read, const Instance& instance,
+                                              const Catalogue& catalogue) {
+  std::vector<std::string> names = read.preferred;
+  for (const model::Change& change : read.swaps) names.push_back(change.variant);
+  for (const model::Change& change : read.what_if) names.push_back(change.variant);
+  if (read.levels) {
+    for (const std::string& level : level_names()) names.push_back(level);
+  }
+  std::vector<const CatalogueEntry*> entries;
+  std::set<const Kernel*> kernels;
+  for (const Phase& phase : instance.phases) {
+    for (const model::Step& step : phase.steps) kernels.insert(step.kernel);
+  }
+  for (const CatalogueEntry& entry : catalogue.entries()) {
+    if (kernels.count(entry.variant->kernel) > 0 &&
+        std::find(names.begin(), names.end(), entry.name) != names.end() && !absent_reason(entry)) {
+      entries.push_back(&entry);
+    }
+  }
+  return entries;
+}
+
+// Weights are held twice while they are packed, and once more for each variant that packs them too.
+void require_model_memory(const ModelArguments& read, const Instance& instance) {
+  std::set<std::string> variants;
+  for (const model::Change& change : read.what_if) variants.insert(change.variant);
+  const double copies = 2 + static_cast<double>(read.levels ? 2 : variants.size());
+  const double needed = copies * model::memory_bytes(instance);
+  const auto available = static_cast<double>(available_memory_bytes());
+  if (needed <= available) return;
+  throw unavailable_error(fmt::format(
+      "{} needs {:.1f} MiB of memory (tensors of {:.1f} MiB, held {:g} times), this "
+      "machine has {:.1f} MiB available",
+      instance.model, needed / 0x1p20, needed / copies / 0x1p20, copies, available / 0x1p20));
+}
+
+Ceilings ceilings_of(const ModelArguments& read, ProgressLine& progress) {
+  const int threads = read.common.threads.front();
+  if (!read.ceilings.empty()) {
+    try {
+      return nlohmann::json::parse(read_text_file(read.ceilings)).at("ceilings").get<Ceilings>();
+    } catch (const nlohmann::json::exception& error) {
+      throw argument_error(
+          fmt::format("--ceilings '{}' is no file of `rooflane ceilings --json`: {}", read.ceilings,
+                      error.what()));
+    }
+  }
+  CeilingsRequest request;
+  request.threads = threads == 1 ? std::vector<int>{1} : std::vector<int>{1, threads};
+  request.seconds = read.ceilings_time;
+  request.progress = [&](double done, const std::string& what) {
+    progress.show(fmt::format("[{:3.0f} %] ceilings: {}", 100 * done, what));
+  };
+  return measure_ceilings(request);
+}
+
+// Prints what was compared; false when something failed.
+bool report_checks(const Chain& chain, const std::vector<model::StepCheck>& checks) {
+  bool good = true;
+  std::size_t calls = 0;
+  const model::StepCheck* worst = nullptr;
+  for (const model::StepCheck& check : checks) {
+    calls += check.calls;
+    if (worst == nullptr || check.verification.value > worst->verification.value) worst = &check;
+    if (check.verification.passed()) continue;
+    const Phase& phase = chain.phase(check.phase);
+    const std::string text =
+        fmt::format("{} {}/{} by {}: {}", name_of(check.verification.status), phase.name,
+                    phase.steps[check.step].name, check.entry->name, check.verification.reason);
+    if (check.verification.usable()) {
+      print_note(text);
+    } else {
+      print_error(text);
+      good = false;
+    }
+  }
+  if (worst == nullptr) return good;
+  const Phase& phase = chain.phase(worst->phase);
+  std::cout << fmt::format(
+      "verified: {} calls of {} steps and variants; at most {:.3g} of a bound ({} by {})\n", calls,
+      checks.size(), worst->verification.value, phase.steps[worst->step].name, worst->entry->name);
+  return good;
+}
+
+bool report_whole(const Chain& chain, const std::vector<model::WholeCheck>& checks) {
+  bool good = true;
+  for (const model::WholeCheck& check : checks) {
+    const bool passed = check.error <= check.bound;
+    good = good && passed;
+    std::cout << fmt::format("whole: {} {}/{} errs by {:.3g}, bound grown from the steps' {:.3g}\n",
+                             name_of(passed ? Status::passed : Status::failed),
+                             chain.phase(check.phase).name, check.tensor, check.error, check.bound);
+  }
+  return good;
+}
+
+struct Verified {
+  bool good = false;
+  std::vector<model::StepCheck> steps;
+  std::vector<model::WholeCheck> whole;  // of small models
+};
+
+// Steps against references, and where that is quick the whole.
+Verified verify_model(Chain& chain, const model::WeightSource& weights) {
+  Verified verified;
+  verified.steps = model::check_steps(chain);
+  verified.good = report_checks(chain, verified.steps);
+  for (std::size_t p = 0; p < chain.instance().phases.size(); ++p) {
+    const std::string reason = model::not_finite(chain, p);
+    if (reason.empty()) continue;
+    print_error(fmt::format("FAILED {}: {}", chain.phase(p).name, reason));
+    verified.good = false;
+  }
+  if (!verified.good || !model::is_small(chain.instance())) return verified;
+  verified.whole = model::check_whole(chain, weights, model::as_it_is(chain));
+  verified.good = report_whole(chain, verified.whole);
+  return verified;
+}
+
+// What others need to compute the outputs elsewhere: symbols, and what the outputs may err by.
+nlohmann::ordered_json description_of(const Chain& chain,
+                                      const std::vector<model::WholeCheck>& checks) {
+  auto phases = nlohmann::ordered_json::object();
+  for (std::size_t p = 0; p < chain.instance().phases.size(); ++p) {
+    auto symbols = nlohmann::ordered_json::object();
+    for (const auto& [name, value] : chain.phase(p).symbols) symbols[name] = value;
+    auto bounds = nlohmann::ordered_json::object();
+    for (const model::WholeCheck& check : checks) {
+      if (check.phase == p) bounds[check.tensor] = check.bound;
+    }
+    phases[chain.phase(p).name] = {{"symbols", symbols}, {"bounds", bounds}};
+  }
+  return {{"model", chain.instance().model}, {"phases", phases}};
+}
+
+void save_tensors(const Chain& chain, const std::vector<model::WholeCheck>& checks,
+                  const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  ReplacedFile file(folder + "/model.json");
+  file.write(description_of(chain, checks).dump(2) + "\n");
+  file.commit();
+  for (std::size_t p = 0; p < chain.instance().phases.size(); ++p) {
+    const Phase& phase = chain.phase(p);
+    for (std::size_t t = 0; t < phase.tensors.size(); ++t) {
+      const model::Tensor& tensor = phase.tensors[t];
+      if (tensor.kind == model::Tensor::Kind::buffer) continue;
+      const bool shared = tensor.kind == model::Tensor::Kind::weight;
+      std::string name = shared ? tensor.name : phase.name + "." + tensor.name;
+      std::replace(name.begin(), name.end(), '/', '_');
+      write_npy(fmt::format("{}/{}.npy", folder, name), tensor.shape, tensor.dtype,
+                chain.memory().all_of(p, t).data);
+    }
+  }
+}
+
+Row stamp_of() {
+  Row stamp;
+  if (const char* run_id = std::getenv("ROOFLANE_RUN_ID")) stamp.run_id = run_id;
+  if (stamp.run_id.empty()) stamp.run_id = new_run_id();
+  stamp.test_time = utc_now();
+  stamp.build_commit = build_commit;
+  stamp.git_dirty = build_dirty;
+  stamp.compiler = build_compiler;
+  stamp.host = machine().host;
+  stamp.cpu = machine().cpu;
+  return stamp;
+}
+
+void write_files(const std::string& csv, const Chain& chain,
+                 const std::vector<model::PhaseRounds>& rounds,
+                 const std::vector<model::PhaseResult>& results) {
+  if (csv.empty()) return;
+  const Row stamp = stamp_of();
+  CsvWriter rows(csv);
+  SamplesWriter samples(samples_path(csv));
+  std::int64_t index = 0;
+  for (const auto& [row, ns] : model::rows_of(chain, rounds, results, stamp)) {
+    rows.append(row);
+    for (std::size_t round = 0; round < ns.size(); ++round) {
+      Sample sample;
+      sample.row = index;
+      sample.round = static_cast<std::int64_t>(round);
+      sample.ns = ns[round];
+      samples.append(sample);
+    }
+    ++index;
+  }
+  const auto write = [&](const std::string& suffix, const std::string& text) {
+    ReplacedFile file(csv + suffix);
+    file.write(text);
+    file.commit();
+  };
+  write(".swaps.csv", model::proofs_csv(chain, rounds, results, stamp));
+  write(".memory.csv", model::memory_csv(chain));
+}
+
+void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& rounds,
+                   const std::vector<model::PhaseResult>& results, bool proofs) {
+  for (std::size_t p = 0; p < rounds.size(); ++p) {
+    const Phase& phase = chain.phase(p);
+    std::cout << fmt::format(
+        "\n{} {}: {}\n{} threads, {} rounds of {} runs, {} turns disturbed, weights {}\n",
+        chain.instance().model, phase.name, model::symbols_text(phase), chain.settings().threads,
+        rounds[p].whole.size(), rounds[p].runs_per_turn, rounds[p].disturbed,
+        results[p].cold_weights ? "from memory" : "within the caches");
+    std::cout << terminal_table(model::step_table(chain, p, results[p]));
+    if (!proofs || results[p].proofs.empty()) continue;
+    std::cout << "\nspeed of the whole, times as it is\n"
+              << terminal_table(model::proof_table(rounds[p], results[p]));
+  }
+}
+
+// Of what the chain computes as it is, phase by phase.
+std::vector<std::uint64_t> output_hashes(Chain& chain) {
+  const std::vector<model::Choice> choices = model::as_it_is(chain);
+  std::vector<std::uint64_t> hashes;
+  chain.reset_states();
+  for (std::size_t p = 0; p < choices.size(); ++p) {
+    std::vector<double> unused(choices[p].size());
+    chain.run(p, choices[p], unused);
+    hashes.push_back(model::output_hash(chain, p));
+  }
+  return hashes;
+}
+
+model::ChainSettings chain_settings(const ModelArguments& read) {
+  const CommonOptions& common = read.common;
+  return {common.threads.front(),
+          common.isas.empty() ? "" : common.isas.front(),
+          common.math,
+          common.device,
+          common.tuned.get(),
+          common.tunings,
+          common.seed};
+}
+
+std::vector<model::PhaseRounds> take_rounds(Chain& chain,
+                                            const std::vector<std::vector<model::Swap>>& swaps,
+                                            const ModelArguments& read, ProgressLine& progress) {
+  model::RoundsSettings settings;
+  settings.seconds = read.max_time;
+  settings.interval_pct = read.interval_pct;
+  settings.progress = [&](int round) { progress.show(fmt::format("round {}", round + 1)); };
+  auto rounds = model::take_rounds(chain, swaps, settings);
+  progress.wipe();
+  return rounds;
+}
+
+int measure(const ModelArguments& read, const Instance& instance, const Catalogue& catalogue) {
+  const auto weights =
+      model::seeded_weights(instance.model, read.common.seed, read.common.threads.front());
+  ProgressLine progress;
+  progress.show("planning");
+  Chain chain(instance, *weights, chain_settings(read));
+  model::plan_chain(chain, catalogue, read.preferred, read.swaps);
+  const auto swaps = read.levels
+                         ? model::plan_levels(chain, catalogue, level_names())
+                         : model::plan_swaps(chain, catalogue, read.what_if,
+                                             [&](const std::string& note) { print_note(note); });
+  progress.show("verifying");
+  const Verified verified = verify_model(chain, *weights);
+  if (!verified.good) return 1;
+  const std::vector<std::uint64_t> hashes = output_hashes(chain);
+  if (!read.save.empty()) {
+    save_tensors(chain, verified.whole, read.save);
+    return 0;
+  }
+  LevelErrors errors;
+  if (read.levels) errors = level_errors(chain, *weights, swaps, verified.steps);
+  chain.drop_packed_weights();
+  const Ceilings ceilings = ceilings_of(read, progress);
+  const auto rounds = take_rounds(chain, swaps, read, progress);
+  if (output_hashes(chain) != hashes) {
+    print_error("FAILED: the outputs are others after the measurement than when verified");
+    return 1;
+  }
+  const auto results = model::results_of(chain, rounds, verified.steps, ceilings);
+  write_files(read.csv, chain, rounds, results);
+  print_results(chain, rounds, results, !read.levels);
+  if (read.levels) print_levels(chain, rounds, errors);
+  if (read.levels) print_growth(read, chain.settings(), catalogue);
+  return 0;
+}
+
+int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+  const ModelArguments read = read_model_arguments(arguments, catalogue);
+  const Instance instance =
+      model::instantiate(read.text, read.size, read.settings, catalogue.kernels());
+  if (read.dry_run) {
+    print_steps(instance);
+    return 0;
+  }
+  model::check_changes(read.swaps, instance, catalogue);
+  model::check_changes(read.what_if, instance, catalogue);
+  require_model_memory(read, instance);
+  enter_model_process(entries_of(read, instance, catalogue), read.common.threads.front(),
+                      settings.worker_command.empty() ? "" : settings.worker_command.front());
+  std::optional<Watchdog> watchdog;
+  if (read.common.timeout) watchdog.emplace(*read.common.timeout, instance.model);
+  return measure(read, instance, catalogue);
+}
+
+}  // namespace
+
+const Verb model_verb = {"model", "a whole model: shares, roofs, Amdahl predicted and proven",
+                         declare_model, run};
+
+}  // namespace rooflane

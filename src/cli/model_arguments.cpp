@@ -1,0 +1,152 @@
+// Reading the arguments of `model`. See model_arguments.hpp.
+#include "cli/model_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include "core/text.hpp"
+#include "io/csv.hpp"
+#include "io/files.hpp"
+#include "model/library.hpp"
+
+namespace rooflane {
+namespace {
+
+// Whole numbers for symbols; what they mean is checked with the model.
+model::Settings read_settings(const Arguments& arguments) {
+  model::Settings settings;
+  for (const std::string& text : arguments.values("--set")) {
+    for (const auto& [name, value] : parse_key_values(text)) {
+      const auto number = parse_integer(value);
+      constexpr std::int64_t most = std::int64_t{1} << 53;
+      if (!number || *number < 0 || *number > most) {
+        throw argument_error(
+            fmt::format("--set {}={}: allowed is a whole number from 0 to {}", name, value, most));
+      }
+      for (const auto& [known, other] : settings) {
+        if (known == name) throw argument_error(fmt::format("--set gives '{}' twice", name));
+      }
+      settings.emplace_back(name, *number);
+    }
+  }
+  return settings;
+}
+
+std::vector<model::Change> read_changes(const Arguments& arguments, const std::string& option) {
+  std::vector<model::Change> changes;
+  for (const std::string& text : arguments.values(option)) {
+    try {
+      for (model::Change& change : model::parse_changes(text)) changes.push_back(std::move(change));
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {}", option, error.what()));
+    }
+  }
+  return changes;
+}
+
+std::string writable_file(const Arguments& arguments, const std::string& option,
+                          const std::vector<std::string (*)(const std::string&)>& beside) {
+  const std::string path = arguments.value(option).value_or("");
+  if (path.empty()) return path;
+  try {
+    require_writable(path);
+    for (const auto& name : beside) require_writable(name(path));
+  } catch (const Error& error) {
+    throw Error(error.kind(), option + ": " + error.what());
+  }
+  return path;
+}
+
+std::string swaps_path_of(const std::string& csv) { return csv + ".swaps.csv"; }
+std::string memory_path_of(const std::string& csv) { return csv + ".memory.csv"; }
+
+void read_times(const Arguments& arguments, ModelArguments& read, Complaints& complaints) {
+  const auto seconds = [&](const std::string& option, double& value) {
+    complaints.check([&] {
+      if (const auto text = arguments.value(option)) value = parse_seconds(option, *text);
+      return true;
+    });
+  };
+  seconds("--max-time", read.max_time);
+  seconds("--ceilings-time", read.ceilings_time);
+  complaints.check([&] {
+    const auto text = arguments.value("--interval");
+    if (!text) return true;
+    const auto value = parse_real(*text);
+    if (!value || !(*value > 0 && *value <= 100)) {
+      throw argument_error(fmt::format(
+          "--interval '{}': allowed is a number of per cent above 0, at most 100", *text));
+    }
+    read.interval_pct = *value;
+    return true;
+  });
+}
+
+}  // namespace
+
+void declare_model(Arguments& arguments) {
+  arguments.positional("NAME", "a model: " + join(model::model_names(), ", ") + "; or FILE.txt");
+  arguments.option("--size", "NAME", "one of the model's sizes; default: its symbols' defaults");
+  arguments.repeatable("--set", "symbol=N,...", "values of symbols, over those of the size");
+  arguments.repeatable("--swap", "STEP=VARIANT,...", "the chain with this variant for the step");
+  arguments.repeatable("--what-if", "K=VARIANT,...",
+                       "predicts, then measures, the gain of other variants: K a step or a kernel");
+  arguments.flag("--levels", "every step by scalar, by blas, by hwy: time, memory, error, growth");
+  declare_common(arguments, Many::no);
+  arguments.option("--max-time", "SECONDS", "for all rounds; default 10");
+  arguments.option("--interval", "PERCENT",
+                   "sampling ends when the wholes' medians are known to ± this; default 1");
+  arguments.option("--ceilings", "FILE", "limits as `ceilings --json FILE` wrote them");
+  arguments.option("--ceilings-time", "SECONDS", "or measured first, at most so long; default 10");
+  arguments.option("--csv", "FILE", "rows to FILE; FILE.swaps.csv, FILE.memory.csv beside");
+  arguments.option("--save", "FOLDER", "writes inputs, weights and outputs as .npy, and no times");
+  arguments.flag("--dry-run", "prints the steps and their problems");
+  arguments.examples({"rooflane model block --dry-run",
+                      "rooflane model block --size tiny --max-time 0.2 --ceilings-time 0.5 "
+                      "--what-if gemm=scalar,softmax=scalar --csv block.csv"});
+}
+
+ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catalogue) {
+  Complaints complaints;
+  ModelArguments read;
+  read.common = read_common(arguments, catalogue, Many::no, complaints);
+  complaints.check([&] {
+    const auto name = arguments.value("NAME");
+    if (!name) {
+      throw argument_error("NAME is missing; valid: " + join(model::model_names(), ", ") +
+                           "; or a file: NAME.txt");
+    }
+    read.text = model::read_model(*name);
+    return true;
+  });
+  read.size = arguments.value("--size").value_or("");
+  read.settings = complaints.check([&] { return read_settings(arguments); });
+  read.swaps = complaints.check([&] { return read_changes(arguments, "--swap"); });
+  read.what_if = complaints.check([&] { return read_changes(arguments, "--what-if"); });
+  read.levels = arguments.has("--levels");
+  read.dry_run = arguments.has("--dry-run");
+  read_times(arguments, read, complaints);
+  read.ceilings = arguments.value("--ceilings").value_or("");
+  read.csv = complaints.check([&] {
+    return writable_file(arguments, "--csv", {samples_path, swaps_path_of, memory_path_of});
+  });
+  read.save = arguments.value("--save").value_or("");
+  // The fastest first; a step takes the first that its kernel has and that this machine can run.
+  const std::vector<std::string> all = {"hwy", "blas", "scalar"};
+  read.preferred = read.common.variants.empty() ? all : read.common.variants;
+  complaints.check([&] {
+    if (read.levels && !read.what_if.empty()) {
+      throw argument_error("--levels measures variants of all steps: --what-if has no place");
+    }
+    for (const std::string& name : read.common.variants) {
+      const std::vector<std::string> names = catalogue.variant_names();
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        throw argument_error(unknown_name("variant", name, names));
+      }
+    }
+    return true;
+  });
+  complaints.raise();
+  return read;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,99 @@
+// See language_model.hpp.
+#include "generate/language_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/error.hpp"
+#include "core/machine.hpp"
+#include "core/text.hpp"
+
+namespace rooflane::generate {
+namespace {
+
+constexpr std::size_t prefill_phase = 0, decode_phase = 1;  // as bench/models/llama.txt has them
+
+std::size_t tensor_named(const model::Phase& phase, std::string_view name) {
+  const auto found = std::find_if(phase.tensors.begin(), phase.tensors.end(),
+                                  [&](const model::Tensor& tensor) { return tensor.name == name; });
+  assert(found != phase.tensors.end());
+  return static_cast<std::size_t>(found - phase.tensors.begin());
+}
+
+Room checked(const Gguf& gguf, const LlamaSizes& sizes, const Room& room) {
+  if (room.tokens > sizes.context) {
+    throw gguf.bad(fmt::format("{} tokens with the prompt's; allowed are {}, the model's context",
+                               room.tokens, sizes.context));
+  }
+  return room;
+}
+
+// Weights are held twice.
+void require_memory(const model::Instance& instance) {
+  double bytes = model::memory_bytes(instance);
+  for (const model::Tensor& tensor : instance.phases[prefill_phase].tensors) {
+    if (tensor.kind == model::Tensor::Kind::weight) bytes += tensor.bytes();
+  }
+  const auto available = static_cast<double>(machine().memory_bytes);
+  if (bytes <= available) return;
+  throw unavailable_error(fmt::format("the model needs {} of memory, this machine has {}",
+                                      print_bytes(static_cast<std::size_t>(bytes)),
+                                      print_bytes(machine().memory_bytes)));
+}
+
+const model::Instance& fitting(const model::Instance& instance) {
+  require_memory(instance);
+  return instance;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue& catalogue,
+                             const RunnerSettings& settings)
+    : sizes_(read_llama_sizes(gguf)),
+      end_tokens_(generate::end_tokens(gguf, sizes_.vocabulary)),
+      weights_(gguf, sizes_),
+      room_(checked(gguf, sizes_, room)),
+      first_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels())),
+      next_(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels())),
+      memory_(fitting(first_), weights_, 1, settings.threads),
+      prefill_(memory_, prefill_phase, first_, next_, catalogue, settings),
+      decode_(memory_, decode_phase, first_, next_, catalogue, settings) {}
+
+std::span<const float> LanguageModel::run(std::size_t phase, PhaseRunner& runner,
+                                          std::span<const std::int32_t> ids, std::int64_t more) {
+  const model::Phase& of = first_.phases[phase];
+  const View input = memory_.all_of(phase, tensor_named(of, "ids"));
+  std::copy(ids.begin(), ids.end(), input.as<std::int32_t>());
+  runner.run(more);
+  const View logits = memory_.all_of(phase, tensor_named(of, "logits"));
+  return {logits.f32(), static_cast<std::size_t>(logits.elements())};
+}
+
+std::span<const float> LanguageModel::prefill(std::span<const std::int32_t> ids,
+                                              std::int64_t past) {
+  assert(std::ssize(ids) == room_.prompt && past + room_.prompt <= room_.tokens);
+  return run(prefill_phase, prefill_, ids, past);
+}
+
+std::span<const float> LanguageModel::decode(std::int32_t id, std::int64_t past) {
+  assert(past < room_.tokens);
+  // In the first instance the prompt lies before the token.
+  return run(decode_phase, decode_, {&id, 1}, past - room_.prompt);
+}
+
+double LanguageModel::decode_bytes(std::int64_t past) const {
+  double bytes = 0;
+  for (const model::Tensor& tensor : first_.phases[decode_phase].tensors) {
+    // Of the embedding one row is read.
+    if (tensor.kind == model::Tensor::Kind::weight && tensor.name != "token_embd") {
+      bytes += tensor.bytes();
+    }
+  }
+  const std::int64_t row = 2 * sizes_.layers * sizes_.kv_heads * sizes_.head_dim;
+  return bytes + static_cast<double>((past + 1) * row * std::int64_t{sizeof(float)});
+}
+
+}  // namespace rooflane::generate

@@ -1,0 +1,51 @@
+// A language model from a GGUF file: takes ids, gives the logits of what comes next. Holds its
+// weights as float32, twice: as they stand, for one token at a time, and packed, for many.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "generate/llama.hpp"
+#include "generate/phase_runner.hpp"
+
+namespace rooflane::generate {
+
+struct Room {
+  std::int64_t prompt = 1;  // tokens of each prefill
+  std::int64_t tokens = 1;  // altogether
+};
+
+class LanguageModel {
+ public:
+  // Throws Error(argument) for a file that is no such model or has not the room,
+  // Error(unavailable) where memory does not suffice.
+  LanguageModel(const Gguf& gguf, const Room& room, const Catalogue& catalogue,
+                const RunnerSettings& settings);
+
+  const LlamaSizes& sizes() const { return sizes_; }
+  const std::vector<std::int32_t>& end_tokens() const { return end_tokens_; }
+
+  // Adds tokens behind `past` ones and returns the logits of the next: room.prompt ids at once, or
+  // one. The logits are good until the next call.
+  std::span<const float> prefill(std::span<const std::int32_t> ids, std::int64_t past);
+  std::span<const float> decode(std::int32_t id, std::int64_t past);
+
+  // Bytes that decoding behind `past` tokens must read: every weight that is multiplied with, and
+  // the caches' rows so far.
+  double decode_bytes(std::int64_t past) const;
+
+ private:
+  std::span<const float> run(std::size_t phase, PhaseRunner& runner,
+                             std::span<const std::int32_t> ids, std::int64_t more);
+
+  LlamaSizes sizes_;
+  std::vector<std::int32_t> end_tokens_;
+  LlamaWeights weights_;
+  Room room_;
+  model::Instance first_, next_;
+  model::Memory memory_;
+  PhaseRunner prefill_, decode_;
+};
+
+}  // namespace rooflane::generate

@@ -1,0 +1,56 @@
+// Models of the architecture `llama` in GGUF files: their sizes from the metadata, and their
+// tensors as the weights of the model `llama` (bench/models/llama.txt). How they are run:
+// language_model.hpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/gguf.hpp"
+#include "model/instance.hpp"
+#include "model/weights.hpp"
+
+namespace rooflane::generate {
+
+struct LlamaSizes {
+  std::int64_t layers, width, heads, kv_heads, head_dim, hidden, vocabulary;
+  std::int64_t context;  // tokens that the model was made for
+  double norm_eps, rope_base;
+};
+
+// Throws Error(argument), one line with the file's name: another architecture, a key that is
+// missing or whose value cannot be, features that are not computed (experts, scaled positions,
+// sliding windows, heads of another size than width / heads).
+LlamaSizes read_llama_sizes(const Gguf& gguf);
+
+// Of the file, tokens that end a text: the end of the text, of a turn, of a message.
+std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
+
+// The model with two phases: `prefill` of `prompt` tokens that come after `past` ones, and `decode`
+// of the token behind them; at most `capacity` tokens altogether.
+model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
+                               std::int64_t capacity, std::span<const Kernel* const> kernels);
+
+// Weight NAME of the model is tensor NAME.weight of the file, attn_kv its attn_k and then its
+// attn_v, ffn_gate_up its ffn_gate and then its ffn_up; where the file has no `output`, the
+// embedding's table is that too.
+class LlamaWeights final : public model::WeightSource {
+ public:
+  // Throws Error(argument) for a tensor that has no place in the model: it would be left out of the
+  // computation.
+  LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes);
+
+  std::optional<std::string> missing(const model::Tensor& weight) const override;
+  void read(const model::Tensor& weight, void* to) const override;
+
+ private:
+  // Names of the tensors that follow one another in a weight, each with as many rows.
+  std::vector<std::string> parts_of(const std::string& weight) const;
+
+  const Gguf& gguf_;
+};
+
+}  // namespace rooflane::generate

@@ -1,0 +1,164 @@
+// See phase_runner.hpp.
+#include "generate/phase_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace rooflane::generate {
+namespace {
+
+std::int64_t moved(std::int64_t first, std::int64_t next, std::int64_t more) {
+  return first + (next - first) * more;
+}
+
+bool same_view(const View& x, const View& y) {
+  return x.data == y.data && x.shape == y.shape && x.strides == y.strides;
+}
+
+View view_at(const View& first, const View& next, std::int64_t more) {
+  View view = first;
+  const auto* const from = static_cast<std::byte*>(first.data);
+  const std::ptrdiff_t step = static_cast<std::byte*>(next.data) - from;
+  view.data = static_cast<std::byte*>(first.data) + step * more;
+  for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
+    view.shape[axis] = moved(first.shape[axis], next.shape[axis], more);
+    view.strides[axis] = moved(first.strides[axis], next.strides[axis], more);
+  }
+  return view;
+}
+
+Problem problem_at(const Problem& first, const Problem& next, std::int64_t more) {
+  Problem problem = first;
+  for (const ParamSpec& param : problem.kernel().params) {
+    if (!problem.has(param.name)) continue;
+    const double value = problem.value(param.name);
+    const double step = next.value(param.name) - value;
+    if (step != 0) problem.set(param.name, value + step * static_cast<double>(more));
+  }
+  return problem;
+}
+
+}  // namespace
+
+PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase,
+                         const model::Instance& first, const model::Instance& next,
+                         const Catalogue& catalogue, const RunnerSettings& settings)
+    : memory_(memory), phase_(phase), catalogue_(catalogue), settings_(settings) {
+  const std::vector<model::Call>& calls = first.phases[phase].calls;
+  for (std::size_t i = 0; i < calls.size(); ++i) add(calls[i], next.phases[phase].calls[i]);
+}
+
+const CatalogueEntry& PhaseRunner::entry_for(const Problem& problem) const {
+  const CatalogueEntry* scalar = nullptr;
+  for (const CatalogueEntry* entry : catalogue_.variants(problem.kernel())) {
+    if (entry->name == "scalar") scalar = entry;
+    if (entry->name != "hwy") continue;
+    if (!refusal(*entry->variant, problem, environment_of(*entry))) return *entry;
+  }
+  if (scalar != nullptr && !refusal(*scalar->variant, problem, environment_of(*scalar))) {
+    return *scalar;
+  }
+  throw unavailable_error(fmt::format("{}: neither hwy nor scalar computes it", problem.text()));
+}
+
+Environment PhaseRunner::environment_of(const CatalogueEntry& entry) const {
+  Environment environment;
+  environment.threads = entry.variant->threads == Threads::one ? 1 : settings_.threads;
+  environment.isa = settings_.isa;
+  environment.library = entry.library;
+  return environment;
+}
+
+std::vector<PhaseRunner::MovingView> PhaseRunner::views_of(const model::Call& first,
+                                                           const model::Call& next) const {
+  std::vector<MovingView> views;
+  for (std::size_t i = 0; i < first.operands.size(); ++i) {
+    views.push_back({first.operands[i].name, memory_.view(phase_, first.operands[i].view),
+                     memory_.view(phase_, next.operands[i].view)});
+  }
+  return views;
+}
+
+std::size_t PhaseRunner::add_moving(const model::Call& first, const model::Call& next) {
+  const std::string text = first.problem.text() + " " + next.problem.text();
+  const auto known = std::find_if(moving_.begin(), moving_.end(),
+                                  [&](const Moving& moving) { return moving.text == text; });
+  if (known != moving_.end()) return static_cast<std::size_t>(known - moving_.begin());
+  moving_.push_back({text, first.problem, next.problem, &entry_for(first.problem), nullptr});
+  return moving_.size() - 1;
+}
+
+void PhaseRunner::add(const model::Call& first, const model::Call& next) {
+  Step step;
+  step.views = views_of(first, next);
+  if (first.problem.text() != next.problem.text()) {
+    step.moving = add_moving(first, next);
+    Moving& moving = moving_[step.moving];
+    const auto same = [](const MovingView& x, const MovingView& y) {
+      return same_view(x.first, y.first) && same_view(x.next, y.next);
+    };
+    // `last` is 0 before there is one: no moving call is the first of a model.
+    step.binds = moving.last == 0 || !std::equal(step.views.begin(), step.views.end(),
+                                                 steps_[moving.last].views.begin(), same);
+    moving.last = steps_.size();
+    steps_.push_back(std::move(step));
+    return;
+  }
+  const CatalogueEntry& entry = entry_for(first.problem);
+  Operands operands, constants;
+  for (std::size_t i = 0; i < step.views.size(); ++i) {
+    operands.set(step.views[i].name, step.views[i].first);
+    if (first.operands[i].role == Role::constant) {
+      constants.set(step.views[i].name, step.views[i].first);
+    }
+  }
+  plans_.push_back(make_plan(*entry.variant, first.problem, {}, environment_of(entry), constants));
+  step.plan = plans_.back().get();
+  step.plan->bind(operands);
+  const bool stays = std::all_of(step.views.begin(), step.views.end(), [](const MovingView& view) {
+    return same_view(view.first, view.next);
+  });
+  if (stays) step.views.clear();
+  steps_.push_back(std::move(step));
+}
+
+namespace {
+
+template <class Views>
+Operands operands_at(const Views& views, std::int64_t more) {
+  Operands operands;
+  for (const auto& view : views) operands.set(view.name, view_at(view.first, view.next, more));
+  return operands;
+}
+
+}  // namespace
+
+void PhaseRunner::plan_for(std::int64_t more) {
+  for (Moving& moving : moving_) {
+    moving.plan = make_plan(*moving.entry->variant, problem_at(moving.first, moving.next, more), {},
+                            environment_of(*moving.entry), {});
+  }
+  for (const Step& step : steps_) {
+    if (step.plan != nullptr && !step.views.empty()) {
+      step.plan->bind(operands_at(step.views, more));
+    }
+  }
+  planned_ = more;
+}
+
+void PhaseRunner::run(std::int64_t more) {
+  if (planned_ != more) plan_for(more);
+  for (const Step& step : steps_) {
+    Plan* plan = step.plan;
+    if (plan == nullptr) {
+      plan = moving_[step.moving].plan.get();
+      if (step.binds) plan->bind(operands_at(step.views, more));
+    }
+    plan->run();
+  }
+}
+
+}  // namespace rooflane::generate

@@ -1,0 +1,77 @@
+// One phase of a model that is run again and again while tokens are added: calls that are the same
+// each time have their plans bound once; those whose sizes or views move with the number of past
+// tokens (positions, caches that grow) are planned anew for each number and bound for each layer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/catalogue.hpp"
+#include "model/memory.hpp"
+
+namespace rooflane::generate {
+
+struct RunnerSettings {
+  int threads = 1;
+  std::string isa;  // empty: the CPU's best
+};
+
+class PhaseRunner {
+ public:
+  // `first` and `next`: the same model where one token more is past, as `memory` holds the first.
+  // Whatever differs between the two grows by the same step with each further token. Every call
+  // runs as `hwy`, or `scalar` where that is all there is. Neither instance is read afterwards.
+  // Throws as make_plan does.
+  PhaseRunner(const model::Memory& memory, std::size_t phase, const model::Instance& first,
+              const model::Instance& next, const Catalogue& catalogue,
+              const RunnerSettings& settings);
+
+  // Runs all calls with `more` tokens past than `first` has. What they touch must lie in the
+  // tensors.
+  void run(std::int64_t more);
+
+ private:
+  // A view that grows by the same step with each further token.
+  struct MovingView {
+    std::string name;
+    View first, next;
+  };
+  // In the order of the phase. A plan of its own, bound once or, where its views move, for each
+  // number of tokens; or one of `moving_`, which other layers share.
+  struct Step {
+    Plan* plan = nullptr;    // null: a moving one
+    std::size_t moving = 0;  // which
+    bool binds = false;  // before it runs: the step before it with the same plan has other views
+    std::vector<MovingView> views;  // of what moves
+  };
+  // Calls whose problem moves, each with the same.
+  struct Moving {
+    std::string text;  // what tells it apart
+    Problem first, next;
+    const CatalogueEntry* entry;
+    std::unique_ptr<Plan> plan;
+    std::size_t last = 0;  // step
+  };
+
+  void add(const model::Call& first, const model::Call& next);
+  std::size_t add_moving(const model::Call& first, const model::Call& next);
+  std::vector<MovingView> views_of(const model::Call& first, const model::Call& next) const;
+  void plan_for(std::int64_t more);
+  const CatalogueEntry& entry_for(const Problem& problem) const;
+  Environment environment_of(const CatalogueEntry& entry) const;
+
+  const model::Memory& memory_;
+  std::size_t phase_;
+  const Catalogue& catalogue_;
+  RunnerSettings settings_;
+  std::vector<Step> steps_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<Moving> moving_;
+  std::optional<std::int64_t> planned_;  // for which plans and views are
+};
+
+}  // namespace rooflane::generate

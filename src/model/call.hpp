@@ -1,0 +1,23 @@
+// Statements that declare a tensor or call a kernel, with the symbols' values at hand.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/instance.hpp"
+
+namespace rooflane::model {
+
+// `KIND NAME [AXIS,...] key=value...`. Throws Error(argument).
+Tensor parse_tensor(const Statement& statement, const Symbols& symbols);
+
+// `step NAME KERNEL key=value...`: parameters of the kernel, and a view for each of its tensors,
+// from whose shapes all sizes follow that are not given. A flag with a tensor of its name is set by
+// the tensor's view. Throws Error(argument).
+Call parse_call(const Statement& statement, const Symbols& symbols,
+                std::span<const Kernel* const> kernels, const std::vector<Tensor>& tensors,
+                const std::function<Strided(const std::string& name)>& find);
+
+}  // namespace rooflane::model

@@ -1,0 +1,235 @@
+// Steps and whole models against references. See check.hpp.
+#include "model/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/seeds.hpp"
+
+namespace rooflane::model {
+
+double flops_of(const Phase& phase) {
+  double flops = 0;
+  for (const Call& call : phase.calls) flops += call.problem.kernel().cost(call.problem).flops;
+  return flops;
+}
+
+bool is_small(const Instance& instance) {
+  double flops = 0;
+  for (const Phase& phase : instance.phases) flops += flops_of(phase);
+  return flops <= full_comparison_flops;
+}
+
+namespace {
+
+const Math& math_of(const Kernel& kernel, const std::string& name) {
+  const Math* math = find_math(kernel, name);
+  return math != nullptr ? *math : *kernel.maths.front();
+}
+
+std::uint64_t hash_of(const View& view, std::uint64_t hash) {
+  if (view.empty()) return hash;
+  const std::size_t bytes = view.dtype->bytes(view.cols());
+  for (std::int64_t row = 0; row < view.rows(); ++row) {
+    const std::byte* const data = view.row(row);
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, data + at, sizeof bits);
+      hash = (hash ^ bits) * 0x9e3779b97f4a7c15;
+    }
+  }
+  return hash;
+}
+
+void for_rows(const View& view,
+              const std::function<void(std::byte* row, std::size_t bytes)>& body) {
+  if (view.empty()) return;
+  for (std::int64_t row = 0; row < view.rows(); ++row) {
+    body(view.row(row), view.dtype->bytes(view.cols()));
+  }
+}
+
+// Row by row between views of one shape.
+void copy_rows(const View& from, const View& to) {
+  if (from.empty()) return;
+  for (std::int64_t row = 0; row < from.rows(); ++row) {
+    std::memcpy(to.row(row), from.row(row), from.dtype->bytes(from.cols()));
+  }
+}
+
+// What one call reads and writes, with copies of inputs that share memory with an output.
+class CallOperands {
+ public:
+  CallOperands(const Call& call, const Operands& bound) : call_(call), bound_(bound) {
+    for (const Operand& operand : call.operands) {
+      if (!is_read(operand.role)) continue;
+      const View& view = bound.at(operand.name);
+      const bool shared =
+          std::any_of(call.operands.begin(), call.operands.end(), [&](const Operand& other) {
+            return is_written(other.role) && overlap(bound.at(other.name), view);
+          });
+      if (!shared) {
+        inputs_.set(operand.name, view);
+        continue;
+      }
+      View copy = contiguous_view(nullptr, {view.shape.data(), static_cast<std::size_t>(view.rank)},
+                                  view.dtype);
+      copy.data = copies_.emplace_back(view.dtype->bytes(view.elements())).data();
+      copy_rows(view, copy);
+      inputs_.set(operand.name, copy);
+    }
+  }
+
+  const Operands& inputs() const { return inputs_; }
+  // Inputs as they were, outputs as they are.
+  Operands compared() const {
+    Operands all = inputs_;
+    for (const Operand& operand : call_.operands) {
+      if (operand.role == Role::output) all.set(operand.name, bound_.at(operand.name));
+    }
+    for (const Operand& operand : call_.operands) {
+      if (operand.role == Role::updated) all.set(operand.name, bound_.at(operand.name));
+    }
+    return all;
+  }
+  // Outputs as NaN, and what a run before has overwritten as it was.
+  void prepare() const {
+    for (const Operand& operand : call_.operands) {
+      if (!is_written(operand.role)) continue;
+      for_rows(bound_.at(operand.name),
+               [](std::byte* row, std::size_t bytes) { std::memset(row, 0xFF, bytes); });
+    }
+    for (const Operand& operand : call_.operands) {
+      if (!is_read(operand.role)) continue;
+      const View& view = bound_.at(operand.name);
+      if (inputs_.at(operand.name).data != view.data) copy_rows(inputs_.at(operand.name), view);
+    }
+  }
+  std::uint64_t input_hash() const {
+    std::uint64_t hash = 0;
+    for (const auto& [name, view] : inputs_.all()) hash = hash_of(view, hash);
+    return hash;
+  }
+
+ private:
+  const Call& call_;
+  const Operands bound_;
+  std::vector<Buffer> copies_;
+  Operands inputs_;
+};
+
+Verification check_call(const CallOperands& operands, const Reference& reference,
+                        const Runner& runner, std::uint64_t seed, const Math& math) {
+  const std::uint64_t before = operands.input_hash();
+  operands.prepare();
+  Chain::run_one(runner);
+  Verification result = verify_output(runner.problem, operands.compared(), reference, seed, math);
+  if (operands.input_hash() != before) {
+    result.status = Status::failed;
+    result.reason = "the run changed its inputs";
+  }
+  return result;
+}
+
+void note(StepCheck& check, const Verification& verification) {
+  const bool first = check.calls++ == 0;
+  const auto rank = [](const Verification& v) { return v.passed() ? 0 : v.usable() ? 1 : 2; };
+  const bool worse = rank(verification) > rank(check.verification) ||
+                     (rank(verification) == rank(check.verification) &&
+                      verification.value > check.verification.value);
+  if (first || worse) check.verification = verification;
+}
+
+// A phase, step by step.
+class PhaseChecker {
+ public:
+  PhaseChecker(Chain& chain, std::size_t phase, std::vector<StepCheck>& checks)
+      : chain_(chain),
+        phase_(phase),
+        complete_(flops_of(chain.phase(phase)) <= full_comparison_flops),
+        checks_(checks) {}
+
+  void run() {
+    const Phase& phase = chain_.phase(phase_);
+    for (std::size_t c = 0; c < phase.calls.size(); ++c) {
+      const Call& call = phase.calls[c];
+      const bool is_new = seen_.insert({call.step, call.problem.text()}).second;
+      if (complete_ || is_new) {
+        check(c);
+      } else {
+        Chain::run_one(chain_.runners(phase_, c).front());
+      }
+    }
+  }
+
+ private:
+  void check(std::size_t c) {
+    const Call& call = chain_.phase(phase_).calls[c];
+    const std::vector<Runner>& runners = chain_.runners(phase_, c);
+    const Math& math = math_of(call.problem.kernel(), chain_.settings().math);
+    const CallOperands operands(call, chain_.operands(phase_, c));
+    const std::uint64_t seed = chain_.settings().seed;
+    const Reference reference = compute_reference(call.problem, operands.inputs(), seed, math);
+    // The first runner last: the chain goes on with what it computed.
+    for (std::size_t r = runners.size(); r-- > 0;) {
+      note(check_of(call.step, runners[r].entry),
+           check_call(operands, reference, runners[r], seed, math));
+    }
+  }
+
+  StepCheck& check_of(std::size_t step, const CatalogueEntry* entry) {
+    for (StepCheck& check : checks_) {
+      if (check.phase == phase_ && check.step == step && check.entry == entry) return check;
+    }
+    return checks_.emplace_back(StepCheck{phase_, step, entry, {}, 0});
+  }
+
+  Chain& chain_;
+  std::size_t phase_;
+  bool complete_;
+  std::vector<StepCheck>& checks_;
+  std::set<std::pair<std::size_t, std::string>> seen_;
+};
+
+}  // namespace
+
+std::vector<StepCheck> check_steps(Chain& chain) {
+  std::vector<StepCheck> checks;
+  chain.reset_states();
+  for (std::size_t phase = 0; phase < chain.instance().phases.size(); ++phase) {
+    PhaseChecker(chain, phase, checks).run();
+  }
+  return checks;
+}
+
+std::uint64_t output_hash(const Chain& chain, std::size_t phase) {
+  std::uint64_t hash = 0;
+  const Phase& of = chain.phase(phase);
+  for (std::size_t t = 0; t < of.tensors.size(); ++t) {
+    if (of.tensors[t].kind != Tensor::Kind::output) continue;
+    hash = hash_of(chain.memory().all_of(phase, t), hash);
+  }
+  return splitmix64(hash);
+}
+
+std::string not_finite(const Chain& chain, std::size_t phase) {
+  const Phase& of = chain.phase(phase);
+  for (std::size_t t = 0; t < of.tensors.size(); ++t) {
+    if (of.tensors[t].kind != Tensor::Kind::output || of.tensors[t].dtype->is_integer()) continue;
+    const View view = chain.memory().all_of(phase, t);
+    const float* const values = view.f32();
+    for (std::int64_t i = 0; i < view.elements(); ++i) {
+      if (std::isfinite(values[i])) continue;
+      return fmt::format("{} element {} is {}", of.tensors[t].name, i, values[i]);
+    }
+  }
+  return {};
+}
+
+}  // namespace rooflane::model

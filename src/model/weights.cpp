@@ -1,0 +1,57 @@
+// Weights from the seed. See weights.hpp.
+#include "model/weights.hpp"
+
+#include <algorithm>
+
+#include "core/parallel.hpp"
+#include "core/seeds.hpp"
+
+namespace rooflane::model {
+
+void fill_from_seed(const Tensor& tensor, const std::string& model, std::uint64_t seed, void* to,
+                    int threads) {
+  const SeededStream stream(seed, model, tensor.name);
+  const std::int64_t count = tensor.elements();
+  constexpr std::int64_t chunk = 65536;  // far longer than handing one out takes
+  parallel_for(nullptr, threads, (count + chunk - 1) / chunk, [&](std::int64_t task, int) {
+    const std::int64_t end = std::min(count, (task + 1) * chunk);
+    for (std::int64_t i = task * chunk; i < end; ++i) {
+      const auto index = static_cast<std::uint64_t>(i);
+      if (tensor.dtype == &int32) {
+        static_cast<std::int32_t*>(to)[i] = stream.integer(index, tensor.below);
+      } else {
+        static_cast<float*>(to)[i] =
+            static_cast<float>(tensor.scale * stream.value(index) + tensor.offset);
+      }
+    }
+  });
+  if (!tensor.ascending) return;
+  auto* const values = static_cast<std::int32_t*>(to);
+  std::sort(values, values + count);
+}
+
+namespace {
+
+class SeededWeights final : public WeightSource {
+ public:
+  SeededWeights(std::string model, std::uint64_t seed, int threads)
+      : model_(std::move(model)), seed_(seed), threads_(threads) {}
+  std::optional<std::string> missing(const Tensor&) const override { return std::nullopt; }
+  void read(const Tensor& weight, void* to) const override {
+    fill_from_seed(weight, model_, seed_, to, threads_);
+  }
+
+ private:
+  std::string model_;
+  std::uint64_t seed_;
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> seeded_weights(const std::string& model, std::uint64_t seed,
+                                             int threads) {
+  return std::make_unique<SeededWeights>(model, seed, threads);
+}
+
+}  // namespace rooflane::model

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""`rooflane generate` as a user meets it, on a model of two layers.
+
+generate_test.py ROOFLANE ROOFLANE_WITH_FAKES CLASS...
+What the program computes is held against a forward pass in double precision (tiny_llama.py). Texts
+want the packages of scripts/generate.py: those tests are skipped where PyPI cannot be reached.
+"""
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import skip
+import tiny_llama as tiny
+from command_line import CommandLine, main, read_npy
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+PROMPT = [72, 101, 5, 200, 260]
+TOKENS = 24
+
+
+class Model(CommandLine):
+    """A file of the model in each test's folder."""
+
+    def model(self, values: dict[str, tuple[int, Any]] | None = None,
+              weights: dict[str, tiny.Tensor] | None = None) -> str:
+        """Writes a model and returns its path."""
+        weights = weights or tiny.tensors()
+        self.write("tiny.gguf", tiny.file_of(values or tiny.metadata(), weights))
+        return self.path("tiny.gguf")
+
+    def ids(self, *words: str, prompt: list[int] | None = None) -> list[int]:
+        """What follows the prompt in the model that was written."""
+        listed = ",".join(map(str, prompt or PROMPT))
+        out = self.succeed("generate", "--weights", self.path("tiny.gguf"), "--ids", listed, *words)
+        return [int(line) for line in out.splitlines()]
+
+
+class Ids(Model):
+    """Ids in, ids out."""
+
+    def held_against_double(self, weights: dict[str, tiny.Tensor], *words: str,
+                            prompt: list[int]) -> None:
+        self.model(weights=weights)
+        wanted, rows = tiny.greedy(weights, prompt, TOKENS)
+        ids = self.ids("--tokens", str(TOKENS), "--ignore-end", "--logits",
+                       self.path("logits.npy"), *words, prompt=prompt)
+        shape, _, logits = read_npy(self.path("logits.npy"))
+        self.assertEqual(shape, (TOKENS, tiny.VOCABULARY))
+        worst = max(abs(x - y) for x, y in zip(logits, (y for row in rows for y in row)))
+        # Logits reach 5. Sums of up to 96 terms of float32 in some 20 steps after one another stay
+        # far below this, and a wrong sign or position far above.
+        self.assertLess(worst, 2e-5)
+        self.assertEqual(ids, wanted)
+
+    def test_greedy_ids_and_logits_are_those_of_double_precision(self):
+        for threads in ("1", "2"):
+            for tied in (True, False):
+                with self.subTest(threads=threads, tied=tied):
+                    self.held_against_double(tiny.tensors(tied=tied), "--threads", threads,
+                                             prompt=PROMPT)
+
+    def test_a_prompt_of_one_token_and_a_long_one(self):
+        self.held_against_double(tiny.tensors(seed=5), prompt=[7])
+        self.held_against_double(tiny.tensors(seed=6), prompt=[i * 7 % 250 for i in range(61)])
+
+    def test_a_seed_repeats_what_is_drawn(self):
+        self.model()
+        draw = ["--tokens", "20", "--temperature", "1.5", "--ignore-end", "--seed"]
+        first = self.ids(*draw, "3")
+        self.assertEqual(self.ids(*draw, "3"), first)
+        self.assertNotEqual(self.ids(*draw, "4"), first)
+
+    def test_only_the_likeliest_token_is_left_by_top_p_0(self):
+        self.model()
+        greedy = self.ids("--tokens", "10", "--ignore-end")
+        self.assertEqual(self.ids("--tokens", "10", "--ignore-end", "--temperature", "2",
+                                  "--top-p", "0"), greedy)
+
+    def test_it_stops_at_ids_at_the_end_and_after_tokens(self):
+        self.model()
+        whole = self.ids("--tokens", "12", "--ignore-end")
+        self.assertEqual(len(whole), 12)
+        self.assertEqual(self.ids("--tokens", "12", "--stop", str(whole[5])),
+                         whole[:whole.index(whole[5])])
+        ends = tiny.metadata() | {"tokenizer.ggml.eos_token_id": (tiny.UINT32, whole[3])}
+        self.model(ends)
+        self.assertEqual(self.ids("--tokens", "12"), whole[:whole.index(whole[3])])
+        self.assertEqual(self.ids("--tokens", "12", "--ignore-end"), whole)
+
+    def test_metadata_is_printed_as_json(self):
+        told = json.loads(self.succeed("generate", "--weights", self.model(), "--metadata"))
+        self.assertEqual(told["version"], 3)
+        self.assertEqual(told["metadata"]["tokenizer.ggml.tokens"], tiny.TOKENS)
+        self.assertEqual(told["metadata"]["llama.block_count"], tiny.LAYERS)
+        table = next(each for each in told["tensors"] if each["name"] == "token_embd.weight")
+        self.assertEqual(table, {"name": "token_embd.weight", "type": "q8_0",
+                                 "shape": [tiny.VOCABULARY, tiny.WIDTH]})
+
+    def test_a_session_answers_with_times(self):
+        requests = "prefill 0 512\ndecode 512 3\nread\ndecode 0 2\nprefill 512 512\n"
+        status, out, _ = self.call("generate", "--weights", self.model(), "--measure", "--threads",
+                                   "1", stdin=requests)
+        answers = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(status, 0)
+        self.assertEqual(len(answers), 5)
+        self.assertTrue(all(answer["ns"] > 0 for answer in answers))
+        weights = 4 * (tiny.VOCABULARY * tiny.WIDTH + tiny.WIDTH + tiny.LAYERS * (
+            2 * tiny.WIDTH + 2 * tiny.WIDTH * (tiny.WIDTH + tiny.KV_WIDTH) +
+            3 * tiny.WIDTH * tiny.HIDDEN))
+        row = 2 * 4 * tiny.LAYERS * tiny.KV_WIDTH
+        self.assertEqual(answers[3]["bytes"], 2 * weights + (1 + 2) * row)
+        status, _, err = self.call("generate", "--weights", self.model(), "--measure",
+                                   stdin="prefill 1 512\n")
+        self.assertEqual(status, 2)
+        self.assertIn("allowed are read, prefill DEPTH 512", err)
+
+
+class Refusals(Model):
+    """One line that names what is wrong, and the status."""
+
+    def refused(self, words: str, *arguments: str) -> None:
+        with self.subTest(words):
+            self.refuse(2, [words], "generate", *arguments)
+
+    def test_arguments(self):
+        file = ["--weights", self.model()]
+        for words, arguments in [
+                ("--weights is missing", ["hello"]),
+                ("PROMPT is missing", file),
+                ("PROMPT and --ids: allowed is one", [*file, "hello", "--ids", "1"]),
+                ("--ids and --metadata", [*file, "--ids", "1", "--metadata"]),
+                ("--tokens '0'", [*file, "x", "--tokens", "0"]),
+                ("--temperature '-1': allowed is a number",
+                 [*file, "x", "--temperature=-1"]),
+                ("--temperature 'nan'", [*file, "x", "--temperature", "nan"]),
+                ("--top-p '1.5'", [*file, "x", "--top-p", "1.5"]),
+                ("--threads '0'", [*file, "x", "--threads", "0"]),
+                ("--ids", [*file, "--ids", "1,x"]),
+                ("--ids: 265 is no token; allowed are 0 to 264", [*file, "--ids", "1,265"]),
+                ("--stop: 999 is no token", [*file, "--ids", "1", "--stop", "999"]),
+                ("allowed are 1600, the model's context",
+                 [*file, "--ids", "1", "--tokens", "1600"]),
+                ("cannot be read", ["--weights", self.path("none.gguf"), "--ids", "1"]),
+                ("--logits", [*file, "--ids", "1", "--logits", self.path("no/folder.npy")])]:
+            self.refused(words, *arguments)
+
+    def test_metadata_that_is_no_llama_or_cannot_be(self):
+        honest = tiny.metadata()
+        for words, key, value in [
+                ("architecture 'mamba'; allowed is 'llama'", "general.architecture",
+                 (tiny.STRING, "mamba")),
+                ("'general.architecture' is missing", "general.architecture", None),
+                ("'llama.block_count' is missing", "llama.block_count", None),
+                ("'llama.block_count' is no integer", "llama.block_count", (tiny.STRING, "2")),
+                ("'llama.block_count' is 0", "llama.block_count", (tiny.UINT32, 0)),
+                ("has no place in a llama model of 1 layers", "llama.block_count",
+                 (tiny.UINT32, 1)),
+                ("has no tensor 'blk.2.attn_norm.weight'", "llama.block_count", (tiny.UINT32, 3)),
+                ("has no tensor", "llama.block_count", (tiny.UINT32, 1000)),
+                ("allowed are 1 to", "llama.embedding_length", (tiny.UINT32, 2**32 - 1)),
+                ("of [265,64]", "llama.embedding_length", (tiny.UINT32, 128)),
+                ("heads of an even size", "llama.attention.head_count", (tiny.UINT32, 64)),
+                ("allowed is a divisor", "llama.attention.head_count_kv", (tiny.UINT32, 3)),
+                ("numbers above 0", "llama.attention.layer_norm_rms_epsilon",
+                 (tiny.FLOAT32, float("nan"))),
+                ("numbers above 0", "llama.rope.freq_base", (tiny.FLOAT32, -1.0)),
+                ("'llama.expert_count' is 8", "llama.expert_count", (tiny.UINT32, 8)),
+                ("'llama.rope.scaling.type' is 'yarn'", "llama.rope.scaling.type",
+                 (tiny.STRING, "yarn")),
+                ("computed is 16 alone", "llama.rope.dimension_count", (tiny.UINT32, 8)),
+                ("allowed are 0 to 264", "tokenizer.ggml.eos_token_id", (tiny.UINT32, 265))]:
+            values = honest | {key: value} if value else {
+                name: each for name, each in honest.items() if name != key}
+            self.refused(words, "--weights", self.model(values), "--ids", "1", "--tokens", "2")
+
+    def test_tensors_that_are_missing_too_many_or_of_another_shape(self):
+        for words, name, tensor in [
+                ("has no tensor 'blk.1.attn_k.weight'", "blk.1.attn_k.weight", None),
+                ("'token_embd.weight' is missing", "token_embd.weight", None),
+                ("'blk.0.attn_q.bias' has no place", "blk.0.attn_q.bias",
+                 tiny.Tensor([[0.0] * tiny.WIDTH])),
+                ("'rope_freqs.weight' has no place", "rope_freqs.weight",
+                 tiny.Tensor([[1.0] * 8])),
+                ("of [32,64]", "blk.0.ffn_up.weight", tiny.Tensor([[0.0] * 64] * 32))]:
+            weights = tiny.tensors()
+            if tensor is None:
+                del weights[name]
+            else:
+                weights[name] = tensor
+            self.refused(words, "--weights", self.model(weights=weights), "--ids", "1")
+
+    def test_a_file_that_ends_early(self):
+        whole = tiny.file_of(tiny.metadata(), tiny.tensors())
+        for size in (0, 3, 100, len(whole) // 2, len(whole) - 1):
+            self.write("part.gguf", whole[:size])
+            for kind in (["hello"], ["--ids", "1"], ["--metadata"], ["--measure"]):
+                self.refused("part.gguf", "--weights", self.path("part.gguf"), *kind)
+
+
+class Texts(Model):
+    """Text in, text out, through scripts/generate.py."""
+
+    @classmethod
+    def setUpClass(cls):
+        sys.path.insert(0, str(SCRIPTS))
+        import generate
+        from python_environment import Unavailable
+        cls.missing = ""
+        try:
+            python = generate.interpreter()
+        except Unavailable as reason:
+            if "PyPI cannot be reached" not in str(reason):
+                raise
+            cls.missing = skip.reason(str(reason), f"from PyPI: {' '.join(generate.PACKAGES)}")
+        else:
+            os.environ["ROOFLANE_GENERATE_PYTHON"] = python
+            os.environ["ROOFLANE_GENERATE"] = str(SCRIPTS / "generate.py")
+
+    def setUp(self):
+        super().setUp()
+        if self.missing:
+            self.skipTest(self.missing)
+
+    @staticmethod
+    def text_of(ids: list[int]) -> str:
+        """By the table of characters alone: the vocabulary of the tiny model is simple."""
+        bytes_of = {character: byte for byte, character in enumerate(tiny.letters())}
+        data = b"".join(bytes(bytes_of[c] for c in tiny.TOKENS[i])
+                        for i in ids if i < tiny.VOCABULARY - 2)
+        return data.decode("utf-8", errors="replace")
+
+    def test_a_text_becomes_the_ids_text(self):
+        self.model()
+        prompt = [tiny.TOKENS.index(token) for token in ["hello", "Ġw", "o", "1", "2"]]
+        wanted = self.text_of(self.ids("--tokens", "20", prompt=prompt))
+        status, out, err = self.call("generate", "--weights", self.path("tiny.gguf"), "--tokens",
+                                     "20", "--times", "hello wo12")
+        self.assertEqual((status, out), (0, wanted + "\n"), err)
+        self.assertRegex(err, r"^note: prompt: 5 tokens, [0-9.]+ tokens/s.*\n$")
+
+    def test_what_the_program_refuses_is_said_once(self):
+        self.refuse(2, ["allowed are 1600, the model's context"], "generate", "--weights",
+                    self.model(), "--tokens", "1600", "hello")
+
+    def test_a_chat_goes_through_the_files_template(self):
+        self.model()
+        tokens = [tiny.BEGIN, "u", "s", "e", "r", ":", "hello", tiny.END]
+        prompt = [tiny.TOKENS.index(token) for token in tokens]
+        wanted = self.text_of(self.ids("--tokens", "9", "--temperature", "1", prompt=prompt))
+        out = self.succeed("generate", "--weights", self.path("tiny.gguf"), "--tokens", "9",
+                           "--temperature", "1", "--chat", "hello")
+        self.assertEqual(out, wanted + "\n")
+
+    def test_it_ends_before_a_stop_text(self):
+        self.model()
+        words = ["--weights", self.path("tiny.gguf"), "--tokens", "20", "--ignore-end", "hello"]
+        whole = self.succeed("generate", *words).removesuffix("\n")
+        stop = whole[4:6]
+        out = self.succeed("generate", *words, "--stop", stop)
+        self.assertEqual(out, whole[:whole.index(stop)] + "\n")
+
+    def test_what_is_wrong_with_the_vocabulary_is_said(self):
+        self.model(tiny.metadata() | {"tokenizer.ggml.pre": (tiny.STRING, "other")})
+        status, out, err = self.call("generate", "--weights", self.path("tiny.gguf"), "hello")
+        self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+        self.assertIn("tokenizer.ggml.pre is 'other'; read are 'gpt-2'", err)
+
+
+if __name__ == "__main__":
+    main()
