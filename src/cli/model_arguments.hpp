@@ -22,8 +22,13 @@ struct ModelArguments {
   bool levels = false;
   bool dry_run = false;
   double max_time = 10, ceilings_time = 10, interval_pct = 1;
-  std::string ceilings, csv, save;  // files, a folder; empty: none
+  std::string weights, ceilings, csv, save;  // files, a folder; empty: none
 };
+
+// Files beside that of --csv.
+std::string swaps_path(const std::string& csv);
+std::string memory_path(const std::string& csv);
+std::string levels_path(const std::string& csv);
 
 void declare_model(Arguments& arguments);
 // Throws Error for the first argument that is wrong, else for the first that cannot be served.

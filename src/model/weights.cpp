@@ -1,12 +1,33 @@
-// Weights from the seed. See weights.hpp.
+// Weights from the seed. See weights.hpp; those of a file: gguf_weights.cpp.
 #include "model/weights.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
+#include "core/error.hpp"
 #include "core/parallel.hpp"
 #include "core/seeds.hpp"
 
 namespace rooflane::model {
+
+void require_weights(const Instance& instance, const WeightSource& weights) {
+  std::string first;
+  std::set<std::string> refused;
+  for (const Phase& phase : instance.phases) {
+    for (const Tensor& tensor : phase.tensors) {
+      if (tensor.kind != Tensor::Kind::weight) continue;
+      const auto reason = weights.missing(tensor);
+      if (!reason || !refused.insert(tensor.name).second || !first.empty()) continue;
+      first = fmt::format("weight {} {}: {}", tensor.name, print_shape(tensor.shape), *reason);
+    }
+  }
+  if (refused.empty()) return;
+  throw argument_error(refused.size() == 1 ? first
+                                           : fmt::format("{}; {} more weights are not there either",
+                                                         first, refused.size() - 1));
+}
 
 void fill_from_seed(const Tensor& tensor, const std::string& model, std::uint64_t seed, void* to,
                     int threads) {
