@@ -305,7 +305,8 @@ std::vector<model::PhaseRounds> take_rounds(Chain& chain,
 }
 
 int measure(const ModelArguments& read, const Instance& instance, const Catalogue& catalogue,
-            const model::WeightSource& weights) {
+            const ModelWeights& from) {
+  const model::WeightSource& weights = from.source();
   ProgressLine progress;
   std::vector<LevelMemory> memory;
   if (read.levels) {
@@ -343,15 +344,16 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
   print_levels(chain, rounds, errors);
   print_level_memory(memory);
   if (!read.csv.empty()) write_text(levels_path(read.csv), level_memory_csv(memory));
-  print_growth(read, chain.settings(), catalogue);
+  print_growth(read, chain.settings(), catalogue, from.format());
   return 0;
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const ModelArguments read = read_model_arguments(arguments, catalogue);
-  const Instance instance =
-      model::instantiate(read.text, read.size, read.settings, catalogue.kernels());
-  const ModelWeights weights(read, instance);
+  ModelWeights weights(read);
+  const Instance instance = model::instantiate(read.text, read.size, read.settings,
+                                               catalogue.kernels(), weights.format());
+  weights.open(read, instance);
   if (read.dry_run) {
     weights.note_unread();
     print_steps(instance);
@@ -365,7 +367,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   std::optional<Watchdog> watchdog;
   if (read.common.timeout) watchdog.emplace(*read.common.timeout, instance.model);
   weights.note_unread();
-  return measure(read, instance, catalogue, weights.source());
+  return measure(read, instance, catalogue, weights);
 }
 
 }  // namespace

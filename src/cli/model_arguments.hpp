@@ -16,6 +16,7 @@ struct ModelArguments {
   model::ModelText text;
   std::string size;
   model::Settings settings;
+  DType weight_type = &float32;        // of matrices; null: each as the file has it
   std::vector<std::string> preferred;  // variants, the first that serves a step
   std::vector<model::Change> swaps;    // of the chain as it is
   std::vector<model::Change> what_if;  // predicted and proven

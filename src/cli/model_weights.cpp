@@ -8,20 +8,41 @@
 
 namespace rooflane {
 
-ModelWeights::ModelWeights(const ModelArguments& read, const model::Instance& instance) {
-  if (read.weights.empty()) {
+namespace {
+
+template <class Body>
+auto of_option(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string("--weights: ") + error.what());
+  }
+}
+
+}  // namespace
+
+ModelWeights::ModelWeights(const ModelArguments& read) {
+  if (!read.weights.empty()) of_option([&] { gguf_.emplace(read.weights); });
+  if (read.weight_type != nullptr) {
+    format_ = model::matrices_in(read.weight_type);
+  } else {
+    format_ = [weights = model::GgufWeights(*gguf_)](const model::Tensor& weight) {
+      return weights.format_of(weight);
+    };
+  }
+}
+
+void ModelWeights::open(const ModelArguments& read, const model::Instance& instance) {
+  if (!gguf_) {
     source_ = model::seeded_weights(instance.model, read.common.seed, read.common.threads.front());
     return;
   }
-  try {
-    gguf_.emplace(read.weights);
+  of_option([&] {
     auto weights = std::make_unique<model::GgufWeights>(*gguf_);
     model::require_weights(instance, *weights);
     unread_ = weights->unread(instance);
     source_ = std::move(weights);
-  } catch (const Error& error) {
-    throw Error(error.kind(), std::string("--weights: ") + error.what());
-  }
+  });
 }
 
 void ModelWeights::note_unread() const {

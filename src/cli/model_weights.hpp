@@ -1,4 +1,4 @@
-// `model --weights FILE.gguf`, or weights from the seed.
+// `model --weights FILE.gguf --weight-type T`, or weights from the seed.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,21 @@ namespace rooflane {
 
 class ModelWeights {
  public:
-  // Throws Error(argument), before anything is allocated, for a file that lacks a weight or has it
-  // in another shape.
-  ModelWeights(const ModelArguments& read, const model::Instance& instance);
+  // Throws Error(argument) for a file that is no GGUF.
+  explicit ModelWeights(const ModelArguments& read);
 
+  // As --weight-type says.
+  const model::WeightFormat& format() const { return format_; }
+  // Throws Error(argument), before anything is allocated, for a file that lacks a weight or has it
+  // in another shape or format.
+  void open(const ModelArguments& read, const model::Instance& instance);
   const model::WeightSource& source() const { return *source_; }
   // A file may hold more layers than the model has, and much that another model would read.
   void note_unread() const;
 
  private:
   std::optional<Gguf> gguf_;
+  model::WeightFormat format_;
   std::unique_ptr<model::WeightSource> source_;
   std::vector<std::string> unread_;
 };

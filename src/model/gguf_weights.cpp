@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <string_view>
@@ -36,7 +37,7 @@ std::vector<std::string> GgufWeights::parts_of(const std::string& weight) const 
 }
 
 std::optional<std::string> GgufWeights::missing(const Tensor& weight) const {
-  if (weight.dtype != &float32) return "it holds no float32, which is all that is read of a file";
+  if (weight.dtype->is_integer()) return "it holds integers, of which a file has none";
   const std::vector<std::string> parts = parts_of(weight.name);
   const auto count = static_cast<std::int64_t>(parts.size());
   if (weight.shape.empty() || weight.shape.front() % count != 0) {
@@ -51,6 +52,10 @@ std::optional<std::string> GgufWeights::missing(const Tensor& weight) const {
       return fmt::format("'{}' has tensor '{}' of {} instead of {}", gguf_.path(), name,
                          print_shape(tensor->shape), print_shape(shape));
     }
+    if (weight.dtype != &float32 && weight.dtype != tensor->dtype) {
+      return fmt::format("'{}' has tensor '{}' in {} instead of {}", gguf_.path(), name,
+                         tensor->dtype->short_name, weight.dtype->short_name);
+    }
   }
   return std::nullopt;
 }
@@ -58,11 +63,28 @@ std::optional<std::string> GgufWeights::missing(const Tensor& weight) const {
 void GgufWeights::read(const Tensor& weight, void* to) const {
   const std::vector<std::string> parts = parts_of(weight.name);
   const std::int64_t elements = weight.elements() / static_cast<std::int64_t>(parts.size());
-  auto* at = static_cast<float*>(to);
+  auto* at = static_cast<char*>(to);
   for (const std::string& name : parts) {
-    read_f32(*gguf_.find_tensor(name), at);
-    at += elements;
+    const GgufTensor& tensor = *gguf_.find_tensor(name);
+    if (weight.dtype == &float32) {
+      read_f32(tensor, reinterpret_cast<float*>(at));
+    } else {
+      std::ranges::copy(tensor.bytes, at);
+    }
+    at += weight.dtype->bytes(elements);
   }
+}
+
+DType GgufWeights::format_of(const Tensor& weight) const {
+  static constexpr std::array<DType, 5> multiplied = {&float16, &bfloat16, &q8_0, &q4_0, &q4_1};
+  DType format = nullptr;
+  for (const std::string& name : parts_of(weight.name)) {
+    const GgufTensor* const tensor = gguf_.find_tensor(name);
+    if (tensor == nullptr || (format != nullptr && format != tensor->dtype)) return &float32;
+    format = tensor->dtype;
+  }
+  const bool known = std::ranges::find(multiplied, format) != multiplied.end();
+  return known && weight.shape.size() >= 2 ? format : &float32;
 }
 
 std::vector<std::string> GgufWeights::unread(const Instance& instance) const {

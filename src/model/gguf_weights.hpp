@@ -20,8 +20,10 @@ class GgufWeights : public WeightSource {
   explicit GgufWeights(const Gguf& gguf) : gguf_(gguf) {}
 
   std::optional<std::string> missing(const Tensor& weight) const override;
-  // As float32.
+  // As float32, or as the file has it.
   void read(const Tensor& weight, void* to) const override;
+  // The file's own format, where kernels read it and all that is joined has it; else float32.
+  DType format_of(const Tensor& weight) const;
   // Names of the file's tensors that no weight of the instance reads, in the file's order.
   std::vector<std::string> unread(const Instance& instance) const;
 
