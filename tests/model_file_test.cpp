@@ -265,6 +265,9 @@ TEST_CASE("what is wrong with a model names its line") {
       {"model a\nrepeat i = 1000000000000\nend", "line 2: repeated"},
       {"model a\nrepeat i = 2\nsymbol n = i\nend", "line 3: symbol stands in no loop"},
       {"model a\nrepeat i = 50000\nrepeat j = 50000\nend\nend", "more than 50000 rounds of loops"},
+      {"model a\nphase p n=20000\nphase q n=20000\ninput x [1,1]\noutput y [1,1]\n"
+       "repeat i = n\nstep s softmax x=x y=y\nstep t softmax x=x y=y\nend",
+       "line 7: more than 50000 rounds of loops or calls, or 20000 tensors, in all phases"},
       {"model a", "phase run has no step"},
       {"model a\nstep s nothing x=y", "line 2: unknown kernel 'nothing'"},
       {"model a\nstep s softmax", "line 2: softmax needs x=: it is missing"},

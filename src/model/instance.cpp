@@ -27,7 +27,8 @@ namespace {
 // `below` of integers of which nothing is known.
 constexpr std::int64_t anything = std::numeric_limits<std::int64_t>::max();
 
-// Loops unrolled: a model of a hundred layers has a few thousand calls. More than this is a slip.
+// Of all phases, loops unrolled: a model of a hundred layers has a few thousand calls. More than
+// this is a slip.
 constexpr std::size_t most_calls = 50'000;
 constexpr std::size_t most_tensors = 20'000;
 void require_symbol_name(std::string_view name) {
@@ -192,7 +193,8 @@ class Builder {
   }
 
   static std::string too_many() {
-    return fmt::format("more than {} rounds of loops, calls or tensors", most_calls);
+    return fmt::format("more than {} rounds of loops or calls, or {} tensors, in all phases",
+                       most_calls, most_tensors);
   }
 
   void require_new_symbol(const std::string& name) const {
@@ -235,7 +237,7 @@ class Builder {
   }
 
   void add_tensor(const Statement& statement) {
-    if (phase_->tensors.size() == most_tensors) throw argument_error(too_many());
+    if (++tensor_count_ > most_tensors) throw argument_error(too_many());
     Tensor tensor = parse_tensor(statement, symbols_);
     const bool chosen = tensor.kind == Tensor::Kind::weight && tensor.dtype == &float32;
     if (chosen && format_ && !plain_.contains(tensor.name)) {
@@ -249,7 +251,7 @@ class Builder {
   }
 
   void add_call(const Statement& statement) {
-    if (phase_->calls.size() == most_calls) throw argument_error(too_many());
+    if (++call_count_ > most_calls) throw argument_error(too_many());
     if (statement.words.size() < 2) throw argument_error("write `step NAME KERNEL key=value...`");
     const std::string& name = statement.words[0];
     require_symbol_name(name);
@@ -362,7 +364,8 @@ class Builder {
   std::map<std::string, std::size_t> tensors_, steps_;
   std::vector<bool> written_;
   int loops_ = 0;
-  std::size_t rounds_ = 0;
+  // Of all phases.
+  std::size_t rounds_ = 0, call_count_ = 0, tensor_count_ = 0;
 };
 
 }  // namespace
