@@ -236,7 +236,7 @@ class Weights(CommandLine):
                     "short.gguf")
         self.write("ids.txt", b"model mine\nweight token_embd [265] below=265\noutput y [265,64]\n"
                    b"weight table [265,64]\nstep s embed table=table ids=token_embd y=y\n")
-        self.refuse(2, ["weight token_embd [265]: it holds no float32"], "model", "ids.txt",
+        self.refuse(2, ["weight token_embd [265]: it holds integers"], "model", "ids.txt",
                     "--weights", "tiny.gguf")
 
 
