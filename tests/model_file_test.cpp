@@ -339,7 +339,8 @@ TEST_CASE("every model of the library can be made at every size") {
     CHECK(text.name == name);
     bool tiny = false;
     for (const std::string& size : sizes_of(text)) {
-      CAPTURE(name + " " + size);
+      CAPTURE(name);
+      CAPTURE(size);
       CHECK(!instantiate(text, size, {}, catalogue.kernels()).phases.empty());
       tiny = tiny || size == "tiny";
     }
