@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <iostream>
@@ -36,13 +37,17 @@ std::vector<std::string> preferred_at(std::size_t level, const ModelArguments& r
 class Stages {
  public:
   void end(const std::string& name) {
-    text_ += fmt::format("{} {:.0f} {} {}\n", name, watch_.seconds() * 1e9,
-                         resident_bytes(getpid()), peak_resident_bytes(getpid()));
+    const std::int64_t resident = resident_bytes(getpid());
+    // The kernel counts pages in batches for each thread, so that its peak may lie a little below
+    // what it told before.
+    peak_ = std::max({peak_, resident, peak_resident_bytes(getpid())});
+    text_ += fmt::format("{} {:.0f} {} {}\n", name, watch_.seconds() * 1e9, resident, peak_);
   }
   const std::string& text() const { return text_; }
 
  private:
   Stopwatch watch_;
+  std::int64_t peak_ = 0;
   std::string text_;
 };
 
