@@ -19,8 +19,15 @@ namespace rooflane {
 
 namespace {
 
-// Seeded rows and columns beside the edges, where the comparison is not complete.
-constexpr std::int64_t sampled_lines = 64;
+// Seeded rows and columns beside the edges, where the comparison is not complete; more of them
+// where the kernel's check of the whole output cannot judge the problem.
+constexpr std::int64_t sampled_lines = 64, sampled_lines_alone = 256;
+
+bool has_whole_check(const Problem& problem) {
+  const Kernel& kernel = problem.kernel();
+  return kernel.whole_check != nullptr &&
+         (kernel.whole_check_applies == nullptr || kernel.whole_check_applies(problem));
+}
 
 std::vector<std::int64_t> all_lines(std::int64_t count) {
   std::vector<std::int64_t> lines(static_cast<std::size_t>(count));
@@ -29,10 +36,11 @@ std::vector<std::int64_t> all_lines(std::int64_t count) {
 }
 
 // First, last and seeded lines, sorted, each once.
-std::vector<std::int64_t> chosen_lines(std::int64_t count, std::uint64_t seed) {
-  if (count <= sampled_lines + 2) return all_lines(count);
+std::vector<std::int64_t> chosen_lines(std::int64_t count, std::int64_t sampled,
+                                       std::uint64_t seed) {
+  if (count <= sampled + 2) return all_lines(count);
   std::vector<std::int64_t> lines = {0, count - 1};
-  for (std::uint64_t i = 0; static_cast<std::int64_t>(lines.size()) < sampled_lines + 2; ++i) {
+  for (std::uint64_t i = 0; static_cast<std::int64_t>(lines.size()) < sampled + 2; ++i) {
     const auto line = static_cast<std::int64_t>(splitmix64(seed + (i + 1) * 0x9e3779b97f4a7c15) %
                                                 static_cast<std::uint64_t>(count));
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
@@ -236,6 +244,9 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
                             const Math& math) {
   const Kernel& kernel = problem.kernel();
   const Float32Copies wide(inputs);
+  const std::int64_t sampled = kernel.whole_check == nullptr || has_whole_check(problem)
+                                   ? sampled_lines
+                                   : sampled_lines_alone;
   Reference reference;
   reference.complete = kernel.cost(problem).flops <= full_comparison_flops;
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
@@ -254,8 +265,8 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
       add({all_lines(rows), all_lines(cols)});
       continue;
     }
-    add({chosen_lines(rows, seed), all_lines(cols)});
-    if (kernel.columns_are_cheap) add({all_lines(rows), chosen_lines(cols, ~seed)});
+    add({chosen_lines(rows, sampled, seed), all_lines(cols)});
+    if (kernel.columns_are_cheap) add({all_lines(rows), chosen_lines(cols, sampled, ~seed)});
   }
   return reference;
 }
@@ -382,7 +393,7 @@ Verification verify_output(const Problem& problem, const Operands& operands,
   if (compared.bound.error > 1) result.reason = compared.bound.text(several);
   // What it checks is given as float32, in which large integers do not fit; those are exact, and
   // compared as such above.
-  if (problem.kernel().whole_check != nullptr && any_elements && all_floats) {
+  if (has_whole_check(problem) && any_elements && all_floats) {
     const Float32Copies wide(operands);
     const WholeError whole = problem.kernel().whole_check(problem, math, wide.operands(), seed);
     result.value = std::max(result.value, whole.over_bound);
