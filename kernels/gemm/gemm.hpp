@@ -87,6 +87,7 @@ struct Gemm {
   // Whether a product is formed at all. Otherwise a and b are not read.
   bool reads_ab() const { return alpha != 0 && k > 0; }
   bool reads_c0() const { return beta != 0; }
+  bool has_epilogue() const { return gate || !epilogue.empty(); }
   // Columns of op(b): with gate=1 those of both products.
   std::int64_t b_cols() const { return gate ? 2 * n : n; }
 };
@@ -121,9 +122,11 @@ inline Matrix<const float> const_matrix(const View& v) {
   return {v.f32(), v.strides[0], v.strides[1]};
 }
 
-// b's columns of the second product of gate=1.
-inline Side up_side(const Gemm& g, Side b) {
-  b.data += g.n * b.outer;
+// Of b with gate=1 the columns of one product: 0 gate, 1 up.
+inline View half_of_b(View b, bool trans_b, int half) {
+  const int axis = trans_b ? 1 : 2;
+  b.shape[axis] /= 2;
+  b.data = static_cast<std::byte*>(b.data) + b.dtype->bytes(half * b.shape[axis] * b.strides[axis]);
   return b;
 }
 

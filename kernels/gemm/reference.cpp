@@ -206,8 +206,8 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   const Gemm g(problem);
   const std::size_t cols = region.cols.size(), count = region.rows.size() * cols;
   if (count == 0) return;
-  const Side b = side_b(g, inputs.at("b"));
-  linear_part(g, math, inputs, b, region, out);
+  const View& b = inputs.at("b");
+  linear_part(g, math, inputs, side_b(g, b), region, out);
   const double u = math.sums->unit_roundoff;
   const auto store = [&](std::size_t at, const common::Expected& c) {
     out.value[at] = c.value, out.bound[at] = c.bound, out.plain_bound[at] = c.plain_bound;
@@ -217,7 +217,8 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   };
   if (g.gate) {
     std::vector<double> value(count), bound(count), plain(count);
-    linear_part(g, math, inputs, up_side(g, b), region, {value.data(), bound.data(), plain.data()});
+    linear_part(g, math, inputs, side_b(g, half_of_b(b, g.trans_b, 1)), region,
+                {value.data(), bound.data(), plain.data()});
     for (std::size_t at = 0; at < count; ++at) {
       store(at, gated(linear(at), {value[at], bound[at], plain[at]}, u));
     }
