@@ -32,6 +32,9 @@ struct Epilogue {
   static constexpr std::size_t most = std::size(names);
 
   explicit Epilogue(const Problem& problem);
+  // One function of a chain.
+  Epilogue(Op op, const Epilogue& of)
+      : chain{op}, count(1), slope(of.slope), low(of.low), high(of.high) {}
 
   std::span<const Op> ops() const { return {chain.data(), count}; }
   bool empty() const { return count == 0; }

@@ -209,7 +209,9 @@ class HwyPlan final : public Plan {
   void bind_gate(const Operands& operands) {
     Operands of_gate;
     of_gate.set("a", operands.at("a"));
-    of_gate.set("b", half_of_b(operands.at("b"), problem().flag("trans_b"), 0));
+    if (!job_.g.prepack) {
+      of_gate.set("b", half_of_b(operands.at("b"), problem().flag("trans_b"), 0));
+    }
     of_gate.set("c", gate_view_);
     gate_->bind(of_gate);
     job_.epilogue_job.gate = const_matrix(gate_view_);
@@ -245,9 +247,13 @@ class HwyPlan final : public Plan {
       with_gaps_->bind(operands);
       return;
     }
-    const View b = part_of_b(operands.at("b"));
-    job_.a = side_a(g, column_ ? b : operands.at("a"));
-    if (!g.prepack) job_.b = side_b(g, column_ ? operands.at("a") : b);
+    if (g.prepack) {
+      job_.a = side_a(g, operands.at("a"));
+    } else {
+      const View b = part_of_b(operands.at("b"));
+      job_.a = side_a(g, column_ ? b : operands.at("a"));
+      job_.b = side_b(g, column_ ? operands.at("a") : b);
+    }
     if (gate_ != nullptr) bind_gate(operands);
     if (g.has_epilogue()) job_.epilogue_job.bind(operands);
     if (job_.path == Path::packed && job_.transposed) std::swap(job_.a, job_.b);
