@@ -16,6 +16,7 @@ class LadderPlan final : public common::OpenclRung {
   LadderPlan(const Problem& problem, const Tuning& step, const Environment& env,
              const Operands& constants)
       : OpenclRung(problem, step, env) {
+    require_no_epilogue(problem, step);
     const Gemm g(problem);
     if (g.empty()) return;
     static constexpr const char* names[] = {"gemm_naive", "gemm_tiled", "gemm_registers",
