@@ -19,11 +19,9 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "core/problem.hpp"
-#include "core/variant.hpp"
 
 namespace rooflane::gemm {
 
@@ -55,7 +53,5 @@ double exps_of(const Epilogue& epilogue);
 void check_epilogue(const Problem& problem);
 // "epilogue=bias+gelu" or "gate=1", for refusals; empty: there is neither.
 std::string epilogue_text(const Problem& problem);
-// Of a ladder's rung, which computes the product alone: throws Error(unavailable) that says so.
-void require_no_epilogue(const Problem& problem, const Tuning& step);
 
 }  // namespace rooflane::gemm

@@ -6,6 +6,7 @@
 
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/ladder.hpp"
+#include "kernels/gemm/ladder_refusal.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/ladder.cpp"
