@@ -15,8 +15,8 @@
 #include "core/error.hpp"
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "kernels/gemm/hwy_epilogue.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -80,10 +80,8 @@ class BlasPlan final : public Plan {
         g_(problem),
         library_(cblas::open(env.library)),
         threads_(env.threads),
-        pool_(env.pool) {
-    for (const Epilogue::Op op : g_.epilogue.ops()) passes_.emplace_back(g_).chain = {op, g_.epilogue};
+        passes_(g_, env.threads, env.pool, epilogue_function()) {
     if (g_.gate) plan_gate(problem, env, constants);
-    if (g_.has_epilogue()) epilogue_ = epilogue_function();
     clear_first_ = !g_.reads_c0() && g_.reads_ab() && keeps_nan(*library_);
     if (!g_.prepack) return;
     const View b = part_of_b(constants.at("b"));
@@ -111,14 +109,7 @@ class BlasPlan final : public Plan {
       products();
     }
     if (gate_ != nullptr) gate_->run();
-    const int64_t rows = g_.batch * g_.m;
-    for (const EpilogueJob& pass : passes_) {
-      parallel_for_static(pool_, threads_, threads_, [&](int64_t share, int) {
-        for (int64_t row = rows * share / threads_; row < rows * (share + 1) / threads_; ++row) {
-          epilogue_(pass, {row / g_.m, row % g_.m, 0, 1, g_.n});
-        }
-      });
-    }
+    passes_.run();
   }
 
   std::vector<std::span<const std::byte>> regions() const override {
@@ -151,15 +142,15 @@ class BlasPlan final : public Plan {
     if (g_.prepack) of_gate.set("b", half_of_b(constants.at("b"), g_.trans_b, 0));
     gate_ = std::make_unique<BlasPlan>(product, env, of_gate);
     gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
-    passes_.emplace_back(g_).gate = const_matrix(gate_view());
   }
   View gate_view() const {
     return contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
   }
   View part_of_b(const View& b) const { return g_.gate ? half_of_b(b, g_.trans_b, 1) : b; }
   void bind_epilogue(const Operands& operands) {
-    for (EpilogueJob& pass : passes_) pass.bind(operands);
+    passes_.bind(operands);
     if (gate_ == nullptr) return;
+    passes_.bind(operands, const_matrix(gate_view()));
     Operands of_gate;
     of_gate.set("a", operands.at("a"));
     if (!g_.prepack) of_gate.set("b", half_of_b(operands.at("b"), g_.trans_b, 0));
@@ -264,9 +255,7 @@ class BlasPlan final : public Plan {
   const Gemm g_;
   const std::shared_ptr<const cblas::Library> library_;
   const int threads_;
-  Pool* const pool_;
-  std::vector<EpilogueJob> passes_;  // one for each function
-  EpilogueFunction epilogue_ = nullptr;
+  EpiloguePasses passes_;
   std::unique_ptr<BlasPlan> gate_;  // of the first product of gate=1
   Buffer gate_sums_;
   bool clear_first_ = false;

@@ -131,7 +131,7 @@ inline View half_of_b(View b, bool trans_b, int half) {
 }
 
 // The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
-extern const Rung ladder[5];
+extern const Rung ladder[6];
 extern const Rung opencl_ladder[4];
 
 // What remains when no product is formed: c = beta · c0, or zeros.

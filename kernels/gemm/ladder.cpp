@@ -350,6 +350,8 @@ const Rung ladder[] = {
     {"vectorised", "vectors; a tile of c in registers", Threads::one, ladder_steps::plan},
     {"packed", "operands copied into the order of reading; threads", Threads::many,
      ladder_steps::plan},
+    {"separate", "hwy's product; each function of an epilogue a pass through memory", Threads::many,
+     separate_plan},
 };
 
 }  // namespace rooflane::gemm

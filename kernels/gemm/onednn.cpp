@@ -14,8 +14,8 @@
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "kernels/gemm/hwy_epilogue.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -91,7 +91,10 @@ bool is_sum(Epilogue::Op op) { return op == Epilogue::Op::bias || op == Epilogue
 class OnednnPlan final : public Plan {
  public:
   OnednnPlan(const Problem& problem, const Environment& env, const Operands& constants)
-      : Plan(problem), g_(problem), threads_(env.threads), rest_(g_) {
+      : Plan(problem),
+        g_(problem),
+        threads_(env.threads),
+        without_product_(g_, env.threads, env.pool, epilogue_function()) {
     if (g_.empty() || !g_.reads_ab()) return;
     const Shape a = g_.trans_a ? Shape{g_.batch, g_.k, g_.m} : Shape{g_.batch, g_.m, g_.k};
     const Shape b = g_.trans_b ? Shape{g_.batch, g_.n, g_.k} : Shape{g_.batch, g_.k, g_.n};
@@ -109,10 +112,7 @@ class OnednnPlan final : public Plan {
     if (g_.empty()) return;
     if (!g_.reads_ab()) {
       scale_only(g_, c0_, c_);
-      if (!g_.has_epilogue()) return;
-      for (int64_t batch = 0; batch < g_.batch; ++batch) {
-        epilogue_function()(rest_, {batch, 0, 0, g_.m, g_.n});
-      }
+      without_product_.run();
       return;
     }
     if (g_.reads_c0()) {
@@ -131,7 +131,7 @@ class OnednnPlan final : public Plan {
     for (const Epilogue::Op op : g_.epilogue.ops()) {
       if (!is_sum(op)) continue;
       call.set(matmul_->operands[operand++],
-               op == Epilogue::Op::bias ? rest_.bias : rest_.residual.data);
+               op == Epilogue::Op::bias ? bias_ : residual_);
     }
     call.run();
   }
@@ -157,7 +157,9 @@ class OnednnPlan final : public Plan {
   void on_bind(const Operands& operands) override {
     c_ = matrix(operands.at("c"));
     if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
-    if (g_.has_epilogue()) rest_.bind(operands);
+    if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
+    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual").f32();
+    without_product_.bind(operands);
     if (g_.empty() || !g_.reads_ab()) return;
     a_.bind(operands.at("a"), g_.trans_a);
     if (!g_.prepack) b_.bind(operands.at("b"), g_.trans_b);
@@ -212,7 +214,9 @@ class OnednnPlan final : public Plan {
 
   const Gemm g_;
   const int threads_;
-  EpilogueJob rest_;  // the epilogue's operands; run by oneDNN, where there is a product
+  EpiloguePasses without_product_;
+  const float* bias_ = nullptr;
+  const float* residual_ = nullptr;
   Source a_, b_;
   onednn::Desc packed_layout_;
   Buffer packed_;
