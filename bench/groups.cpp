@@ -31,8 +31,8 @@ void check_options(const BenchOptions& options) {
   if (options.ladder && options.fusion) {
     throw argument_error("--ladder and --fusion are two questions: give one");
   }
-  for (const auto& [asked, flag] : {std::pair(options.ladder, "--ladder"),
-                                    std::pair(options.fusion, "--fusion")}) {
+  for (const auto& [asked, flag] :
+       {std::pair(options.ladder, "--ladder"), std::pair(options.fusion, "--fusion")}) {
     if (asked && !options.tunings.empty()) {
       throw argument_error(
           fmt::format("{} measures variants at their own tuning: --tuning has no place", flag));
@@ -291,9 +291,8 @@ void keep_matching(const std::string& filter, std::vector<Group>& groups) {
 }  // namespace
 
 std::optional<std::int64_t> separate_step(const Variant& variant) {
-  const auto rung = std::find_if(variant.ladder.begin(), variant.ladder.end(), [](const Rung& r) {
-    return r.name == separate_rung;
-  });
+  const auto rung = std::find_if(variant.ladder.begin(), variant.ladder.end(),
+                                 [](const Rung& r) { return r.name == separate_rung; });
   if (rung == variant.ladder.end()) return std::nullopt;
   return rung - variant.ladder.begin();
 }

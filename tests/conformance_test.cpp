@@ -195,7 +195,8 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
-  if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem)) return true;
+  if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))
+    return true;
   if (kernel != "gemm" || !problem.flag("prepack")) return false;
   if (backend == "onednn") return problem.value("beta") != 0;  // oneDNN 3.7.2, AVX2
   return backend == "cblas" || variant.name == std::string("clblast");

@@ -113,7 +113,9 @@ TEST_CASE("sizes come from arrays: bias and residual agree with c, gate's b has 
   Problem gate(gemm::kernel);
   gate.set("gate", 1.0);
   CHECK(infer_problem(gate, {{"a", {5, 3}}, {"b", {3, 8}}}).text() == "gemm:m=5,n=4,k=3,gate=1");
-  CHECK(contains(message_of([&] { infer_problem(gate, {{"a", {5, 3}}, {"b", {3, 7}}}); }),
+  CHECK(contains(message_of([&] {
+                   infer_problem(gate, {{"a", {5, 3}}, {"b", {3, 7}}});
+                 }),
                  "multiples of 2"));
 }
 
@@ -156,7 +158,8 @@ TEST_CASE("the reference follows the order of the chain") {
 }
 
 TEST_CASE("a bound grows by a function's steepest slope, not more") {
-  const Problem plain = gemm_problem("m=9,n=11,k=40"), gelu = gemm_problem("m=9,n=11,k=40,epilogue=gelu");
+  const Problem plain = gemm_problem("m=9,n=11,k=40"),
+                gelu = gemm_problem("m=9,n=11,k=40,epilogue=gelu");
   const OwnedOperands operands(plain, seed, 1), same(gelu, seed, 1);
   const Reference before = compute_reference(plain, operands.inputs(), seed);
   const Reference after = compute_reference(gelu, same.inputs(), seed);
@@ -174,13 +177,13 @@ TEST_CASE("a wrong epilogue fails") {
     CHECK(judge(sizes + judged, sizes + judged).passed());
     CHECK(judge(sizes + made, sizes + judged).status == Status::failed);
   };
-  fails("epilogue=gelu", "epilogue=bias+gelu");             // bias left out
-  fails("epilogue=gelu+bias", "epilogue=bias+gelu");        // the wrong order
-  fails("epilogue=bias+gelu_tanh", "epilogue=bias+gelu");   // the other gelu
-  fails("epilogue=bias+silu", "epilogue=bias+gelu");        // another function
-  fails("epilogue=bias", "epilogue=bias+relu");             // none
+  fails("epilogue=gelu", "epilogue=bias+gelu");            // bias left out
+  fails("epilogue=gelu+bias", "epilogue=bias+gelu");       // the wrong order
+  fails("epilogue=bias+gelu_tanh", "epilogue=bias+gelu");  // the other gelu
+  fails("epilogue=bias+silu", "epilogue=bias+gelu");       // another function
+  fails("epilogue=bias", "epilogue=bias+relu");            // none
   fails("epilogue=bias+leaky_relu", "epilogue=bias+leaky_relu,slope=0.0101");
-  fails("epilogue=bias", "epilogue=bias+add");              // residual left out
+  fails("epilogue=bias", "epilogue=bias+add");  // residual left out
   fails("epilogue=clamp,low=-1,high=1", "epilogue=clamp,low=-1,high=1.0001");
   fails("epilogue=none", "epilogue=bias");
 }
@@ -203,7 +206,8 @@ TEST_CASE("gate and up in each other's place, and a gate without silu, fail") {
     halves[half].assign(operands.output().f32(), operands.output().f32() + 600);
   }
   const auto passes = [&](const std::function<float(float gate, float up)>& f) {
-    for (std::size_t i = 0; i < 600; ++i) operands.output().f32()[i] = f(halves[0][i], halves[1][i]);
+    for (std::size_t i = 0; i < 600; ++i)
+      operands.output().f32()[i] = f(halves[0][i], halves[1][i]);
     return verify_output(problem, operands.all(), reference, seed).status != Status::failed;
   };
   const auto silu = [](float x) { return x / (1 + std::exp(-x)); };
@@ -246,7 +250,8 @@ TEST_CASE("the check of the whole output judges linear chains and leaves the oth
 
 TEST_CASE("hwy: every kind of schedule applies every function, on every ISA target") {
   for (const char* shape :
-       {"m=61,n=113,k=140,epilogue=bias+gelu", "m=24,n=64,k=144,batch=3,epilogue=add+leaky_relu+bias",
+       {"m=61,n=113,k=140,epilogue=bias+gelu",
+        "m=24,n=64,k=144,batch=3,epilogue=add+leaky_relu+bias",
         "m=3,n=260,k=150,trans_b=1,epilogue=bias+silu+add", "m=5,n=300,k=70,epilogue=gelu_tanh+add",
         "m=300,n=4,k=130,epilogue=bias+relu+add", "m=16,n=16,k=3000,epilogue=bias+add+clamp",
         "m=70,n=1,k=90,epilogue=bias+add+relu", "m=90,n=80,k=70,trans_b=1,gate=1",
@@ -272,7 +277,8 @@ TEST_CASE("hwy: every kind of schedule applies every function, on every ISA targ
 
 TEST_CASE("a NaN stays one through every function, in every variant") {
   const Catalogue catalogue = Catalogue::built_in();
-  for (const char* chain : {"relu", "leaky_relu", "gelu", "gelu_tanh", "silu", "clamp", "bias+add"}) {
+  for (const char* chain :
+       {"relu", "leaky_relu", "gelu", "gelu_tanh", "silu", "clamp", "bias+add"}) {
     const Problem problem = gemm_problem(fmt::format("m=10,n=40,k=12,epilogue={}", chain));
     OwnedOperands operands(problem, seed, 1);
     operands.all().at("a").f32()[3 * 12 + 5] = std::numeric_limits<float>::quiet_NaN();
@@ -283,7 +289,8 @@ TEST_CASE("a NaN stays one through every function, in every variant") {
       operands.poison_output();
       run_plan(*entry->variant, problem, env, operands.all());
       int wrong = 0;
-      for (int64_t i = 0; i < 400; ++i) wrong += std::isnan(operands.output().f32()[i]) != (i / 40 == 3);
+      for (int64_t i = 0; i < 400; ++i)
+        wrong += std::isnan(operands.output().f32()[i]) != (i / 40 == 3);
       CHECK(wrong == 0);
     }
   }
@@ -296,7 +303,8 @@ TEST_CASE("honest random chains raise no alarm") {
   std::uint64_t at = 0;
   for (int i = 0; i < 300; ++i) {
     std::string chain;
-    for (std::uint64_t rest = (1U << std::size(gemm::Epilogue::names)) - 1, count = 1 + below(at++, 5);
+    for (std::uint64_t rest = (1U << std::size(gemm::Epilogue::names)) - 1,
+                       count = 1 + below(at++, 5);
          count > 0; --count) {
       std::uint64_t place = below(at++, std::size(gemm::Epilogue::names));
       while ((rest >> place & 1) == 0) place = (place + 1) % std::size(gemm::Epilogue::names);
@@ -304,8 +312,8 @@ TEST_CASE("honest random chains raise no alarm") {
       chain += (chain.empty() ? "" : "+") + std::string(gemm::Epilogue::names[place]);
     }
     const Problem problem =
-        gemm_problem(fmt::format("m={},n={},k={},epilogue={}", 1 + below(at, 40), 1 + below(at + 1, 60),
-                                 below(at + 2, 200), chain));
+        gemm_problem(fmt::format("m={},n={},k={},epilogue={}", 1 + below(at, 40),
+                                 1 + below(at + 1, 60), below(at + 2, 200), chain));
     at += 3;
     const OwnedOperands operands(problem, seed + static_cast<std::uint64_t>(i), 1);
     const Reference reference = compute_reference(problem, operands.inputs(), seed);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`bench --ladder`, `bench --fusion` and rungs as tunings, as a user types them: ladder_cli_test.py ROOFLANE.
+"""`bench --ladder`, `bench --fusion` and rungs as tunings, as a user types them:
+ladder_cli_test.py ROOFLANE.
 
 Needs Python's standard library only. Every test runs in an empty folder of its own.
 """

@@ -24,7 +24,8 @@ class ScalarPlan final : public Plan {
       T* y = io_.y + row * io_.y_stride;
       if (gate_) {
         const T* g = g_ + row * g_stride_;
-        for (std::int64_t j = 0; j < cols_; ++j) y[j] = T(common::activated_plainly(kind, x[j]) * g[j]);
+        for (std::int64_t j = 0; j < cols_; ++j)
+          y[j] = T(common::activated_plainly(kind, x[j]) * g[j]);
       } else {
         for (std::int64_t j = 0; j < cols_; ++j) y[j] = T(common::activated_plainly(kind, x[j]));
       }

@@ -143,9 +143,7 @@ class BlasPlan final : public Plan {
     gate_ = std::make_unique<BlasPlan>(product, env, of_gate);
     gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
   }
-  View gate_view() const {
-    return contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
-  }
+  View gate_view() const { return contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n}); }
   View part_of_b(const View& b) const { return g_.gate ? half_of_b(b, g_.trans_b, 1) : b; }
   void bind_epilogue(const Operands& operands) {
     passes_.bind(operands);

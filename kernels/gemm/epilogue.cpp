@@ -27,9 +27,9 @@ bool is_linear(const Epilogue& epilogue) {
 }
 
 double exps_of(const Epilogue& epilogue) {
-  return static_cast<double>(
-      std::count_if(epilogue.ops().begin(), epilogue.ops().end(),
-                    [](Op op) { return op == Op::gelu || op == Op::gelu_tanh || op == Op::silu; }));
+  return static_cast<double>(std::count_if(epilogue.ops().begin(), epilogue.ops().end(), [](Op op) {
+    return op == Op::gelu || op == Op::gelu_tanh || op == Op::silu;
+  }));
 }
 
 namespace {

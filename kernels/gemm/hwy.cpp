@@ -259,8 +259,8 @@ class HwyPlan final : public Plan {
     if (job_.path == Path::packed && job_.transposed) std::swap(job_.a, job_.b);
     if (g.reads_c0()) job_.c0 = const_matrix(operands.at("c0"));
     job_.c = matrix(operands.at("c"));
-    job_.stream_c = job_.stream && !g.reads_c0() && job_.epilogue == nullptr && job_.c.ld % tile_.lanes == 0 &&
-                    job_.c.batch_stride % tile_.lanes == 0 &&
+    job_.stream_c = job_.stream && !g.reads_c0() && job_.epilogue == nullptr &&
+                    job_.c.ld % tile_.lanes == 0 && job_.c.batch_stride % tile_.lanes == 0 &&
                     reinterpret_cast<std::uintptr_t>(job_.c.data) %
                             static_cast<std::uintptr_t>(tile_.lanes * float_bytes) ==
                         0;

@@ -1,7 +1,7 @@
 // GEMM, variant `onednn`: one matmul primitive over the whole batch on the caller's strides; alpha,
-// beta and the epilogue are post-operations. prepack=1: b in the layout oneDNN chooses, reordered by
-// `plan`. Not oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for our
-// own.
+// beta and the epilogue are post-operations. prepack=1: b in the layout oneDNN chooses, reordered
+// by `plan`. Not oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for
+// our own.
 #include "backends/onednn.hpp"
 
 #include <fmt/format.h>
@@ -130,8 +130,7 @@ class OnednnPlan final : public Plan {
     std::size_t operand = 0;
     for (const Epilogue::Op op : g_.epilogue.ops()) {
       if (!is_sum(op)) continue;
-      call.set(matmul_->operands[operand++],
-               op == Epilogue::Op::bias ? bias_ : residual_);
+      call.set(matmul_->operands[operand++], op == Epilogue::Op::bias ? bias_ : residual_);
     }
     call.run();
   }
@@ -163,8 +162,7 @@ class OnednnPlan final : public Plan {
     if (g_.empty() || !g_.reads_ab()) return;
     a_.bind(operands.at("a"), g_.trans_a);
     if (!g_.prepack) b_.bind(operands.at("b"), g_.trans_b);
-    make(operands.at("c"),
-         operands.at(g_.epilogue.has(Epilogue::Op::add) ? "residual" : "c"));
+    make(operands.at("c"), operands.at(g_.epilogue.has(Epilogue::Op::add) ? "residual" : "c"));
   }
 
  private:
@@ -195,10 +193,10 @@ class OnednnPlan final : public Plan {
         list.push_back({.f = *eltwise_of(op), .alpha = 1, .operand = {}});
         continue;
       }
-      const Layout layout = op == Epilogue::Op::bias
-                                ? row_of_bias()
-                                : Layout(g_.batch, g_.m, g_.n,
-                                         {residual.strides[0], residual.strides[1], 1});
+      const Layout layout =
+          op == Epilogue::Op::bias
+              ? row_of_bias()
+              : Layout(g_.batch, g_.m, g_.n, {residual.strides[0], residual.strides[1], 1});
       const auto operand = layout.desc();
       if (!operand) throw unavailable_error("gemm: oneDNN cannot express the strides of residual");
       list.push_back({.f = dnnl::algorithm::binary_add, .operand = operand});

@@ -264,11 +264,11 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 std::string epilogue_options(const Problem& problem) {
   const Epilogue epilogue(problem);
   if (epilogue.empty()) return {};
-  return fmt::format(" -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
-                     "-DHIGH={:a}f",
-                     static_cast<std::int64_t>(problem.value("epilogue")),
-                     epilogue.has(Epilogue::Op::bias), epilogue.has(Epilogue::Op::add),
-                     epilogue.slope, epilogue.low, epilogue.high);
+  return fmt::format(
+      " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
+      "-DHIGH={:a}f",
+      static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Epilogue::Op::bias),
+      epilogue.has(Epilogue::Op::add), epilogue.slope, epilogue.low, epilogue.high);
 }
 
 std::int64_t best_code_path(const DeviceInfo& info) {

@@ -23,9 +23,9 @@ enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2, p
 // Code path 1 where the device has it.
 std::int64_t best_code_path(const opencl::DeviceInfo& info);
 
-// What gemm_epilogue.cl is told, and the chain's operands as the last arguments of a kernel; nothing
-// without a chain. `copy_of` gives the device copy of a tensor, `other` stands for one that the
-// chain does not read.
+// What gemm_epilogue.cl is told, and the chain's operands as the last arguments of a kernel;
+// nothing without a chain. `copy_of` gives the device copy of a tensor, `other` stands for one that
+// the chain does not read.
 std::string epilogue_options(const Problem& problem);
 template <class CopyOf>
 void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context, const Gemm& g,

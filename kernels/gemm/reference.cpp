@@ -377,16 +377,17 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
 
 }  // namespace
 
-const Kernel kernel = {.name = "gemm",
-                       .summary = "c = alpha·op(a)·op(b) + beta·c0, with epilogue= and gate= what follows it",
-                       .params = params,
-                       .tensors = tensors,
-                       .cost = cost,
-                       .check = check_epilogue,
-                       .reference = reference,
-                       .maths = fp32_and_3xtf32,
-                       .columns_are_cheap = true,
-                       .whole_check = whole_check,
-                       .whole_check_applies = whole_check_applies};
+const Kernel kernel = {
+    .name = "gemm",
+    .summary = "c = alpha·op(a)·op(b) + beta·c0, with epilogue= and gate= what follows it",
+    .params = params,
+    .tensors = tensors,
+    .cost = cost,
+    .check = check_epilogue,
+    .reference = reference,
+    .maths = fp32_and_3xtf32,
+    .columns_are_cheap = true,
+    .whole_check = whole_check,
+    .whole_check_applies = whole_check_applies};
 
 }  // namespace rooflane::gemm

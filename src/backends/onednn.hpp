@@ -68,8 +68,9 @@ struct PostOp {
   std::optional<Desc> operand;
 };
 
-// dst = alpha·src·weights + beta·dst, then `further` in order; matrices of rank 2, or of rank 3 with a batch in front.
-// A weights layout of `any` lets oneDNN choose; ask the result. Throws Error when it cannot.
+// dst = alpha·src·weights + beta·dst, then `further` in order; matrices of rank 2, or of rank 3
+// with a batch in front. A weights layout of `any` lets oneDNN choose; ask the result. Throws Error
+// when it cannot.
 struct Matmul {
   Matmul(const Desc& src, const Desc& weights, const Desc& dst, float alpha = 1, float beta = 0,
          std::span<const PostOp> further = {});

@@ -212,9 +212,11 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   const bool ladder = arguments.has("--ladder"), fusion = arguments.has("--fusion");
   Complaints complaints;
   CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
-  const std::vector<BenchProblem> problems =
-      read_problems(arguments, catalogue, ladder ? "ladder" : fusion ? "fusion" : "default",
-                    complaints);
+  const std::vector<BenchProblem> problems = read_problems(arguments, catalogue,
+                                                           ladder   ? "ladder"
+                                                           : fusion ? "fusion"
+                                                                    : "default",
+                                                           complaints);
   const std::vector<const Kernel*> kernels = kernels_of(problems, catalogue);
   if (ladder && common.variants.empty()) {
     common.variants = complaints.check([&] { return variants_with_ladder(catalogue, kernels); });

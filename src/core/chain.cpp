@@ -42,8 +42,8 @@ double parse_chain(const ParamSpec& param, std::string_view text) {
           fmt::format("{}={}: {}", param.name, text, unknown_name("word of it", word, words)));
     }
     if (std::find(seen.begin(), seen.end(), word) != seen.end()) {
-      throw argument_error(fmt::format("{}={}: {} occurs twice, each may once", param.name, text,
-                                       word));
+      throw argument_error(
+          fmt::format("{}={}: {} occurs twice, each may once", param.name, text, word));
     }
     seen.push_back(word);
     value += unit * static_cast<double>(found - param.words.begin() + 1);

@@ -92,8 +92,8 @@ std::string axes_text(const TensorSpec& tensor) {
   std::vector<std::string> parts;
   for (const Axis& axis : tensor.axes) {
     parts.push_back(axis.form == Axis::Form::leading ? "..."
-                    : axis.times != 1 ? fmt::format("{}{}", axis.times, axis.param)
-                                      : axis.param);
+                    : axis.times != 1                ? fmt::format("{}{}", axis.times, axis.param)
+                                                     : axis.param);
   }
   return fmt::format("[{}]", join(parts, ","));
 }
@@ -135,9 +135,8 @@ void match_axes(const TensorSpec& tensor, const NamedShape& array, SizeTable& si
     std::string where =
         fmt::format("axis {} of {} {}", leading + i, tensor.name, print_shape(array.shape));
     if (length % axis.times != 0) {
-      throw argument_error(
-          fmt::format("{} is {}, allowed are multiples of {}: {}", where, length, axis.times,
-                      axes_text(tensor)));
+      throw argument_error(fmt::format("{} is {}, allowed are multiples of {}: {}", where, length,
+                                       axis.times, axes_text(tensor)));
     }
     sizes.add({axis.param, std::move(where), length / axis.times});
   }

@@ -48,9 +48,9 @@ class Problem {
 
   const Kernel& kernel() const { return *kernel_; }
   bool has(std::string_view name) const;  // set explicitly
-  // The value or its default; of a choice its place in the list; of a chain a number that stands for
-  // it, 0 for the empty one. Sizes are exact up to 2^53. Throws Error for an unknown name or an unset
-  // required parameter.
+  // The value or its default; of a choice its place in the list; of a chain a number that stands
+  // for it, 0 for the empty one. Sizes are exact up to 2^53. Throws Error for an unknown name or an
+  // unset required parameter.
   double value(std::string_view name) const;
   std::int64_t size(std::string_view name) const;
   bool flag(std::string_view name) const;

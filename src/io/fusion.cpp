@@ -19,8 +19,7 @@ auto identity(const Row& row) {
                   row.threads, row.device);
 }
 bool is_pair(const Row& fused, const Row& separate) {
-  const bool same_target =
-      fused.isa == separate.isa || fused.isa.empty() || separate.isa.empty();
+  const bool same_target = fused.isa == separate.isa || fused.isa.empty() || separate.isa.empty();
   return !step_of(fused) && same_target && identity(fused) == identity(separate);
 }
 
