@@ -10,8 +10,15 @@ import re
 import numpy as np
 
 from peer_workers import numpy_elements, numpy_indices
-from peer_workers.peer import (Arrays, Peer, Plan, aligned_array, no_attention_options, no_epilogue,
-                               no_prepack)
+from peer_workers.peer import (
+    Arrays,
+    Peer,
+    Plan,
+    aligned_array,
+    no_attention_options,
+    no_epilogue,
+    no_prepack,
+)
 from peer_workers.problem import Problem
 
 # Rows are worked on in blocks of about this many elements: 256 KiB in and as much out, which stays
