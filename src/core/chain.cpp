@@ -53,10 +53,9 @@ double parse_chain(const ParamSpec& param, std::string_view text) {
 }
 
 std::string print_chain(const ParamSpec& param, double value) {
+  const std::vector<std::size_t> places = chain_places(param, value).value();
   std::vector<std::string> words;
-  for (const std::size_t place : chain_places(param, value).value()) {
-    words.emplace_back(param.words[place]);
-  }
+  for (const std::size_t place : places) words.emplace_back(param.words[place]);
   return words.empty() ? std::string(empty_chain) : join(words, "+");
 }
 
