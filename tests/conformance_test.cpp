@@ -170,12 +170,15 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
   });
 }
 
-// Attention's options and GEMM's epilogue, which some code says that it lacks
+bool is_norm(const std::string& kernel) { return kernel == "layernorm" || kernel == "rmsnorm"; }
+
+// Attention's options, GEMM's epilogue and the norms' residual, which some code says that it lacks
 // (attention_options_test.cpp, epilogue_test.cpp).
 bool has_options(const Problem& problem) {
   const std::string kernel = problem.kernel().name;
   return (kernel == "attention" && attention::option_refusal(problem).has_value()) ||
-         (kernel == "gemm" && !gemm::epilogue_text(problem).empty());
+         (kernel == "gemm" && !gemm::epilogue_text(problem).empty()) ||
+         (is_norm(kernel) && problem.flag("residual"));
 }
 
 // What peers' post-operations lose a NaN in or lack; `opencl` has no two products in one.
@@ -194,6 +197,7 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   if (!takes_formats(variant, problem)) return true;
   const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
+  if (is_norm(kernel)) return backend != "scalar" && backend != "highway" && has_options(problem);
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
   if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))
     return true;
@@ -337,7 +341,7 @@ int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
       ++rungs;
       for (const std::string& isa : targets_of(*entry->variant)) {
         for (std::size_t i = 0; i < problems.size(); ++i) {
-          // Rungs have no other format, none of attention's options and no epilogue.
+          // Rungs have no other format, none of attention's options, no epilogue, no residual.
           if (dtype_text(problems[i]) != "float32" || has_options(problems[i])) continue;
           for (const Layout& layout : layouts) {
             // On a device operands are dense copies, whatever the layout: once is enough.

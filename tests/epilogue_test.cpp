@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -271,6 +272,35 @@ TEST_CASE("hwy: every kind of schedule applies every function, on every ISA targ
           check_right(problem, operands.all(), operands.output());
         }
       }
+    }
+  }
+}
+
+TEST_CASE("opencl: every path applies every function") {
+  const Catalogue catalogue = Catalogue::built_in();
+  for (const char* shape : {"m=33,n=50,k=40,batch=2,beta=0.5,epilogue=bias+gelu+add",
+                            "m=20,n=260,k=130,trans_b=1,epilogue=add+leaky_relu+bias+clamp,low=-1",
+                            "m=130,n=12,k=200,epilogue=bias+silu", "m=40,n=64,k=300,epilogue=relu",
+                            "m=37,n=41,k=29,prepack=1,epilogue=gelu_tanh+bias"}) {
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    for (const CatalogueEntry* entry : catalogue.variants(gemm::kernel)) {
+      const Variant& variant = *entry->variant;
+      Environment env;
+      if (entry->name != "opencl" || absent_reason(*entry) || refusal(variant, problem, env)) {
+        continue;
+      }
+      std::vector<int64_t> paths;
+      for (const Tuning& tuning : variant.tunings(problem, env)) {
+        const int64_t path = tuning.get("path", 0);
+        if (std::find(paths.begin(), paths.end(), path) != paths.end()) continue;
+        paths.push_back(path);
+        INFO(problem.text(), " ", tuning.text());
+        operands.poison_output();
+        run_plan(Way(variant, tuning), problem, env, operands.all());
+        check_right(problem, operands.all(), operands.output());
+      }
+      CHECK(paths.size() >= 2);
     }
   }
 }

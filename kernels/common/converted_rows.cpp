@@ -46,9 +46,8 @@ void SumBFloat16(const BFloat16* x, const BFloat16* residual, float* to, std::si
 // float32 as it is: vectors of the norm's operands into the plan's own, and rows back.
 void CopyFloat32(const float* from, float* to, std::size_t n, bool stream) {
   const hwy::HWY_NAMESPACE::ScalableTag<float> d;
-  const auto same = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return LoadElements(d, from + i, fill);
-  };
+  const auto same = [&](std::size_t i, auto fill)
+                        ROOFLANE_LAMBDA { return LoadElements(d, from + i, fill); };
   stream ? WriteElements<true>(d, to, n, same) : WriteElements<false>(d, to, n, same);
 }
 void WidenFloat32(const float* from, float* to, std::size_t n) { CopyFloat32(from, to, n, false); }

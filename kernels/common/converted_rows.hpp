@@ -1,7 +1,7 @@
-// Rows of float16 and bfloat16, and rows with a residual, by a kernel of float32 rows: some rows are
-// converted, the residual added, into a block that stays in cache, the kernel works on it in place,
-// and the results are converted back. Memory sees half of the bytes, and nothing of the sums; the
-// cache two more walks.
+// Rows of float16 and bfloat16, and rows with a residual, by a kernel of float32 rows: some rows
+// are converted, the residual added, into a block that stays in cache, the kernel works on it in
+// place, and the results are converted back. Memory sees half of the bytes, and nothing of the
+// sums; the cache two more walks.
 #pragma once
 
 #include <cstdint>

@@ -35,12 +35,16 @@ class Epilogues {
         low_(hn::Set(DF(), job.chain.low)),
         high_(hn::Set(DF(), job.chain.high)) {}
 
-  HWY_INLINE Place At(const Rectangle& at, int64_t i, int64_t j) const {
-    const int64_t row = at.row + i, col = at.col + j;
-    return {job_.c.row(at.batch, row) + col,
-            job_.bias != nullptr ? job_.bias + job_.bias_step * col : nullptr,
-            job_.residual.data != nullptr ? job_.residual.row(at.batch, row) + col : nullptr,
-            job_.gate.data != nullptr ? job_.gate.row(at.batch, row) + col : nullptr};
+  // Of a row's first vector. What the chain does not read stands for nothing.
+  HWY_INLINE Place At(const Rectangle& at, int64_t i) const {
+    const int64_t row = at.row + i;
+    float* const c = job_.c.row(at.batch, row) + at.col;
+    return {c, job_.bias != nullptr ? job_.bias + job_.bias_step * at.col : c,
+            job_.residual.data != nullptr ? job_.residual.row(at.batch, row) + at.col : c,
+            job_.gate.data != nullptr ? job_.gate.row(at.batch, row) + at.col : c};
+  }
+  HWY_INLINE Place Beyond(const Place& first, int64_t j) const {
+    return {first.c + j, first.bias + job_.bias_step * j, first.residual + j, first.gate + j};
   }
 
   // Vectors at several places at once, as one chain of dependent operations would wait.
@@ -121,23 +125,27 @@ void ApplyEpilogue(const EpilogueJob& job, const Rectangle& at) {
   int64_t i = 0;
   // Four rows of a micro-tile, else four vectors of a row.
   for (; i + 4 <= at.rows; i += 4) {
-    int64_t j = 0;
-    const auto four_rows = [&](const auto& loader) HWY_ATTR {
-      epilogues.Apply(loader, epilogues.At(at, i, j), epilogues.At(at, i + 1, j),
-                      epilogues.At(at, i + 2, j), epilogues.At(at, i + 3, j));
+    const Place r0 = epilogues.At(at, i), r1 = epilogues.At(at, i + 1),
+                r2 = epilogues.At(at, i + 2), r3 = epilogues.At(at, i + 3);
+    const auto four_rows = [&](int64_t j, const auto& loader) HWY_ATTR {
+      epilogues.Apply(loader, epilogues.Beyond(r0, j), epilogues.Beyond(r1, j),
+                      epilogues.Beyond(r2, j), epilogues.Beyond(r3, j));
     };
-    for (; j + lanes <= at.cols; j += lanes) four_rows(Whole());
-    if (j < at.cols) four_rows(Part(DF(), static_cast<std::size_t>(at.cols - j)));
+    int64_t j = 0;
+    for (; j + lanes <= at.cols; j += lanes) four_rows(j, Whole());
+    if (j < at.cols) four_rows(j, Part(DF(), static_cast<std::size_t>(at.cols - j)));
   }
   for (; i < at.rows; ++i) {
+    const Place row = epilogues.At(at, i);
+    const auto vector = [&](int64_t j) HWY_ATTR { return epilogues.Beyond(row, j); };
     int64_t j = 0;
     for (; j + 4 * lanes <= at.cols; j += 4 * lanes) {
-      epilogues.Apply(Whole(), epilogues.At(at, i, j), epilogues.At(at, i, j + lanes),
-                      epilogues.At(at, i, j + 2 * lanes), epilogues.At(at, i, j + 3 * lanes));
+      epilogues.Apply(Whole(), vector(j), vector(j + lanes), vector(j + 2 * lanes),
+                      vector(j + 3 * lanes));
     }
-    for (; j + lanes <= at.cols; j += lanes) epilogues.Apply(Whole(), epilogues.At(at, i, j));
+    for (; j + lanes <= at.cols; j += lanes) epilogues.Apply(Whole(), vector(j));
     if (j < at.cols) {
-      epilogues.Apply(Part(DF(), static_cast<std::size_t>(at.cols - j)), epilogues.At(at, i, j));
+      epilogues.Apply(Part(DF(), static_cast<std::size_t>(at.cols - j)), vector(j));
     }
   }
 }

@@ -29,9 +29,9 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const std::vector<Axis> vector = {{"cols"}};
   std::vector<TensorSpec> list = {
       {.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
-          {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
-          {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
-          {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
+      {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
+      {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
+      {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
   if (problem.flag("residual")) {
     list.insert(list.begin() + 1,
                 {.name = "residual", .role = Role::input, .axes = matrix, .dtype = type});
@@ -86,8 +86,7 @@ Row row_of(const Problem& problem, const Operands& inputs, std::int64_t row) {
   const double mean = sum / static_cast<double>(cols);
   double squares = 0;
   for (std::int64_t j = 0; j < cols; ++j) squares += (elements[j] - mean) * (elements[j] - mean);
-  const double sigma =
-      std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
+  const double sigma = std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
   const double rounded = problem.flag("residual") ? 3 : 0;
   return {std::move(elements), mean, sigma, rounded};
 }
@@ -162,8 +161,9 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
 
 const Kernel kernel = {
     .name = "layernorm",
-    .summary = "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; with "
-               "residual=1 of x + residual",
+    .summary =
+        "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; with "
+        "residual=1 of x + residual",
     .params = params,
     .tensors = tensors,
     .cost = cost,

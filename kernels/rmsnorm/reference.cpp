@@ -29,8 +29,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const std::vector<Axis> matrix = {{"rows", Axis::Form::leading}, {"cols"}};
   std::vector<TensorSpec> list = {
       {.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
-          {.name = "gamma", .role = Role::input, .axes = {{"cols"}}, .dtype = type},
-          {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
+      {.name = "gamma", .role = Role::input, .axes = {{"cols"}}, .dtype = type},
+      {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
   if (problem.flag("residual")) {
     list.insert(list.begin() + 1,
                 {.name = "residual", .role = Role::input, .axes = matrix, .dtype = type});
@@ -80,8 +80,7 @@ Row row_of(const Problem& problem, const Operands& inputs, std::int64_t row) {
   for (std::int64_t j = 0; j < cols; ++j) {
     squares += static_cast<double>(elements[j]) * elements[j];
   }
-  const double root =
-      std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
+  const double root = std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
   return {std::move(elements), root};
 }
 
@@ -141,8 +140,9 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
 
 const Kernel kernel = {
     .name = "rmsnorm",
-    .summary = "y = x / sqrt(mean(x * x) + eps) * gamma over the last axis; with residual=1 of "
-               "x + residual",
+    .summary =
+        "y = x / sqrt(mean(x * x) + eps) * gamma over the last axis; with residual=1 of "
+        "x + residual",
     .params = params,
     .tensors = tensors,
     .cost = cost,

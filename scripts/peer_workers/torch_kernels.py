@@ -35,9 +35,9 @@ def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
     if problem.kernel == "softmax":
         return [tensors["x"]]
     if problem.kernel == "layernorm":
-        return [tensors["x"], tensors["gamma"], tensors["beta"]]
+        return [tensors["x"], tensors["gamma"], tensors["beta"]] + residual_of(problem, tensors)
     if problem.kernel == "rmsnorm":
-        return [tensors["x"], tensors["gamma"]]
+        return [tensors["x"], tensors["gamma"]] + residual_of(problem, tensors)
     if problem.kernel == "add":
         return [tensors["x"], tensors["r"]]
     if problem.kernel == "activation":
@@ -50,6 +50,11 @@ def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
     if hides(problem) and not by_flag(problem):
         views.append(attention_mask(problem, views[0].device))
     return views + ([tensors["mask"]] if problem.mask else [])
+
+
+def residual_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
+    """What a norm adds to x, where it does."""
+    return [tensors["residual"]] if problem.values.get("residual") else []
 
 
 def hides(problem: Problem) -> bool:
@@ -138,9 +143,9 @@ def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
     if p.kernel == "softmax":
         return lambda x: torch.softmax(x, -1)
     if p.kernel == "layernorm":
-        return lambda x, gamma, beta: F.layer_norm(x, (p.cols,), gamma, beta, p.eps)
+        return lambda x, gamma, beta, *r: F.layer_norm(sum(r, x), (p.cols,), gamma, beta, p.eps)
     if p.kernel == "rmsnorm":
-        return lambda x, gamma: F.rms_norm(x, (p.cols,), gamma, p.eps)
+        return lambda x, gamma, *r: F.rms_norm(sum(r, x), (p.cols,), gamma, p.eps)
     if p.kernel == "add":
         return torch.add
     if p.kernel == "activation":
