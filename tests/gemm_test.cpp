@@ -177,6 +177,28 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the Freivalds check finds one wrong element among thousands of small products") {
+  for (const char* shape : {"m=1,n=1,k=64,batch=5000,trans_b=1", "m=3,n=5,k=4,batch=2000,beta=0.5",
+                            "m=64,n=3,k=2,batch=30", "m=65,n=3,k=2,batch=30"}) {
+    INFO(shape);
+    const Problem problem = gemm_problem(shape);
+    OwnedOperands operands(problem, seed, 1);
+    run_plan(gemm::scalar, problem, {}, operands.all());
+    const auto check = [&] {
+      return gemm::kernel.whole_check(problem, fp32, operands.all(), seed).over_plain_bound;
+    };
+    CHECK(check() <= 1);
+    float* c = operands.output().f32();
+    const int64_t last = operands.output().elements() - 1;
+    for (const int64_t at : {int64_t{0}, last / 2, last - 1, last}) {
+      const float right = c[at];
+      c[at] = right + 0.01f;
+      CHECK(check() > 1);
+      c[at] = right;
+    }
+  }
+}
+
 TEST_CASE("alpha = 0: a and b are not read; beta = 0: neither c0 nor the old c; k = 0: beta c0") {
   for (const char* shape :
        {"m=37,n=29,k=80,alpha=0", "m=37,n=29,k=80,alpha=0,beta=1.5", "m=5,n=7,k=0",

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -37,7 +38,7 @@ void check_every_way(const std::string& text, const Change& change = {}) {
 }
 
 Change set(std::vector<std::pair<std::int64_t, float>> values) {
-  return [values](const Operands& operands) {
+  return [values = std::move(values)](const Operands& operands) {
     for (const auto& [at, value] : values) operands.at("x").f32()[at] = value;
   };
 }

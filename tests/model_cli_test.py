@@ -6,12 +6,14 @@ ROOFLANE_WITH_FAKES.
 import csv
 import json
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import skip
-from command_line import CommandLine, main
+import tiny_llama as tiny
+from command_line import CommandLine, main, read_npy
 
 MODELS = sorted(path.stem for path in
                 (Path(__file__).resolve().parent.parent / "bench" / "models").glob("*.txt"))
@@ -81,11 +83,40 @@ class Model(CommandLine):
         self.assertIn("4 rows: 4 UNSURE", self.succeed("compare", "rows.csv", "rows.csv"))
 
     def test_levels_and_growth(self):
-        out = self.succeed("model", "block", *QUICK, "--set", "batch=8", "--levels")
+        out = self.succeed("model", "block", *QUICK, "--set", "batch=8", "--levels", "--csv",
+                           "rows.csv")
         for level in ("scalar", "blas", "hwy"):
             self.assertRegex(out, rf"(?m)^{level} +\d of 3 ")
         self.assertRegex(out, r"growth of run with batch: 1: .*8: .*slope on log-log axes -?\d")
         self.assertRegex(out, r"buffers: [\d.]+ KiB in one arena")
+        memory = self.rows("rows.csv.levels.csv")
+        self.assertEqual([row["level"] for row in memory[::5]], ["scalar", "blas", "hwy"])
+        for level in (memory[:5], memory[5:10], memory[10:]):
+            self.assertEqual([row["stage"] for row in level],
+                             ["begin", "tensors", "plans", "unpacked-freed", "run"])
+            peaks = [int(row["peak_bytes"]) for row in level]
+            self.assertEqual(peaks, sorted(peaks))
+            self.assertEqual([row["ns"] for row in level],
+                             sorted((row["ns"] for row in level), key=int))
+            self.assertLessEqual(max(int(row["resident_bytes"]) for row in level), peaks[-1])
+
+    def test_each_level_holds_its_own_copies_of_weights(self):
+        # 16 MiB of weights: plain loops read them as they are, Highway packs them and gives the
+        # others back.
+        self.succeed("model", "block", "--set", "batch=2,inputs=2048,hidden=2048", "--threads", "1",
+                     "--max-time", "0.05", "--ceilings", "ceilings.json", "--levels", "--csv",
+                     "rows.csv")
+        held = {(row["level"], row["stage"]): int(row["resident_bytes"]) / 2**20
+                for row in self.rows("rows.csv.levels.csv")}
+        def grown(level: str, stage: str, before: str) -> float:
+            return held[level, stage] - held[level, before]
+
+        # A sanitizer holds more than what is asked for.
+        for level in ("scalar", "hwy"):
+            self.assertGreater(grown(level, "tensors", "begin"), 12)
+        self.assertLess(grown("scalar", "plans", "tensors"), 4)
+        self.assertGreater(grown("hwy", "plans", "tensors"), 12)
+        self.assertLess(grown("hwy", "unpacked-freed", "plans"), -12)
 
     def test_a_dry_run_lists_the_steps(self):
         out = self.succeed("model", "block", "--size", "tiny", "--set", "batch=3", "--dry-run")
@@ -142,6 +173,71 @@ class Model(CommandLine):
         self.assertEqual((status, "other.json" in err), (2, True), err)
         self.refuse(3, ["memory"], "model", "block", "--set",
                     "batch=1,inputs=500000,hidden=500000")
+
+
+class Weights(CommandLine):
+    """`--weights FILE.gguf`: the tensors of a llama of two layers."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.weights = tiny.tensors()
+        self.write("tiny.gguf", tiny.file_of(tiny.metadata(), self.weights))
+
+    @staticmethod
+    def words(**others: int) -> list[str]:
+        """The model at the file's sizes, or at others."""
+        sizes = {"layers": tiny.LAYERS, "width": tiny.WIDTH, "heads": tiny.HEADS,
+                 "kv_heads": tiny.KV_HEADS, "hidden": tiny.HIDDEN, "vocab": tiny.VOCABULARY,
+                 "prompt": 5, "capacity": 6} | others
+        return ["model", "llama", "--set", ",".join(f"{name}={n}" for name, n in sizes.items()),
+                "--weights", "tiny.gguf", "--threads", "1"]
+
+    def rows_of(self, *names: str) -> list[float]:
+        return [value for name in names for row in self.weights[f"{name}.weight"].rows
+                for value in row]
+
+    def saved(self, name: str) -> list[float]:
+        _, _, values = read_npy(self.path(f"saved/{name}.npy"))
+        return list(values)
+
+    def test_the_file_s_tensors_are_what_is_computed_with(self):
+        out = self.succeed(*self.words(), "--save", "saved")
+        self.assertRegex(out, r"(?m)^whole: PASSED decode/logits ")
+        for weight, names in {
+                "token_embd": ["token_embd"], "output": ["token_embd"],  # tied in this file
+                "blk.1.attn_norm": ["blk.1.attn_norm"], "blk.0.attn_q": ["blk.0.attn_q"],
+                "blk.1.attn_kv": ["blk.1.attn_k", "blk.1.attn_v"],
+                "blk.0.ffn_gate_up": ["blk.0.ffn_gate", "blk.0.ffn_up"]}.items():
+            with self.subTest(weight):
+                # Rounded to float32 once; the values here are exact.
+                self.assertEqual(self.saved(weight), [
+                    struct.unpack("<f", struct.pack("<f", value))[0]
+                    for value in self.rows_of(*names)])
+
+    def test_tensors_by_their_whole_names_and_what_is_left_unread(self):
+        self.write("mine.txt", b"model mine\ninput ids [3] below=265\noutput y [3,64]\n"
+                   b"weight token_embd.weight [265,64]\n"
+                   b"step s embed table=token_embd.weight ids=ids y=y\n")
+        status, out, err = self.call("model", "mine.txt", "--weights", "tiny.gguf", "--dry-run")
+        self.assertEqual(status, 0, err)
+        self.assertIn("embed:", out)
+        self.assertIn(f"{len(self.weights) - 1} of the {len(self.weights)} tensors of 'tiny.gguf' "
+                      "are not read: output_norm.weight, ...", err)
+
+    def test_missing_and_wrong_tensors_are_named_in_one_line(self):
+        self.refuse(2, ["--weights: weight blk.2.attn_norm [64]: 'tiny.gguf' has no tensor "
+                        "'blk.2.attn_norm.weight'; 6 more weights"], *self.words(layers=3))
+        self.refuse(2, ["weight blk.0.ffn_gate_up [80,64]: 'tiny.gguf' has tensor "
+                        "'blk.0.ffn_gate.weight' of [96,64] instead of [40,64]"],
+                    *self.words(hidden=40))
+        self.refuse(2, ["--weights", "none.gguf"], "model", "llama", "--weights", "none.gguf")
+        self.write("short.gguf", self.read("tiny.gguf")[:-100])
+        self.refuse(2, ["--weights: 'short.gguf': truncated"], "model", "llama", "--weights",
+                    "short.gguf")
+        self.write("ids.txt", b"model mine\nweight token_embd [265] below=265\noutput y [265,64]\n"
+                   b"weight table [265,64]\nstep s embed table=table ids=token_embd y=y\n")
+        self.refuse(2, ["weight token_embd [265]: it holds integers"], "model", "ids.txt",
+                    "--weights", "tiny.gguf")
 
 
 class AllModels(CommandLine):

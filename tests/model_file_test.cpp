@@ -181,6 +181,57 @@ step listen attention causal=0 q=q.view(1, 2, 3, 8) k=q.view(1, 2, 3, 8) v=q.vie
   CHECK(holds(message_of([&] { instance_of(with("1")); }), "line 5: mask: unknown tensor '1'"));
 }
 
+constexpr const char* formats = R"(model formats
+input ids [3] below=5
+input x [3, 64]
+output y [3, 5]
+weight table [5, 64] TYPE
+weight shift [3, 64]
+buffer h [3, 64] TYPE
+step look embed table=table ids=ids y=h
+step move add x=x r=shift y=x2
+step multiply gemm a=x2 b=table trans_b=1 c=y
+)";
+
+std::string formats_with(const std::string& type) {
+  std::string text = formats;
+  text.replace(text.find("TYPE"), 4, type);
+  text.replace(text.find("TYPE"), 4, "");
+  text.insert(text.find("step look"), "buffer x2 [3, 64]\n");
+  return text;
+}
+
+TEST_CASE("a step's number formats are those of its tensors") {
+  const Instance instance = instance_of(formats_with("type=bf16"));
+  CHECK(instance.phases[0].calls[0].problem.text() == "embed:n=3,vocab=5,cols=64,table_type=bf16");
+  CHECK(instance.phases[0].calls[2].problem.text() == "gemm:m=3,n=5,k=64,trans_b=1,b_type=bf16");
+  CHECK(holds(message_of([&] { instance_of(formats_with("type=q8")); }),
+              "line 5: type=q8: allowed are f32, f16, bf16, s32, q8_0, q4_0, q4_1"));
+  std::string odd = formats_with("type=q8_0");
+  for (std::size_t at; (at = odd.find("64")) != std::string::npos;) odd.replace(at, 2, "48");
+  CHECK(holds(message_of([&] { instance_of(odd); }), "multiples of 32"));
+  CHECK(holds(message_of([&] {
+                instance_of(
+                    "model m\ninput x [2, 8]\noutput y [2, 8]\nweight g [8] type=bf16\n"
+                    "weight b [8]\nstep norm layernorm x=x gamma=g beta=b y=y");
+              }),
+              "line 6: gamma is g of bfloat16, layernorm wants float32"));
+}
+
+TEST_CASE("matrices take a format where every step can read it") {
+  static const Catalogue catalogue = Catalogue::built_in();
+  const ModelText text = read_model_text(formats_with(""), "m.txt");
+  const Instance instance = instantiate(text, "", {}, catalogue.kernels(), matrices_in(&bfloat16));
+  const std::vector<Tensor>& tensors = instance.phases[0].tensors;
+  const auto dtype_of = [&](const std::string& name) {
+    return std::find_if(tensors.begin(), tensors.end(),
+                        [&](const Tensor& tensor) { return tensor.name == name; })
+        ->dtype;
+  };
+  CHECK(dtype_of("table") == &bfloat16);
+  CHECK(dtype_of("shift") == &float32);  // add has one format for all its tensors
+}
+
 struct Wrong {
   const char* text;
   const char* part;
@@ -214,6 +265,9 @@ TEST_CASE("what is wrong with a model names its line") {
       {"model a\nrepeat i = 1000000000000\nend", "line 2: repeated"},
       {"model a\nrepeat i = 2\nsymbol n = i\nend", "line 3: symbol stands in no loop"},
       {"model a\nrepeat i = 50000\nrepeat j = 50000\nend\nend", "more than 50000 rounds of loops"},
+      {"model a\nphase p n=20000\nphase q n=20000\ninput x [1,1]\noutput y [1,1]\n"
+       "repeat i = n\nstep s softmax x=x y=y\nstep t softmax x=x y=y\nend",
+       "line 7: more than 50000 rounds of loops or calls, or 20000 tensors, in all phases"},
       {"model a", "phase run has no step"},
       {"model a\nstep s nothing x=y", "line 2: unknown kernel 'nothing'"},
       {"model a\nstep s softmax", "line 2: softmax needs x=: it is missing"},
@@ -336,7 +390,8 @@ TEST_CASE("every model of the library can be made at every size") {
     CHECK(text.name == name);
     bool tiny = false;
     for (const std::string& size : sizes_of(text)) {
-      CAPTURE(name + " " + size);
+      CAPTURE(name);
+      CAPTURE(size);
       CHECK(!instantiate(text, size, {}, catalogue.kernels()).phases.empty());
       tiny = tiny || size == "tiny";
     }

@@ -187,49 +187,56 @@ TEST_CASE("two recordings at once, in two threads, know nothing of each other") 
   CHECK(times_of(second, RunPhase::start) == 2 * 9);
 }
 
+namespace {
+
+// The same bits with a recorder and without, and these phases.
+void check_phases(const Variant& variant, const Problem& problem, const std::string& text,
+                  const std::set<RunPhase>& phases) {
+  Environment env;
+  env.threads = 2;
+  const Tuning tuning = complete_tuning(variant, problem, env, parse_tuning(variant, text));
+  const OwnedOperands operands(problem, gemm_ways::seed, 1);
+  const auto plan = make_plan(variant, problem, tuning, env, operands.all());
+  plan->bind(operands.all());
+  const View& output = operands.output();
+  const auto run = [&] {
+    std::fill_n(output.f32(), output.elements(), 0.0f);
+    plan->run();
+    return std::vector<float>(output.f32(), output.f32() + output.elements());
+  };
+  INFO(problem.text(), " ", tuning.text());
+  const std::vector<float> plain = run();
+  PhaseRecorder recorder(2, 4096);
+  recorder.begin();
+  const std::vector<float> recorded = run();
+  recorder.end();
+  CHECK(std::memcmp(plain.data(), recorded.data(), plain.size() * sizeof(float)) == 0);
+  const PhaseTimes times = recorder.times();
+  check_that_threads_spend_no_more_than_there_is(times);
+  check_that_events_nest(times);
+  for (const RunPhase phase : phases) CHECK_MESSAGE(times_of(times, phase) > 0, name_of(phase));
+}
+
+}  // namespace
+
 TEST_CASE("a plan computes the same bits with a recorder, and says what it did") {
   // Both operands packed, with columns that fill no micro-tile; parts of k that are added up.
-  struct Named {
-    const char* shape;
-    const char* tuning;
-    std::set<RunPhase> phases;
-  };
-  const Named cases[] = {
-      {"m=512,n=180,k=512",
-       "path=4,transposed=0,threads=2,mc=512,kc=512,nc=192,kb=512,pack_a=1,order=0,m_parts=2",
-       {RunPhase::compute, RunPhase::tail, RunPhase::pack, RunPhase::start, RunPhase::wait}},
-      {"m=40,n=64,k=9000",
-       "path=3,transposed=0,threads=2,k_parts=2",
-       {RunPhase::compute, RunPhase::reduce, RunPhase::wait}},
-  };
-  for (const Named& named : cases) {
-    const Problem problem = gemm_ways::gemm_problem(named.shape);
-    Environment env;
-    env.threads = 2;
-    const Tuning tuning =
-        complete_tuning(gemm::hwy, problem, env, parse_tuning(gemm::hwy, named.tuning));
-    const OwnedOperands operands(problem, gemm_ways::seed, 1);
-    const auto plan = make_plan(gemm::hwy, problem, tuning, env, operands.all());
-    plan->bind(operands.all());
-    const View& c = operands.all().at("c");
-    const auto run = [&] {
-      std::fill_n(c.f32(), c.elements(), 0.0f);
-      plan->run();
-      return std::vector<float>(c.f32(), c.f32() + c.elements());
-    };
-    INFO(named.shape, " ", tuning.text());
-    const std::vector<float> plain = run();
-    PhaseRecorder recorder(2, 4096);
-    recorder.begin();
-    const std::vector<float> recorded = run();
-    recorder.end();
-    CHECK(std::memcmp(plain.data(), recorded.data(), plain.size() * sizeof(float)) == 0);
-    const PhaseTimes times = recorder.times();
-    check_that_threads_spend_no_more_than_there_is(times);
-    check_that_events_nest(times);
-    for (const RunPhase phase : named.phases)
-      CHECK_MESSAGE(times_of(times, phase) > 0, name_of(phase));
-  }
+  check_phases(
+      gemm::hwy, gemm_ways::gemm_problem("m=512,n=180,k=512"),
+      "path=4,transposed=0,threads=2,mc=512,kc=512,nc=192,kb=512,pack_a=1,order=0,m_parts=2",
+      {RunPhase::compute, RunPhase::tail, RunPhase::pack, RunPhase::start, RunPhase::wait});
+  check_phases(gemm::hwy, gemm_ways::gemm_problem("m=40,n=64,k=9000"),
+               "path=3,transposed=0,threads=2,k_parts=2",
+               {RunPhase::compute, RunPhase::reduce, RunPhase::wait});
+  // Queries transposed and outputs transposed back; keys split among threads, whose parts are
+  // joined.
+  const Kernel* const kernels[] = {&attention::kernel};
+  check_phases(attention::hwy,
+               parse_problem("attention:batch=1,heads=4,q_len=256,kv_len=256,head_dim=64", kernels),
+               "", {RunPhase::pack, RunPhase::compute, RunPhase::store});
+  check_phases(attention::hwy,
+               parse_problem("attention:batch=1,heads=1,q_len=1,kv_len=20000,head_dim=64", kernels),
+               "", {RunPhase::compute, RunPhase::reduce});
 }
 
 namespace {

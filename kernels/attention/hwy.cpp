@@ -130,8 +130,10 @@ class HwyPlan final : public Plan {
     parallel_for_static(pool_, threads_, job_.tasks(),
                         [this](std::int64_t task, int thread) { run_task_(job_, task, thread); });
     if (job_.chunks > 1) {
-      parallel_for(pool_, threads_, job_.merge_tasks(),
-                   [this](std::int64_t task, int) { merge_task_(job_, task); });
+      parallel_for(pool_, threads_, job_.merge_tasks(), [this](std::int64_t task, int) {
+        const PhaseTimer timer(RunPhase::reduce);
+        merge_task_(job_, task);
+      });
     }
   }
 

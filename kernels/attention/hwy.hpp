@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/phases.hpp"
 #include "kernels/attention/attention.hpp"
 
 namespace rooflane::attention {
@@ -141,5 +142,15 @@ struct Task {
   float* partial_max() const { return partial; }
   float* partial_weight(const Job& job) const { return partial + job.q_block; }
 };
+
+// A task of so many multiply-adds is worth timing its phases: at two vectors of 16 a cycle it takes
+// 16384 cycles, of which four readings of the clock are a hundredth.
+inline constexpr std::int64_t least_timed = std::int64_t{1} << 19;
+// The calling thread's log; null: the task is too short.
+inline PhaseLog* log_of(const Job& job, const Task& task) {
+  const std::int64_t keys = task.last_key - task.first_key;
+  const std::int64_t multiply_adds = task.rows * keys * (job.s.head_dim + job.s.v_dim);
+  return multiply_adds >= least_timed ? phase_log : nullptr;
+}
 
 }  // namespace rooflane::attention

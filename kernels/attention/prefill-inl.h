@@ -523,9 +523,13 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
     return p;
   };
 
-  for (std::int64_t i = 0; i < count; ++i) {
-    QMicroPanel q_panel = q_panel_at(i);
-    StartMicroPanel(job, task, q_panel);
+  PhaseLog* const log = log_of(job, task);
+  {
+    const PhaseTimer timer(log, RunPhase::pack);
+    for (std::int64_t i = 0; i < count; ++i) {
+      QMicroPanel q_panel = q_panel_at(i);
+      StartMicroPanel(job, task, q_panel);
+    }
   }
   TaskPrefetch task_prefetch = TaskPrefetchOf(job, task);
   std::int64_t calls = 0;
@@ -551,6 +555,7 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
       }
     }
   }
+  const PhaseTimer timer(log, RunPhase::store);
   for (std::int64_t i = 0; i < count; ++i) FinishMicroPanel(job, task, q_panel_at(i), t);
 }
 

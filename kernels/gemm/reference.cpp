@@ -152,7 +152,8 @@ double bound_factor(const Gemm& g, const Math& math) {
 // rows count over batch·m. Memory: 64 gathered columns per thread.
 void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const Side& b,
                  const Region& region, const ReferenceOut& out) {
-  const auto [value, bound, plain_bound] = out;
+  double* const value = out.value;
+  double* const bound = out.bound;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
   for (int64_t r = 0; r < rows; ++r) {
@@ -195,7 +196,7 @@ void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const 
   const double factor = bound_factor(g, math);
   const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
   for (int64_t i = 0; i < rows * cols; ++i) {
-    plain_bound[i] = bound[i] * plain;
+    out.plain_bound[i] = bound[i] * plain;
     bound[i] *= factor;
   }
 }
@@ -270,6 +271,101 @@ bool whole_check_applies(const Problem& problem) {
   return !problem.flag("gate") && is_linear(Epilogue(problem));
 }
 
+// What a batch's Freivalds product is formed of.
+struct Whole {
+  const Gemm& g;
+  const Operands& operands;
+  const SeededStream& signs;
+  double factor, plain;  // of the errors' bounds
+  DType type;            // of c
+  LinearEpilogue epilogue;
+
+  double rounding() const { return output_roundoff(type); }
+};
+
+// Vectors of one batch: x of random signs, y = op(b)·x and the Frobenius norm of b.
+struct Product {
+  std::vector<double> x, y;
+  double norm_b = 0;
+};
+
+void multiply_b(const Whole& whole, int64_t batch, Product& product) {
+  const Gemm& g = whole.g;
+  product.x.resize(static_cast<std::size_t>(g.n));
+  for (int64_t j = 0; j < g.n; ++j) {
+    const auto index = static_cast<std::uint64_t>(batch * g.n + j);
+    product.x[j] = whole.signs.value(index) < 0 ? -1 : 1;
+  }
+  product.norm_b = 0;
+  if (!g.reads_ab()) return;
+  product.y.assign(static_cast<std::size_t>(g.k), 0.0);
+  const Side b = side_b(g, whole.operands.at("b"));
+  const float* from = b.data + batch * b.batch_stride;
+  // Along memory: rows of b are its k axis or, transposed, its n axis.
+  const auto visit = [&](int64_t p, int64_t j) {
+    const double value = from[p * b.inner + j * b.outer];
+    product.y[p] += value * product.x[j];
+    product.norm_b += value * value;
+  };
+  if (g.trans_b) {
+    for (int64_t j = 0; j < g.n; ++j)
+      for (int64_t p = 0; p < g.k; ++p) visit(p, j);
+  } else {
+    for (int64_t p = 0; p < g.k; ++p)
+      for (int64_t j = 0; j < g.n; ++j) visit(p, j);
+  }
+  product.norm_b = std::sqrt(product.norm_b);
+}
+
+// Rows [first,last) of a batch against the product.
+void check_rows(const Whole& whole, int64_t batch, const Product& product, int64_t first,
+                int64_t last, WholeError& worst) {
+  const Gemm& g = whole.g;
+  constexpr double deviations = 6;
+  for (int64_t i = first; i < last; ++i) {
+    double expected = 0;
+    double scale = 0;
+    if (g.reads_ab()) {
+      const Side a = side_a(g, whole.operands.at("a"));
+      const float* from = a.data + batch * a.batch_stride + i * a.outer;
+      double sum = 0;
+      double norm_a = 0;
+      for (int64_t p = 0; p < g.k; ++p) {
+        const double value = from[p * a.inner];
+        sum += value * product.y[p];
+        norm_a += value * value;
+      }
+      expected = g.alpha * sum;
+      scale = std::fabs(g.alpha) * std::sqrt(norm_a) * product.norm_b;
+    }
+    if (g.reads_c0()) {
+      const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
+      double sum = 0;
+      double norm = 0;
+      for (int64_t j = 0; j < g.n; ++j) {
+        sum += c0[j] * product.x[j];
+        norm += double{c0[j]} * c0[j];
+      }
+      expected += g.beta * sum;
+      scale += std::fabs(g.beta) * std::sqrt(norm);
+    }
+    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
+    if (!std::isfinite(expected)) continue;
+    const float* c = const_matrix(whole.operands.at("c")).row(batch, i);
+    double got = 0;
+    double norm_c = 0;
+    for (int64_t j = 0; j < g.n; ++j) {
+      const double value = c[j];
+      got += value * product.x[j];
+      norm_c += value * value;
+    }
+    const double rounded = whole.rounding() * std::sqrt(norm_c) +
+                           whole.type->smallest * std::sqrt(static_cast<double>(g.n));
+    common::note_error(std::fabs(got - expected), deviations * (whole.factor * scale + rounded),
+                       deviations * (whole.plain * scale + rounded), worst);
+  }
+}
+
 // Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
 // in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
 // random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
@@ -282,95 +378,44 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                        std::uint64_t seed) {
   const Gemm g(problem);
   if (g.empty()) return {};
-  const Operands& inputs = operands;
-  const Matrix<const float> c = const_matrix(operands.at("c"));
-  const LinearEpilogue epilogue(g, inputs);
-  constexpr double deviations = 6;
   const double factor = bound_factor(g, math);
-  const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
-  const DType type = problem.dtype("c_type");
-  const double rounding = output_roundoff(type);
-  std::vector<double> x(static_cast<std::size_t>(g.n));
-  std::vector<double> y(static_cast<std::size_t>(g.k));
-  std::vector<WholeError> worst_of_chunk;
-  WholeError worst;
   const SeededStream signs(seed, "gemm", "freivalds");
-  for (int64_t batch = 0; batch < g.batch; ++batch) {
-    for (int64_t j = 0; j < g.n; ++j) {
-      const auto index = static_cast<std::uint64_t>(batch * g.n + j);
-      x[j] = signs.value(index) < 0 ? -1 : 1;
+  const Whole whole{g,
+                    operands,
+                    signs,
+                    factor,
+                    factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
+                    problem.dtype("c_type"),
+                    LinearEpilogue(g, operands)};
+  const int threads = machine().physical_cores;
+  std::vector<WholeError> worst_of(static_cast<std::size_t>(threads));
+  std::vector<Product> products(static_cast<std::size_t>(threads));
+  constexpr int64_t chunk = 64;  // rows: handing them out costs far less than their sums
+  if (g.m <= chunk) {
+    // Many small products: whole batches are handed out, since a region of threads for each would
+    // take longer than its product.
+    const int64_t batches = std::max<int64_t>(1, chunk / g.m);
+    parallel_for(nullptr, threads, (g.batch + batches - 1) / batches,
+                 [&](int64_t task, int thread) {
+                   const int64_t end = std::min(g.batch, (task + 1) * batches);
+                   for (int64_t batch = task * batches; batch < end; ++batch) {
+                     multiply_b(whole, batch, products[thread]);
+                     check_rows(whole, batch, products[thread], 0, g.m, worst_of[thread]);
+                   }
+                 });
+  } else {
+    for (int64_t batch = 0; batch < g.batch; ++batch) {
+      multiply_b(whole, batch, products[0]);
+      parallel_for(nullptr, threads, (g.m + chunk - 1) / chunk, [&](int64_t task, int thread) {
+        check_rows(whole, batch, products[0], task * chunk, std::min(g.m, (task + 1) * chunk),
+                   worst_of[thread]);
+      });
     }
-    double norm_b = 0;
-    if (g.reads_ab()) {
-      const Side b = side_b(g, inputs.at("b"));
-      const float* from = b.data + batch * b.batch_stride;
-      std::fill(y.begin(), y.end(), 0.0);
-      // Along memory: rows of b are its k axis or, transposed, its n axis.
-      const auto visit = [&](int64_t p, int64_t j) {
-        const double value = from[p * b.inner + j * b.outer];
-        y[p] += value * x[j];
-        norm_b += value * value;
-      };
-      if (g.trans_b) {
-        for (int64_t j = 0; j < g.n; ++j)
-          for (int64_t p = 0; p < g.k; ++p) visit(p, j);
-      } else {
-        for (int64_t p = 0; p < g.k; ++p)
-          for (int64_t j = 0; j < g.n; ++j) visit(p, j);
-      }
-      norm_b = std::sqrt(norm_b);
-    }
-    constexpr int64_t chunk = 64;
-    const int64_t chunks = (g.m + chunk - 1) / chunk;
-    worst_of_chunk.assign(static_cast<std::size_t>(chunks), {});
-    parallel_for(nullptr, machine().physical_cores, chunks, [&](int64_t task, int) {
-      for (int64_t i = task * chunk; i < std::min(g.m, (task + 1) * chunk); ++i) {
-        double expected = 0;
-        double scale = 0;
-        if (g.reads_ab()) {
-          const Side a = side_a(g, inputs.at("a"));
-          const float* from = a.data + batch * a.batch_stride + i * a.outer;
-          double product = 0;
-          double norm_a = 0;
-          for (int64_t p = 0; p < g.k; ++p) {
-            const double value = from[p * a.inner];
-            product += value * y[p];
-            norm_a += value * value;
-          }
-          expected = g.alpha * product;
-          scale = std::fabs(g.alpha) * std::sqrt(norm_a) * norm_b;
-        }
-        if (g.reads_c0()) {
-          const float* c0 = const_matrix(inputs.at("c0")).row(batch, i);
-          double sum = 0;
-          double norm = 0;
-          for (int64_t j = 0; j < g.n; ++j) {
-            sum += c0[j] * x[j];
-            norm += double{c0[j]} * c0[j];
-          }
-          expected += g.beta * sum;
-          scale += std::fabs(g.beta) * std::sqrt(norm);
-        }
-        if (!epilogue.empty()) epilogue.add(batch, i, x, expected, scale);
-        if (!std::isfinite(expected)) continue;
-        double got = 0;
-        double norm_c = 0;
-        for (int64_t j = 0; j < g.n; ++j) {
-          const double value = c.row(batch, i)[j];
-          got += value * x[j];
-          norm_c += value * value;
-        }
-        const double error = std::fabs(got - expected);
-        const double rounded =
-            rounding * std::sqrt(norm_c) + type->smallest * std::sqrt(static_cast<double>(g.n));
-        common::note_error(error, deviations * (factor * scale + rounded),
-                           deviations * (plain * scale + rounded), worst_of_chunk[task]);
-      }
-    });
-    for (const WholeError& chunk_worst : worst_of_chunk) {
-      worst.over_bound = std::max(worst.over_bound, chunk_worst.over_bound);
-      worst.over_plain_bound = std::max(worst.over_plain_bound, chunk_worst.over_plain_bound);
-    }
+  }
+  WholeError worst;
+  for (const WholeError& each : worst_of) {
+    worst.over_bound = std::max(worst.over_bound, each.over_bound);
+    worst.over_plain_bound = std::max(worst.over_plain_bound, each.over_plain_bound);
   }
   return worst;
 }

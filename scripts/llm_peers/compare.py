@@ -29,8 +29,12 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", metavar="N", type=int, default=7)
     parser.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
     parser.add_argument("--json", metavar="FILE", type=Path, help="keep the results")
+    parser.add_argument("--no-transformers", action="store_true", help="llama.cpp alone")
     for path in ("program", "weights", "llama-python"):
         parser.add_argument(f"--{path}", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--transformers-python", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--transformers-variables", type=json.loads, default={},
+                        help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
 
@@ -48,22 +52,26 @@ def float32_file(weights: Path) -> Path:
 
 def same_tokens(given: argparse.Namespace, copy: Path,
                 peer: processes.LlamaCpp) -> list[tokens.Continuation]:
-    """Every prompt; both tokenizers must agree first."""
+    """Every prompt; the tokenizers of Rooflane and llama.cpp must agree first."""
     told = subprocess.run([given.program, "generate", "--weights", given.weights, "--metadata"],
                           check=True, stdout=subprocess.PIPE)
     metadata = json.loads(told.stdout)["metadata"]
     vocabulary = Vocabulary(metadata)
     reference = DoubleReference(copy)
+    third = processes.Transformers(given.transformers_python, given.transformers_variables, copy) \
+        if given.transformers_python else None
     rows = []
     for prompt in PROMPTS.read_text(encoding="utf-8").splitlines()[:given.prompts]:
         text = chat_text(metadata, vocabulary, prompt)
         ids = vocabulary.encode(text)
         if ids != peer.tokenize(text):
             raise processes.Ended(f"the tokenizers differ: {prompt}")
-        # Ours from the file as it is, dequantised here; the peer from the copy that gguf made.
+        # Ours from the file as it is, dequantised here; the peers from the copy that gguf made.
         rows.append(tokens.continued(prompt, ids, given.tokens, given.program, given.weights, peer,
-                                     reference))
+                                     third, reference))
         print(f"{rows[-1].same} of {given.tokens} tokens: {prompt}", file=sys.stderr, flush=True)
+    if third is not None:
+        third.close()
     return rows
 
 

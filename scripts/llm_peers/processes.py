@@ -1,7 +1,9 @@
-"""The two programs that are compared, as processes: Rooflane's session and llama.cpp's worker."""
+"""The programs that are compared, as processes: Rooflane's session, the workers of llama.cpp and
+transformers."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-WORKER = Path(__file__).resolve().parent / "llama_cpp_worker.py"
+WORKERS = Path(__file__).resolve().parent
 
 
 class Ended(Exception):
@@ -19,10 +21,11 @@ class Ended(Exception):
 class _Lines:
     """A process that answers a line with a line."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], variables: dict[str, str] | None = None) -> None:
         self._errors = tempfile.TemporaryFile(mode="w+")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._errors, text=True)
+                                         stderr=self._errors, text=True,
+                                         env={**os.environ, **(variables or {})})
 
     def ask(self, line: str) -> dict[str, Any]:
         """Raises Ended."""
@@ -52,7 +55,8 @@ class LlamaCpp:
     """llama.cpp on a file."""
 
     def __init__(self, python: Path, weights: Path, context: int) -> None:
-        self._lines = _Lines([str(python), str(WORKER), str(weights), str(context)])
+        self._lines = _Lines([str(python), str(WORKERS / "llama_cpp_worker.py"), str(weights),
+                              str(context)])
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         return self._lines.ask(json.dumps(request))
@@ -74,6 +78,25 @@ class LlamaCpp:
     def nanoseconds(self, kind: str, depth: int, tokens: int) -> float:
         """Of one prefill or decode."""
         return self._ask(do=kind, depth=depth, tokens=tokens)["ns"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._lines.close()
+
+
+class Transformers:
+    """transformers on a file."""
+
+    def __init__(self, python: Path, variables: dict[str, str], weights: Path) -> None:
+        self._lines = _Lines([str(python), str(WORKERS / "transformers_worker.py"), str(weights)],
+                             variables)
+
+    def logits(self, ids: list[int], first: int) -> np.ndarray:
+        """Of what follows each token from number `first` on."""
+        with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+            self._lines.ask(json.dumps({"do": "logits", "ids": ids, "first": first,
+                                        "logits": file.name}))
+            return np.load(file.name)
 
     def close(self) -> None:
         """Ends the process."""

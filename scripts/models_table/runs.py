@@ -42,6 +42,7 @@ RUNS = [
     Run("vit-b16", "up=blas,down=blas,attention=blas", "", 50),
     Run("gnn", "segment_sum=scalar,segment_softmax=scalar,embed=scalar", "small", 20),
     Run("gnn", "", "large", 20),
+    Run("llama", "ffn_up=blas,attention=blas,attn_norm=scalar", "", 50),
 ]
 # Enough to see that everything works.
 QUICK_SECONDS = 0.2

@@ -186,7 +186,7 @@ int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& cata
     if (request.logits) kept.insert(kept.end(), logits.begin(), logits.end());
     const std::int32_t token = sampler.next(logits);
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
-    std::cout << token << std::endl;  // at once, for who reads along
+    std::cout << token << '\n' << std::flush;  // at once, for who reads along
     if (++count == request.tokens || !std::cout) break;
     logits = model.decode(token, prompt + count - 1);
   }

@@ -107,8 +107,8 @@ int serve_generate_session(const Gguf& gguf, const Catalogue& catalogue,
   Session session(gguf, catalogue, settings);
   for (std::string line; std::getline(requests, line);) {
     const Answer answer = session.answer(line);
-    answers << fmt::format("{{\"ns\":{:.0f},\"bytes\":{:.0f}}}", answer.ns, answer.bytes)
-            << std::endl;
+    answers << fmt::format("{{\"ns\":{:.0f},\"bytes\":{:.0f}}}", answer.ns, answer.bytes) << '\n'
+            << std::flush;
   }
   return 0;
 }

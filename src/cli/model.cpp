@@ -13,7 +13,9 @@
 #include "cli/build_facts.hpp"
 #include "cli/model_arguments.hpp"
 #include "cli/model_levels.hpp"
+#include "cli/model_memory.hpp"
 #include "cli/model_process.hpp"
+#include "cli/model_weights.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
 #include "cli/watchdog.hpp"
@@ -221,6 +223,12 @@ Row stamp_of() {
   return stamp;
 }
 
+void write_text(const std::string& path, const std::string& text) {
+  ReplacedFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 void write_files(const std::string& csv, const Chain& chain,
                  const std::vector<model::PhaseRounds>& rounds,
                  const std::vector<model::PhaseResult>& results) {
@@ -240,13 +248,8 @@ void write_files(const std::string& csv, const Chain& chain,
     }
     ++index;
   }
-  const auto write = [&](const std::string& suffix, const std::string& text) {
-    ReplacedFile file(csv + suffix);
-    file.write(text);
-    file.commit();
-  };
-  write(".swaps.csv", model::proofs_csv(chain, rounds, results, stamp));
-  write(".memory.csv", model::memory_csv(chain));
+  write_text(swaps_path(csv), model::proofs_csv(chain, rounds, results, stamp));
+  write_text(memory_path(csv), model::memory_csv(chain));
 }
 
 void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& rounds,
@@ -301,19 +304,24 @@ std::vector<model::PhaseRounds> take_rounds(Chain& chain,
   return rounds;
 }
 
-int measure(const ModelArguments& read, const Instance& instance, const Catalogue& catalogue) {
-  const auto weights =
-      model::seeded_weights(instance.model, read.common.seed, read.common.threads.front());
+int measure(const ModelArguments& read, const Instance& instance, const Catalogue& catalogue,
+            const ModelWeights& from) {
+  const model::WeightSource& weights = from.source();
   ProgressLine progress;
+  std::vector<LevelMemory> memory;
+  if (read.levels) {
+    progress.show("memory of the levels");
+    memory = measure_level_memory(instance, weights, chain_settings(read), catalogue, read);
+  }
   progress.show("planning");
-  Chain chain(instance, *weights, chain_settings(read));
+  Chain chain(instance, weights, chain_settings(read));
   model::plan_chain(chain, catalogue, read.preferred, read.swaps);
   const auto swaps = read.levels
                          ? model::plan_levels(chain, catalogue, level_names())
                          : model::plan_swaps(chain, catalogue, read.what_if,
                                              [&](const std::string& note) { print_note(note); });
   progress.show("verifying");
-  const Verified verified = verify_model(chain, *weights);
+  const Verified verified = verify_model(chain, weights);
   if (!verified.good) return 1;
   const std::vector<std::uint64_t> hashes = output_hashes(chain);
   if (!read.save.empty()) {
@@ -321,7 +329,7 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
     return 0;
   }
   LevelErrors errors;
-  if (read.levels) errors = level_errors(chain, *weights, swaps, verified.steps);
+  if (read.levels) errors = level_errors(chain, weights, swaps, verified.steps);
   chain.drop_packed_weights();
   const Ceilings ceilings = ceilings_of(read, progress);
   const auto rounds = take_rounds(chain, swaps, read, progress);
@@ -332,16 +340,22 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
   const auto results = model::results_of(chain, rounds, verified.steps, ceilings);
   write_files(read.csv, chain, rounds, results);
   print_results(chain, rounds, results, !read.levels);
-  if (read.levels) print_levels(chain, rounds, errors);
-  if (read.levels) print_growth(read, chain.settings(), catalogue);
+  if (!read.levels) return 0;
+  print_levels(chain, rounds, errors);
+  print_level_memory(memory);
+  if (!read.csv.empty()) write_text(levels_path(read.csv), level_memory_csv(memory));
+  print_growth(read, chain.settings(), catalogue, from.format());
   return 0;
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const ModelArguments read = read_model_arguments(arguments, catalogue);
-  const Instance instance =
-      model::instantiate(read.text, read.size, read.settings, catalogue.kernels());
+  ModelWeights weights(read);
+  const Instance instance = model::instantiate(read.text, read.size, read.settings,
+                                               catalogue.kernels(), weights.format());
+  weights.open(read, instance);
   if (read.dry_run) {
+    weights.note_unread();
     print_steps(instance);
     return 0;
   }
@@ -352,7 +366,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
                       settings.worker_command.empty() ? "" : settings.worker_command.front());
   std::optional<Watchdog> watchdog;
   if (read.common.timeout) watchdog.emplace(*read.common.timeout, instance.model);
-  return measure(read, instance, catalogue);
+  weights.note_unread();
+  return measure(read, instance, catalogue, weights);
 }
 
 }  // namespace

@@ -56,8 +56,23 @@ std::string writable_file(const Arguments& arguments, const std::string& option,
   return path;
 }
 
-std::string swaps_path_of(const std::string& csv) { return csv + ".swaps.csv"; }
-std::string memory_path_of(const std::string& csv) { return csv + ".memory.csv"; }
+// Null: as the file has them.
+DType read_weight_type(const Arguments& arguments) {
+  const auto name = arguments.value("--weight-type");
+  if (!name) return &float32;
+  if (*name == "file") {
+    if (!arguments.value("--weights")) {
+      throw argument_error("--weight-type file: --weights names none");
+    }
+    return nullptr;
+  }
+  std::vector<std::string> names = {"file"};
+  for (const DType dtype : {&float32, &float16, &bfloat16, &q8_0, &q4_0, &q4_1}) {
+    if (*name == dtype->short_name) return dtype;
+    names.emplace_back(dtype->short_name);
+  }
+  throw argument_error("--weight-type: " + unknown_name("format", *name, names));
+}
 
 void read_times(const Arguments& arguments, ModelArguments& read, Complaints& complaints) {
   const auto seconds = [&](const std::string& option, double& value) {
@@ -83,10 +98,18 @@ void read_times(const Arguments& arguments, ModelArguments& read, Complaints& co
 
 }  // namespace
 
+std::string swaps_path(const std::string& csv) { return csv + ".swaps.csv"; }
+std::string memory_path(const std::string& csv) { return csv + ".memory.csv"; }
+std::string levels_path(const std::string& csv) { return csv + ".levels.csv"; }
+
 void declare_model(Arguments& arguments) {
   arguments.positional("NAME", "a model: " + join(model::model_names(), ", ") + "; or FILE.txt");
   arguments.option("--size", "NAME", "one of the model's sizes; default: its symbols' defaults");
   arguments.repeatable("--set", "symbol=N,...", "values of symbols, over those of the size");
+  arguments.option("--weights", "FILE.gguf", "weights by their names; default: from the seed");
+  arguments.option("--weight-type", "T",
+                   "matrices that the model leaves in float32: f16, bf16, q8_0, q4_0, q4_1, or "
+                   "file: as --weights has them; default: f32");
   arguments.repeatable("--swap", "STEP=VARIANT,...", "the chain with this variant for the step");
   arguments.repeatable("--what-if", "K=VARIANT,...",
                        "predicts, then measures, the gain of other variants: K a step or a kernel");
@@ -97,7 +120,7 @@ void declare_model(Arguments& arguments) {
                    "sampling ends when the wholes' medians are known to ± this; default 1");
   arguments.option("--ceilings", "FILE", "limits as `ceilings --json FILE` wrote them");
   arguments.option("--ceilings-time", "SECONDS", "or measured first, at most so long; default 10");
-  arguments.option("--csv", "FILE", "rows to FILE; FILE.swaps.csv, FILE.memory.csv beside");
+  arguments.option("--csv", "FILE", "rows to FILE; .swaps.csv, .memory.csv, .levels.csv beside it");
   arguments.option("--save", "FOLDER", "writes inputs, weights and outputs as .npy, and no times");
   arguments.flag("--dry-run", "prints the steps and their problems");
   arguments.examples({"rooflane model block --dry-run",
@@ -125,9 +148,11 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   read.levels = arguments.has("--levels");
   read.dry_run = arguments.has("--dry-run");
   read_times(arguments, read, complaints);
+  read.weights = arguments.value("--weights").value_or("");
+  read.weight_type = complaints.check([&] { return read_weight_type(arguments); });
   read.ceilings = arguments.value("--ceilings").value_or("");
   read.csv = complaints.check([&] {
-    return writable_file(arguments, "--csv", {samples_path, swaps_path_of, memory_path_of});
+    return writable_file(arguments, "--csv", {samples_path, swaps_path, memory_path, levels_path});
   });
   read.save = arguments.value("--save").value_or("");
   // The fastest first; a step takes the first that its kernel has and that this machine can run.

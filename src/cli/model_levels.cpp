@@ -145,12 +145,12 @@ double slope_of(const std::vector<Point>& points) {
 // Median times of the phases with one symbol set to a value.
 std::vector<double> times_at(const ModelArguments& read, const model::ChainSettings& settings,
                              const Catalogue& catalogue, const std::string& symbol,
-                             std::int64_t value) {
+                             std::int64_t value, const model::WeightFormat& format) {
   model::Settings values = read.settings;
   std::erase_if(values, [&](const auto& set) { return set.first == symbol; });
   values.emplace_back(symbol, value);
   const model::Instance instance =
-      model::instantiate(read.text, read.size, values, catalogue.kernels());
+      model::instantiate(read.text, read.size, values, catalogue.kernels(), format);
   const auto weights = model::seeded_weights(instance.model, settings.seed, settings.threads);
   Chain chain(instance, *weights, settings);
   model::plan_chain(chain, catalogue, read.preferred, read.swaps);
@@ -169,9 +169,9 @@ std::vector<double> times_at(const ModelArguments& read, const model::ChainSetti
 }  // namespace
 
 void print_growth(const ModelArguments& read, const model::ChainSettings& settings,
-                  const Catalogue& catalogue) {
+                  const Catalogue& catalogue, const model::WeightFormat& format) {
   const model::Instance instance =
-      model::instantiate(read.text, read.size, read.settings, catalogue.kernels());
+      model::instantiate(read.text, read.size, read.settings, catalogue.kernels(), format);
   const auto& symbols = instance.phases.front().symbols;
   for (const std::string symbol : {"batch", "len"}) {
     const auto found = std::find_if(symbols.begin(), symbols.end(),
@@ -181,7 +181,7 @@ void print_growth(const ModelArguments& read, const model::ChainSettings& settin
     for (const std::int64_t divisor : {8, 4, 2, 1}) {
       if (found->second / divisor < 1 || found->second % divisor != 0) continue;
       const std::int64_t value = found->second / divisor;
-      const auto times = times_at(read, settings, catalogue, symbol, value);
+      const auto times = times_at(read, settings, catalogue, symbol, value, format);
       for (std::size_t p = 0; p < times.size(); ++p) points[p].push_back({value, times[p]});
     }
     for (std::size_t p = 0; p < points.size(); ++p) {

@@ -28,6 +28,6 @@ void print_levels(const model::Chain& chain, const std::vector<model::PhaseRound
                   const LevelErrors& errors);
 // Measures the model, as it is, at smaller values of `batch` and `len` where it has such symbols.
 void print_growth(const ModelArguments& read, const model::ChainSettings& settings,
-                  const Catalogue& catalogue);
+                  const Catalogue& catalogue, const model::WeightFormat& format);
 
 }  // namespace rooflane

@@ -21,6 +21,13 @@
 namespace rooflane {
 namespace {
 
+constexpr const char* bench_example =
+    "rooflane bench --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --csv "
+    "softmax.csv > summary.txt";
+constexpr const char* phases_example =
+    "rooflane bench -v hwy --shape gemm:m=n=k=128 --launches 1 --ceilings-time 1 --phases --csv "
+    "gemm.csv > summary.txt";
+
 void declare(Arguments& arguments) {
   arguments.positionals("FILE", "CSV files of `rooflane bench --csv`");
   arguments.flag("--markdown", "tables for a README");
@@ -30,14 +37,10 @@ void declare(Arguments& arguments) {
                  "instead of the summary: where the lost share of the roof went, from phases that "
                  "`bench --phases` recorded");
   arguments.json_output("groups, ratios, winners, classes and rows as JSON");
-  arguments.examples(
-      {"rooflane bench --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --csv "
-       "softmax.csv > summary.txt",
-       "rooflane roofline softmax.csv", "rooflane roofline --markdown --all softmax.csv",
-       "rooflane roofline --json softmax.csv",
-       "rooflane bench -v hwy --shape gemm:m=n=k=128 --launches 1 --ceilings-time 1 --phases --csv "
-       "gemm.csv > summary.txt",
-       "rooflane roofline --explain gemm.csv"});
+  arguments.examples({bench_example, "rooflane roofline softmax.csv",
+                      "rooflane roofline --markdown --all softmax.csv",
+                      "rooflane roofline --json softmax.csv", phases_example,
+                      "rooflane roofline --explain gemm.csv"});
 }
 
 // A pattern such as results/*/*.csv also names files of samples and of phases; each is read beside

@@ -146,7 +146,7 @@ model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::
   return instance;
 }
 
-LlamaWeights::LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes) : gguf_(gguf) {
+LlamaWeights::LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes) : GgufWeights(gguf) {
   std::set<std::string, std::less<>> known;
   for (const std::string_view name : {embedding, output, output_norm}) {
     known.insert(fmt::format("{}.weight", name));
@@ -161,44 +161,6 @@ LlamaWeights::LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes) : gguf_(gg
       throw gguf.bad(fmt::format("tensor '{}' has no place in a llama model of {} layers",
                                  printable(tensor.name), sizes.layers));
     }
-  }
-}
-
-std::vector<std::string> LlamaWeights::parts_of(const std::string& weight) const {
-  constexpr std::array<std::array<std::string_view, 3>, 2> joined = {
-      {{".attn_kv", ".attn_k", ".attn_v"}, {".ffn_gate_up", ".ffn_gate", ".ffn_up"}}};
-  for (const auto& [name, first, second] : joined) {
-    if (!weight.ends_with(name)) continue;
-    const std::string_view layer = std::string_view(weight).substr(0, weight.size() - name.size());
-    return {fmt::format("{}{}.weight", layer, first), fmt::format("{}{}.weight", layer, second)};
-  }
-  const bool tied =
-      weight == output && gguf_.find_tensor(fmt::format("{}.weight", output)) == nullptr;
-  return {fmt::format("{}.weight", tied ? embedding : weight)};
-}
-
-std::optional<std::string> LlamaWeights::missing(const model::Tensor& weight) const {
-  const std::vector<std::string> parts = parts_of(weight.name);
-  Shape shape = weight.shape;
-  shape.front() /= static_cast<std::int64_t>(parts.size());
-  for (const std::string& name : parts) {
-    const GgufTensor* const tensor = gguf_.find_tensor(name);
-    if (tensor == nullptr) return fmt::format("'{}' has no tensor '{}'", gguf_.path(), name);
-    if (tensor->shape != shape) {
-      return fmt::format("'{}' has tensor '{}' of {} instead of {}", gguf_.path(), name,
-                         print_shape(tensor->shape), print_shape(shape));
-    }
-  }
-  return std::nullopt;
-}
-
-void LlamaWeights::read(const model::Tensor& weight, void* to) const {
-  const std::vector<std::string> parts = parts_of(weight.name);
-  const std::int64_t elements = weight.elements() / static_cast<std::int64_t>(parts.size());
-  auto* at = static_cast<float*>(to);
-  for (const std::string& name : parts) {
-    read_f32(*gguf_.find_tensor(name), at);
-    at += elements;
   }
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/gguf.hpp"
+#include "model/gguf_weights.hpp"
 #include "model/instance.hpp"
-#include "model/weights.hpp"
 
 namespace rooflane::generate {
 
@@ -34,23 +34,12 @@ std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
 model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
                                std::int64_t capacity, std::span<const Kernel* const> kernels);
 
-// Weight NAME of the model is tensor NAME.weight of the file, attn_kv its attn_k and then its
-// attn_v, ffn_gate_up its ffn_gate and then its ffn_up; where the file has no `output`, the
-// embedding's table is that too.
-class LlamaWeights final : public model::WeightSource {
+// All of the file's tensors.
+class LlamaWeights final : public model::GgufWeights {
  public:
   // Throws Error(argument) for a tensor that has no place in the model: it would be left out of the
   // computation.
   LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes);
-
-  std::optional<std::string> missing(const model::Tensor& weight) const override;
-  void read(const model::Tensor& weight, void* to) const override;
-
- private:
-  // Names of the tensors that follow one another in a weight, each with as many rows.
-  std::vector<std::string> parts_of(const std::string& weight) const;
-
-  const Gguf& gguf_;
 };
 
 }  // namespace rooflane::generate

@@ -74,7 +74,7 @@ class Cursor {
   template <class T>
   T number(std::string_view where) {
     T value;
-    std::memcpy(&value, take(sizeof value, where).data(), sizeof value);
+    std::ranges::copy(take(sizeof value, where), reinterpret_cast<char*>(&value));
     return value;
   }
   // A length, then so many bytes.

@@ -35,12 +35,12 @@ std::vector<std::int64_t> all_lines(std::int64_t count) {
   return lines;
 }
 
-// First, last and seeded lines, sorted, each once.
-std::vector<std::int64_t> chosen_lines(std::int64_t count, std::int64_t sampled,
-                                       std::uint64_t seed) {
-  if (count <= sampled + 2) return all_lines(count);
+// First, last and `seeded` lines, sorted, each once.
+std::vector<std::int64_t> chosen_lines(std::int64_t count, std::uint64_t seed,
+                                       std::int64_t seeded) {
+  if (count <= seeded + 2) return all_lines(count);
   std::vector<std::int64_t> lines = {0, count - 1};
-  for (std::uint64_t i = 0; static_cast<std::int64_t>(lines.size()) < sampled + 2; ++i) {
+  for (std::uint64_t i = 0; static_cast<std::int64_t>(lines.size()) < seeded + 2; ++i) {
     const auto line = static_cast<std::int64_t>(splitmix64(seed + (i + 1) * 0x9e3779b97f4a7c15) %
                                                 static_cast<std::uint64_t>(count));
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
@@ -265,8 +265,13 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
       add({all_lines(rows), all_lines(cols)});
       continue;
     }
-    add({chosen_lines(rows, sampled, seed), all_lines(cols)});
-    if (kernel.columns_are_cheap) add({all_lines(rows), chosen_lines(cols, sampled, ~seed)});
+    add({chosen_lines(rows, seed, sampled), all_lines(cols)});
+    if (!kernel.columns_are_cheap) continue;
+    // Of many rows fewer columns: values and bounds of all that are chosen lie in memory at once.
+    const auto most =
+        static_cast<std::int64_t>(full_comparison_elements) / std::max<std::int64_t>(rows, 1);
+    add({all_lines(rows),
+         chosen_lines(cols, ~seed, std::clamp<std::int64_t>(most - 2, 0, sampled))});
   }
   return reference;
 }

@@ -67,6 +67,24 @@ std::vector<Life> lives_of(const Phase& phase) {
   return lives;
 }
 
+namespace {
+
+// A life with its place. What most comparisons need stands side by side: a model may have
+// thousands.
+struct Placed {
+  std::size_t first, last;  // calls, all spans together
+  std::int64_t begin, end;  // bytes
+  const Life* life;
+};
+
+bool live_together(const Placed& x, const Placed& y) {
+  if (x.last < y.first || y.last < x.first) return false;
+  const bool no_gaps = x.life->spans.size() == 1 && y.life->spans.size() == 1;
+  return no_gaps || live_together(*x.life, *y.life);
+}
+
+}  // namespace
+
 Arena plan_arena(std::span<const Life> lives) {
   Arena arena;
   arena.offsets.assign(lives.size(), -1);
@@ -76,21 +94,23 @@ Arena plan_arena(std::span<const Life> lives) {
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t x, std::size_t y) { return lives[x].bytes > lives[y].bytes; });
-  std::vector<std::size_t> placed;  // by rising offset
+  std::vector<Placed> placed;  // by rising offset
   for (const std::size_t index : order) {
-    std::int64_t offset = 0;
-    for (const std::size_t other : placed) {
-      if (!live_together(lives[index], lives[other])) continue;
-      if (offset + lives[index].bytes <= arena.offsets[other]) break;
-      const std::int64_t end = arena.offsets[other] + lives[other].bytes;
-      offset = std::max(offset, (end + alignment - 1) / alignment * alignment);
+    const Life& life = lives[index];
+    Placed mine = {life.spans.front().first, life.spans.back().second, 0, life.bytes, &life};
+    for (const Placed& other : placed) {
+      if (!live_together(mine, other)) continue;
+      if (mine.begin + life.bytes <= other.begin) break;
+      const std::int64_t next = (other.end + alignment - 1) / alignment * alignment;
+      mine.begin = std::max(mine.begin, next);
     }
-    arena.offsets[index] = offset;
-    arena.bytes = std::max(arena.bytes, offset + lives[index].bytes);
-    const auto behind = std::upper_bound(
-        placed.begin(), placed.end(), offset,
-        [&](std::int64_t at, std::size_t other) { return at < arena.offsets[other]; });
-    placed.insert(behind, index);
+    mine.end = mine.begin + life.bytes;
+    arena.offsets[index] = mine.begin;
+    arena.bytes = std::max(arena.bytes, mine.end);
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), mine.begin,
+                         [](std::int64_t at, const Placed& other) { return at < other.begin; });
+    placed.insert(behind, mine);
   }
   return arena;
 }

@@ -63,6 +63,22 @@ void set_default_values(Tensor& tensor, std::optional<std::int64_t> fan) {
   }
 }
 
+// Weights may have any format that holds a matrix, what steps write those that kernels write.
+DType parse_format(const std::string& text, const Tensor& tensor) {
+  std::vector<DType> allowed = {&float32, &float16, &bfloat16, &int32};
+  if (tensor.kind == Tensor::Kind::weight) allowed.insert(allowed.end(), {&q8_0, &q4_0, &q4_1});
+  std::string names;
+  for (const DType dtype : allowed) {
+    if (text == dtype->short_name) {
+      if (tensor.shape.back() % dtype->block == 0) return dtype;
+      throw argument_error(fmt::format("type={}: the last axis is {}, allowed are multiples of {}",
+                                       text, tensor.shape.back(), dtype->block));
+    }
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype->short_name);
+  }
+  throw argument_error(fmt::format("type={}: allowed are {}", text, names));
+}
+
 }  // namespace
 
 Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
@@ -81,11 +97,7 @@ Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
   for (auto word = words.begin() + 2; word != words.end(); ++word) {
     const auto [key, value] = key_and_value(*word);
     if (key == "type") {
-      tensor.dtype = find_dtype(value);
-      if (tensor.dtype != &float32 && tensor.dtype != &int32) {
-        throw argument_error(fmt::format("type={}: allowed are {}, {}", value, float32.short_name,
-                                         int32.short_name));
-      }
+      tensor.dtype = parse_format(value, tensor);
     } else if (key == "scale") {
       scale = finite_real(key, value, symbols);
     } else if (key == "offset") {
@@ -179,8 +191,61 @@ bool covers(const Strided& view, const Tensor& tensor) {
   return true;
 }
 
-// Sizes from what is read, then every tensor held against its shape and format.
-Call complete_call(const Problem& known, const Given& given, const std::vector<Tensor>& tensors) {
+// How many of the views are of tensors in another format than the problem says.
+std::int64_t unfit_formats(const Problem& problem, const Given& given,
+                           const std::vector<Tensor>& tensors) {
+  const std::vector<TensorSpec> specs = problem.kernel().tensors(problem);
+  return std::ranges::count_if(specs, [&](const TensorSpec& spec) {
+    const Strided* const view = find_view(given, spec.name);
+    return view != nullptr && tensors[view->tensor].dtype != spec.dtype;
+  });
+}
+
+// Parameters that choose a number format and are not given follow the tensors, as far as more of
+// them fit then.
+Problem with_formats(Problem known, const Given& given, const std::vector<Tensor>& tensors) {
+  std::int64_t unfit = unfit_formats(known, given, tensors);
+  for (const ParamSpec& param : known.kernel().params) {
+    if (param.dtypes.empty() || known.has(param.name)) continue;
+    for (const DType dtype : param.dtypes) {
+      if (unfit == 0) return known;
+      Problem trial = known;
+      trial.set(param.name, dtype->short_name);
+      const std::int64_t left = unfit_formats(trial, given, tensors);
+      if (left >= unfit) continue;
+      unfit = left;
+      known = std::move(trial);
+    }
+  }
+  return known;
+}
+
+// Blocks of a format lie whole in each row of a view.
+bool keeps_blocks(const Strided& view, DType dtype) {
+  if (dtype->block == 1) return true;
+  bool whole = view.offset % dtype->block == 0 && view.shape.back() % dtype->block == 0;
+  for (std::size_t i = 0; i + 1 < view.strides.size(); ++i) {
+    whole = whole && view.strides[i] % dtype->block == 0;
+  }
+  return whole && view.strides.back() == 1;
+}
+
+void require_format(const TensorSpec& spec, const Strided& view, const Tensor& tensor,
+                    const Kernel& kernel) {
+  if (tensor.dtype != spec.dtype) {
+    throw UnfitFormat(tensor.name,
+                      fmt::format("{} is {} of {}, {} wants {}", spec.name, tensor.name,
+                                  tensor.dtype->name, kernel.name, spec.dtype->name));
+  }
+  if (!keeps_blocks(view, tensor.dtype)) {
+    throw UnfitFormat(tensor.name, fmt::format("{}: the view cuts blocks of {} elements of {}",
+                                               spec.name, tensor.dtype->block, tensor.name));
+  }
+}
+
+// Sizes and formats from what is read, then every tensor held against them.
+Call complete_call(const Problem& asked, const Given& given, const std::vector<Tensor>& tensors) {
+  const Problem known = with_formats(asked, given, tensors);
   std::vector<NamedShape> shapes;
   std::vector<std::string> names;
   for (const TensorSpec& spec : known.kernel().tensors(known)) {
@@ -210,11 +275,7 @@ Call complete_call(const Problem& known, const Given& given, const std::vector<T
                                        print_shape(view.shape), call.problem.text(),
                                        print_shape(wanted)));
     }
-    if (tensor.dtype != spec.dtype) {
-      throw argument_error(fmt::format("{} is {} of {}, {} wants {}", spec.name, tensor.name,
-                                       tensor.dtype->name, call.problem.kernel().name,
-                                       spec.dtype->name));
-    }
+    require_format(spec, view, tensor, call.problem.kernel());
     if (spec.role == Role::constant && tensor.kind != Tensor::Kind::weight) {
       throw argument_error(fmt::format("{} is packed beforehand: it must be a weight, {} is none",
                                        spec.name, tensor.name));

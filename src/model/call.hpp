@@ -6,16 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "model/instance.hpp"
 
 namespace rooflane::model {
+
+// A kernel that takes a tensor, but in no format that it has.
+class UnfitFormat : public Error {
+ public:
+  UnfitFormat(std::string name, const std::string& message)
+      : Error(argument_error(message)), tensor(std::move(name)) {}
+  std::string tensor;
+};
 
 // `KIND NAME [AXIS,...] key=value...`. Throws Error(argument).
 Tensor parse_tensor(const Statement& statement, const Symbols& symbols);
 
 // `step NAME KERNEL key=value...`: parameters of the kernel, and a view for each of its tensors,
-// from whose shapes all sizes follow that are not given. A flag with a tensor of its name is set by
-// the tensor's view. Throws Error(argument).
+// from whose shapes all sizes follow that are not given, and from whose number formats the
+// parameters that say them. A flag with a tensor of its name is set by the tensor's view. Throws
+// Error(argument), UnfitFormat among them.
 Call parse_call(const Statement& statement, const Symbols& symbols,
                 std::span<const Kernel* const> kernels, const std::vector<Tensor>& tensors,
                 const std::function<Strided(const std::string& name)>& find);

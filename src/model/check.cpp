@@ -33,31 +33,55 @@ const Math& math_of(const Kernel& kernel, const std::string& name) {
   return math != nullptr ? *math : *kernel.maths.front();
 }
 
-std::uint64_t hash_of(const View& view, std::uint64_t hash) {
-  if (view.empty()) return hash;
+// Whether the last two axes are one: the same elements in the same order.
+bool joins(const View& view) {
+  return view.rank > 1 && view.strides[view.rank - 2] == view.shape[view.rank - 1];
+}
+
+void join(View& view) {
+  view.shape[view.rank - 2] *= view.shape[view.rank - 1];
+  view.strides[view.rank - 2] = 1;
+  --view.rank;
+}
+
+// In rows as long as strides allow: finding a row takes a division for each axis, and a graph may
+// have millions of rows of one element.
+View in_long_rows(View view) {
+  while (joins(view)) join(view);
+  return view;
+}
+
+std::uint64_t hash_of(const View& whole, std::uint64_t hash) {
+  if (whole.empty()) return hash;
+  const View view = in_long_rows(whole);
   const std::size_t bytes = view.dtype->bytes(view.cols());
   for (std::int64_t row = 0; row < view.rows(); ++row) {
     const std::byte* const data = view.row(row);
-    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, data + at, sizeof bits);
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, data + at, std::min(sizeof bits, bytes - at));
       hash = (hash ^ bits) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 32;  // or the upper bits would never reach the lower ones
     }
   }
   return hash;
 }
 
-void for_rows(const View& view,
-              const std::function<void(std::byte* row, std::size_t bytes)>& body) {
-  if (view.empty()) return;
+void fill_with_ones(const View& whole) {
+  if (whole.empty()) return;
+  const View view = in_long_rows(whole);
   for (std::int64_t row = 0; row < view.rows(); ++row) {
-    body(view.row(row), view.dtype->bytes(view.cols()));
+    std::memset(view.row(row), 0xFF, view.dtype->bytes(view.cols()));
   }
 }
 
-// Row by row between views of one shape.
-void copy_rows(const View& from, const View& to) {
+// Between views of one shape.
+void copy_rows(View from, View to) {
   if (from.empty()) return;
+  while (joins(from) && joins(to)) {
+    join(from);
+    join(to);
+  }
   for (std::int64_t row = 0; row < from.rows(); ++row) {
     std::memcpy(to.row(row), from.row(row), from.dtype->bytes(from.cols()));
   }
@@ -101,9 +125,7 @@ class CallOperands {
   // Outputs as NaN, and what a run before has overwritten as it was.
   void prepare() const {
     for (const Operand& operand : call_.operands) {
-      if (!is_written(operand.role)) continue;
-      for_rows(bound_.at(operand.name),
-               [](std::byte* row, std::size_t bytes) { std::memset(row, 0xFF, bytes); });
+      if (is_written(operand.role)) fill_with_ones(bound_.at(operand.name));
     }
     for (const Operand& operand : call_.operands) {
       if (!is_read(operand.role)) continue;

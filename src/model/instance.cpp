@@ -27,7 +27,8 @@ namespace {
 // `below` of integers of which nothing is known.
 constexpr std::int64_t anything = std::numeric_limits<std::int64_t>::max();
 
-// Loops unrolled: a model of a hundred layers has a few thousand calls. More than this is a slip.
+// Of all phases, loops unrolled: a model of a hundred layers has a few thousand calls. More than
+// this is a slip.
 constexpr std::size_t most_calls = 50'000;
 constexpr std::size_t most_tensors = 20'000;
 void require_symbol_name(std::string_view name) {
@@ -60,9 +61,11 @@ std::vector<std::pair<std::string, std::string>> named_values(const Statement& s
 
 class Builder {
  public:
+  // `plain`: weights that stay in float32 whatever `format` says.
   Builder(const ModelText& text, const std::string& size, const Settings& settings,
-          std::span<const Kernel* const> kernels)
-      : text_(text), settings_(settings), kernels_(kernels) {
+          std::span<const Kernel* const> kernels, const WeightFormat& format,
+          const std::set<std::string>& plain)
+      : text_(text), settings_(settings), kernels_(kernels), format_(format), plain_(plain) {
     for (const Statement& statement : text.statements) {
       at(statement, [&] {
         if (statement.keyword == "size") read_size(statement, size);
@@ -91,6 +94,9 @@ class Builder {
   void at(const Statement& statement, Body&& body) const {
     try {
       body();
+    } catch (const UnfitFormat& unfit) {
+      if (formatted_.contains(unfit.tensor)) throw;
+      fail_at(text_.file, statement.line, unfit.what());
     } catch (const Error& error) {
       fail_at(text_.file, statement.line, error.what());
     }
@@ -187,7 +193,8 @@ class Builder {
   }
 
   static std::string too_many() {
-    return fmt::format("more than {} rounds of loops, calls or tensors", most_calls);
+    return fmt::format("more than {} rounds of loops or calls, or {} tensors, in all phases",
+                       most_calls, most_tensors);
   }
 
   void require_new_symbol(const std::string& name) const {
@@ -230,8 +237,13 @@ class Builder {
   }
 
   void add_tensor(const Statement& statement) {
-    if (phase_->tensors.size() == most_tensors) throw argument_error(too_many());
+    if (++tensor_count_ > most_tensors) throw argument_error(too_many());
     Tensor tensor = parse_tensor(statement, symbols_);
+    const bool chosen = tensor.kind == Tensor::Kind::weight && tensor.dtype == &float32;
+    if (chosen && format_ && !plain_.contains(tensor.name)) {
+      tensor.dtype = format_(tensor);
+      if (tensor.dtype != &float32) formatted_.insert(tensor.name);
+    }
     if (!tensors_.emplace(tensor.name, phase_->tensors.size()).second) {
       throw argument_error("a second tensor " + tensor.name);
     }
@@ -239,7 +251,7 @@ class Builder {
   }
 
   void add_call(const Statement& statement) {
-    if (phase_->calls.size() == most_calls) throw argument_error(too_many());
+    if (++call_count_ > most_calls) throw argument_error(too_many());
     if (statement.words.size() < 2) throw argument_error("write `step NAME KERNEL key=value...`");
     const std::string& name = statement.words[0];
     require_symbol_name(name);
@@ -337,6 +349,9 @@ class Builder {
   const ModelText& text_;
   const Settings& settings_;
   std::span<const Kernel* const> kernels_;
+  const WeightFormat& format_;
+  const std::set<std::string>& plain_;
+  std::set<std::string> formatted_;  // weights in a format that the text does not say
   std::vector<std::string> symbol_names_;
   std::set<std::string> size_names_;
   std::map<std::string, int> size_symbols_;  // with the line that sets them
@@ -349,7 +364,8 @@ class Builder {
   std::map<std::string, std::size_t> tensors_, steps_;
   std::vector<bool> written_;
   int loops_ = 0;
-  std::size_t rounds_ = 0;
+  // Of all phases.
+  std::size_t rounds_ = 0, call_count_ = 0, tensor_count_ = 0;
 };
 
 }  // namespace
@@ -365,8 +381,22 @@ std::vector<std::string> sizes_of(const ModelText& text) {
 }
 
 Instance instantiate(const ModelText& text, const std::string& size, const Settings& settings,
-                     std::span<const Kernel* const> kernels) {
-  return Builder(text, size, settings, kernels).build();
+                     std::span<const Kernel* const> kernels, const WeightFormat& format) {
+  std::set<std::string> plain;
+  while (true) {
+    try {
+      return Builder(text, size, settings, kernels, format, plain).build();
+    } catch (const UnfitFormat& unfit) {
+      plain.insert(unfit.tensor);
+    }
+  }
+}
+
+WeightFormat matrices_in(DType dtype) {
+  return [dtype](const Tensor& weight) {
+    const bool fits = weight.shape.size() >= 2 && weight.shape.back() % dtype->block == 0;
+    return fits ? dtype : &float32;
+  };
 }
 
 }  // namespace rooflane::model

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -80,9 +81,15 @@ using Settings = std::vector<std::pair<std::string, std::int64_t>>;
 // The sizes that the text names.
 std::vector<std::string> sizes_of(const ModelText& text);
 
-// `size`: one of the text's; empty: symbols' defaults. `settings` are laid over it. Throws
-// Error(argument) naming file and line.
+// In which format a weight is stored that the text leaves in float32.
+using WeightFormat = std::function<DType(const Tensor&)>;
+// One format for all weights of two and more axes whose rows are whole blocks of it.
+WeightFormat matrices_in(DType dtype);
+
+// `size`: one of the text's; empty: symbols' defaults. `settings` are laid over it. A weight that
+// some step cannot take as `format` has it stays in float32. Throws Error(argument) naming file and
+// line.
 Instance instantiate(const ModelText& text, const std::string& size, const Settings& settings,
-                     std::span<const Kernel* const> kernels);
+                     std::span<const Kernel* const> kernels, const WeightFormat& format = nullptr);
 
 }  // namespace rooflane::model

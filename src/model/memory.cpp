@@ -38,18 +38,6 @@ void fill_with_ones(void* data, std::size_t bytes, int threads) {
   });
 }
 
-void require_weights(const Instance& instance, const WeightSource& weights) {
-  for (const Phase& phase : instance.phases) {
-    for (const Tensor& tensor : phase.tensors) {
-      if (tensor.kind != Tensor::Kind::weight) continue;
-      if (const auto reason = weights.missing(tensor)) {
-        throw argument_error(
-            fmt::format("weight {} {}: {}", tensor.name, print_shape(tensor.shape), *reason));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 double memory_bytes(const Instance& instance) {

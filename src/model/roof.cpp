@@ -22,6 +22,10 @@ double touched_bytes(const Phase& phase) {
 
 namespace {
 
+double element_bytes(DType dtype) {
+  return static_cast<double>(dtype->block_bytes) / static_cast<double>(dtype->block);
+}
+
 // Elements that the view repeats by a stride of 0 lie in memory once.
 double bytes_of(const Phase& phase, const Operand& operand) {
   double elements = 1;
@@ -29,7 +33,7 @@ double bytes_of(const Phase& phase, const Operand& operand) {
     const bool repeated = operand.view.shape[i] > 1 && operand.view.strides[i] == 0;
     elements *= repeated ? 1 : static_cast<double>(operand.view.shape[i]);
   }
-  return elements * static_cast<double>(size_of(phase.tensors[operand.view.tensor].dtype));
+  return elements * element_bytes(phase.tensors[operand.view.tensor].dtype);
 }
 
 // Compulsory bytes of a call, those of weights apart.
@@ -43,7 +47,7 @@ CallBytes bytes_of(const Phase& phase, const Call& call) {
   for (const Operand& operand : call.operands) {
     const double own = bytes_of(phase, operand);
     counted -= static_cast<double>(operand.view.elements()) *
-                   static_cast<double>(size_of(phase.tensors[operand.view.tensor].dtype)) -
+                   element_bytes(phase.tensors[operand.view.tensor].dtype) -
                own;
     const bool weight = phase.tensors[operand.view.tensor].kind == Tensor::Kind::weight;
     (weight ? bytes.weights : bytes.others) += own;

@@ -270,10 +270,8 @@ Strided fitted(const Strided& view, const TensorSpec& spec) {
   const auto form = spec.axes.front().form;
   const std::size_t wanted = spec.axes.size();
   Strided result = view;
-  if (form == Axis::Form::droppable && view.shape.size() + 1 == wanted) {
-    result.shape.insert(result.shape.begin(), 1);
-    result.strides.insert(result.strides.begin(), view.elements());
-  } else if (form == Axis::Form::leading && view.shape.size() + 1 == wanted) {
+  const bool may_lack_first = form == Axis::Form::droppable || form == Axis::Form::leading;
+  if (may_lack_first && view.shape.size() + 1 == wanted) {
     result.shape.insert(result.shape.begin(), 1);
     result.strides.insert(result.strides.begin(), view.elements());
   } else if (form == Axis::Form::leading && view.shape.size() > wanted) {

@@ -21,9 +21,12 @@ class WeightSource {
   virtual void read(const Tensor& weight, void* to) const = 0;
 };
 
+// Throws Error(argument) for the first weight that the source cannot give, and says how many more.
+void require_weights(const Instance& instance, const WeightSource& weights);
+
 // Element i of a tensor is scale·u + offset, u as contract.md's inputs from a seed have it for the
 // kernel's name MODEL and the tensor's name; of integers it is that of
-// seeded_integer, sorted where they ascend. Rounded to float32 once.
+// seeded_integer, sorted where they ascend. Rounded to the format once.
 void fill_from_seed(const Tensor& tensor, const std::string& model, std::uint64_t seed, void* to,
                     int threads);
 std::unique_ptr<WeightSource> seeded_weights(const std::string& model, std::uint64_t seed,
