@@ -62,6 +62,8 @@ struct BenchOptions {
   // Every rung of the variants' ladders with the variants themselves, one group per problem over
   // all thread counts. Every variant must have a ladder; excludes `tunings`.
   bool ladder = false;
+  // Likewise the one rung that does apart what its variant fuses, beside the variant.
+  bool fusion = false;
   std::string library;  // of variants that call one, unless their entry names its own
   int device = 0;       // of backends with devices
   CacheMode cache = CacheMode::warm;

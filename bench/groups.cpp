@@ -28,11 +28,19 @@ void check_options(const BenchOptions& options) {
           fmt::format("threads={}: allowed is an integer from 1 to {}", threads, most_threads));
     }
   }
-  if (options.ladder && !options.tunings.empty()) {
-    throw argument_error("--ladder measures variants at their own tuning: --tuning has no place");
+  if (options.ladder && options.fusion) {
+    throw argument_error("--ladder and --fusion are two questions: give one");
   }
-  if (options.ladder && options.tuned_beside_model) {
-    throw argument_error("--ladder measures variants at their own tuning: --tuned has no place");
+  for (const auto& [asked, flag] :
+       {std::pair(options.ladder, "--ladder"), std::pair(options.fusion, "--fusion")}) {
+    if (asked && !options.tunings.empty()) {
+      throw argument_error(
+          fmt::format("{} measures variants at their own tuning: --tuning has no place", flag));
+    }
+    if (asked && options.tuned_beside_model) {
+      throw argument_error(
+          fmt::format("{} measures variants at their own tuning: --tuned has no place", flag));
+    }
   }
   options.catalogue->math(options.math);
   for (const std::string& isa : options.isas) resolve_isa(isa);
@@ -178,12 +186,17 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   }
 }
 
-// Every rung of an entry's ladder, then the variant itself; those with one thread, and on a device
+// Every rung of an entry's ladder but the one that is for --fusion, or that one, then the variant
+// itself; those with one thread, and on a device
 // that takes no threads, once.
 void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
                 const std::vector<int>& counts, Group& group) {
   const Variant& variant = *entry.variant;
   std::vector<Tuning> tunings = step_tunings(variant);
+  const std::optional<std::int64_t> apart = separate_step(variant);
+  std::erase_if(tunings, [&](const Tuning& tuning) {
+    return (tuning.find(step_key) == apart) != options.fusion;
+  });
   tunings.emplace_back();
   const bool whole_device =
       variant.threads == Threads::device && !device_takes_threads(*variant.backend, options.device);
@@ -204,19 +217,22 @@ void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
 // The variants whose ladders are measured: those chosen, each of which must have one, or all.
 std::vector<const CatalogueEntry*> entries_with_ladder(const BenchOptions& options,
                                                        const Kernel& kernel) {
+  const auto has = [&](const CatalogueEntry* entry) {
+    return options.fusion ? separate_step(*entry->variant).has_value()
+                          : !entry->variant->ladder.empty();
+  };
   std::vector<std::string> names;
   for (const CatalogueEntry* entry : options.catalogue->variants(kernel)) {
-    if (!entry->variant->ladder.empty()) names.push_back(entry->name);
+    if (has(entry)) names.push_back(entry->name);
   }
   std::vector<const CatalogueEntry*> entries = chosen_entries(options, kernel);
-  if (options.variants.empty()) {
-    std::erase_if(entries, [](const CatalogueEntry* e) { return e->variant->ladder.empty(); });
-  }
+  if (options.variants.empty()) std::erase_if(entries, [&](const auto* e) { return !has(e); });
   for (const CatalogueEntry* entry : entries) {
-    if (!entry->variant->ladder.empty()) continue;
-    throw argument_error(fmt::format("--ladder: variant '{}' of {} has no ladder; with one: {}",
-                                     entry->name, kernel.name,
-                                     names.empty() ? "none" : join(names, ", ")));
+    if (has(entry)) continue;
+    throw argument_error(fmt::format(
+        "{}: variant '{}' of {} has no {}; with one: {}", options.fusion ? "--fusion" : "--ladder",
+        entry->name, kernel.name, options.fusion ? "rung that does apart what it fuses" : "ladder",
+        names.empty() ? "none" : join(names, ", ")));
   }
   return entries;
 }
@@ -274,6 +290,13 @@ void keep_matching(const std::string& filter, std::vector<Group>& groups) {
 
 }  // namespace
 
+std::optional<std::int64_t> separate_step(const Variant& variant) {
+  const auto rung = std::find_if(variant.ladder.begin(), variant.ladder.end(),
+                                 [](const Rung& r) { return r.name == separate_rung; });
+  if (rung == variant.ladder.end()) return std::nullopt;
+  return rung - variant.ladder.begin();
+}
+
 std::string Group::title() const {
   return fmt::format("{} threads={} {}", problem.text(), threads, name_of(cache));
 }
@@ -301,7 +324,7 @@ Suite make_suite(const BenchOptions& options) {
     const std::string text = chosen.problem.text();
     if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
     seen.push_back(text);
-    if (options.ladder) {
+    if (options.ladder || options.fusion) {
       suite.groups.push_back(ladder_group(options, chosen, counts));
     } else {
       add_groups(options, chosen, counts, suite.groups);

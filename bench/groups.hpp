@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/bench.hpp"
@@ -28,6 +30,11 @@ struct Group {
   std::string title() const;  // "gemm:m=8,n=8,k=8 threads=2 warm"
 };
 
+// The rung of a ladder that does apart what its variant fuses, for `fusion` and not for `ladder`:
+// its step, where the variant has one.
+inline constexpr std::string_view separate_rung = "separate";
+std::optional<std::int64_t> separate_step(const Variant& variant);
+
 // Everything that is measured, in order. Made once a run, from its options: who measures, writes,
 // resumes or lists it reads it here.
 struct Suite {
@@ -39,9 +46,9 @@ struct Suite {
 };
 
 // The groups problem by problem. A variant with one thread stands in the group of 1 thread (or the
-// first, when 1 is not asked for), a GPU in the first. With `ladder` a problem has one group, named
-// after its largest thread count: rungs are compared across counts. Throws Error before anything is
-// measured: unknown names, values out of range, a filter that matches nothing.
+// first, when 1 is not asked for), a GPU in the first. With `ladder` and `fusion` a problem has one
+// group, named after its largest thread count: rungs are compared across counts. Throws Error
+// before anything is measured: unknown names, values out of range, a filter that matches nothing.
 Suite make_suite(const BenchOptions& options);
 
 }  // namespace rooflane

@@ -19,6 +19,7 @@
 #include "core/error.hpp"
 #include "core/seeds.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/gemm/epilogue.hpp"
 #include "known_reference.hpp"
 #include "measure/verify.hpp"
 #include "skip.hpp"
@@ -169,10 +170,26 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
   });
 }
 
-// Attention's options, which some code says that it lacks (attention_options_test.cpp).
+bool is_norm(const std::string& kernel) { return kernel == "layernorm" || kernel == "rmsnorm"; }
+
+// Attention's options, GEMM's epilogue and the norms' residual, which some code says that it lacks
+// (attention_options_test.cpp, epilogue_test.cpp).
 bool has_options(const Problem& problem) {
-  return problem.kernel().name == std::string("attention") &&
-         attention::option_refusal(problem).has_value();
+  const std::string kernel = problem.kernel().name;
+  return (kernel == "attention" && attention::option_refusal(problem).has_value()) ||
+         (kernel == "gemm" && !gemm::epilogue_text(problem).empty()) ||
+         (is_norm(kernel) && problem.flag("residual"));
+}
+
+// What peers' post-operations lose a NaN in or lack; `opencl` has no two products in one.
+bool may_refuse_epilogue(const Variant& variant, const Problem& problem) {
+  using Op = gemm::Epilogue::Op;
+  const std::string backend = variant.backend->name;
+  if (variant.name == std::string("clblast")) return true;
+  if (problem.flag("gate")) return backend == "opencl" || backend == "onednn";
+  const gemm::Epilogue epilogue(problem);
+  return backend == "onednn" &&
+         (epilogue.has(Op::relu) || epilogue.has(Op::leaky_relu) || epilogue.has(Op::clamp));
 }
 
 // What variants refuse because they, or the library behind them, have no such facility.
@@ -180,7 +197,10 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   if (!takes_formats(variant, problem)) return true;
   const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
+  if (is_norm(kernel)) return backend != "scalar" && backend != "highway" && has_options(problem);
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
+  if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))
+    return true;
   if (kernel != "gemm" || !problem.flag("prepack")) return false;
   if (backend == "onednn") return problem.value("beta") != 0;  // oneDNN 3.7.2, AVX2
   return backend == "cblas" || variant.name == std::string("clblast");
@@ -321,7 +341,7 @@ int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
       ++rungs;
       for (const std::string& isa : targets_of(*entry->variant)) {
         for (std::size_t i = 0; i < problems.size(); ++i) {
-          // Rungs have no other format and none of attention's options.
+          // Rungs have no other format, none of attention's options, no epilogue, no residual.
           if (dtype_text(problems[i]) != "float32" || has_options(problems[i])) continue;
           for (const Layout& layout : layouts) {
             // On a device operands are dense copies, whatever the layout: once is enough.

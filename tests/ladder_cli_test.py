@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`bench --ladder` and rungs as tunings, as a user types them: ladder_cli_test.py ROOFLANE.
+"""`bench --ladder`, `bench --fusion` and rungs as tunings, as a user types them:
+ladder_cli_test.py ROOFLANE.
 
 Needs Python's standard library only. Every test runs in an empty folder of its own.
 """
@@ -51,12 +52,17 @@ class Ladder(unittest.TestCase):
         with open(os.path.join(self.folder.name, name), newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
-    def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
+    def all_rungs(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
         """The rungs of each kernel's variant of that name, where it is here and has some."""
         kernels = json.loads(self.succeed("list", "--json"))["kernels"]
         return {kernel["name"]: variant["ladder"] for kernel in kernels
                 for variant in kernel["variants"]
                 if variant["name"] == of and variant["available"] and variant["ladder"]}
+
+    def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
+        """Of those what --ladder measures: the rung `separate` is for --fusion."""
+        return {kernel: [rung for rung in rungs if rung["name"] != "separate"]
+                for kernel, rungs in self.all_rungs(of).items()}
 
     def test_every_rung_of_every_kernel_is_measured_and_printed(self) -> None:
         ladders = self.ladders()
@@ -146,7 +152,7 @@ class Ladder(unittest.TestCase):
 
     def test_what_is_refused(self) -> None:
         gemm = ["--shape", SHAPES["gemm"]]
-        most = len(self.ladders()["gemm"]) - 1
+        most = len(self.all_rungs()["gemm"]) - 1
         for verb in ["bench", "verify"]:
             self.refuse(f"allowed is an integer from 0 to {most}", verb, *gemm, "--tuning",
                         f"hwy:step={most + 1}")
@@ -154,6 +160,34 @@ class Ladder(unittest.TestCase):
             self.refuse("step", verb, *gemm, "--tuning", "scalar:step=0")
         self.refuse("has no ladder; with one: hwy", "bench", "--ladder", *gemm, "-v", "scalar")
         self.refuse("--tuning has no place", "bench", "--ladder", *gemm, "--tuning", "hwy:mc=96")
+        self.refuse("--tuning has no place", "bench", "--fusion", *gemm, "--tuning", "hwy:mc=96")
+        self.refuse("give one", "bench", "--fusion", "--ladder", *gemm)
+        self.refuse("has no rung that does apart what it fuses; with one: hwy", "bench", "--fusion",
+                    *gemm, "-v", "scalar")
+
+    def test_fused_and_separate_stand_in_one_group_with_what_the_roof_allows(self) -> None:
+        shape = SHAPES["gemm"] + ",epilogue=bias+gelu"
+        out = self.succeed("bench", "--fusion", "--shape", shape, "--threads", "1", "--csv",
+                           "rows.csv", *QUICK)
+        rows = self.rows("rows.csv")
+        step = [rung["name"] for rung in self.all_rungs()["gemm"]].index("separate")
+        self.assertEqual([row["variant"] for row in rows], ["hwy", "hwy"])
+        self.assertEqual([row["status"] for row in rows], ["PASSED", "PASSED"])
+        self.assertEqual(rows[0]["tuning"], f"step={step}")
+        self.assertFalse(rows[1]["tuning"].startswith("step="))
+        line, = (text for text in out.splitlines() if text.startswith("gemm:"))
+        fused = 4 * (48 * 52 + 52 * 50 + 48 * 50 + 50)
+        self.assertEqual(float(rows[1]["bytes"]), fused)
+        # Two passes read and write c once more each.
+        self.assertIn(f"{fused / 1024:.4g} KiB", out)
+        self.assertIn(f"{(fused + 2 * 2 * 4 * 48 * 50) / 1024:.4g} KiB", out)
+        self.assertRegex(line, r"[0-9.]+x( \[[0-9.]+, [0-9.]+\])?.*[0-9.]+x$")
+
+    def test_the_preset_of_fusion_holds_pairs_and_nothing_else(self) -> None:
+        planned = self.succeed("bench", "--fusion", "--dry-run", "--threads", "1").splitlines()
+        cases = [text for text in planned if text.startswith("gemm:")]
+        self.assertGreater(len(cases), 4)
+        self.assertEqual(2 * sum("tuning=step=" in text for text in cases), len(cases))
 
 
 if __name__ == "__main__":

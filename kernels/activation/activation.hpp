@@ -29,20 +29,17 @@
 
 #include <string_view>
 
+#include "kernels/common/activations.hpp"
 #include "kernels/common/elements.hpp"
 
 namespace rooflane::activation {
 
-enum class Kind { relu, gelu, gelu_tanh, silu, tanh };
+using Kind = common::Activation;
 inline constexpr std::string_view kinds[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh"};
 
 inline Kind kind_of(const Problem& problem) {
   return static_cast<Kind>(static_cast<int>(problem.value("kind")));
 }
-
-// √(2/π) and the factor of x³ in tanh's argument.
-inline constexpr double gelu_scale = 0.79788456080286535588;
-inline constexpr double gelu_cubic = 0.044715;
 
 // Elements worth a thread: 2 to 4 µs of one core in cache, what starting threads takes.
 inline std::int64_t least_share(Kind kind) { return kind == Kind::relu ? 65536 : 16384; }

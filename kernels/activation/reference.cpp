@@ -1,6 +1,5 @@
 // Activation functions in double precision, plain, and the room's record. See activation.hpp for
 // the maths.
-#include <algorithm>
 #include <cmath>
 
 #include "core/seeds.hpp"
@@ -11,7 +10,8 @@
 namespace rooflane::activation {
 namespace {
 
-constexpr double smallest_normal = 0x1p-126;
+using common::Expected;
+using common::smallest_normal;
 
 constexpr ParamSpec params[] = {
     {.name = "rows", .kind = ParamKind::size, .required = true},
@@ -46,43 +46,6 @@ Cost cost(const Problem& problem) {
           .unfused_flops = (flops - exps) * elements};
 }
 
-// A value, what it may err, and what a plain formula may.
-struct Expected {
-  double value;
-  double bound;
-  double plain_bound;
-};
-
-Expected activated(Kind kind, double x, double u) {
-  const auto within = [&](double value, double bound) { return Expected{value, bound, 2 * bound}; };
-  switch (kind) {
-    case Kind::relu: {
-      const double y = x < 0 ? 0 : x;
-      return within(y, 8 * u * y);
-    }
-    case Kind::gelu: {
-      const double below = 0.5 * std::erfc(-x / std::sqrt(2.0));
-      return within(x * below, 8 * u * std::abs(x) * std::max(below, 1 - below));
-    }
-    case Kind::gelu_tanh: {
-      const double t = gelu_scale * x * (1 + gelu_cubic * x * x);
-      const double below = 0.5 * (1 + std::tanh(t));
-      const double argument = 8 * u * std::abs(x) * below * (1 - below) * std::abs(t);
-      const double sum = 8 * u * std::abs(x) * std::max(below, 1 - below);
-      // Where t is infinite, tanh's slope is 0.
-      return within(x * below, sum + (std::isnan(argument) ? 0 : argument));
-    }
-    case Kind::silu: {
-      const double y = x / (1 + std::exp(-x));
-      return within(y, 8 * u * std::abs(y) + std::abs(x) * smallest_normal);
-    }
-    case Kind::tanh:
-      break;
-  }
-  const double y = std::tanh(x);
-  return within(y, 8 * u * std::abs(y));
-}
-
 // The kernel's operands, and what an element of y should be.
 struct Elements {
   Kind kind;
@@ -97,7 +60,7 @@ struct Elements {
         u(math.sums->unit_roundoff) {}
 
   Expected at(std::int64_t row, std::int64_t col) const {
-    Expected y = activated(kind, x.f32()[row * x.strides[0] + col], u);
+    Expected y = common::activated(kind, x.f32()[row * x.strides[0] + col], u);
     if (gate != nullptr) {
       const double g = gate->f32()[row * gate->strides[0] + col];
       y.value *= g;

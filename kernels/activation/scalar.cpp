@@ -1,7 +1,5 @@
 // Activation functions in one plain loop, by the C library, one thread, auto-vectorisation off: the
 // honest floor.
-#include <cmath>
-
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
@@ -10,24 +8,6 @@
 
 namespace rooflane::activation {
 namespace {
-
-template <Kind kind>
-float activated(float x) {
-  switch (kind) {
-    case Kind::relu:
-      return x < 0 ? 0 : x;
-    case Kind::gelu:
-      return 0.5f * x * (1 + std::erf(x * 0.707106781f));
-    case Kind::gelu_tanh: {
-      const auto scale = static_cast<float>(gelu_scale), cubic = static_cast<float>(gelu_cubic);
-      return 0.5f * x * (1 + std::tanh(scale * x * (1 + cubic * x * x)));
-    }
-    case Kind::silu:
-      return x / (1 + std::exp(-x));
-    case Kind::tanh:
-      return std::tanh(x);
-  }
-}
 
 template <class T, Kind kind>
 class ScalarPlan final : public Plan {
@@ -44,9 +24,10 @@ class ScalarPlan final : public Plan {
       T* y = io_.y + row * io_.y_stride;
       if (gate_) {
         const T* g = g_ + row * g_stride_;
-        for (std::int64_t j = 0; j < cols_; ++j) y[j] = T(activated<kind>(x[j]) * g[j]);
+        for (std::int64_t j = 0; j < cols_; ++j)
+          y[j] = T(common::activated_plainly(kind, x[j]) * g[j]);
       } else {
-        for (std::int64_t j = 0; j < cols_; ++j) y[j] = T(activated<kind>(x[j]));
+        for (std::int64_t j = 0; j < cols_; ++j) y[j] = T(common::activated_plainly(kind, x[j]));
       }
     }
   }

@@ -1,4 +1,5 @@
-// Rows of float16 and bfloat16 by way of float32. See converted_rows.hpp.
+// Rows of float16 and bfloat16, and rows with a residual, by way of a block of float32. See
+// converted_rows.hpp.
 #include "kernels/common/converted_rows.hpp"
 
 #include <algorithm>
@@ -16,10 +17,40 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
+#include "kernels/common/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
+
+// to = x + residual.
+template <class T>
+HWY_INLINE void Sum(const T* x, const T* residual, float* to, std::size_t n) {
+  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
+  const auto sum = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    return hwy::HWY_NAMESPACE::Add(LoadElements(d, x + i, fill),
+                                   LoadElements(d, residual + i, fill));
+  };
+  WriteElements<false>(d, to, n, sum);
+}
+void SumFloat32(const float* x, const float* residual, float* to, std::size_t n) {
+  Sum(x, residual, to, n);
+}
+void SumFloat16(const Float16* x, const Float16* residual, float* to, std::size_t n) {
+  Sum(x, residual, to, n);
+}
+void SumBFloat16(const BFloat16* x, const BFloat16* residual, float* to, std::size_t n) {
+  Sum(x, residual, to, n);
+}
+
+// float32 as it is: vectors of the norm's operands into the plan's own, and rows back.
+void CopyFloat32(const float* from, float* to, std::size_t n, bool stream) {
+  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
+  const auto same = [&](std::size_t i, auto fill)
+                        ROOFLANE_LAMBDA { return LoadElements(d, from + i, fill); };
+  stream ? WriteElements<true>(d, to, n, same) : WriteElements<false>(d, to, n, same);
+}
+void WidenFloat32(const float* from, float* to, std::size_t n) { CopyFloat32(from, to, n, false); }
 
 void WidenFloat16(const Float16* from, float* to, std::size_t n) { Widen(from, to, n); }
 void WidenBFloat16(const BFloat16* from, float* to, std::size_t n) { Widen(from, to, n); }
@@ -38,30 +69,42 @@ HWY_AFTER_NAMESPACE();
 namespace rooflane::common {
 namespace {
 
+HWY_EXPORT(SumFloat32);
+HWY_EXPORT(SumFloat16);
+HWY_EXPORT(SumBFloat16);
+HWY_EXPORT(CopyFloat32);
+HWY_EXPORT(WidenFloat32);
 HWY_EXPORT(WidenFloat16);
 HWY_EXPORT(WidenBFloat16);
 HWY_EXPORT(NarrowFloat16);
 HWY_EXPORT(NarrowBFloat16);
 
-// The two functions of an element type, of a target.
+// The functions of an element type, of a target.
 template <class T>
 struct Conversion {
   void (*widen)(const T*, float*, std::size_t);
   void (*narrow)(const float*, T*, std::size_t, bool);
+  void (*sum)(const T*, const T*, float*, std::size_t);
 };
 template <class T>
 Conversion<T> conversion_of(std::int64_t target) {
-  if constexpr (std::is_same_v<T, Float16>) {
+  if constexpr (std::is_same_v<T, float>) {
+    return {ROOFLANE_HWY_FUNCTION(WidenFloat32, target), ROOFLANE_HWY_FUNCTION(CopyFloat32, target),
+            ROOFLANE_HWY_FUNCTION(SumFloat32, target)};
+  } else if constexpr (std::is_same_v<T, Float16>) {
     return {ROOFLANE_HWY_FUNCTION(WidenFloat16, target),
-            ROOFLANE_HWY_FUNCTION(NarrowFloat16, target)};
+            ROOFLANE_HWY_FUNCTION(NarrowFloat16, target),
+            ROOFLANE_HWY_FUNCTION(SumFloat16, target)};
   } else {
     return {ROOFLANE_HWY_FUNCTION(WidenBFloat16, target),
-            ROOFLANE_HWY_FUNCTION(NarrowBFloat16, target)};
+            ROOFLANE_HWY_FUNCTION(NarrowBFloat16, target),
+            ROOFLANE_HWY_FUNCTION(SumBFloat16, target)};
   }
 }
 
 // A block of float32 takes half of a small L1, so that it stays there with what is converted.
 constexpr std::int64_t block_bytes = 16384;
+constexpr const char* residual_name = "residual";
 
 template <class T>
 class ConvertedRows final : public Plan {
@@ -76,6 +119,8 @@ class ConvertedRows final : public Plan {
         threads_(split_ ? std::max(env.threads, 1) : useful_threads(env.threads, rows_, cols_)),
         pool_(env.pool),
         tuning_(tuning),
+        has_residual_(find_param(problem.kernel(), residual_name) != nullptr &&
+                      problem.flag(residual_name)),
         convert_(conversion_of<T>(resolve_isa(env.isa))) {
     const std::int64_t row_bytes = cols_ * static_cast<std::int64_t>(sizeof(float));
     block_rows_ = split_ ? 1 : std::clamp<std::int64_t>(block_bytes / row_bytes, 1, 64);
@@ -121,6 +166,11 @@ class ConvertedRows final : public Plan {
  protected:
   void on_bind(const Operands& operands) override {
     io_ = TypedRows<T>(operands);
+    if (has_residual_) {
+      const View& residual = operands.at(residual_name);
+      residual_ = residual.as<T>();
+      residual_stride_ = residual.strides[0];
+    }
     for (Vector& vector : vectors_) vector.from = operands.at(vector.name).template as<T>();
   }
 
@@ -141,6 +191,7 @@ class ConvertedRows final : public Plan {
     Problem problem = this->problem();
     problem.set("rows", static_cast<double>(rows));
     problem.set("type", float32.short_name);
+    if (has_residual_) problem.set(residual_name, 0.0);
     const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"prefetch", 0}};
     auto plan = float_rows(problem, in_cache, env);
     Operands operands;
@@ -154,11 +205,21 @@ class ConvertedRows final : public Plan {
     return plan;
   }
 
+  // x, with the residual, of columns from `from` on.
+  void load(std::int64_t row, std::int64_t from, std::size_t cols, float* to) const {
+    const T* x = io_.x + row * io_.x_stride + from;
+    if (has_residual_) {
+      convert_.sum(x, residual_ + row * residual_stride_ + from, to, cols);
+    } else {
+      convert_.widen(x, to, cols);
+    }
+  }
+
   void run_block(std::int64_t first, Block& block) const {
     const std::int64_t rows = std::min(block_rows_, rows_ - first);
     const auto cols = static_cast<std::size_t>(cols_);
     for (std::int64_t i = 0; i < rows; ++i) {
-      convert_.widen(io_.x + (first + i) * io_.x_stride, block.memory.f32() + i * cols_, cols);
+      load(first + i, 0, cols, block.memory.f32() + i * cols_);
     }
     (rows == block_rows_ ? block.whole : block.rest)->run();
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -178,8 +239,7 @@ class ConvertedRows final : public Plan {
       });
     };
     parts([&](const Slice& slice) {
-      convert_.widen(io_.x + row * io_.x_stride + slice.begin, block.memory.f32() + slice.begin,
-                     slice.count());
+      load(row, slice.begin, slice.count(), block.memory.f32() + slice.begin);
     });
     block.whole->run();
     parts([&](const Slice& slice) {
@@ -194,6 +254,9 @@ class ConvertedRows final : public Plan {
   int threads_;
   Pool* pool_;
   Tuning tuning_;
+  bool has_residual_;
+  const T* residual_ = nullptr;
+  std::int64_t residual_stride_ = 0;
   Conversion<T> convert_;
   std::int64_t block_rows_ = 1;
   std::vector<Vector> vectors_;
@@ -205,6 +268,9 @@ class ConvertedRows final : public Plan {
 
 std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tuning,
                                      const Environment& env, FloatRowsPlan float_rows) {
+  if (problem.dtype("type") == &float32) {
+    return std::make_unique<ConvertedRows<float>>(problem, tuning, env, float_rows);
+  }
   if (problem.dtype("type") == &float16) {
     return std::make_unique<ConvertedRows<Float16>>(problem, tuning, env, float_rows);
   }

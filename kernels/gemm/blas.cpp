@@ -1,6 +1,8 @@
 // GEMM, variant `blas`: one sgemm (or sgemv, where a matrix has one row or column) per batch of a
 // CBLAS library opened at run time. prepack=1: MKL's packed GEMM; other libraries have none. What
-// is not BLAS: copying c0 into c, and the cases without a product. Next: hwy.cpp for our own.
+// is not BLAS: copying c0 into c, the cases without a product, and the epilogue, each function of
+// which is a pass over c, by vectors and on all threads: what fusing it saves is the difference to
+// `hwy`. gate=1: two products. Next: hwy.cpp for our own.
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include "core/error.hpp"
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -73,10 +76,15 @@ struct Stored {
 class BlasPlan final : public Plan {
  public:
   BlasPlan(const Problem& problem, const Environment& env, const Operands& constants)
-      : Plan(problem), g_(problem), library_(cblas::open(env.library)), threads_(env.threads) {
+      : Plan(problem),
+        g_(problem),
+        library_(cblas::open(env.library)),
+        threads_(env.threads),
+        passes_(g_, env.threads, env.pool, epilogue_function()) {
+    if (g_.gate) plan_gate(problem, env, constants);
     clear_first_ = !g_.reads_c0() && g_.reads_ab() && keeps_nan(*library_);
     if (!g_.prepack) return;
-    const View& b = constants.at("b");
+    const View b = part_of_b(constants.at("b"));
     if (!g_.reads_ab() || g_.empty()) return;
     Stored stored;
     View view;
@@ -94,11 +102,61 @@ class BlasPlan final : public Plan {
   }
 
   void run() override {
+    if (g_.empty()) return;
     if (!g_.reads_ab()) {
       scale_only(g_, c0_, c_);
-      return;
+    } else {
+      products();
     }
-    if (g_.empty()) return;
+    if (gate_ != nullptr) gate_->run();
+    passes_.run();
+  }
+
+  std::vector<std::span<const std::byte>> regions() const override {
+    auto list = Plan::regions();
+    for (const BlasPlan* plan : {this, static_cast<const BlasPlan*>(gate_.get())}) {
+      if (plan == nullptr || plan->packed_.bytes() == 0) continue;
+      list.push_back({static_cast<const std::byte*>(plan->packed_.data()), plan->packed_.bytes()});
+    }
+    return list;
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.library = library_->description;
+    facts.workspace_bytes = a_.gathered.bytes() + b_.gathered.bytes() + gate_sums_.bytes();
+    facts.packed_bytes = packed_.bytes();
+    if (gate_ != nullptr) {
+      const PlanFacts further = gate_->facts();
+      facts.workspace_bytes += further.workspace_bytes;
+      facts.packed_bytes += further.packed_bytes;
+    }
+    return facts;
+  }
+
+ private:
+  // gate=1: the first product by a plan of its own.
+  void plan_gate(Problem product, const Environment& env, const Operands& constants) {
+    product.set("gate", 0.0);
+    Operands of_gate;
+    if (g_.prepack) of_gate.set("b", half_of_b(constants.at("b"), g_.trans_b, 0));
+    gate_ = std::make_unique<BlasPlan>(product, env, of_gate);
+    gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
+  }
+  View gate_view() const { return contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n}); }
+  View part_of_b(const View& b) const { return g_.gate ? half_of_b(b, g_.trans_b, 1) : b; }
+  void bind_epilogue(const Operands& operands) {
+    passes_.bind(operands);
+    if (gate_ == nullptr) return;
+    passes_.bind(operands, const_matrix(gate_view()));
+    Operands of_gate;
+    of_gate.set("a", operands.at("a"));
+    if (!g_.prepack) of_gate.set("b", half_of_b(operands.at("b"), g_.trans_b, 0));
+    of_gate.set("c", gate_view());
+    gate_->bind(of_gate);
+  }
+
+  void products() {
     gather(a_, a_view_);
     if (!g_.prepack) gather(b_, b_view_);
     library_->set_num_threads(threads_);
@@ -123,23 +181,6 @@ class BlasPlan final : public Plan {
     }
   }
 
-  std::vector<std::span<const std::byte>> regions() const override {
-    auto list = Plan::regions();
-    if (packed_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
-    }
-    return list;
-  }
-
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.library = library_->description;
-    facts.workspace_bytes = a_.gathered.bytes() + b_.gathered.bytes();
-    facts.packed_bytes = packed_.bytes();
-    return facts;
-  }
-
- private:
   float* packed_of(int64_t batch) const {
     return packed_.f32() + static_cast<std::size_t>(batch) * packed_stride_ / sizeof(float);
   }
@@ -147,7 +188,8 @@ class BlasPlan final : public Plan {
 
   void on_bind(const Operands& operands) override {
     bind_input(operands.at("a"), a_, a_view_);
-    if (!g_.prepack) bind_input(operands.at("b"), b_, b_view_);
+    if (!g_.prepack) bind_input(part_of_b(operands.at("b")), b_, b_view_);
+    bind_epilogue(operands);
     if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
     c_ = matrix(operands.at("c"));
     const int64_t largest =
@@ -211,6 +253,9 @@ class BlasPlan final : public Plan {
   const Gemm g_;
   const std::shared_ptr<const cblas::Library> library_;
   const int threads_;
+  EpiloguePasses passes_;
+  std::unique_ptr<BlasPlan> gate_;  // of the first product of gate=1
+  Buffer gate_sums_;
   bool clear_first_ = false;
   Buffer packed_;
   std::size_t packed_stride_ = 0;  // bytes from one batch's matrix to the next

@@ -85,6 +85,9 @@ class ClblastPlan final : public opencl::DevicePlan {
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (problem.flag("prepack")) return "prepack=1: CLBlast has no GEMM that keeps b packed";
+  if (const std::string epilogue = epilogue_text(problem); !epilogue.empty()) {
+    return epilogue + ": CLBlast has the product alone";
+  }
   return opencl::unsupported_anywhere(problem, env, 0);
 }
 

@@ -75,7 +75,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pack_b(
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(
     __global const float* restrict a, __global const float* restrict b,
     __global const float* restrict c0, __global float* restrict c, long m, long n, long k,
-    long row_tiles, long column_tiles, float alpha, float beta) {
+    long row_tiles, long column_tiles, float alpha, float beta EPILOGUE_ARGS) {
   __local float a_tile[BK * LDA] __attribute__((aligned(64)));
   __local float b_tile[BK * LDB] __attribute__((aligned(64)));
 
@@ -172,6 +172,7 @@ UNROLL_TILES
 
   c += batch * m * n;
   c0 += batch * m * n;
+  EPILOGUE_FROM(batch * m * n)
 UNROLL_TILES
   for (int mi = 0; mi < MT; ++mi)
 UNROLL_TILES
@@ -188,10 +189,10 @@ UNROLL_TILES
             floatv value = alpha * sum[mi][ni][i][j];
             if (count == V) {
               if (beta != 0.0f) value += beta * VLOAD(c0 + at);
-              VSTORE(value, c + at);
+              VSTORE(EPILOGUE(value, col, at), c + at);
             } else {
               if (beta != 0.0f) value += beta * load_some(c0 + at, count, 0.0f);
-              store_some(value, c + at, count);
+              store_some(EPILOGUE_SOME(value, col, at, count), c + at, count);
             }
           }
         }

@@ -1,20 +1,27 @@
 // GEMM: the problem, its maths, tensors, cost and error bound. No code of any variant stands here.
 // Next: reference.cpp (double precision), then scalar.cpp, blas.cpp, hwy.cpp, opencl.cpp.
 //
-//   c = alpha · op(a) · op(b) + beta · c0        for each of `batch` matrices
+//   c = epilogue(alpha · op(a) · op(b) + beta · c0)        for each of `batch` matrices
+//
+// epilogue: functions of an element, none by default; with gate=1 b has 2n columns and c =
+// silu(a·gate)·(a·up). What there is, in which order, with which operands: epilogue.hpp.
 //
 // Tensors (row-major, of a_type, b_type, c_type; last axis contiguous, leading axes of any stride):
 //   a   [batch,m,k], with trans_a=1 [batch,k,m]; op(a) is [m,k]
 //   b   [batch,k,n], with trans_b=1 [batch,n,k]; op(b) is [k,n]; constant when prepack=1
 //   c0  [batch,m,n], only when beta is not 0
+//   bias [n], float32, and residual [batch,m,n], of c's type, only where the epilogue has them
 //   c   [batch,m,n], the output; overlaps no input
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
-// … and what c held before has no influence. Any size may be 0; an empty c is a success.
-// Cost: 2·batch·m·n·k flops whatever alpha and beta; each operand's bytes once.
+// … and what c held before has no influence. Any size may be 0; an empty c is a success. The
+// epilogue is applied to beta·c0 too.
+// Cost: 2·batch·m·n·k flops whatever alpha, beta and epilogue, with gate=1 of both products; each
+// operand's bytes once; an exp for each element and function of the epilogue that needs one.
 // Bound, per element, u = 2^-24: |err| <= (8 + √k)·u·(|alpha||A||B| + |beta||c0|). Sums of k
 // float32 products of random sign err like √k roundings (Higham & Mary, "A new approach to
 // probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
-// rounds operands adds that rounding of both. INACCURATE reaches (8 + √k)·u farther.
+// rounds operands adds that rounding of both. INACCURATE reaches (8 + √k)·u farther. An epilogue's
+// functions take that error on: epilogue_reference.hpp.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.
@@ -49,6 +56,7 @@
 #include "core/problem.hpp"
 #include "core/tensor.hpp"
 #include "core/variant.hpp"
+#include "kernels/gemm/epilogue.hpp"
 
 namespace rooflane::gemm {
 
@@ -59,6 +67,8 @@ struct Gemm {
   bool trans_a, trans_b;
   float alpha, beta;
   bool prepack;
+  bool gate;
+  Epilogue epilogue;
 
   explicit Gemm(const Problem& problem)
       : m(problem.size("m")),
@@ -69,12 +79,17 @@ struct Gemm {
         trans_b(problem.flag("trans_b")),
         alpha(static_cast<float>(problem.value("alpha"))),
         beta(static_cast<float>(problem.value("beta"))),
-        prepack(problem.flag("prepack")) {}
+        prepack(problem.flag("prepack")),
+        gate(problem.flag("gate")),
+        epilogue(problem) {}
 
   bool empty() const { return batch == 0 || m == 0 || n == 0; }
   // Whether a product is formed at all. Otherwise a and b are not read.
   bool reads_ab() const { return alpha != 0 && k > 0; }
   bool reads_c0() const { return beta != 0; }
+  bool has_epilogue() const { return gate || !epilogue.empty(); }
+  // Columns of op(b): with gate=1 those of both products.
+  std::int64_t b_cols() const { return gate ? 2 * n : n; }
 };
 
 // One operand by element: op(x)(i,p) stands at data + batch·batch_stride + i·outer + p·inner, where
@@ -107,8 +122,16 @@ inline Matrix<const float> const_matrix(const View& v) {
   return {v.f32(), v.strides[0], v.strides[1]};
 }
 
+// Of b with gate=1 the columns of one product: 0 gate, 1 up.
+inline View half_of_b(View b, bool trans_b, int half) {
+  const int axis = trans_b ? 1 : 2;
+  b.shape[axis] /= 2;
+  b.data = static_cast<std::byte*>(b.data) + b.dtype->bytes(half * b.shape[axis] * b.strides[axis]);
+  return b;
+}
+
 // The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
-extern const Rung ladder[5];
+extern const Rung ladder[6];
 extern const Rung opencl_ladder[4];
 
 // What remains when no product is formed: c = beta · c0, or zeros.

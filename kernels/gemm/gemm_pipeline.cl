@@ -144,7 +144,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
     __global const float* restrict a, __global const float* restrict b,
     __global const float* restrict c0, __global float* restrict c, __global float* parts,
     __global uint* arrivals, int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
-    int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta) {
+    int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta EPILOGUE_ARGS) {
 #if WK == 1
   // Two arrays, so that their addresses are constants: one cost an H200 3 %.
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
@@ -313,6 +313,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 #endif
   c += (batch * m + row0) * n + col0;
   c0 += (batch * m + row0) * n + col0;
+  EPILOGUE_FROM((batch * m + row0) * n + col0)
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     const int row = warp_row + ROW_AT(i);
@@ -325,13 +326,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
         float4 value = alpha * (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
         if (COPY_C == 4 && col + 3 < cols_left) {
           if (beta != 0.0f) value += beta * *(__global const float4*)(c0_row + col);
-          *(__global float4*)(c_row + col) = value;
+          *(__global float4*)(c_row + col) = EPILOGUE(value, col0 + col, (long)row * n + col);
         } else {
           const float lanes[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
           for (int l = 0; l < 4; ++l)
-            if (col + l < cols_left)
-              c_row[col + l] = beta != 0.0f ? lanes[l] + beta * c0_row[col + l] : lanes[l];
+            if (col + l < cols_left) {
+              const float one = beta != 0.0f ? lanes[l] + beta * c0_row[col + l] : lanes[l];
+              c_row[col + l] = EPILOGUE_ONE(one, col0 + col + l, (long)row * n + col + l);
+            }
         }
       }
     }

@@ -66,16 +66,17 @@ typedef float wvec;
     own[(i) * BLOCK + (j) - block * BLOCK] = total;                           \
   } else {                                                                    \
     const long at = (long)(i) * c_few + (long)(j) * c_many;                   \
-    c[at] = beta != 0.0f ? alpha * (total) + beta * c0[at] : alpha * (total); \
+    const float one = beta != 0.0f ? alpha * (total) + beta * c0[at] : alpha * (total); \
+    c[at] = EPILOGUE_ONE(one, A_IS_W ? (i) : (j), at);                        \
   }
 
-// c_few, c_many: distance in c of neighbours along x's rows and along w's. X_DEEP: x's rows run along
+// A_IS_W: w is a, so that its rows are c's. c_few, c_many: distance in c of neighbours along x's rows and along w's. X_DEEP: x's rows run along
 // k, and XW divides k. VW divides the length of w's rows.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     __global const float* restrict w, __global const float* restrict x,
     __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
     int many, int few, int k, int c_few, int c_many, int blocks, int splits,
-    int k_share, float alpha, float beta) {
+    int k_share, float alpha, float beta EPILOGUE_ARGS) {
   __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
   __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
 #if SPLIT == 3
@@ -102,6 +103,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   __global float* own = parts + split * (FEW * BLOCK);
   c += batch * many * few;
   c0 += batch * many * few;
+  EPILOGUE_FROM(batch * many * few)
 
 #if SPLIT != 2
 #if W_DEEP
@@ -212,7 +214,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
       float total = 0.0f;
       for (int s = 0; s < splits; ++s) total += load_shared1(parts + s * (FEW * BLOCK) + at);
       const long place = (long)i * c_few + (long)j * c_many;
-      c[place] = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
+      const float one = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
+      c[place] = EPILOGUE_ONE(one, A_IS_W ? i : j, place);
     }
   }
 #endif

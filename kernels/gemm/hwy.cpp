@@ -20,6 +20,7 @@
 //   hwy_outer-inl.h         outer products: kc, nc, order
 //   hwy_transpose-inl.h     transposed: what is packed or stored transposed
 //   hwy_part-inl.h          partial vectors at the edges
+//   hwy_epilogue.hpp, .cpp  epilogue= and gate=, on what was just stored
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -94,7 +95,8 @@ double predicted_seconds(const Problem& problem, const Tuning& tuning, const Env
   const std::int64_t target = resolve_isa(env.isa);
   const MicroTile tile = tile_at(target);
   const Schedule schedule = schedule_of(g, tile, env, tuning);
-  return predict(schedule, g, tile, traits(isa_name(target), schedule.threads));
+  const double products = g.gate ? 2 : 1;
+  return products * predict(schedule, g, tile, traits(isa_name(target), schedule.threads));
 }
 
 Tuning complete(const Problem& problem, const Tuning& given, const Environment& env) {
@@ -136,21 +138,26 @@ class HwyPlan final : public Plan {
     }
     if (job_.path == Path::packed) job_.batch_group = div_up(g.batch, job_.batch_parts);
     allocate();
-    if (g.prepack) pack(constants.at("b"));
+    if (g.has_epilogue()) job_.epilogue = epilogue_function(target_);
+    if (column_) job_.epilogue_job.bias_step = 0;
+    if (g.prepack) pack(part_of_b(constants.at("b")));
+    if (g.gate) plan_gate(constants);
   }
 
   void run() override {
     if (has_gaps_) {
       with_gaps_->run();
-    } else {
-      run_(job_);
+      return;
     }
+    if (gate_ != nullptr) gate_->run();
+    run_(job_);
   }
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
-    if (packed_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(packed_.data()), packed_.bytes()});
+    for (const HwyPlan* plan : {this, static_cast<const HwyPlan*>(gate_.get())}) {
+      if (plan == nullptr || plan->packed_.bytes() == 0) continue;
+      list.push_back({static_cast<const std::byte*>(plan->packed_.data()), plan->packed_.bytes()});
     }
     return list;
   }
@@ -162,6 +169,11 @@ class HwyPlan final : public Plan {
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
     facts.packed_bytes = packed_bytes_;
     if (has_gaps_) facts.workspace_bytes += with_gaps_->facts().workspace_bytes;
+    if (gate_ != nullptr) {
+      const PlanFacts further = gate_->facts();
+      facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
+      facts.packed_bytes += further.packed_bytes;
+    }
     return facts;
   }
 
@@ -176,6 +188,33 @@ class HwyPlan final : public Plan {
     workspace_ = Buffer(static_cast<std::size_t>(w.bytes(job_.threads)));
     job_.shared = workspace_.f32();
     job_.scratch = job_.shared + w.shared;
+  }
+
+  // gate=1: the first product by a plan of its own, which leaves its sums here; what follows the
+  // second reads them.
+  void plan_gate(const Operands& constants) {
+    const Gemm g(problem());
+    Problem product = problem();
+    product.set("gate", 0.0);
+    Operands of_gate;
+    if (g.prepack) of_gate.set("b", half_of_b(constants.at("b"), g.trans_b, 0));
+    gate_ = std::make_unique<HwyPlan>(product, tuning_of(job_), env_, of_gate, column_);
+    gate_sums_ = Buffer(static_cast<std::size_t>(g.batch * g.m * g.n) * sizeof(float));
+    gate_view_ = contiguous_view(gate_sums_.data(), Shape{g.batch, g.m, g.n});
+  }
+  // What job_ multiplies by.
+  View part_of_b(const View& b) const {
+    return job_.g.gate ? half_of_b(b, problem().flag("trans_b"), 1) : b;
+  }
+  void bind_gate(const Operands& operands) {
+    Operands of_gate;
+    of_gate.set("a", operands.at("a"));
+    if (!job_.g.prepack) {
+      of_gate.set("b", half_of_b(operands.at("b"), problem().flag("trans_b"), 0));
+    }
+    of_gate.set("c", gate_view_);
+    gate_->bind(of_gate);
+    job_.epilogue_job.gate = const_matrix(gate_view_);
   }
 
   void pack(const View& b) {
@@ -198,8 +237,9 @@ class HwyPlan final : public Plan {
 
   void on_bind(const Operands& operands) override {
     const Gemm& g = job_.g;
-    has_gaps_ = column_ && (operands.at("c").strides[1] != 1 ||
-                            (g.reads_c0() && operands.at("c0").strides[1] != 1));
+    const auto gaps = [&](const char* name) { return operands.at(name).strides[1] != 1; };
+    has_gaps_ = column_ && (gaps("c") || (g.reads_c0() && gaps("c0")) ||
+                            (g.epilogue.has(Epilogue::Op::add) && gaps("residual")));
     if (has_gaps_) {
       if (with_gaps_ == nullptr) {
         with_gaps_ = std::make_unique<HwyPlan>(problem(), Tuning(), env_, Operands(), false);
@@ -207,13 +247,20 @@ class HwyPlan final : public Plan {
       with_gaps_->bind(operands);
       return;
     }
-    job_.a = side_a(g, operands.at(column_ ? "b" : "a"));
-    if (!g.prepack) job_.b = side_b(g, operands.at(column_ ? "a" : "b"));
+    if (g.prepack) {
+      job_.a = side_a(g, operands.at("a"));
+    } else {
+      const View b = part_of_b(operands.at("b"));
+      job_.a = side_a(g, column_ ? b : operands.at("a"));
+      job_.b = side_b(g, column_ ? operands.at("a") : b);
+    }
+    if (gate_ != nullptr) bind_gate(operands);
+    if (g.has_epilogue()) job_.epilogue_job.bind(operands);
     if (job_.path == Path::packed && job_.transposed) std::swap(job_.a, job_.b);
     if (g.reads_c0()) job_.c0 = const_matrix(operands.at("c0"));
     job_.c = matrix(operands.at("c"));
-    job_.stream_c = job_.stream && !g.reads_c0() && job_.c.ld % tile_.lanes == 0 &&
-                    job_.c.batch_stride % tile_.lanes == 0 &&
+    job_.stream_c = job_.stream && !g.reads_c0() && job_.epilogue == nullptr &&
+                    job_.c.ld % tile_.lanes == 0 && job_.c.batch_stride % tile_.lanes == 0 &&
                     reinterpret_cast<std::uintptr_t>(job_.c.data) %
                             static_cast<std::uintptr_t>(tile_.lanes * float_bytes) ==
                         0;
@@ -230,6 +277,9 @@ class HwyPlan final : public Plan {
   // Where that column, or c0's, has gaps: another plan, which computes it as a column.
   bool has_gaps_ = false;
   std::unique_ptr<HwyPlan> with_gaps_;
+  std::unique_ptr<HwyPlan> gate_;  // of the first product of gate=1
+  Buffer gate_sums_;
+  View gate_view_;
   const Environment env_;
 };
 

@@ -78,8 +78,8 @@ class Search {
   int64_t l2_of_thread() const { return std::min(traits_->l2_bytes, workspace_limit / threads_); }
   // Non-temporal stores: of whole vectors, of a c that is stored once and fills much of L3.
   bool may_stream(const Schedule& s) const {
-    return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && g_.n % tile_.lanes == 0 &&
-           4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
+    return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && !g_.has_epilogue() &&
+           g_.n % tile_.lanes == 0 && 4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
   }
 
   void add_dot(bool transposed);

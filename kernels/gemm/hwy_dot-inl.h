@@ -280,6 +280,16 @@ class RowTiles {
   Shares neighbours_;
 };
 
+// The epilogue of the sums of rows [begin,end) of the long operand: of few elements, in L1 or L2.
+inline void FinishRows(const Job& job, int64_t batch, int64_t skinny_count, int64_t begin,
+                       int64_t end) {
+  if (job.transposed) {
+    job.finish({batch, begin, 0, end - begin, skinny_count});
+  } else {
+    job.finish({batch, 0, begin, skinny_count, end - begin});
+  }
+}
+
 // job.nc rows of the long operand, job.kc deep at a time: each of its rows is read once, in runs of
 // kc floats; the skinny operand's block stays in L2.
 inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
@@ -332,6 +342,7 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
       }
     }
   }
+  FinishRows(job, batch, skinny_count, w_begin, w_end);
 }
 
 // ---- the same with the skinny operand packed ---------------------------------------------------
@@ -541,6 +552,7 @@ inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_cou
         }
       }
     }
+    FinishRows(job, batch, skinny_count, block, block_end);
   }
 }
 

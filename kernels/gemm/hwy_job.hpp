@@ -10,6 +10,7 @@
 #include "core/parallel.hpp"
 #include "core/phases.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_epilogue.hpp"
 #include "kernels/gemm/hwy_schedule.hpp"
 
 namespace rooflane::gemm {
@@ -104,7 +105,7 @@ inline std::int64_t outer_ld(const Schedule& s) { return s.order ? outer_row : r
 
 // What one run needs: its schedule, operands and memory.
 struct Job : Schedule {
-  explicit Job(const Gemm& gemm) : g(gemm) {}
+  explicit Job(const Gemm& gemm) : g(gemm), epilogue_job(gemm) {}
 
   Gemm g;  // as as_row() leaves it
   // unpacked, packed: of the product formed. packed, transposed: a and b below have changed places.
@@ -117,6 +118,13 @@ struct Job : Schedule {
   Side a, b;
   Matrix<const float> c0;
   Matrix<float> c;
+
+  EpilogueFunction epilogue = nullptr;  // null: c is what the sums are
+  EpilogueJob epilogue_job;
+  // What follows where the sums of this part of c are complete.
+  void finish(const Rectangle& at) const {
+    if (epilogue != nullptr) epilogue(epilogue_job, at);
+  }
 
   const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.

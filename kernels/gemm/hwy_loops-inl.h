@@ -136,6 +136,7 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t count = rows.size(tile);
       MicroKernelFor<false, 1>(count, vectors)(t);
+      job.finish({batch, rows.begin(tile), 0, count, g.n});
       t.a += count * a.outer;
       t.c += count * t.ldc;
       if (t.beta != 0) t.c0 += count * t.ldc0;
@@ -184,6 +185,7 @@ inline void AddParts(const Job& job, int64_t row, int64_t j0, int64_t j1) {
     }
     part.Store(sum, d, c + j);
   }
+  job.finish({batch, i, j0, 1, j1 - j0});
 }
 
 // A thread's share of adding up: 64 columns of a row at a time, four lines of c.
@@ -270,6 +272,20 @@ inline void PackPhase(const Job& job, const Phase& phase, std::atomic<int64_t>& 
   }
 }
 
+// Stores sums at c's row `row` and column `col`; with an epilogue some rows of c at a time, as
+// many as L1 holds.
+inline void StoreTransposed(const Job& job, const Phase& phase, int64_t batch,
+                            const TransposedSums& sums, int64_t row, int64_t col) {
+  const bool finishes = job.epilogue != nullptr && phase.p0 + phase.depth == job.g.k;
+  const int64_t group = finishes ? 32 : sums.cols;
+  for (int64_t i = 0; i < sums.cols; i += group) {
+    const int64_t rows = std::min(group, sums.cols - i);
+    TransposeIntoC(job, phase.p0 == 0, batch, row + i, col,
+                   {.data = sums.data + i, .ld = sums.ld, .rows = sums.rows, .cols = rows});
+    if (finishes) job.finish({batch, row + i, col, rows, sums.rows});
+  }
+}
+
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
   const Gemm& g = job.g;
@@ -311,8 +327,9 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
     if (!job.transposed) continue;
     const Sums& sums = block.sums;
     const PhaseTimer timer(log_beside((block.i1 - i0) * phase.depth * cols), RunPhase::store);
-    TransposeIntoC(job, phase.p0 == 0, block.batch, sums.j0, i0,
-                   {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols});
+    StoreTransposed(job, phase, block.batch,
+                    {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
+                    sums.j0, i0);
   }
   if (job.stream_c) hwy::FlushStream();
 }

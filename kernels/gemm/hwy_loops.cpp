@@ -26,6 +26,9 @@ void Run(const Job& job) {
   switch (job.path) {
     case Path::scale:
       scale_only(job.g, job.c0, job.c);
+      for (std::int64_t batch = 0; batch < job.g.batch; ++batch) {
+        job.finish({batch, 0, 0, job.g.m, job.g.n});
+      }
       break;
     case Path::dot:
       RunDot(job);

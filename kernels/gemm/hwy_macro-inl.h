@@ -102,6 +102,7 @@ class MacroKernel {
     t_.queues = queues_;
     t_.stream = job.stream_c && block.sums.data == nullptr;
     const Sums& sums = block.sums;
+    finishes_ = job.epilogue != nullptr && sums.data == nullptr && block.p + block.klen == job.g.k;
     if (sums.data != nullptr) {
       t_.alpha = 1;
       t_.beta = block.first ? 0.0f : 1.0f;
@@ -233,6 +234,7 @@ class MacroKernel {
       if (a_rows_adjoin_) PrefetchNextRows(count);
       if (a_column_major_) PrefetchNextColumns(count);
       compute(t_);
+      if (finishes_) Finish(rows_.begin(tile), count);
       t_.a += count * a_row_;
       t_.c += count * t_.ldc;
       t_.c0 += count * t_.ldc0;
@@ -276,6 +278,10 @@ class MacroKernel {
       }
       if (s + 1 == range_.s1 && a_rows_adjoin_) PrefetchNextRows(count);
       compute(t_);
+      if (finishes_) {
+        j_ = range_.j0 + range_.b_panels.begin(s);
+        Finish(row, count);
+      }
       if (a_column_major_) t_.prefetch = t_.a, t_.prefetch_step = 0;  // done with the first
       t_.b += width * b_outer;
       t_.c += width;
@@ -334,7 +340,17 @@ class MacroKernel {
     next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
   }
 
+  // The epilogue of the micro-tile just stored, in L1.
+  void Finish(int64_t row, int64_t count) const {
+    job_.finish({block_.batch, block_.i0 + row, j_, count, t_.cols});
+  }
+
   void Compute(int64_t tile) {
+    Sum(tile);
+    if (finishes_) Finish(rows_.begin(tile), rows_.size(tile));
+  }
+
+  void Sum(int64_t tile) {
     const int64_t r = rows_.begin(tile), count = rows_.size(tile);
     t_.c = c_ + r * t_.ldc + j_;
     t_.c0 = c0_ + r * t_.ldc0 + j_;
@@ -397,6 +413,7 @@ class MacroKernel {
   int64_t a_row_;
   bool a_rows_adjoin_ = false;
   bool a_column_major_ = false;
+  bool finishes_ = false;  // the block is k's last and its sums are c
   int64_t j_ = 0, vectors_ = 0;
   bool last_ = false;
   const float* next_ = nullptr;

@@ -215,15 +215,11 @@ inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longe
 // Sums over job.nc columns of the long operand, which become rows of c or, where that is a (the
 // problem transposed), columns: then they are transposed at the end. They are added up in c itself
 // or in scratch (outer_in_place(job, job.g)).
-inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                      int64_t long_count, int64_t task, float* scratch) {
+inline void OuterSums(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
+                      int64_t batch, int64_t w0, int64_t width, float* scratch) {
   const Gemm& g = job.g;
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t parts = (long_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts;
-  const int64_t w0 = task % parts * job.nc;
-  const int64_t width = std::min(job.nc, long_count - w0);
   const bool in_place = outer_in_place(job, job.g);
   float* sums = scratch;
   int64_t ld = outer_ld(job);
@@ -268,6 +264,19 @@ inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, in
   }
   TransposeIntoC(job, true, batch, w0, 0,
                  {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
+}
+
+inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
+                      int64_t long_count, int64_t task, float* scratch) {
+  const int64_t parts = (long_count + job.nc - 1) / job.nc;
+  const int64_t batch = task / parts, w0 = task % parts * job.nc;
+  const int64_t width = std::min(job.nc, long_count - w0);
+  OuterSums(job, skinny, longer, skinny_count, batch, w0, width, scratch);
+  if (job.transposed) {
+    job.finish({batch, w0, 0, width, skinny_count});
+  } else {
+    job.finish({batch, 0, w0, skinny_count, width});
+  }
 }
 
 inline void RunOuter(const Job& job) {

@@ -181,6 +181,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
       s.kb = std::min(std::max<int64_t>(g.k, 1), round_up(s.kb, s.kc));
       break;
   }
+  if (g.has_epilogue()) s.stream = unread.stream;  // c is read again
   if (s.threads == 1) s.fixed = unread.fixed;
   return s;
 }

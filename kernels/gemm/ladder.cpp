@@ -6,6 +6,7 @@
 
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/ladder.hpp"
+#include "kernels/gemm/ladder_refusal.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/ladder.cpp"
@@ -334,6 +335,7 @@ HWY_EXPORT(Steps);
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& step, const Environment& env,
                            const Operands& constants) {
+  require_no_epilogue(problem, step);
   const std::int64_t target = resolve_isa(env.isa);
   return common::plan_rung(problem, step, env, constants, target,
                            ROOFLANE_HWY_FUNCTION(Steps, target)());
@@ -348,6 +350,8 @@ const Rung ladder[] = {
     {"vectorised", "vectors; a tile of c in registers", Threads::one, ladder_steps::plan},
     {"packed", "operands copied into the order of reading; threads", Threads::many,
      ladder_steps::plan},
+    {"separate", "hwy's product; each function of an epilogue a pass through memory", Threads::many,
+     separate_plan},
 };
 
 }  // namespace rooflane::gemm

@@ -9,6 +9,14 @@
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/gemm.hpp"
 
+namespace rooflane::gemm {
+
+// Rung `separate` (separate.cpp).
+std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& step,
+                                    const Environment& env, const Operands& constants);
+
+}  // namespace rooflane::gemm
+
 namespace rooflane::gemm::ladder_steps {
 
 struct LadderJob {

@@ -1,15 +1,20 @@
-// GEMM, variant `onednn`: one matmul primitive over the whole batch on the caller's strides; alpha
-// and beta are post-operations. prepack=1: b in the layout oneDNN chooses, reordered by `plan`. Not
-// oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for our own.
+// GEMM, variant `onednn`: one matmul primitive over the whole batch on the caller's strides; alpha,
+// beta and the epilogue are post-operations. prepack=1: b in the layout oneDNN chooses, reordered
+// by `plan`. Not oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for
+// our own.
 #include "backends/onednn.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -68,17 +73,35 @@ class Source {
   Buffer gathered_;
 };
 
+// The eltwise functions of a chain. Not: relu, leaky_relu and clamp, which lose a NaN.
+std::optional<dnnl::algorithm> eltwise_of(Epilogue::Op op) {
+  switch (op) {
+    case Epilogue::Op::gelu:
+      return dnnl::algorithm::eltwise_gelu_erf;
+    case Epilogue::Op::gelu_tanh:
+      return dnnl::algorithm::eltwise_gelu_tanh;
+    case Epilogue::Op::silu:
+      return dnnl::algorithm::eltwise_swish;
+    default:
+      return std::nullopt;
+  }
+}
+bool is_sum(Epilogue::Op op) { return op == Epilogue::Op::bias || op == Epilogue::Op::add; }
+
 class OnednnPlan final : public Plan {
  public:
   OnednnPlan(const Problem& problem, const Environment& env, const Operands& constants)
-      : Plan(problem), g_(problem), threads_(env.threads) {
+      : Plan(problem),
+        g_(problem),
+        threads_(env.threads),
+        without_product_(g_, env.threads, env.pool, epilogue_function()) {
     if (g_.empty() || !g_.reads_ab()) return;
     const Shape a = g_.trans_a ? Shape{g_.batch, g_.k, g_.m} : Shape{g_.batch, g_.m, g_.k};
     const Shape b = g_.trans_b ? Shape{g_.batch, g_.n, g_.k} : Shape{g_.batch, g_.k, g_.n};
     const Shape c = {g_.batch, g_.m, g_.n};
     a_.bind(contiguous_view(nullptr, a), g_.trans_a);
     b_.bind(g_.prepack ? constants.at("b") : contiguous_view(nullptr, b), g_.trans_b);
-    make(contiguous_view(nullptr, c));
+    make(contiguous_view(nullptr, c), contiguous_view(nullptr, c));
     if (!g_.prepack) return;
     packed_layout_ = matmul_->weights;
     packed_ = Buffer(packed_layout_.get_size());
@@ -89,6 +112,7 @@ class OnednnPlan final : public Plan {
     if (g_.empty()) return;
     if (!g_.reads_ab()) {
       scale_only(g_, c0_, c_);
+      without_product_.run();
       return;
     }
     if (g_.reads_c0()) {
@@ -103,6 +127,11 @@ class OnednnPlan final : public Plan {
     call.set(DNNL_ARG_SRC, a_.data());
     call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.f32() : b_.data());
     call.set(DNNL_ARG_DST, c_.data);
+    std::size_t operand = 0;
+    for (const Epilogue::Op op : g_.epilogue.ops()) {
+      if (!is_sum(op)) continue;
+      call.set(matmul_->operands[operand++], op == Epilogue::Op::bias ? bias_ : residual_);
+    }
     call.run();
   }
 
@@ -127,16 +156,19 @@ class OnednnPlan final : public Plan {
   void on_bind(const Operands& operands) override {
     c_ = matrix(operands.at("c"));
     if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
+    if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
+    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual").f32();
+    without_product_.bind(operands);
     if (g_.empty() || !g_.reads_ab()) return;
     a_.bind(operands.at("a"), g_.trans_a);
     if (!g_.prepack) b_.bind(operands.at("b"), g_.trans_b);
-    make(operands.at("c"));
+    make(operands.at("c"), operands.at(g_.epilogue.has(Epilogue::Op::add) ? "residual" : "c"));
   }
 
  private:
   // The primitive for a_, b_ and an output laid out like c. oneDNN keeps primitives it has made, so
   // that making one again is cheap.
-  void make(const View& c) {
+  void make(const View& c, const View& residual) {
     onednn::set_threads(threads_);
     const Layout out(g_.batch, g_.m, g_.n, {c.strides[0], c.strides[1], 1});
     const Layout b = b_.layout();
@@ -146,15 +178,43 @@ class OnednnPlan final : public Plan {
     const onednn::Desc weights = !g_.prepack            ? *b.desc()
                                  : packed_.bytes() == 0 ? onednn::any_layout(b.lengths())
                                                         : packed_layout_;
-    matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta);
+    const std::vector<onednn::PostOp> further = post_ops(residual);
+    matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta, further);
     if (auto fault =
             onednn::matmul_fault(*matmul_, a.lengths(), a.steps(), out.lengths(), out.steps())) {
       throw unavailable_error("gemm: " + *fault);
     }
   }
 
+  std::vector<onednn::PostOp> post_ops(const View& residual) const {
+    std::vector<onednn::PostOp> list;
+    for (const Epilogue::Op op : g_.epilogue.ops()) {
+      if (!is_sum(op)) {
+        list.push_back({.f = *eltwise_of(op), .alpha = 1, .operand = {}});
+        continue;
+      }
+      const Layout layout =
+          op == Epilogue::Op::bias
+              ? row_of_bias()
+              : Layout(g_.batch, g_.m, g_.n, {residual.strides[0], residual.strides[1], 1});
+      const auto operand = layout.desc();
+      if (!operand) throw unavailable_error("gemm: oneDNN cannot express the strides of residual");
+      list.push_back({.f = dnnl::algorithm::binary_add, .operand = operand});
+    }
+    return list;
+  }
+  // One row for all rows and batches.
+  Layout row_of_bias() const {
+    Layout layout(g_.batch, 1, g_.n, {g_.n, g_.n, 1});
+    layout.dims[0] = 1;
+    return layout;
+  }
+
   const Gemm g_;
   const int threads_;
+  EpiloguePasses without_product_;
+  const float* bias_ = nullptr;
+  const float* residual_ = nullptr;
   Source a_, b_;
   onednn::Desc packed_layout_;
   Buffer packed_;
@@ -166,6 +226,12 @@ class OnednnPlan final : public Plan {
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = onednn::unsupported_anywhere(problem, env)) return reason;
   const Gemm g(problem);
+  if (g.gate) return "gate=1: oneDNN's post-operations have no second product";
+  for (const Epilogue::Op op : g.epilogue.ops()) {
+    if (is_sum(op) || eltwise_of(op)) continue;
+    return fmt::format("epilogue with {}: oneDNN's loses a NaN",
+                       Epilogue::names[static_cast<std::size_t>(op)]);
+  }
   return g.prepack ? onednn::packed_matmul_fault(env.threads, g.beta) : std::nullopt;
 }
 

@@ -163,8 +163,8 @@ class TilePlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), g_(problem), tile_(tuning) {
     if (g_.empty()) return;
     const std::string options =
-        fmt::format("{} -DTRANS_A={:d} -DTRANS_B={:d} -DPACKED={:d}", opencl::defines(tuning),
-                    g_.trans_a, g_.trans_b, g_.prepack);
+        fmt::format("{} -DTRANS_A={:d} -DTRANS_B={:d} -DPACKED={:d}{}", opencl::defines(tuning),
+                    g_.trans_a, g_.trans_b, g_.prepack, epilogue_options(problem));
     const int64_t row_tiles = tiles(g_.m, tile_.bm);
     const int64_t column_tiles = tiles(g_.n, tile_.bn);
     const int64_t k = g_.reads_ab() ? g_.k : 0;
@@ -176,6 +176,8 @@ class TilePlan final : public opencl::DevicePlan {
     gemm_.set_args(context(), k == 0 ? c : copy_of("a"), b, c0, c, cl_long{g_.m}, cl_long{g_.n},
                    cl_long{k}, cl_long{row_tiles}, cl_long{column_tiles}, cl_float{g_.alpha},
                    cl_float{g_.beta});
+    add_epilogue_args(
+        gemm_, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
     size_ = {static_cast<std::size_t>(g_.batch * row_tiles * column_tiles),
              static_cast<std::size_t>(tile_.items)};
   }
@@ -216,6 +218,10 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (problem.flag("gate")) return "gate=1: its kernels take a b without gaps, of one product";
+  if (env.math == math_3xtf32.name && !Epilogue(problem).empty()) {
+    return epilogue_text(problem) + ": path=3 computes the product alone";
+  }
   return env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
                                       : tiles_unsupported(problem, env);
 }
@@ -254,6 +260,16 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 }
 
 }  // namespace
+
+std::string epilogue_options(const Problem& problem) {
+  const Epilogue epilogue(problem);
+  if (epilogue.empty()) return {};
+  return fmt::format(
+      " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
+      "-DHIGH={:a}f",
+      static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Epilogue::Op::bias),
+      epilogue.has(Epilogue::Op::add), epilogue.slope, epilogue.low, epilogue.high);
+}
 
 std::int64_t best_code_path(const DeviceInfo& info) {
   return opencl::features(info.index).nvidia_code_path() ? 1 : 0;

@@ -5,6 +5,7 @@
 #include "gemm_ladder_cl.hpp"
 #include "kernels/common/opencl_ladder.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/ladder_refusal.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -16,6 +17,7 @@ class LadderPlan final : public common::OpenclRung {
   LadderPlan(const Problem& problem, const Tuning& step, const Environment& env,
              const Operands& constants)
       : OpenclRung(problem, step, env) {
+    require_no_epilogue(problem, step);
     const Gemm g(problem);
     if (g.empty()) return;
     static constexpr const char* names[] = {"gemm_naive", "gemm_tiled", "gemm_registers",

@@ -23,6 +23,18 @@ enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2, p
 // Code path 1 where the device has it.
 std::int64_t best_code_path(const opencl::DeviceInfo& info);
 
+// What gemm_epilogue.cl is told, and the chain's operands as the last arguments of a kernel;
+// nothing without a chain. `copy_of` gives the device copy of a tensor, `other` stands for one that
+// the chain does not read.
+std::string epilogue_options(const Problem& problem);
+template <class CopyOf>
+void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context, const Gemm& g,
+                       const CopyOf& copy_of, cl_mem other) {
+  if (g.epilogue.empty()) return;
+  call.add_args(context, g.epilogue.has(Epilogue::Op::bias) ? copy_of("bias") : other,
+                g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : other);
+}
+
 // Most bytes of local memory that a group on this code path may have.
 std::int64_t local_limit(std::int64_t code_path, const opencl::DeviceInfo& info);
 

@@ -220,10 +220,10 @@ class PipelinePlan final : public opencl::DevicePlan {
     const std::string options = fmt::format(
         "-DCODE_PATH={} -DWM={} -DWN={} -DWK={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} "
         "-DRASTER={} "
-        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
+        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4{}",
         p.code_path, p.wm, p.wn, p.wk, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
         b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
-        p.splits > 1);
+        epilogue_options(problem));
     const int64_t row_tiles = tiles(g_.m, p.bm());
     const int64_t col_tiles = tiles(g_.n, p.bn());
     const bool reads_ab = g_.reads_ab();
@@ -273,6 +273,8 @@ class PipelinePlan final : public opencl::DevicePlan {
                     cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
                     as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
                     cl_float{g_.alpha}, cl_float{g_.beta});
+      add_epilogue_args(
+          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
       return call;
     };
     const int64_t groups = g_.batch * row_tiles * col_tiles;

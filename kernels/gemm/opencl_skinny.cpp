@@ -124,9 +124,9 @@ class SkinnyPlan final : public opencl::DevicePlan {
     const Roles r(g_);
     const std::string options = fmt::format(
         "-DCODE_PATH={} -DW_DEEP={:d} -DX_DEEP={:d} -DXW={} -DFEW={} -DR={} -DWARPS={} -DKC={} "
-        "-DUNROLL={} -DVW={} -DV=4",
+        "-DUNROLL={} -DVW={} -DA_IS_W={:d} -DV=4{}",
         s.code_path, r.w_deep, r.x_deep, copy_width(g_.k), r.compiled_few(), s.rows, s.warps, s.kc,
-        s.unroll, r.width);
+        s.unroll, r.width, r.a_is_w, epilogue_options(problem));
     const int64_t k = g_.reads_ab() ? g_.k : 0;
     const int64_t k_share = tiles(tiles(k, s.kc), s.splits) * s.kc;
     const int64_t blocks = tiles(r.many, s.block(r));
@@ -156,6 +156,8 @@ class SkinnyPlan final : public opencl::DevicePlan {
                     as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
                     as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
                     cl_float{g_.alpha}, cl_float{g_.beta});
+      add_epilogue_args(
+          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
       return call;
     };
     const auto items = static_cast<std::size_t>(32 * s.warps);

@@ -10,6 +10,7 @@
 #include "core/seeds.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/whole_error.hpp"
+#include "kernels/gemm/epilogue_reference.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -30,6 +31,11 @@ constexpr ParamSpec params[] = {
     {.name = "a_type", .kind = ParamKind::choice, .dtypes = float_types},
     {.name = "b_type", .kind = ParamKind::choice, .dtypes = float_types},
     {.name = "c_type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "epilogue", .kind = ParamKind::chain, .words = Epilogue::names},
+    {.name = "slope", .kind = ParamKind::real, .default_value = 0.01},
+    {.name = "low", .kind = ParamKind::real},
+    {.name = "high", .kind = ParamKind::real, .default_value = 6},
+    {.name = "gate", .kind = ParamKind::flag},
 };
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
@@ -38,6 +44,7 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
     return swapped ? std::vector<Axis>{batch, {cols}, {rows}}
                    : std::vector<Axis>{batch, {rows}, {cols}};
   };
+  const Epilogue epilogue(problem);
   std::vector<TensorSpec> list;
   list.push_back({.name = "a",
                   .role = Role::input,
@@ -47,8 +54,18 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
                   .role = problem.flag("prepack") ? Role::constant : Role::input,
                   .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
                   .dtype = problem.dtype("b_type")});
+  if (problem.flag("gate")) list.back().axes[problem.flag("trans_b") ? 1 : 2].times = 2;
   if (problem.value("beta") != 0) {
     list.push_back({.name = "c0",
+                    .role = Role::input,
+                    .axes = matrix_axes(false, "m", "n"),
+                    .dtype = problem.dtype("c_type")});
+  }
+  if (epilogue.has(Epilogue::Op::bias)) {
+    list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}});
+  }
+  if (epilogue.has(Epilogue::Op::add)) {
+    list.push_back({.name = "residual",
                     .role = Role::input,
                     .axes = matrix_axes(false, "m", "n"),
                     .dtype = problem.dtype("c_type")});
@@ -61,14 +78,19 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   return list;
 }
 
-// Every flop is half of a multiply-add; alpha and beta, O(m·n), are left out of all counts.
+// Every flop is half of a multiply-add; alpha, beta and the epilogue's sums and products, O(m·n),
+// are left out of all counts.
 Cost cost(const Problem& problem) {
   const double m = static_cast<double>(problem.size("m"));
   const double n = static_cast<double>(problem.size("n"));
   const double k = static_cast<double>(problem.size("k"));
   const double batch = static_cast<double>(problem.size("batch"));
-  const double flops = 2 * batch * m * n * k;
-  return {.flops = flops, .exps = 0, .bytes = traffic_bytes(problem), .fma_flops = flops};
+  const bool gate = problem.flag("gate");
+  const double flops = 2 * batch * m * n * k * (gate ? 2 : 1);
+  return {.flops = flops,
+          .exps = batch * m * n * (gate ? 1 : exps_of(Epilogue(problem))),
+          .bytes = traffic_bytes(problem),
+          .fma_flops = flops};
 }
 
 // Sums for up to 4 rows of op(a) against 64 gathered columns: two rows of accumulators in L1 each.
@@ -128,15 +150,12 @@ double bound_factor(const Gemm& g, const Math& math) {
 
 // value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
 // rows count over batch·m. Memory: 64 gathered columns per thread.
-void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
-               const Region& region, const ReferenceOut& out) {
+void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const Side& b,
+                 const Region& region, const ReferenceOut& out) {
   double* const value = out.value;
   double* const bound = out.bound;
-  const Gemm g(problem);
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
-  if (rows == 0 || cols == 0) return;
-
   for (int64_t r = 0; r < rows; ++r) {
     const float* c0 = nullptr;
     if (g.reads_c0()) {
@@ -151,7 +170,6 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
 
   if (g.reads_ab()) {
     const Side a = side_a(g, inputs.at("a"));
-    const Side b = side_b(g, inputs.at("b"));
     // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
     struct Run {
       int64_t first, last;
@@ -183,6 +201,76 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   }
 }
 
+// c and its bounds for a region: of the linear part, through the epilogue.
+void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
+               const Region& region, const ReferenceOut& out) {
+  const Gemm g(problem);
+  const std::size_t cols = region.cols.size(), count = region.rows.size() * cols;
+  if (count == 0) return;
+  const View& b = inputs.at("b");
+  linear_part(g, math, inputs, side_b(g, b), region, out);
+  const double u = math.sums->unit_roundoff;
+  const auto store = [&](std::size_t at, const common::Expected& c) {
+    out.value[at] = c.value, out.bound[at] = c.bound, out.plain_bound[at] = c.plain_bound;
+  };
+  const auto linear = [&](std::size_t at) {
+    return common::Expected{out.value[at], out.bound[at], out.plain_bound[at]};
+  };
+  if (g.gate) {
+    std::vector<double> value(count), bound(count), plain(count);
+    linear_part(g, math, inputs, side_b(g, half_of_b(b, g.trans_b, 1)), region,
+                {value.data(), bound.data(), plain.data()});
+    for (std::size_t at = 0; at < count; ++at) {
+      store(at, gated(linear(at), {value[at], bound[at], plain[at]}, u));
+    }
+    return;
+  }
+  if (g.epilogue.empty()) return;
+  const float* bias = g.epilogue.has(Epilogue::Op::bias) ? inputs.at("bias").f32() : nullptr;
+  for (std::size_t at = 0; at < count; ++at) {
+    const int64_t row = region.rows[at / cols], col = region.cols[at % cols];
+    EpilogueOperands operands;
+    if (bias != nullptr) operands.bias = bias[col];
+    if (g.epilogue.has(Epilogue::Op::add)) {
+      operands.residual = const_matrix(inputs.at("residual")).row(row / g.m, row % g.m)[col];
+    }
+    store(at, with_epilogue(g.epilogue, operands, linear(at), u));
+  }
+}
+
+// What the epilogue of a linear chain adds to an element of c.
+class LinearEpilogue {
+ public:
+  LinearEpilogue(const Gemm& g, const Operands& inputs) {
+    if (g.epilogue.has(Epilogue::Op::bias)) bias_ = inputs.at("bias").f32();
+    if (g.epilogue.has(Epilogue::Op::add)) residual_ = const_matrix(inputs.at("residual"));
+  }
+  bool empty() const { return bias_ == nullptr && residual_.data == nullptr; }
+  // Of a row of c the sum over signs, and the norms together.
+  void add(int64_t batch, int64_t i, const std::vector<double>& signs, double& sum,
+           double& norms) const {
+    for (const float* row :
+         {bias_, residual_.data != nullptr ? residual_.row(batch, i) : nullptr}) {
+      if (row == nullptr) continue;
+      double squares = 0;
+      for (std::size_t j = 0; j < signs.size(); ++j) {
+        sum += row[j] * signs[j];
+        squares += double{row[j]} * row[j];
+      }
+      norms += std::sqrt(squares);
+    }
+  }
+
+ private:
+  const float* bias_ = nullptr;
+  Matrix<const float> residual_;
+};
+
+// Functions of an element leave no sum to compare.
+bool whole_check_applies(const Problem& problem) {
+  return !problem.flag("gate") && is_linear(Epilogue(problem));
+}
+
 // What a batch's Freivalds product is formed of.
 struct Whole {
   const Gemm& g;
@@ -190,6 +278,7 @@ struct Whole {
   const SeededStream& signs;
   double factor, plain;  // of the errors' bounds
   DType type;            // of c
+  LinearEpilogue epilogue;
 
   double rounding() const { return output_roundoff(type); }
 };
@@ -260,6 +349,7 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
       expected += g.beta * sum;
       scale += std::fabs(g.beta) * std::sqrt(norm);
     }
+    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
     if (!std::isfinite(expected)) continue;
     const float* c = const_matrix(whole.operands.at("c")).row(batch, i);
     double got = 0;
@@ -280,7 +370,7 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
 // in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
 // random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
 // its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
-//   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖);
+//   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖ + ‖bias‖ + ‖residual_i‖);
 // a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
 // the element-wise comparison and its scan judge those. Rounding c to its own format adds that of
 // each element, by the same argument together ‖c_i‖ times its size.
@@ -295,7 +385,8 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                     signs,
                     factor,
                     factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
-                    problem.dtype("c_type")};
+                    problem.dtype("c_type"),
+                    LinearEpilogue(g, operands)};
   const int threads = machine().physical_cores;
   std::vector<WholeError> worst_of(static_cast<std::size_t>(threads));
   std::vector<Product> products(static_cast<std::size_t>(threads));
@@ -331,15 +422,17 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
 
 }  // namespace
 
-const Kernel kernel = {.name = "gemm",
-                       .summary = "c = alpha·op(a)·op(b) + beta·c0",
-                       .params = params,
-                       .tensors = tensors,
-                       .cost = cost,
-                       .check = nullptr,
-                       .reference = reference,
-                       .maths = fp32_and_3xtf32,
-                       .columns_are_cheap = true,
-                       .whole_check = whole_check};
+const Kernel kernel = {
+    .name = "gemm",
+    .summary = "c = alpha·op(a)·op(b) + beta·c0, with epilogue= and gate= what follows it",
+    .params = params,
+    .tensors = tensors,
+    .cost = cost,
+    .check = check_epilogue,
+    .reference = reference,
+    .maths = fp32_and_3xtf32,
+    .columns_are_cheap = true,
+    .whole_check = whole_check,
+    .whole_check_applies = whole_check_applies};
 
 }  // namespace rooflane::gemm

@@ -7,6 +7,7 @@
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/activations.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -22,19 +23,20 @@ class ScalarPlan final : public Plan {
       : Plan(problem),
         g_(problem),
         a_row_(static_cast<std::size_t>(g_.k)),
-        c_row_(static_cast<std::size_t>(g_.n)) {
+        c_row_(static_cast<std::size_t>(g_.n)),
+        gate_row_(static_cast<std::size_t>(g_.gate ? g_.n : 0)) {
     if (!g_.prepack) return;
-    // prepack=1: op(b) as [batch,k,n] without gaps.
+    // prepack=1: op(b) as [batch,k,b_cols] without gaps.
     const Elements from = b_of(constants.at("b"));
-    packed_.reserve(static_cast<std::size_t>(g_.batch * g_.k * g_.n));
+    packed_.reserve(static_cast<std::size_t>(g_.batch * g_.k * g_.b_cols()));
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       for (int64_t p = 0; p < g_.k; ++p) {
-        for (int64_t j = 0; j < g_.n; ++j) {
+        for (int64_t j = 0; j < g_.b_cols(); ++j) {
           packed_.push_back(from.data[batch * from.batch_stride + p * from.inner + j * from.outer]);
         }
       }
     }
-    b_ = {packed_.data(), g_.k * g_.n, 1, g_.n};
+    b_ = {packed_.data(), g_.k * g_.b_cols(), 1, g_.b_cols()};
   }
 
   void run() override {
@@ -52,7 +54,7 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.workspace_bytes = (a_row_.size() + c_row_.size()) * sizeof(float);
+    facts.workspace_bytes = (a_row_.size() + c_row_.size() + gate_row_.size()) * sizeof(float);
     facts.packed_bytes = packed_.size() * sizeof(B);
     return facts;
   }
@@ -72,6 +74,8 @@ class ScalarPlan final : public Plan {
     a_ = operands.at("a");
     if (!g_.prepack) b_ = b_of(operands.at("b"));
     if (g_.reads_c0()) c0_ = operands.at("c0");
+    if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
+    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual");
     c_ = operands.at("c");
   }
 
@@ -79,8 +83,14 @@ class ScalarPlan final : public Plan {
   void row(int64_t batch, int64_t i) {
     std::fill(c_row_.begin(), c_row_.end(), 0.0f);
     if (g_.reads_ab()) {
+      const B* b = b_.data + batch * b_.batch_stride;
       read_a(batch, i);
-      add_products(b_.data + batch * b_.batch_stride);
+      add_products(b);
+      if (g_.gate) {
+        std::swap(c_row_, gate_row_);
+        std::fill(c_row_.begin(), c_row_.end(), 0.0f);
+        add_products(b + g_.n * b_.outer);
+      }
       for (float& c : c_row_) c *= g_.alpha;
     }
     with_float_type(c_.dtype, [&](auto type) {
@@ -89,9 +99,56 @@ class ScalarPlan final : public Plan {
         const C* c0 = c0_.as<C>() + batch * c0_.strides[0] + i * c0_.strides[1];
         for (int64_t j = 0; j < g_.n; ++j) c_row_[j] += g_.beta * c0[j];
       }
+      if (g_.gate) multiply_by_gate();
+      if (!g_.epilogue.empty()) {
+        apply_epilogue(g_.epilogue.has(Epilogue::Op::add)
+                           ? residual_.as<C>() + batch * residual_.strides[0] +
+                                 i * residual_.strides[1]
+                           : nullptr);
+      }
       C* c = c_.as<C>() + batch * c_.strides[0] + i * c_.strides[1];
       for (int64_t j = 0; j < g_.n; ++j) c[j] = static_cast<C>(c_row_[j]);
     });
+  }
+
+  void multiply_by_gate() {
+    using common::Activation;
+    for (int64_t j = 0; j < g_.n; ++j) {
+      c_row_[j] *= common::activated_plainly(Activation::silu, gate_row_[j]);
+    }
+  }
+
+  // One function after the other over the row. `residual`: of the row, where there is one.
+  template <class C>
+  void apply_epilogue(const C* residual) {
+    for (const Epilogue::Op op : g_.epilogue.ops()) {
+      for (int64_t j = 0; j < g_.n; ++j) c_row_[j] = applied(op, c_row_[j], j, residual);
+    }
+  }
+  template <class C>
+  float applied(Epilogue::Op op, float v, int64_t j, const C* residual) const {
+    using Op = Epilogue::Op;
+    using common::Activation;
+    const Epilogue& e = g_.epilogue;
+    switch (op) {
+      case Op::bias:
+        return v + bias_[j];
+      case Op::relu:
+        return common::activated_plainly(Activation::relu, v);
+      case Op::leaky_relu:
+        return v < 0 ? e.slope * v : v;
+      case Op::gelu:
+        return common::activated_plainly(Activation::gelu, v);
+      case Op::gelu_tanh:
+        return common::activated_plainly(Activation::gelu_tanh, v);
+      case Op::silu:
+        return common::activated_plainly(Activation::silu, v);
+      case Op::add:
+        return v + residual[j];
+      case Op::clamp:
+        break;
+    }
+    return v < e.low ? e.low : v > e.high ? e.high : v;
   }
 
   void read_a(int64_t batch, int64_t i) {
@@ -119,8 +176,10 @@ class ScalarPlan final : public Plan {
 
   const Gemm g_;
   std::vector<float> a_row_, c_row_;
+  std::vector<float> gate_row_;  // sums of the first product of gate=1
   std::vector<B> packed_;
-  View a_, c0_, c_;
+  View a_, c0_, residual_, c_;
+  const float* bias_ = nullptr;
   Elements b_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "backends/cblas.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/residual.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 namespace rooflane::layernorm {
@@ -92,6 +93,11 @@ class BlasPlan final : public Plan {
   LayerNormOperands io_;
 };
 
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = common::residual_refusal(problem)) return reason;
+  return cblas::unsupported_anywhere(problem, env);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands&) {
   return std::make_unique<BlasPlan>(problem, env);
@@ -105,7 +111,7 @@ const Variant blas = {
     .backend = &cblas::backend,
     .threads = Threads::many,
     .tunables = {},
-    .unsupported = cblas::unsupported_anywhere,
+    .unsupported = unsupported,
     .tunings = no_tunings,
     .plan = plan,
 };

@@ -354,8 +354,14 @@ class HwyPlan final : public Plan {
   LayerNormOperands io_;
 };
 
+// Whether rows are worked on where they lie. Else some are made float32, with the residual, in a
+// block that stays in cache.
+bool is_direct(const Problem& problem) {
+  return problem.dtype("type") == &float32 && !problem.flag("residual");
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (problem.dtype("type") != &float32) return common::converted_row_tunings(problem, env);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
   return common::row_tunings(problem, env, common::Prefetch::into_l2);
 }
 
@@ -367,7 +373,7 @@ std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
   const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (problem.dtype("type") == &float32) return float_plan(problem, complete, env);
+  if (is_direct(problem)) return float_plan(problem, complete, env);
   return common::converted_rows(problem, complete, env, float_plan);
 }
 

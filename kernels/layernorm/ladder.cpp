@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/common/residual.hpp"
 #include "kernels/layernorm/ladder.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -148,6 +149,7 @@ HWY_EXPORT(Steps);
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& step, const Environment& env,
                            const Operands& constants) {
+  common::require_no_residual(problem, step);
   const std::int64_t target = resolve_isa(env.isa);
   return common::plan_rung(problem, step, env, constants, target,
                            ROOFLANE_HWY_FUNCTION(Steps, target)());

@@ -4,7 +4,11 @@
 //   mean[r] = sum_j x[r,j] / cols          var[r] = sum_j (x[r,j] - mean[r])² / cols   (biased)
 //   y[r,i] = (x[r,i] - mean[r]) / sqrt(var[r] + eps) · gamma[i] + beta[i]
 //
-// x, y: [rows,cols]; gamma, beta: [cols]. (Ba, Kiros & Hinton, arXiv 1607.06450.)
+// x, y: [rows,cols]; gamma, beta: [cols]. (Ba, Kiros & Hinton, arXiv 1607.06450.) residual=1: x is
+// everywhere x + residual, a second input like it, which is added where the row is read, so that
+// the sum crosses no memory; 1 flop an element more, and to the tolerance 3u·|gamma|·(|x - mean| +
+// |mean|
+// + sigma)/sigma.
 // Values: NaN or an infinity in a row makes the whole row NaN; so does a constant row when eps is 0
 // (0/0). Squares are float32: where (x - mean)² overflows, beyond about 1e19, so does the variance.
 // Cost: 7 flops an element (add for the mean; subtract, square, add for the variance; scale,

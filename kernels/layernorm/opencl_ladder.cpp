@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/common/opencl_ladder.hpp"
+#include "kernels/common/residual.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 #include "layernorm_ladder_cl.hpp"
 
@@ -13,6 +14,7 @@ class LadderPlan final : public common::OpenclRung {
  public:
   LadderPlan(const Problem& problem, const Tuning& step, const Environment& env, const Operands&)
       : OpenclRung(problem, step, env) {
+    common::require_no_residual(problem, step);
     const cl_long rows = problem.size("rows");
     const cl_long cols = problem.size("cols");
     const std::int64_t items = side() * side();

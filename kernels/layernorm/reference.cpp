@@ -1,5 +1,7 @@
 // LayerNorm in double precision, plain, and the room's record. See layernorm.hpp for the maths.
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/seeds.hpp"
@@ -18,16 +20,23 @@ constexpr ParamSpec params[] = {
     {.name = "cols", .kind = ParamKind::size, .required = true, .least = 1},
     {.name = "eps", .kind = ParamKind::real, .default_value = 1e-5},
     {.name = "type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "residual", .kind = ParamKind::flag},
 };
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const DType type = problem.dtype("type");
   const std::vector<Axis> matrix = {{"rows", Axis::Form::leading}, {"cols"}};
   const std::vector<Axis> vector = {{"cols"}};
-  return {{.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
-          {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
-          {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
-          {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
+  std::vector<TensorSpec> list = {
+      {.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
+      {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
+      {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
+      {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
+  if (problem.flag("residual")) {
+    list.insert(list.begin() + 1,
+                {.name = "residual", .role = Role::input, .axes = matrix, .dtype = type});
+  }
+  return list;
 }
 
 // An element's 7 flops: unfused the sum for the mean, the difference to it and the product with
@@ -35,10 +44,11 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
 Cost cost(const Problem& problem) {
   const double cols = problem.value("cols");
   const double elements = problem.value("rows") * cols;
-  return {.flops = 7 * elements,
+  const double sums = problem.flag("residual") ? elements : 0;
+  return {.flops = 7 * elements + sums,
           .bytes = traffic_bytes(problem),
           .fma_flops = 4 * elements,
-          .unfused_flops = 3 * elements};
+          .unfused_flops = 3 * elements + sums};
 }
 
 void check(const Problem& problem) {
@@ -47,21 +57,38 @@ void check(const Problem& problem) {
   throw argument_error("eps=" + print_real(eps) + ": allowed is a finite number, 0 or more");
 }
 
+// A row of x, or of x + residual: a sum that variants round once.
 struct Row {
-  const float* x;
+  std::vector<double> x;
   double mean;
   double sigma;
+  double sum_roundings;  // of x + residual, in units of u
 };
 
-Row row_of(const Problem& problem, const View& x, std::int64_t row) {
+std::vector<double> elements_of(const Problem& problem, const Operands& inputs, std::int64_t row) {
+  const auto read = [&](const char* name) {
+    const View& view = inputs.at(name);
+    const float* first = view.f32() + row * view.strides[0];
+    return std::vector<double>(first, first + problem.size("cols"));
+  };
+  std::vector<double> elements = read("x");
+  if (!problem.flag("residual")) return elements;
+  const std::vector<double> residual = read("residual");
+  for (std::size_t j = 0; j < elements.size(); ++j) elements[j] += residual[j];
+  return elements;
+}
+
+Row row_of(const Problem& problem, const Operands& inputs, std::int64_t row) {
   const std::int64_t cols = problem.size("cols");
-  const float* elements = x.f32() + row * x.strides[0];
+  std::vector<double> elements = elements_of(problem, inputs, row);
   double sum = 0;
   for (std::int64_t j = 0; j < cols; ++j) sum += elements[j];
   const double mean = sum / static_cast<double>(cols);
   double squares = 0;
   for (std::int64_t j = 0; j < cols; ++j) squares += (elements[j] - mean) * (elements[j] - mean);
-  return {elements, mean, std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"))};
+  const double sigma = std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
+  const double rounded = problem.flag("residual") ? 3 : 0;
+  return {std::move(elements), mean, sigma, rounded};
 }
 
 struct Expected {
@@ -77,7 +104,11 @@ Expected element(const Row& row, std::int64_t cols, std::int64_t j, double gamma
   const double scale =
       std::abs(gamma) * (std::abs(centred) + std::abs(row.mean)) / row.sigma + std::abs(beta);
   const double plain = plain_sum_error(static_cast<double>(cols), u);
-  return {centred / row.sigma * gamma + beta, roundings * scale, (roundings + plain) * scale};
+  // Each |x| is at most |x - mean| + |mean|, their mean at most sigma + |mean|.
+  const double of_sums = row.sum_roundings * u * std::abs(gamma) *
+                         (std::abs(centred) + std::abs(row.mean) + row.sigma) / row.sigma;
+  return {centred / row.sigma * gamma + beta, roundings * scale + of_sums,
+          (roundings + plain) * scale + of_sums};
 }
 
 void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
@@ -87,7 +118,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   const std::int64_t cols = problem.size("cols");
   std::size_t at = 0;
   for (std::int64_t r : region.rows) {
-    const Row row = row_of(problem, inputs.at("x"), r);
+    const Row row = row_of(problem, inputs, r);
     for (std::int64_t j : region.cols) {
       const Expected expected = element(row, cols, j, gamma[j], beta[j], math.sums->unit_roundoff);
       out.value[at] = expected.value;
@@ -111,7 +142,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
   const std::int64_t cols = problem.size("cols");
   WholeError worst;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Row row = row_of(problem, operands.at("x"), r);
+    const Row row = row_of(problem, operands, r);
     const float* y = output.f32() + r * output.strides[0];
     for (std::uint64_t k = 0; k < elements_checked_per_row; ++k) {
       const std::uint64_t random = splitmix64(seed + static_cast<std::uint64_t>(r) + (k << 48));
@@ -130,7 +161,9 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
 
 const Kernel kernel = {
     .name = "layernorm",
-    .summary = "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis",
+    .summary =
+        "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; with "
+        "residual=1 of x + residual",
     .params = params,
     .tensors = tensors,
     .cost = cost,

@@ -7,6 +7,7 @@
 
 #include "generated_catalogue.hpp"
 #include "kernels/common/opencl_rows.hpp"
+#include "kernels/common/residual.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 #include "rmsnorm_cl.hpp"
 #include "rmsnorm_once_cl.hpp"
@@ -30,6 +31,7 @@ class OpenclPlan final : public common::OpenclRowPlan {
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = common::residual_refusal(problem)) return reason;
   return opencl::unsupported_anywhere(problem, env, 0);
 }
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numba import njit, prange
 
-from peer_workers.peer import Arrays, Peer, Plan
+from peer_workers.peer import Arrays, Peer, Plan, no_epilogue
 from peer_workers.problem import Problem
 
 FAST = {"reassoc", "contract"}
@@ -80,5 +80,6 @@ class NumbaPeer(Peer):
         return f"Numba {numba.__version__} {layer} {' '.join(sorted(FAST))}".replace("  ", " ")
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
+        no_epilogue(problem, "Numba")
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         return NumbaPlan(problem, arrays)

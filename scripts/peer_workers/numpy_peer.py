@@ -10,7 +10,15 @@ import re
 import numpy as np
 
 from peer_workers import numpy_elements, numpy_indices
-from peer_workers.peer import Arrays, Peer, Plan, aligned_array, no_attention_options, no_prepack
+from peer_workers.peer import (
+    Arrays,
+    Peer,
+    Plan,
+    aligned_array,
+    no_attention_options,
+    no_epilogue,
+    no_prepack,
+)
 from peer_workers.problem import Problem
 
 # Rows are worked on in blocks of about this many elements: 256 KiB in and as much out, which stays
@@ -250,5 +258,6 @@ class NumpyPeer(Peer):
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "NumPy")
         no_attention_options(problem, "NumPy")
+        no_epilogue(problem, "NumPy")
         self.blas.set_threads(threads)
         return self.plans[problem.kernel](problem, arrays)

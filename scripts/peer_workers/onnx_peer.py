@@ -10,7 +10,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from peer_workers.kernels import KERNELS
-from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_attention_options
+from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_attention_options, no_epilogue
 from peer_workers.problem import Problem
 
 OPSET = 23       # the first with Attention
@@ -156,6 +156,7 @@ class OnnxPeer(Peer):
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_attention_options(problem, "ONNX Runtime")
+        no_epilogue(problem, "ONNX Runtime")
         if reason := refusal(problem, arrays):
             raise Unsupported(f"ONNX Runtime: {reason}")
         return OnnxPlan(problem, arrays, threads)

@@ -130,6 +130,14 @@ def no_prepack(problem: Problem, name: str) -> None:
         raise Unsupported(f"prepack=1: {name} has no way to pack a constant matrix beforehand")
 
 
+def no_epilogue(problem: Problem, name: str) -> None:
+    """For peers that compute a product or a norm alone."""
+    if problem.kernel == "gemm" and (functions := problem.functions):
+        raise Unsupported(f"{'+'.join(functions)}: {name}'s product has no epilogue here")
+    if problem.values.get("residual"):
+        raise Unsupported(f"residual=1: {name} has no sum in front of the norm here")
+
+
 def no_attention_options(problem: Problem, name: str) -> None:
     """For peers that compute plain and causal attention only."""
     if problem.kernel == "attention" and (options := problem.attention_options()):

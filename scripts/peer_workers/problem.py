@@ -61,6 +61,14 @@ class Problem:
             return self.kv_len
         return min(max(query + 1 + self.kv_len - self.q_len, 0), self.kv_len)
 
+    @property
+    def functions(self) -> list[str]:
+        """Of gemm's epilogue, in its order; gate=1 is one by itself."""
+        if self.values.get("gate"):
+            return ["gate"]
+        chain = self.values.get("epilogue", "none")
+        return [] if chain == "none" else chain.split("+")
+
     def attention_options(self) -> list[str]:
         """What attention is asked for beyond plain and causal, as key=value."""
         plain = {"v_dim": self.head_dim, "window": 0, "softcap": 0, "mask": 0, "lengths": 0}

@@ -59,7 +59,8 @@ def ways_of(problem: Problem, tensors: Tensors) -> dict[str, Call]:
                 for name, way in attention_ways(problem).items()}
     function = function_into(problem, out) or function_of(problem)
     ways: dict[str, Call] = {"": lambda: function(*operands)}
-    if problem.kernel == "gemm" and (vector := vector_call(problem, operands, out)):
+    is_product = problem.kernel == "gemm" and not problem.functions
+    if is_product and (vector := vector_call(problem, operands, out)):
         ways["gemv"] = vector
     return ways
 

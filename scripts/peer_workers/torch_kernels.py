@@ -22,18 +22,22 @@ def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
     Unsupported."""
     if problem.kernel == "gemm":
         names = ["a", "b"] + (["c0"] if problem.beta != 0 else [])
+        # c0, bias [n] and residual in the order in which they are added.
+        names += [{"add": "residual"}.get(f, f) for f in problem.functions if f in ("bias", "add")]
         views = [tensors[name] for name in names]
         if problem.trans_a:
             views[0] = views[0].transpose(1, 2)
         if problem.trans_b:
             views[1] = views[1].transpose(1, 2)
-        return [view[0] for view in views] if problem.batch == 1 else views
+        if problem.batch == 1:
+            return [view[0] if view.dim() == 3 else view for view in views]
+        return views
     if problem.kernel == "softmax":
         return [tensors["x"]]
     if problem.kernel == "layernorm":
-        return [tensors["x"], tensors["gamma"], tensors["beta"]]
+        return [tensors["x"], tensors["gamma"], tensors["beta"]] + residual_of(problem, tensors)
     if problem.kernel == "rmsnorm":
-        return [tensors["x"], tensors["gamma"]]
+        return [tensors["x"], tensors["gamma"]] + residual_of(problem, tensors)
     if problem.kernel == "add":
         return [tensors["x"], tensors["r"]]
     if problem.kernel == "activation":
@@ -46,6 +50,11 @@ def operands_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
     if hides(problem) and not by_flag(problem):
         views.append(attention_mask(problem, views[0].device))
     return views + ([tensors["mask"]] if problem.mask else [])
+
+
+def residual_of(problem: Problem, tensors: Tensors) -> list[torch.Tensor]:
+    """What a norm adds to x, where it does."""
+    return [tensors["residual"]] if problem.values.get("residual") else []
 
 
 def hides(problem: Problem) -> bool:
@@ -81,9 +90,47 @@ def attention_mask(problem: Problem, device: torch.device) -> torch.Tensor:
     return every
 
 
+def with_epilogue(p: Problem) -> Callable[..., torch.Tensor]:
+    """A product and what follows it, one operation after the other; a bias that comes first is
+    added by the product's own call. gate=1: one product of both halves."""
+    product = torch.bmm if p.batch != 1 else torch.mm
+    functions = p.functions
+
+    def gated(a, b):
+        both = product(a, b)
+        return F.silu(both[..., :p.n]).mul_(both[..., p.n:])
+
+    def chain(a, b, *operands):
+        rest = list(operands)
+        if p.beta != 0:
+            add = torch.baddbmm if p.batch != 1 else torch.addmm
+            c, later = add(rest.pop(0), a, b, beta=p.beta, alpha=p.alpha), functions
+        elif functions[0] == "bias" and p.batch == 1:
+            c, later = torch.addmm(rest.pop(0), a, b, alpha=p.alpha), functions[1:]
+        else:
+            c, later = product(a, b), functions
+            c = c if p.alpha == 1 else c * p.alpha
+        for name in later:
+            c = (c + rest.pop(0)) if name in ("bias", "add") else epilogue_function(p, name)(c)
+        return c
+
+    return gated if functions == ["gate"] else chain
+
+
+def epilogue_function(p: Problem, name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of one operand, by its name in a chain."""
+    if name == "leaky_relu":
+        return lambda c: F.leaky_relu(c, p.slope)
+    if name == "clamp":
+        return lambda c: torch.clamp(c, p.low, p.high)
+    return ACTIVATIONS[name]
+
+
 def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
     """The kernel as a function of `operands_of`, returning a new tensor."""
     p = problem
+    if p.kernel == "gemm" and p.functions:
+        return with_epilogue(p)
     if p.kernel == "gemm":
         batched = p.batch != 1
         if p.beta != 0:
@@ -96,9 +143,9 @@ def function_of(problem: Problem) -> Callable[..., torch.Tensor]:
     if p.kernel == "softmax":
         return lambda x: torch.softmax(x, -1)
     if p.kernel == "layernorm":
-        return lambda x, gamma, beta: F.layer_norm(x, (p.cols,), gamma, beta, p.eps)
+        return lambda x, gamma, beta, *r: F.layer_norm(sum(r, x), (p.cols,), gamma, beta, p.eps)
     if p.kernel == "rmsnorm":
-        return lambda x, gamma: F.rms_norm(x, (p.cols,), gamma, p.eps)
+        return lambda x, gamma, *r: F.rms_norm(sum(r, x), (p.cols,), gamma, p.eps)
     if p.kernel == "add":
         return torch.add
     if p.kernel == "activation":
@@ -182,7 +229,7 @@ def function_into(problem: Problem, out: torch.Tensor) -> Callable[..., torch.Te
         if p.gate:
             return lambda x, g: torch.mul(activated(x, out), g, out=out)
         return lambda x: activated(x, out)
-    if p.kernel != "gemm":
+    if p.kernel != "gemm" or p.functions:
         return None
     batched = p.batch != 1
     into = out if batched else out[0]

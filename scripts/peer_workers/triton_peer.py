@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from peer_workers.cuda_plan import CudaPlan, Tensors, device_names
-from peer_workers.peer import Arrays, Peer, Plan, no_prepack
+from peer_workers.peer import Arrays, Peer, Plan, no_epilogue, no_prepack
 from peer_workers.problem import Problem
 
 # A row up to this long is held in registers by one program (16 warps: 32 values a thread) and read
@@ -170,5 +170,6 @@ class TritonPeer(Peer):
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         no_prepack(problem, "Triton")
+        no_epilogue(problem, "Triton")
         make = gemm_call if problem.kernel == "gemm" else row_call
         return CudaPlan(problem, arrays, lambda tensors: make(problem, tensors))

@@ -56,15 +56,30 @@ auto made(const char* what, Make make) {
   }
 }
 
-dnnl::matmul::primitive_desc matmul_desc(const Desc& src, const Desc& weights, const Desc& dst,
-                                         float alpha, float beta) {
-  dnnl::post_ops post;
+void append_eltwise(dnnl::post_ops& post, dnnl::algorithm f, float alpha, float beta) {
 #if DNNL_VERSION_MAJOR >= 3
-  if (alpha != 1) post.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
+  post.append_eltwise(f, alpha, beta);
 #else
-  if (alpha != 1) post.append_eltwise(1, dnnl::algorithm::eltwise_linear, alpha, 0);
+  post.append_eltwise(1, f, alpha, beta);
 #endif
+}
+
+dnnl::post_ops post_ops(float alpha, float beta, std::span<const PostOp> further) {
+  dnnl::post_ops post;
+  if (alpha != 1) append_eltwise(post, dnnl::algorithm::eltwise_linear, alpha, 0);
   if (beta != 0) post.append_sum(beta);
+  for (const PostOp& op : further) {
+    if (op.operand) {
+      post.append_binary(op.f, *op.operand);
+    } else {
+      append_eltwise(post, op.f, op.alpha, op.beta);
+    }
+  }
+  return post;
+}
+
+dnnl::matmul::primitive_desc matmul_desc(const Desc& src, const Desc& weights, const Desc& dst,
+                                         const dnnl::post_ops& post) {
   dnnl::primitive_attr attributes = strict();
   attributes.set_post_ops(post);
 #if DNNL_VERSION_MAJOR >= 3
@@ -169,13 +184,21 @@ void Call::run() {
 }
 
 Matmul::Matmul(const Desc& src, const Desc& weights_or_any, const Desc& dst, float alpha,
-               float beta) {
-  const auto desc =
-      made("matmul", [&] { return matmul_desc(src, weights_or_any, dst, alpha, beta); });
+               float beta, std::span<const PostOp> further) {
+  const auto desc = made("matmul", [&] {
+    return matmul_desc(src, weights_or_any, dst, post_ops(alpha, beta, further));
+  });
   weights = desc.weights_desc();
   implementation = desc.impl_info_str();
-  const std::pair<int, Desc> tensors[] = {
+  std::vector<std::pair<int, Desc>> tensors = {
       {DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
+  int index = (alpha != 1 ? 1 : 0) + (beta != 0 ? 1 : 0);
+  for (const PostOp& op : further) {
+    const int argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(index++) | DNNL_ARG_SRC_1;
+    if (!op.operand) continue;
+    operands.push_back(argument);
+    tensors.emplace_back(argument, *op.operand);
+  }
   call = Call(made("matmul", [&] { return dnnl::matmul(desc); }), desc.scratchpad_desc(), tensors);
 }
 

@@ -60,13 +60,24 @@ class Call {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// dst = alpha·src·weights + beta·dst, matrices of rank 2, or of rank 3 with a batch in front.
-// A weights layout of `any` lets oneDNN choose; ask the result. Throws Error when it cannot.
+// A function of each element of dst: eltwise with its parameters, or binary with a second operand
+// that lies as `operand` says.
+struct PostOp {
+  dnnl::algorithm f;
+  float alpha = 0, beta = 0;
+  std::optional<Desc> operand;
+};
+
+// dst = alpha·src·weights + beta·dst, then `further` in order; matrices of rank 2, or of rank 3
+// with a batch in front. A weights layout of `any` lets oneDNN choose; ask the result. Throws Error
+// when it cannot.
 struct Matmul {
-  Matmul(const Desc& src, const Desc& weights, const Desc& dst, float alpha = 1, float beta = 0);
+  Matmul(const Desc& src, const Desc& weights, const Desc& dst, float alpha = 1, float beta = 0,
+         std::span<const PostOp> further = {});
   Desc weights;
   std::string implementation;  // "brg_matmul:avx512_core": which of its own oneDNN chose
   Call call;
+  std::vector<int> operands;  // the arguments that stand for the operands of `further`, in order
 };
 
 // What this oneDNN does wrong with a product whose src [...,m,k] and dst [...,m,n] lie like this,

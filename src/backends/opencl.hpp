@@ -265,6 +265,14 @@ class KernelCall {
     buffers_.clear();
     index = 0;
     (remember(index++, args), ...);
+    count_ = index;
+  }
+  // The arguments that follow those set so far.
+  template <class... Args>
+  void add_args(const Context& context, Args... args) {
+    ((set_arg(context, count_, sizeof(Args), &args),  // NOLINT(bugprone-sizeof-expression)
+      remember(count_, args), ++count_),
+     ...);
   }
   // The arguments that are memory, by their number.
   const std::vector<std::pair<cl_uint, cl_mem>>& buffers() const { return buffers_; }
@@ -275,6 +283,7 @@ class KernelCall {
   template <class Arg>
   void remember(cl_uint, const Arg&) {}
   std::vector<std::pair<cl_uint, cl_mem>> buffers_;
+  cl_uint count_ = 0;
   Owned<cl_kernel, clReleaseKernel> kernel_;
 };
 

@@ -49,10 +49,10 @@ class ProblemInC {
     const auto params = problem.kernel().params;
     texts_.reserve(params.size());  // params_ points into it
     for (const ParamSpec& param : params) {
-      const bool is_choice = param.kind == ParamKind::choice;
-      if (is_choice) texts_.push_back(problem.choice(param.name));
-      params_.push_back(
-          {param.name, problem.value(param.name), is_choice ? texts_.back().c_str() : nullptr});
+      const double value = problem.value(param.name);
+      const bool in_words = param.kind == ParamKind::choice || param.kind == ParamKind::chain;
+      if (in_words) texts_.push_back(print_value(param, value));
+      params_.push_back({param.name, value, in_words ? texts_.back().c_str() : nullptr});
     }
     problem_ = {problem.kernel().name, params_.data(), params_.size()};
   }

@@ -10,6 +10,7 @@
 #include "bench/run_files.hpp"
 #include "cli/bench_arguments.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/fusion.hpp"
 #include "cli/ladder.hpp"
 #include "cli/slowdowns.hpp"
 #include "cli/terminal.hpp"
@@ -164,7 +165,7 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
   StandardOutputSink standard_output(progress);
   if (read.has_file()) {
     sinks.push_back(&files.emplace(read.csv, options, suite, interrupted));
-  } else if (read.prints_summary() && !options.ladder) {
+  } else if (read.prints_summary() && !options.ladder && !options.fusion) {
     sinks.push_back(&standard_output);
   }
   TraceSink trace;
@@ -183,14 +184,16 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
 
 // What was measured, in words; returns whether another build's rows were faster.
 bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& measured) {
-  const bool ladder = read.options.ladder;
+  const bool ladder = read.options.ladder, fusion = read.options.fusion;
   const bool prints = read.prints_summary();
   const std::vector<SummaryGroup> groups = summarise_rows(measured);
-  if (prints && read.has_file() && !ladder) {
+  if (prints && read.has_file() && !ladder && !fusion) {
     std::cout << terminal_summary(groups, read.shows_all ? Shown::all : Shown::close)
               << crossover_text(measured, "");
   }
-  if (prints && (read.has_file() || ladder)) {
+  if (prints && fusion) {
+    std::cout << terminal_fusions(fusions_of(measured, bytes_of_fusion(*read.options.catalogue)));
+  } else if (prints && (read.has_file() || ladder)) {
     std::cout << terminal_ladders(ladders_of(measured), rung_texts(*read.options.catalogue));
   }
   bool regressed = false;
@@ -201,7 +204,7 @@ bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& m
     const std::string header = "old: V@" + build + ", new: V, in the same rounds";
     std::cout << "\n" << terminal_comparison(comparison, {&header, 1});
   }
-  if (prints && read.has_file() && !ladder) {
+  if (prints && read.has_file() && !ladder && !fusion) {
     std::cout << "\n" << terminal_classes(size_classes(groups));
   }
   return regressed;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cli/build_facts.hpp"
+#include "cli/fusion.hpp"
 #include "cli/ladder.hpp"
 #include "cli/workers.hpp"
 #include "core/text.hpp"
@@ -183,6 +184,9 @@ void declare_bench(Arguments& arguments) {
   arguments.flag("--ladder",
                  "measure every rung of the variants' ladders, from the plainest loops up, and "
                  "print what each bought; default preset: ladder");
+  arguments.flag("--fusion",
+                 "measure variants beside what they fuse done apart, through memory, and print the "
+                 "gain and what the roof allows of it; default preset: fusion");
   arguments.flag("--fail-on-regression",
                  "exit status 1 when a row is SLOWER than that of --against, or fails");
   arguments.flag("--dry-run", "print the cases and measure nothing");
@@ -193,6 +197,8 @@ void declare_bench(Arguments& arguments) {
        "0.001 --ceilings-time 1",
        "rooflane bench --ladder -v hwy --shape gemm:m=n=k=128 --threads 1 --launches 1 "
        "--ceilings-time 1",
+       "rooflane bench --fusion --shape gemm:m=64,n=256,k=64,epilogue=bias+gelu --threads 1 "
+       "--launches 1 --ceilings-time 1",
        "rooflane bench --dry-run"});
 }
 
@@ -203,14 +209,20 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   read.resume = arguments.has("--resume");
   read.shows_all = arguments.has("--all");
   read.fail_on_regression = arguments.has("--fail-on-regression");
-  const bool ladder = arguments.has("--ladder");
+  const bool ladder = arguments.has("--ladder"), fusion = arguments.has("--fusion");
   Complaints complaints;
   CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
-  const std::vector<BenchProblem> problems =
-      read_problems(arguments, catalogue, ladder ? "ladder" : "default", complaints);
+  const std::vector<BenchProblem> problems = read_problems(arguments, catalogue,
+                                                           ladder   ? "ladder"
+                                                           : fusion ? "fusion"
+                                                                    : "default",
+                                                           complaints);
   const std::vector<const Kernel*> kernels = kernels_of(problems, catalogue);
   if (ladder && common.variants.empty()) {
     common.variants = complaints.check([&] { return variants_with_ladder(catalogue, kernels); });
+  }
+  if (fusion && common.variants.empty()) {
+    common.variants = complaints.check([&] { return variants_that_fuse(catalogue, kernels); });
   }
   const std::vector<std::string> guests =
       add_workers(arguments, common, settings, catalogue, complaints);
@@ -223,6 +235,7 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   read.named = common.variants;
   read.options = bench_options(common, problems, targets, catalogue, settings);
   read.options.ladder = ladder;
+  read.options.fusion = fusion;
   read.options.tuned_beside_model = common.tuned_named;
   read.options.stamp = read_stamp();
   read_measuring(arguments, read.options, complaints);

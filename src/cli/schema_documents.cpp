@@ -13,14 +13,15 @@ ordered_json number_or_word(const char* description) {
 
 ordered_json parameter_schema() {
   ordered_json kind = value("string", "size and flag are whole numbers");
-  kind["enum"] = {"size", "flag", "real", "choice"};
-  return object("A parameter of a kernel, in the order of the shape.",
-                {{"name", value("string", "its key in a shape")},
-                 {"kind", kind},
-                 {"required", value("boolean", "whether a shape must name it")}},
-                {{"default", number_or_word("where it is constant")},
-                 {"choices", list_of(text, "the words allowed, the first the default")},
-                 {"least", value("integer", "the smallest size allowed")}});
+  kind["enum"] = {"size", "flag", "real", "choice", "chain"};
+  return object(
+      "A parameter of a kernel, in the order of the shape.",
+      {{"name", value("string", "its key in a shape")},
+       {"kind", kind},
+       {"required", value("boolean", "whether a shape must name it")}},
+      {{"default", number_or_word("where it is constant")},
+       {"choices", list_of(text, "the words allowed; of a choice the first is the default")},
+       {"least", value("integer", "the smallest size allowed")}});
 }
 
 ordered_json variant_schema() {

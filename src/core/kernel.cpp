@@ -11,7 +11,7 @@
 namespace rooflane {
 
 std::int64_t axis_length(const Problem& problem, const Axis& axis) {
-  return axis.derived != nullptr ? axis.derived(problem) : problem.size(axis.param);
+  return axis.derived != nullptr ? axis.derived(problem) : axis.times * problem.size(axis.param);
 }
 
 Shape tensor_shape(const Problem& problem, const TensorSpec& tensor) {
@@ -91,7 +91,9 @@ class SizeTable {
 std::string axes_text(const TensorSpec& tensor) {
   std::vector<std::string> parts;
   for (const Axis& axis : tensor.axes) {
-    parts.push_back(axis.form == Axis::Form::leading ? "..." : axis.param);
+    parts.push_back(axis.form == Axis::Form::leading ? "..."
+                    : axis.times != 1                ? fmt::format("{}{}", axis.times, axis.param)
+                                                     : axis.param);
   }
   return fmt::format("[{}]", join(parts, ","));
 }
@@ -129,9 +131,14 @@ void match_axes(const TensorSpec& tensor, const NamedShape& array, SizeTable& si
   }
   for (std::size_t i = 0; i < plain; ++i) {
     const Axis& axis = tensor.axes[tensor.axes.size() - plain + i];
-    sizes.add({axis.param,
-               fmt::format("axis {} of {} {}", leading + i, tensor.name, print_shape(array.shape)),
-               array.shape[leading + i]});
+    const std::int64_t length = array.shape[leading + i];
+    std::string where =
+        fmt::format("axis {} of {} {}", leading + i, tensor.name, print_shape(array.shape));
+    if (length % axis.times != 0) {
+      throw argument_error(fmt::format("{} is {}, allowed are multiples of {}: {}", where, length,
+                                       axis.times, axes_text(tensor)));
+    }
+    sizes.add({axis.param, std::move(where), length / axis.times});
   }
 }
 

@@ -32,6 +32,8 @@ struct Axis {
   // Of outputs: the length, where it is no parameter but follows from them; `param` is then a name
   // only.
   std::int64_t (*derived)(const Problem&) = nullptr;
+  // The array's axis is so many times as long as the parameter says (gemm's b with gate=1).
+  std::int64_t times = 1;
 };
 std::int64_t axis_length(const Problem& problem, const Axis& axis);
 
@@ -117,6 +119,9 @@ struct Kernel {
   // softmax: row sums). `operands`: inputs and outputs, as float32. May be null.
   WholeError (*whole_check)(const Problem&, const Math&, const Operands& operands,
                             std::uint64_t seed) = nullptr;
+  // Whether that check can judge this problem; where it cannot, more rows and columns are compared.
+  // Null: it always can.
+  bool (*whole_check_applies)(const Problem&) = nullptr;
 };
 
 const ParamSpec* find_param(const Kernel& kernel, std::string_view name);

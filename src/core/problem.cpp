@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chain.hpp"
 #include "error.hpp"
 #include "kernel.hpp"
 #include "text.hpp"
@@ -43,6 +44,9 @@ std::string allowed(const ParamSpec& param) {
       return "a finite number";
     case ParamKind::choice:
       return join(choices_of(param), ", ");
+    case ParamKind::chain:
+      return fmt::format("{}, or some of {}, each once, joined by +", empty_chain,
+                         join(choices_of(param), ", "));
   }
   return {};
 }
@@ -57,6 +61,8 @@ void check_value(const ParamSpec& param, double value, std::string_view text) {
   } else if (param.kind == ParamKind::choice) {
     good = value == std::floor(value) && value >= 0 &&
            value < static_cast<double>(choices_of(param).size());
+  } else if (param.kind == ParamKind::chain) {
+    good = chain_places(param, value).has_value();
   } else {
     // Kernels compute with it in float32.
     good = good && std::isfinite(static_cast<float>(value));
@@ -74,6 +80,8 @@ double parse_value(const ParamSpec& param, std::string_view text) {
     const std::vector<std::string> choices = choices_of(param);
     const auto found = std::find(choices.begin(), choices.end(), text);
     if (found != choices.end()) value = static_cast<double>(found - choices.begin());
+  } else if (param.kind == ParamKind::chain) {
+    value = parse_chain(param, text);
   } else if (const auto integer = parse_integer(text)) {
     value = static_cast<double>(*integer);
   }
@@ -82,12 +90,6 @@ double parse_value(const ParamSpec& param, std::string_view text) {
   }
   check_value(param, *value, text);
   return *value;
-}
-
-std::string print_value(const ParamSpec& param, double value) {
-  if (param.kind == ParamKind::real) return print_real(value);
-  if (param.kind == ParamKind::choice) return choices_of(param)[static_cast<std::size_t>(value)];
-  return std::to_string(static_cast<std::int64_t>(value));
 }
 
 double default_value(const Problem& problem, const ParamSpec& param) {
@@ -100,6 +102,21 @@ std::vector<std::string> choices_of(const ParamSpec& param) {
   std::vector<std::string> choices(param.words.begin(), param.words.end());
   for (const DType dtype : param.dtypes) choices.emplace_back(dtype->short_name);
   return choices;
+}
+
+std::string print_value(const ParamSpec& param, double value) {
+  switch (param.kind) {
+    case ParamKind::real:
+      return print_real(value);
+    case ParamKind::choice:
+      return choices_of(param)[static_cast<std::size_t>(value)];
+    case ParamKind::chain:
+      return print_chain(param, value);
+    case ParamKind::size:
+    case ParamKind::flag:
+      break;
+  }
+  return std::to_string(static_cast<std::int64_t>(value));
 }
 
 const ParamSpec* find_param(const Kernel& kernel, std::string_view name) {
@@ -138,6 +155,11 @@ std::string Problem::choice(std::string_view name) const {
 DType Problem::dtype(std::string_view name) const {
   const ParamSpec& param = kernel_->params[param_index(*kernel_, name)];
   return param.dtypes[static_cast<std::size_t>(value(name))];
+}
+
+std::vector<std::size_t> Problem::chain(std::string_view name) const {
+  const ParamSpec& param = kernel_->params[param_index(*kernel_, name)];
+  return chain_places(param, value(name)).value();
 }
 
 void Problem::set(std::string_view name, std::string_view text) {

@@ -17,7 +17,8 @@ namespace rooflane {
 struct Kernel;
 class Problem;
 
-enum class ParamKind { size, flag, real, choice };
+// chain: words joined by +, each at most once, in an order that matters; `none` is the empty one.
+enum class ParamKind { size, flag, real, choice, chain };
 
 // One parameter of a kernel, in the order in which problems are printed.
 struct ParamSpec {
@@ -29,12 +30,15 @@ struct ParamSpec {
   // A default that depends on other parameters (kv_heads = heads); overrides default_value.
   double (*default_from)(const Problem&) = nullptr;
   bool always_printed = false;
-  // Of a choice, the first the default: number formats by their short names, or words.
+  // Of a choice, the first the default: number formats by their short names, or words. Of a chain
+  // its words, at most 13.
   std::span<const DType> dtypes = {};
   std::span<const std::string_view> words = {};
 };
 
 std::vector<std::string> choices_of(const ParamSpec& param);
+// A value as it is written in a shape: "512", "0.5", "bf16", "bias+gelu".
+std::string print_value(const ParamSpec& param, double value);
 
 class Problem {
  public:
@@ -44,14 +48,17 @@ class Problem {
 
   const Kernel& kernel() const { return *kernel_; }
   bool has(std::string_view name) const;  // set explicitly
-  // The value or its default; of a choice its place in the list. Sizes are exact up to 2^53. Throws
-  // Error for an unknown name or an unset required parameter.
+  // The value or its default; of a choice its place in the list; of a chain a number that stands
+  // for it, 0 for the empty one. Sizes are exact up to 2^53. Throws Error for an unknown name or an
+  // unset required parameter.
   double value(std::string_view name) const;
   std::int64_t size(std::string_view name) const;
   bool flag(std::string_view name) const;
   // Of a choice: its text, and the number format of one between formats.
   std::string choice(std::string_view name) const;
   DType dtype(std::string_view name) const;
+  // Of a chain: the places of its words in the list, in its order.
+  std::vector<std::size_t> chain(std::string_view name) const;
   // Checks kind and range of this one parameter; throws Error naming it and the nearest name.
   void set(std::string_view name, std::string_view text);
   void set(std::string_view name, double value);

@@ -16,6 +16,8 @@ const char* name_of(ParamKind kind) {
       return "real";
     case ParamKind::choice:
       return "choice";
+    case ParamKind::chain:
+      return "chain";
   }
   return "";
 }
@@ -34,10 +36,11 @@ const char* name_of(Role role) {
   return "";
 }
 
-// As it is written in a shape: sizes and flags are whole numbers, choices words.
+// As it is written in a shape: sizes and flags are whole numbers, choices and chains words.
 ordered_json value_json(const ParamSpec& param, double value) {
   if (param.kind == ParamKind::real) return value;
-  if (param.kind == ParamKind::choice) return choices_of(param)[static_cast<std::size_t>(value)];
+  const bool in_words = param.kind == ParamKind::choice || param.kind == ParamKind::chain;
+  if (in_words) return print_value(param, value);
   return static_cast<std::int64_t>(value);
 }
 
@@ -52,7 +55,7 @@ ordered_json parameters_json(const Kernel& kernel) {
       item["default"] = value_json(param, param.default_value);
     }
     if (param.kind == ParamKind::size) item["least"] = param.least;
-    if (param.kind == ParamKind::choice) item["choices"] = choices_of(param);
+    if (const auto words = choices_of(param); !words.empty()) item["choices"] = words;
     list.push_back(std::move(item));
   }
   return list;

@@ -19,8 +19,15 @@ namespace rooflane {
 
 namespace {
 
-// Seeded rows and columns beside the edges, where the comparison is not complete.
-constexpr std::int64_t sampled_lines = 64;
+// Seeded rows and columns beside the edges, where the comparison is not complete; more of them
+// where the kernel's check of the whole output cannot judge the problem.
+constexpr std::int64_t sampled_lines = 64, sampled_lines_alone = 256;
+
+bool has_whole_check(const Problem& problem) {
+  const Kernel& kernel = problem.kernel();
+  return kernel.whole_check != nullptr &&
+         (kernel.whole_check_applies == nullptr || kernel.whole_check_applies(problem));
+}
 
 std::vector<std::int64_t> all_lines(std::int64_t count) {
   std::vector<std::int64_t> lines(static_cast<std::size_t>(count));
@@ -30,7 +37,7 @@ std::vector<std::int64_t> all_lines(std::int64_t count) {
 
 // First, last and `seeded` lines, sorted, each once.
 std::vector<std::int64_t> chosen_lines(std::int64_t count, std::uint64_t seed,
-                                       std::int64_t seeded = sampled_lines) {
+                                       std::int64_t seeded) {
   if (count <= seeded + 2) return all_lines(count);
   std::vector<std::int64_t> lines = {0, count - 1};
   for (std::uint64_t i = 0; static_cast<std::int64_t>(lines.size()) < seeded + 2; ++i) {
@@ -237,6 +244,9 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
                             const Math& math) {
   const Kernel& kernel = problem.kernel();
   const Float32Copies wide(inputs);
+  const std::int64_t sampled = kernel.whole_check == nullptr || has_whole_check(problem)
+                                   ? sampled_lines
+                                   : sampled_lines_alone;
   Reference reference;
   reference.complete = kernel.cost(problem).flops <= full_comparison_flops;
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
@@ -255,13 +265,13 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
       add({all_lines(rows), all_lines(cols)});
       continue;
     }
-    add({chosen_lines(rows, seed), all_lines(cols)});
+    add({chosen_lines(rows, seed, sampled), all_lines(cols)});
     if (!kernel.columns_are_cheap) continue;
     // Of many rows fewer columns: values and bounds of all that are chosen lie in memory at once.
     const auto most =
         static_cast<std::int64_t>(full_comparison_elements) / std::max<std::int64_t>(rows, 1);
     add({all_lines(rows),
-         chosen_lines(cols, ~seed, std::clamp<std::int64_t>(most - 2, 0, sampled_lines))});
+         chosen_lines(cols, ~seed, std::clamp<std::int64_t>(most - 2, 0, sampled))});
   }
   return reference;
 }
@@ -388,7 +398,7 @@ Verification verify_output(const Problem& problem, const Operands& operands,
   if (compared.bound.error > 1) result.reason = compared.bound.text(several);
   // What it checks is given as float32, in which large integers do not fit; those are exact, and
   // compared as such above.
-  if (problem.kernel().whole_check != nullptr && any_elements && all_floats) {
+  if (has_whole_check(problem) && any_elements && all_floats) {
     const Float32Copies wide(operands);
     const WholeError whole = problem.kernel().whole_check(problem, math, wide.operands(), seed);
     result.value = std::max(result.value, whole.over_bound);

@@ -148,6 +148,7 @@ void set_parameter(Problem& problem, const ParamSpec& param, const std::string& 
   if (problem.has(param.name)) throw argument_error(fmt::format("{} is given twice", param.name));
   switch (param.kind) {
     case ParamKind::choice:
+    case ParamKind::chain:
       problem.set(param.name, std::string_view(text));
       return;
     case ParamKind::real:

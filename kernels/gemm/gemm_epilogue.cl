@@ -1,0 +1,69 @@
+// What follows a product before it becomes c (kernels/gemm/epilogue.hpp). CHAIN is the chain as a
+// number to the base 9: its functions counted from 1 are the digits, the first the lowest, and the
+// compiler unrolls the loop over them; 0: none, and nothing of this is in the kernel. HAS_BIAS,
+// HAS_ADD, SLOPE, LOW and HIGH belong to it.
+#ifndef CHAIN
+#define CHAIN 0
+#endif
+
+#if CHAIN
+floatv epilogue(floatv v, floatv bias, floatv residual) {
+#pragma unroll
+  for (uint left = CHAIN; left > 0; left /= 9) {
+    switch (left % 9) {
+      case 1:
+        v += bias;
+        break;
+      case 2:
+        v = relu(v);
+        break;
+      case 3:
+        v = v < 0.0f ? v * (SLOPE) : v;
+        break;
+      case 4:
+        v = gelu(v);
+        break;
+      case 5:
+        v = gelu_tanh(v);
+        break;
+      case 6:
+        v = silu(v);
+        break;
+      case 7:
+        v += residual;
+        break;
+      case 8:
+        // A NaN stays.
+        v = v < (LOW) ? (floatv)(LOW) : v > (HIGH) ? (floatv)(HIGH) : v;
+        break;
+    }
+  }
+  return v;
+}
+float epilogue_one(float v, float bias, float residual) {
+  float lane[V];
+  const floatv result = epilogue((floatv)v, (floatv)bias, (floatv)residual);
+  VSTORE(result, lane);
+  return lane[0];
+}
+
+// The last arguments of a kernel, and where its batch or tile of the residual begins.
+#define EPILOGUE_ARGS \
+  , __global const float* restrict bias, __global const float* restrict residual
+#define EPILOGUE_FROM(offset) residual += (offset);
+// V neighbours, the first `count` of them, or one: in column `col` and at `at` beyond that place.
+#define EPILOGUE(v, col, at)                                     \
+  epilogue(v, HAS_BIAS ? VLOAD(bias + (col)) : (floatv)(0.0f),   \
+           HAS_ADD ? VLOAD(residual + (at)) : (floatv)(0.0f))
+#define EPILOGUE_SOME(v, col, at, count)                                          \
+  epilogue(v, HAS_BIAS ? load_some(bias + (col), count, 0.0f) : (floatv)(0.0f),   \
+           HAS_ADD ? load_some(residual + (at), count, 0.0f) : (floatv)(0.0f))
+#define EPILOGUE_ONE(v, col, at) \
+  epilogue_one(v, HAS_BIAS ? bias[col] : 0.0f, HAS_ADD ? residual[at] : 0.0f)
+#else
+#define EPILOGUE_ARGS
+#define EPILOGUE_FROM(offset)
+#define EPILOGUE(v, col, at) (v)
+#define EPILOGUE_SOME(v, col, at, count) (v)
+#define EPILOGUE_ONE(v, col, at) (v)
+#endif

@@ -1,0 +1,55 @@
+// Fusing in the catalogue. See fusion.hpp.
+#include "cli/fusion.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/groups.hpp"
+#include "core/error.hpp"
+
+namespace rooflane {
+
+std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
+                                            const std::vector<const Kernel*>& kernels) {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : kernels) {
+    bool any = false;
+    for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
+      if (!separate_step(*entry->variant)) continue;
+      any = true;
+      const bool known = std::find(names.begin(), names.end(), entry->name) != names.end();
+      if (!known && !absent_reason(*entry)) names.push_back(entry->name);
+    }
+    if (!any) {
+      throw unavailable_error(
+          fmt::format("--fusion: no variant of {} fuses anything in this build", kernel->name));
+    }
+  }
+  return names;
+}
+
+BytesOfFusion bytes_of_fusion(const Catalogue& catalogue) {
+  return [&catalogue](const Row& row) -> std::optional<FusionBytes> {
+    Problem problem = parse_problem(row.kernel + ":" + row.shape, catalogue.kernels());
+    const Kernel& kernel = problem.kernel();
+    FusionBytes bytes;
+    bytes.fused = bytes.separate = kernel.cost(problem).bytes;
+    double written = 0;
+    for (const TensorSpec& tensor : kernel.tensors(problem)) {
+      if (is_written(tensor.role)) written += tensor_bytes(problem, tensor);
+    }
+    double passes = 0;
+    for (const ParamSpec& param : kernel.params) {
+      if (param.kind != ParamKind::chain) continue;
+      passes += static_cast<double>(problem.chain(param.name).size());
+      problem.set(param.name, 0.0);
+    }
+    if (passes == 0) return std::nullopt;
+    bytes.separate += 2 * written * passes;
+    bytes.product = kernel.cost(problem).bytes;
+    return bytes;
+  };
+}
+
+}  // namespace rooflane
