@@ -113,7 +113,7 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   c.problem = group.problem;
   c.variant = entry.name;
   c.tuning = tuning;
-  c.math = options.math;
+  c.math = math_for(group.problem, options.math);
   c.threads = group.threads;
   c.library = entry.library;
   if (c.library.empty() && variant.backend->libraries != nullptr) c.library = options.library;
