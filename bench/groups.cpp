@@ -245,8 +245,8 @@ bool has_math(const Variant& variant, std::string_view name) {
                      [&](const Math* math) { return math->name == name; });
 }
 
-// Without those made for other maths alone, which have nothing to say of this problem; unless nobody
-// else has, whose refusal then tells why.
+// Without those made for other maths alone, which have nothing to say of this problem; unless
+// nobody else has, whose refusal then tells why.
 std::vector<const CatalogueEntry*> entries_for(const BenchOptions& options,
                                                const Problem& problem) {
   const Kernel& kernel = problem.kernel();

@@ -213,8 +213,8 @@ void run_whole(Plan& plan) {
 // `tuning`: empty, or a rung of the variant's ladder.
 void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem& problem,
                 const Environment& env, const Layout& layout) {
-  INFO(problem.text(), " variant=", entry.name, " math=", env.math, " threads=", env.threads, " isa=", env.isa, " ",
-       tuning.text(), " ", layout.name);
+  INFO(problem.text(), " variant=", entry.name, " math=", env.math, " threads=", env.threads,
+       " isa=", env.isa, " ", tuning.text(), " ", layout.name);
   GuardedOperands first(problem, layout, seed), second(problem, layout, seed + 1);
   const Variant& variant = *entry.variant;
   const bool has_constants = [&] {

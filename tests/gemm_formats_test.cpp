@@ -1,5 +1,6 @@
-// GEMM with short operands and quantised weights: which number formats go together, what verification
-// finds wrong with kernels that make the usual mistakes, and units of this CPU against plain loops.
+// GEMM with short operands and quantised weights: which number formats go together, what
+// verification finds wrong with kernels that make the usual mistakes, and units of this CPU against
+// plain loops.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/float16.hpp"
+#include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "measure/verify.hpp"
 #include "skip.hpp"
@@ -68,9 +70,7 @@ struct Trial {
     plan->bind(operands.all());
     plan->run();
   }
-  Status verdict() {
-    return verify_output(problem, operands.all(), reference, seed, math).status;
-  }
+  Status verdict() { return verify_output(problem, operands.all(), reference, seed, math).status; }
   template <class T>
   T* data(const char* name) {
     return static_cast<T*>(operands.all().at(name).data);
@@ -234,9 +234,12 @@ TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite
       CHECK(std::isnan(c[10 + j]));
     }
   }
-  CHECK(verdict_with(shape, [](Trial& t) {  // a scale of another column
-          std::swap(t.data<float>("b_scale")[0], t.data<float>("b_scale")[1]);
-        }, "int8-dynamic") == Status::failed);
+  CHECK(verdict_with(
+            shape,
+            [](Trial& t) {  // a scale of another column
+              std::swap(t.data<float>("b_scale")[0], t.data<float>("b_scale")[1]);
+            },
+            "int8-dynamic") == Status::failed);
 }
 
 TEST_CASE("large integer products are checked as a whole") {
@@ -259,7 +262,9 @@ namespace {
 
 // Intel's and AMD's manuals: the odd element of a pair first, then the even one, each a fused
 // multiply-add that rounds to nearest and takes subnormal operands and results for zeros.
-float flushed(float value) { return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value; }
+float flushed(float value) {
+  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
 float dot_of_pairs(const BFloat16* a, const BFloat16* b, std::int64_t k) {
   float sum = 0;
   for (std::int64_t p = 0; p < k; p += 2) {

@@ -1,7 +1,7 @@
-// GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and later.
-// Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded serves two
-// products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the micro-kernel:
-// dot_plan.hpp, dot_common-inl.h.
+// GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and
+// later. Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded
+// serves two products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the
+// micro-kernel: dot_plan.hpp, dot_common-inl.h.
 #include <immintrin.h>
 
 #include <algorithm>

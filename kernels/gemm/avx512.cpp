@@ -1,7 +1,8 @@
 // GEMM, variant `avx512`: bfloat16 by vdpbf16ps, 8-bit integers by vpdpbusd, whose first operand is
 // unsigned (s8 is packed 128 larger, and 128 times the sums of b's columns are taken off again).
-// Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles' latency
-// times two a cycle need 10. Everything but the micro-kernel: dot_plan.hpp, dot_common-inl.h.
+// Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles'
+// latency times two a cycle need 10. Everything but the micro-kernel: dot_plan.hpp,
+// dot_common-inl.h.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -106,10 +107,14 @@ void Micro(const MicroCall& call) {
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
 
-// `together` rows of b from column `col` on, all rows of a: dot products of whole vectors, k's last
-// part masked.
+// Bytes ahead of what is read: some 16 lines in flight hide memory's latency, 100 ns at 10 GB/s a
+// stream.
+constexpr std::int64_t prefetch_bytes = 1024;
+
+// `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
+// vectors, k's last part masked.
 template <class Products, int rows, int together>
-void FewColumns(const FewCall& call, std::int64_t col) {
+void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
   const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
@@ -127,7 +132,8 @@ void FewColumns(const FewCall& call, std::int64_t col) {
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
-      const Element* const from = b + r * call.ldb + p;
+      const Element* const from = b + r * apart * call.ldb + p;
+      _mm_prefetch(reinterpret_cast<const char*>(from) + prefetch_bytes, _MM_HINT_T0);
       columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);
@@ -144,24 +150,28 @@ void FewColumns(const FewCall& call, std::int64_t col) {
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     if (call.column_sums != nullptr) {
-      call.column_sums[col + r] = _mm512_reduce_add_epi32(of_columns[r]);
+      call.column_sums[col + r * apart] = _mm512_reduce_add_epi32(of_columns[r]);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      call.sums[i * call.ld + col + r] = Products::Total(sums[i][r]);
+      call.sums[i * call.ld + col + r * apart] = Products::Total(sums[i][r]);
     }
   }
 }
 
-// As many rows of b at a time as leave registers for their sums, and enough of those for the latency.
+// As many rows of b at a time as leave registers for their sums, and enough of those for the
+// latency. They are far apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
 void FewRowsOf(const FewCall& call) {
-  constexpr int together = rows <= 4 ? 4 : 2;
-  std::int64_t col = 0;
-  for (; col + together <= call.cols; col += together) {
-    FewColumns<Products, rows, together>(call, col);
+  constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
+  constexpr int together = rows <= 4 ? 4 : of_many;
+  const std::int64_t apart = call.cols / together;
+  for (std::int64_t col = 0; col < apart; ++col) {
+    FewColumns<Products, rows, together>(call, col, apart);
   }
-  for (; col < call.cols; ++col) FewColumns<Products, rows, 1>(call, col);
+  for (std::int64_t col = apart * together; col < call.cols; ++col) {
+    FewColumns<Products, rows, 1>(call, col, 1);
+  }
 }
 
 template <class Products, int... row>

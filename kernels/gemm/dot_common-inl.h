@@ -1,6 +1,6 @@
 // What all dot-product units share and is worth their instructions: packing lanes, sums of columns,
-// storing c, quantising rows. Plain loops that the compiler makes vectors of. Include it once, inside
-// the attributes of the instructions and an anonymous namespace. Words: dot_unit.hpp.
+// storing c, quantising rows. Plain loops that the compiler makes vectors of. Include it once,
+// inside the attributes of the instructions and an anonymous namespace. Words: dot_unit.hpp.
 
 // Lanes are read whole, whatever their alignment.
 inline std::uint32_t LaneAt(const void* from) {

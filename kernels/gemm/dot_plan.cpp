@@ -39,8 +39,8 @@ Blocks rounded(const Blocks& blocks, const Gemm& g, const DotUnit& unit) {
 }
 
 // A B micro-panel of half of L1, for the micro-kernels of a block's rows; a block of a in a
-// sixteenth of L2, its sums in a quarter. A single micro-panel of rows passes b once, so that nothing
-// is gained by visiting it in parts.
+// sixteenth of L2, its sums in a quarter. A single micro-panel of rows passes b once, so that
+// nothing is gained by visiting it in parts.
 Blocks guess(const Gemm& g, const Environment& env, const DotUnit& unit) {
   const auto l1 = static_cast<int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
   const auto l2 = static_cast<int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
@@ -60,8 +60,7 @@ Blocks guess(const Gemm& g, const Environment& env, const DotUnit& unit) {
   return blocks;
 }
 
-Blocks blocks_of(const Tuning& tuning, const Gemm& g, const Environment& env,
-                 const DotUnit& unit) {
+Blocks blocks_of(const Tuning& tuning, const Gemm& g, const Environment& env, const DotUnit& unit) {
   const Blocks first = guess(g, env, unit);
   return rounded({tuning.get("mc", first.mc), tuning.get("nc", first.nc),
                   div_up(tuning.get("kc", first.kc * unit.group), unit.group)},
@@ -291,9 +290,9 @@ class DotPlan final : public Plan {
     unit_.pack({b_.at(batch, panel * unit_.nr), b_.outer, b_.inner, g_.k,
                 std::min(unit_.nr, g_.n - panel * unit_.nr), unit_.nr, lanes_, 1, 0, to});
     if (!needs_column_sums()) return;
-    unit_.column_sums(to, lanes_,
-                      static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() +
-                          panel * unit_.nr);
+    unit_.column_sums(
+        to, lanes_,
+        static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + panel * unit_.nr);
   }
 
   void run_packed(int64_t first, int64_t count) const {
@@ -336,8 +335,8 @@ class DotPlan final : public Plan {
           const int64_t panel = (i0 + i) / unit_.mr, width = width_of(panel);
           std::uint32_t* const tile = sums + (in_parts ? i * ld + j : 0);
           const int64_t width_of_c = std::min(unit_.nr, cols - j);
-          unit_.micro({lanes, a_panel(place, panel) + p * width, b, width, width_of_c, tile, ld,
-                       p > 0});
+          unit_.micro(
+              {lanes, a_panel(place, panel) + p * width, b, width, width_of_c, tile, ld, p > 0});
           if (p + lanes < lanes_) continue;
           unit_.finish({&out, i0 + i, std::min(unit_.mr, rows - i), j0 + j, width_of_c, tile, ld});
         }
@@ -349,8 +348,8 @@ class DotPlan final : public Plan {
   void run_few(int64_t first, int64_t count) const {
     const Elements a = source_of_a();
     for (int64_t row = 0; row < count * g_.m; ++row) {
-      unit_.pack({a.at(first + row / g_.m, row % g_.m), a.outer, a.inner, g_.k, 1, 1, few_lanes_,
-                  1, flip(), words_at(a_panels_, row * few_lanes_)});
+      unit_.pack({a.at(first + row / g_.m, row % g_.m), a.outer, a.inner, g_.k, 1, 1, few_lanes_, 1,
+                  flip(), words_at(a_panels_, row * few_lanes_)});
     }
     const int64_t tasks = div_up(g_.n, few_columns);
     parallel_for(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
@@ -360,9 +359,9 @@ class DotPlan final : public Plan {
       const Output out = output_of(batch, place);
       std::uint32_t* const sums = words_at(scratch_, thread * tile_words_);
       std::int32_t* const of_columns =
-          needs_column_sums() ? static_cast<std::int32_t*>(column_sums_.data()) +
-                                    place * n_padded() + col
-                              : nullptr;
+          needs_column_sums()
+              ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
+              : nullptr;
       unit_.few({words_at(a_panels_, place * g_.m * few_lanes_), few_lanes_, g_.m,
                  b_.at(batch, col), b_.outer, g_.k, cols, sums, few_columns, of_columns});
       unit_.finish({&out, 0, g_.m, col, cols, sums, few_columns});
@@ -427,9 +426,8 @@ std::vector<Tuning> dot_tunings(const Problem& problem, const Environment& env,
   return list;
 }
 
-std::unique_ptr<Plan> dot_plan(const Problem& problem, const Tuning& tuning,
-                               const Environment& env, const Operands& constants,
-                               const DotUnit& unit) {
+std::unique_ptr<Plan> dot_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                               const Operands& constants, const DotUnit& unit) {
   return std::make_unique<DotPlan>(problem, tuning, env, constants, unit);
 }
 

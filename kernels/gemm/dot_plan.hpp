@@ -1,7 +1,7 @@
-// GEMM on a dot-product unit (dot_unit.hpp): the plan that variants `avx512` and `amx` share. a and b
-// are packed whole into micro-panels, in parallel; then blocks of mc × nc elements of c are handed
-// out, whose sums stay in L2 over the blocks of kc along k, and c is stored once. Few rows of a
-// against b as it lies along k are not packed.
+// GEMM on a dot-product unit (dot_unit.hpp): the plan that variants `avx512` and `amx` share. a and
+// b are packed whole into micro-panels, in parallel; then blocks of mc × nc elements of c are
+// handed out, whose sums stay in L2 over the blocks of kc along k, and c is stored once. Few rows
+// of a against b as it lies along k are not packed.
 #pragma once
 
 #include <array>
@@ -28,8 +28,7 @@ inline constexpr DType dot_types[] = {&float32, &bfloat16, &int8,
 std::optional<std::string> dot_unsupported(const Problem& problem, const Environment& env);
 std::vector<Tuning> dot_tunings(const Problem& problem, const Environment& env,
                                 const DotUnit& unit);
-std::unique_ptr<Plan> dot_plan(const Problem& problem, const Tuning& tuning,
-                               const Environment& env, const Operands& constants,
-                               const DotUnit& unit);
+std::unique_ptr<Plan> dot_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                               const Operands& constants, const DotUnit& unit);
 
 }  // namespace rooflane::gemm

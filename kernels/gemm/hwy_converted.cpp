@@ -1,8 +1,8 @@
 // GEMM, variant `hwy`, with operands that are decoded to float32. Two ways:
-//   few rows of a (decoding of language models) against b [n,k]: each row of b is read once, decoded in
-//   registers and multiplied by all rows of a;
-//   else blocks of columns of b are decoded to float32, as many as stay in L2, and multiplied by the
-//   float32 plan of hwy.cpp, one per thread, into a block of c that is stored in c's format.
+//   few rows of a (decoding of language models) against b [n,k]: each row of b is read once,
+//   decoded in registers and multiplied by all rows of a; else blocks of columns of b are decoded
+//   to float32, as many as stay in L2, and multiplied by the float32 plan of hwy.cpp, one per
+//   thread, into a block of c that is stored in c's format.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_converted.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -79,8 +79,12 @@ HWY_INLINE void AddBlock(const std::uint8_t* const* b, const float* a, std::int6
   }
 }
 
+// Bytes ahead of what is read: some 16 lines in flight hide memory's latency.
+constexpr std::int64_t kAhead = 1024;
+
+// Columns col, col + apart…
 template <class Format, int rows, int together>
-void FewColumns(const FewConvertedCall& c, std::int64_t col) {
+void FewColumns(const FewConvertedCall& c, std::int64_t col, std::int64_t apart) {
   constexpr int parts = rows * together <= 4 ? 2 : 1;
   const D d;
   V sums[together][rows][parts];
@@ -93,11 +97,15 @@ void FewColumns(const FewConvertedCall& c, std::int64_t col) {
     }
   }
   const std::uint8_t* b[together];
-  for (int r = 0; r < together; ++r) b[r] = c.b + (col + r) * c.row_bytes;
+  for (int r = 0; r < together; ++r) b[r] = c.b + (col + r * apart) * c.row_bytes;
   std::int64_t p = 0;
   for (; p + kBlock <= c.k; p += kBlock) {
     AddBlock<Format, rows, together, parts>(b, c.a + p, c.lda, sums);
-    for (int r = 0; r < together; ++r) b[r] += Format::bytes;
+#pragma GCC unroll 4
+    for (int r = 0; r < together; ++r) {
+      hwy::Prefetch(b[r] + kAhead);
+      b[r] += Format::bytes;
+    }
   }
   if (p < c.k) {
     for (int r = 0; r < together; ++r) {
@@ -115,24 +123,28 @@ void FewColumns(const FewConvertedCall& c, std::int64_t col) {
   }
 #pragma GCC unroll 4
   for (int r = 0; r < together; ++r) {
-    const float scale = c.scale != nullptr ? c.scale[col + r] : 1;
+    const float scale = c.scale != nullptr ? c.scale[col + r * apart] : 1;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
       V sum = sums[r][i][0];
       if (parts == 2) sum = hn::Add(sum, sums[r][i][parts - 1]);
-      c.sums[i * c.ld + col + r] = scale * hn::GetLane(hn::SumOfLanes(d, sum));
+      c.sums[i * c.ld + col + r * apart] = scale * hn::GetLane(hn::SumOfLanes(d, sum));
     }
   }
 }
 
 // So many rows of b at a time that their sums, and those of AVX2's 16 registers too, stay in
-// registers.
+// registers; far apart, so that each is one of few long streams.
 template <class Format, int rows>
 void FewRows(const FewConvertedCall& c) {
   constexpr int together = rows == 1 ? 4 : rows <= 4 ? 2 : 1;
-  std::int64_t col = 0;
-  for (; col + together <= c.cols; col += together) FewColumns<Format, rows, together>(c, col);
-  for (; col < c.cols; ++col) FewColumns<Format, rows, 1>(c, col);
+  const std::int64_t apart = c.cols / together;
+  for (std::int64_t col = 0; col < apart; ++col) {
+    FewColumns<Format, rows, together>(c, col, apart);
+  }
+  for (std::int64_t col = apart * together; col < c.cols; ++col) {
+    FewColumns<Format, rows, 1>(c, col, 1);
+  }
 }
 
 void MultiplyFew(const FewConvertedCall& c) {

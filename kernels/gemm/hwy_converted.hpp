@@ -1,5 +1,5 @@
-// GEMM, variant `hwy`, for operands that become float32: short floats and quantised weights, and for
-// integers. Next: hwy_converted.cpp, hwy_integers.cpp.
+// GEMM, variant `hwy`, for operands that become float32: short floats and quantised weights, and
+// for integers. Next: hwy_converted.cpp, hwy_integers.cpp.
 #pragma once
 
 #include <cstdint>

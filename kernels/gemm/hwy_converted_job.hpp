@@ -1,4 +1,5 @@
-// What hwy_converted.cpp does for a plan (hwy_converted_plan.cpp) at each ISA target. No vector code.
+// What hwy_converted.cpp does for a plan (hwy_converted_plan.cpp) at each ISA target. No vector
+// code.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace rooflane::gemm {
 
-// to[rows][count], `ld` apart, float32 from rows of `type`, those of int8 per channel times `scale`.
+// to[rows][count], `ld` apart, float32 from rows of `type`, those of int8 per channel times
+// `scale`.
 struct DecodeCall {
   DType type;
   const std::uint8_t* from;
@@ -31,8 +33,8 @@ struct FewConvertedCall {
   float* sums;
   std::int64_t ld;
 };
-// 5 to 8 rows are computed as 8, the missing ones zero: each number of rows is code for every format
-// and ISA target.
+// 5 to 8 rows are computed as 8, the missing ones zero: each number of rows is code for every
+// format and ISA target.
 inline constexpr std::int64_t most_converted_rows = 8;
 
 struct ConvertedFunctions {

@@ -163,8 +163,8 @@ class ConvertedPlan final : public Plan {
 
   // A row of c behind the blocks of each thread.
   void allocate_scratch() {
-    scratch_ = Buffer(static_cast<std::size_t>((tile_floats_ + row_floats()) * threads_) *
-                      sizeof(float));
+    scratch_ =
+        Buffer(static_cast<std::size_t>((tile_floats_ + row_floats()) * threads_) * sizeof(float));
   }
   int64_t row_floats() const { return round_up(std::max(g_.n, width_), 16); }
   float* thread_tile(int thread) const {
@@ -211,7 +211,8 @@ class ConvertedPlan final : public Plan {
   // Rows of a, as stored, into float32.
   void decode_a(int64_t batch, int64_t first, int64_t count, float* to, int64_t ld) const {
     const int64_t length = g_.trans_a ? g_.m : g_.k;
-    functions_.decode({a_.type, a_.row(batch, first), a_.row_bytes, count, length, nullptr, to, ld});
+    functions_.decode(
+        {a_.type, a_.row(batch, first), a_.row_bytes, count, length, nullptr, to, ld});
   }
 
   void run_few(int64_t batch) {
@@ -262,8 +263,7 @@ class ConvertedPlan final : public Plan {
     const PhaseTimer timer(RunPhase::pack);
     const float* const scale = scale_ != nullptr ? scale_ + col : nullptr;
     if (g_.trans_b) {
-      functions_.decode(
-          {b_.type, b_.row(batch, col), b_.row_bytes, width_, g_.k, scale, to, g_.k});
+      functions_.decode({b_.type, b_.row(batch, col), b_.row_bytes, width_, g_.k, scale, to, g_.k});
       return;
     }
     const auto offset = static_cast<int64_t>(b_.type->bytes(col));

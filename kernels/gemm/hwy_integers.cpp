@@ -1,7 +1,7 @@
-// GEMM, variant `hwy`, for 8-bit integers (math int8) and for floats whose rows are quantised in the
-// run (int8-dynamic), on CPUs without vpdpbusd: operands are widened to int16, whose products are
-// added in pairs to int32 (pmaddwd), exactly and without saturation. a is widened whole, b in blocks
-// of columns that stay in L2.
+// GEMM, variant `hwy`, for 8-bit integers (math int8) and for floats whose rows are quantised in
+// the run (int8-dynamic), on CPUs without vpdpbusd: operands are widened to int16, whose products
+// are added in pairs to int32 (pmaddwd), exactly and without saturation. a is widened whole, b in
+// blocks of columns that stay in L2.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_integers.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

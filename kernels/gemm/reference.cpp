@@ -20,8 +20,8 @@ namespace {
 using std::int64_t;
 
 constexpr DType a_types[] = {&float32, &float16, &bfloat16, &int8, &uint8};
-constexpr DType b_types[] = {&float32, &float16, &bfloat16, &int8, &q8_0,
-                             &q4_0,    &q4_1,    &int8_per_channel};
+constexpr DType b_types[] = {&float32, &float16, &bfloat16, &int8,
+                             &q8_0,    &q4_0,    &q4_1,     &int8_per_channel};
 constexpr DType c_types[] = {&float32, &float16, &bfloat16, &int32};
 
 constexpr ParamSpec params[] = {
@@ -93,9 +93,10 @@ void check_integers(const Problem& problem, DType a, DType b) {
     fail(fmt::format("a_type={}: b_type={}, allowed with it is s8", a->short_name, b->short_name));
   }
   if (b == &int8 && !a->is_integer()) {
-    fail(fmt::format("b_type=s8: a_type={}, allowed with it are s8, u8; integers that stand for "
-                     "real numbers are b_type=s8c",
-                     a->short_name));
+    fail(
+        fmt::format("b_type=s8: a_type={}, allowed with it are s8, u8; integers that stand for "
+                    "real numbers are b_type=s8c",
+                    a->short_name));
   }
   if (problem.value("alpha") != 1) {
     fail(fmt::format("alpha={}: integers need alpha=1", problem.value("alpha")));
@@ -122,9 +123,8 @@ void check(const Problem& problem) {
   }
   if (b->block == 1) return;
   if (!problem.flag("trans_b")) {
-    throw argument_error(
-        fmt::format("trans_b=0: b_type={} stores blocks along k and needs trans_b=1",
-                    b->short_name));
+    throw argument_error(fmt::format(
+        "trans_b=0: b_type={} stores blocks along k and needs trans_b=1", b->short_name));
   }
   if (problem.size("k") % b->block != 0) {
     throw argument_error(fmt::format("k={}: b_type={} needs a multiple of {}", problem.size("k"),
@@ -167,8 +167,8 @@ double bound_factor(const Problem& problem, const Math& math) {
   for (const char* const type : {"a_type", "b_type"}) {
     if (problem.dtype(type) != math.operands) factor += math.operand_roundoff;
   }
-  return factor + (8 + std::sqrt(static_cast<double>(problem.size("k")))) *
-                      math.sums->unit_roundoff;
+  return factor +
+         (8 + std::sqrt(static_cast<double>(problem.size("k")))) * math.sums->unit_roundoff;
 }
 
 // Magnitudes of a row of op(a), or of a column of op(b).
@@ -458,8 +458,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
         const double rounded =
             rounding * std::sqrt(norm_c) + smallest * std::sqrt(static_cast<double>(g.n));
         common::note_error(error, deviations * (factor * scale + rounded) + absolute,
-                           deviations * (plain * scale + rounded) + absolute,
-                           worst_of_chunk[task]);
+                           deviations * (plain * scale + rounded) + absolute, worst_of_chunk[task]);
       }
     });
     for (const WholeError& chunk_worst : worst_of_chunk) {

@@ -54,7 +54,8 @@ inline constexpr Math math_int8 = {.name = "int8",
 // How large an error a row's quantisation makes depends on its largest element: see the kernel.
 inline constexpr Math math_int8_dynamic = {
     .name = "int8-dynamic",
-    .meaning = "float operands as 8-bit integers with a scale per row, found in the run; exact sums",
+    .meaning =
+        "float operands as 8-bit integers with a scale per row, found in the run; exact sums",
     .operands = &int8,
     .operand_roundoff = 0,
     .sums = &float32};

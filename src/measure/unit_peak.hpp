@@ -6,8 +6,8 @@
 
 namespace rooflane {
 
-// Best G operations/s of all threads together over short repeats filling `seconds`. Throws Error when
-// fewer threads run than asked for.
+// Best G operations/s of all threads together over short repeats filling `seconds`. Throws Error
+// when fewer threads run than asked for.
 double measure_unit_gflops(const UnitLoop& unit, int threads, double seconds);
 
 }  // namespace rooflane
