@@ -36,7 +36,10 @@ struct BFloat16Products {
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
   }
   static std::uint32_t Total(Sums sums) {
-    return std::bit_cast<std::uint32_t>(_mm512_reduce_add_ps(sums));
+    const __m256 of_8 = _mm512_castps512_ps256(sums) + _mm512_maskz_extractf32x8_ps(0xFF, sums, 1);
+    const __m128 of_4 = _mm256_castps256_ps128(of_8) + _mm256_extractf128_ps(of_8, 1);
+    const __m128 of_2 = of_4 + _mm_movehl_ps(of_4, of_4);
+    return std::bit_cast<std::uint32_t>(of_2[0] + of_2[1]);
   }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << elements) - 1), from);
@@ -51,12 +54,21 @@ struct IntegerProducts {
   static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
   static Sums Add(Sums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
   static std::uint32_t Total(Sums sums) {
-    return static_cast<std::uint32_t>(_mm512_reduce_add_epi32(sums));
+    const __m256i of_8 = _mm256_add_epi32(_mm512_castsi512_si256(sums),
+                                          _mm512_maskz_extracti32x8_epi32(0xFF, sums, 1));
+    const __m128i of_4 =
+        _mm_add_epi32(_mm256_castsi256_si128(of_8), _mm256_extracti128_si256(of_8, 1));
+    const __m128i of_2 = _mm_add_epi32(of_4, _mm_unpackhi_epi64(of_4, of_4));
+    return static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 0)) +
+           static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 1));
   }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
   }
 };
+
+// Lanes of k whose products take, at 24 a lane, longer than L2 does to answer, many times over.
+constexpr std::int64_t lanes_ahead = 8;
 
 // Loops over accumulators must be unrolled, or they would lie on the stack.
 template <class Products, int rows, int count>
@@ -73,9 +85,14 @@ void MicroTile(const MicroCall& call) {
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
   for (std::int64_t left = call.lanes; left > 0; --left, a += rows, b += nr) {
+    _mm_prefetch(reinterpret_cast<const char*>(a + lanes_ahead * rows), _MM_HINT_T0);
     __m512i columns[count];
 #pragma GCC unroll 16
-    for (int j = 0; j < count; ++j) columns[j] = _mm512_loadu_si512(b + j * lanes_per_vector);
+    for (int j = 0; j < count; ++j) {
+      const std::uint32_t* const column = b + j * lanes_per_vector;
+      _mm_prefetch(reinterpret_cast<const char*>(column + lanes_ahead * nr), _MM_HINT_T0);
+      columns[j] = _mm512_loadu_si512(column);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       const __m512i row = _mm512_set1_epi32(static_cast<int>(a[i]));
@@ -150,7 +167,8 @@ void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     if (call.column_sums != nullptr) {
-      call.column_sums[col + r * apart] = _mm512_reduce_add_epi32(of_columns[r]);
+      call.column_sums[col + r * apart] =
+          static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {

@@ -38,17 +38,18 @@ Blocks rounded(const Blocks& blocks, const Gemm& g, const DotUnit& unit) {
           fit(blocks.kc, unit.run, lanes_of(g, unit))};
 }
 
-// A B micro-panel of half of L1, for the micro-kernels of a block's rows; a block of a in a
-// sixteenth of L2, its sums in a quarter. A single micro-panel of rows passes b once, so that
-// nothing is gained by visiting it in parts.
+// A B micro-panel of a sixteenth of L2, from where micro-kernels prefetch it, so that sums are
+// visited seldom; a block of a in a quarter of L2, its sums in another. A single micro-panel of
+// rows passes b once, so that nothing is gained by visiting it in parts.
 Blocks guess(const Gemm& g, const Environment& env, const DotUnit& unit) {
-  const auto l1 = static_cast<int64_t>(std::max<std::size_t>(machine().l1d_bytes, 32 << 10));
   const auto l2 = static_cast<int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
   Blocks blocks{};
-  blocks.kc = std::max(unit.run, l1 / 2 / (unit.nr * lane_bytes) / 16 * 16);
-  if (g.m <= unit.mr) blocks.kc = lanes_of(g, unit);
-  blocks.mc = std::max(unit.mr, l2 / 16 / (blocks.kc * lane_bytes) / unit.mr * unit.mr);
-  if (g.m <= unit.mr) blocks.mc = unit.mr;
+  blocks.kc = std::max(unit.run, l2 / 16 / (unit.nr * lane_bytes) / 16 * 16);
+  const int64_t lanes = std::max(unit.run, lanes_of(g, unit));
+  if (blocks.kc > lanes || g.m <= unit.mr) blocks.kc = lanes;
+  blocks.mc = std::max(unit.mr, l2 / 4 / (blocks.kc * lane_bytes) / unit.mr * unit.mr);
+  // No more rows than make b's traffic small: each lane of b serves so many products.
+  blocks.mc = g.m <= unit.mr ? unit.mr : std::min(blocks.mc, 10 * unit.mr);
   blocks.nc = std::max(unit.nr, l2 / 4 / (blocks.mc * lane_bytes) / unit.nr * unit.nr);
   // Enough blocks that threads end together.
   const int64_t wanted = env.threads > 1 ? int64_t{4} * env.threads : 1;

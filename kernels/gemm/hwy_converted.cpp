@@ -9,6 +9,7 @@
 // After foreach_target.
 #include <algorithm>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/gemm/hwy_converted_job.hpp"
 #include "kernels/gemm/hwy_formats-inl.h"

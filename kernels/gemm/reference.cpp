@@ -77,10 +77,6 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   return list;
 }
 
-bool is_float(DType type) {
-  return std::find(std::begin(float_types), std::end(float_types), type) != std::end(float_types);
-}
-
 // The longest sums of products that no int32 overflows: those of the largest magnitudes.
 int64_t longest_integer_sum(DType a) {
   const double product = std::max(a->largest, -a->least) * 128;
