@@ -121,7 +121,7 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   c.problem = group.problem;
   c.variant = entry.name;
   c.tuning = tuning;
-  c.math = options.math;
+  c.math = math_for(group.problem, options.math);
   c.threads = group.threads;
   c.library = entry.library;
   if (c.library.empty() && variant.backend->libraries != nullptr) c.library = options.library;
@@ -256,12 +256,35 @@ Group ladder_group(const BenchOptions& options, const BenchProblem& chosen,
   return group;
 }
 
+bool has_math(const Variant& variant, std::string_view name) {
+  return std::any_of(variant.maths.begin(), variant.maths.end(),
+                     [&](const Math* math) { return math->name == name; });
+}
+
+// Without those made for other maths alone, which have nothing to say of this problem; unless
+// nobody else has, whose refusal then tells why.
+std::vector<const CatalogueEntry*> entries_for(const BenchOptions& options,
+                                               const Problem& problem) {
+  const Kernel& kernel = problem.kernel();
+  std::vector<const CatalogueEntry*> entries = chosen_entries(options, kernel);
+  const std::string math = math_for(problem, options.math);
+  const bool served = std::any_of(entries.begin(), entries.end(), [&](const CatalogueEntry* entry) {
+    return has_math(*entry->variant, math);
+  });
+  if (!served) return entries;
+  std::erase_if(entries, [&](const CatalogueEntry* entry) {
+    const Variant& variant = *entry->variant;
+    return !has_math(variant, math) && !has_math(variant, kernel.maths.front()->name);
+  });
+  return entries;
+}
+
 // One group per number of threads.
 void add_groups(const BenchOptions& options, const BenchProblem& chosen,
                 const std::vector<int>& counts, std::vector<Group>& groups) {
   const int with_singles =
       std::find(counts.begin(), counts.end(), 1) != counts.end() ? 1 : counts.front();
-  const auto entries = chosen_entries(options, chosen.problem.kernel());
+  const auto entries = entries_for(options, chosen.problem);
   for (const int threads : counts) {
     Group group{chosen.problem, chosen.preset, threads, options.cache, {}};
     for (const CatalogueEntry* entry : entries) {

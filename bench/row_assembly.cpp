@@ -38,6 +38,7 @@ void join_plan(const Opened& opened, Row& row) {
   row.library = facts.library;
   row.device = facts.device;
   row.driver = facts.driver;
+  row.path = facts.path;
   row.tuning = facts.tuning.text();
   if (!opened.tuning_source.empty()) row.tuning_source = opened.tuning_source;
   row.plan_ns = opened.plan_ns;

@@ -14,7 +14,7 @@ declare -A sources_of=(
           src/core/text.cpp"
   [model]="src/model/arena.cpp src/model/call.cpp src/model/expression.cpp src/model/instance.cpp
            src/model/strided.cpp src/model/text.cpp $(echo src/core/*.cpp)
-           $(echo kernels/*/reference.cpp)"
+           $(echo kernels/*/reference.cpp kernels/*/whole_check.cpp kernels/gemm/epilogue.cpp)"
 )
 declare -A libraries_of=([gguf]="-lfmt" [model]="-lfmt -lhwloc -pthread")
 

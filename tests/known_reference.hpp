@@ -14,8 +14,9 @@ namespace rooflane::test {
 
 // The problem and all values that are read, as bytes.
 inline std::string reference_key(const Problem& problem, const Operands& operands,
-                                 std::uint64_t seed) {
-  std::string key = problem.text() + ' ' + std::to_string(seed);
+                                 std::uint64_t seed, const Math& math) {
+  std::string key =
+      problem.text() + ' ' + std::to_string(seed) + ' ' + std::string(math.name) + ' ';
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (!is_read(tensor.role)) continue;
     const View& view = operands.at(tensor.name);
@@ -29,17 +30,17 @@ inline std::string reference_key(const Problem& problem, const Operands& operand
 
 // Valid until the thread's next call. Forgets all that it knows when that fills `most_bytes`.
 inline const Reference& known_reference(const Problem& problem, const Operands& operands,
-                                        std::uint64_t seed) {
+                                        std::uint64_t seed, const Math& math = fp32) {
   constexpr std::size_t most_bytes = std::size_t{256} << 20;
   static thread_local std::map<std::string, Reference> known;
   static thread_local std::size_t bytes = 0;
-  std::string key = reference_key(problem, operands, seed);
+  std::string key = reference_key(problem, operands, seed, math);
   if (const auto found = known.find(key); found != known.end()) return found->second;
   if (bytes > most_bytes) {
     known.clear();
     bytes = 0;
   }
-  Reference reference = compute_reference(problem, operands, seed);
+  Reference reference = compute_reference(problem, operands, seed, math);
   bytes += key.size();
   for (const Reference::Part& part : reference.parts) {
     bytes += (part.value.size() + part.bound.size() + part.plain_bound.size()) * sizeof(double);

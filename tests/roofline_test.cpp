@@ -95,6 +95,18 @@ constexpr double KiB = 1024, MiB = 1024 * 1024;
 
 }  // namespace
 
+TEST_CASE("products of short operands are held against the best unit for them") {
+  Ceilings c = synthetic();
+  // Without a unit for it, bfloat16 is widened and multiplied as float32; integers are not.
+  CHECK(find_compute_peak(c, "bf16", "AVX2", 1, "") == 50);
+  CHECK(find_compute_peak(c, "int8", "AVX2", 1, "") == std::nullopt);
+  c.fma.push_back({"bf16", "vdpbf16ps", 1, "", 400});
+  c.fma.push_back({"int8", "vpdpbusd", 1, "", 800});
+  CHECK(find_compute_peak(c, "bf16", "AVX2", 1, "") == 400);
+  CHECK(find_compute_peak(c, "int8-dynamic", "", 1, "") == 800);
+  CHECK(find_compute_peak(c, "fp32", "AVX2", 1, "") == 50);
+}
+
 TEST_CASE("the FMA peak is the one of its target and threads, the best without a target") {
   const Ceilings c = synthetic();
   CHECK(find_fma_peak(c, "fp32", "AVX2", 1, "") == 50);

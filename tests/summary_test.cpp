@@ -289,6 +289,28 @@ TEST_CASE("a math without peers of its own is held against strict ones of the sa
   CHECK(groups[1].lines[0].over_peer->value() == doctest::Approx(2));
 }
 
+TEST_CASE("short operands that are slower than float32, or far below their roof, are a CLIFF") {
+  const auto short_row = [](const char* variant, double p50, double roof_pct) {
+    MeasuredRow m = row(variant, 1, p50);
+    m.row.shape = "m=8,n=8,k=8,a_type=bf16,b_type=bf16";
+    m.row.dtype = "bfloat16+float32";
+    m.row.math = "bf16";
+    m.row.path = variant == std::string("scalar") ? "scalar" : "vdpbf16ps";
+    m.row.roof_pct = roof_pct;
+    return m;
+  };
+  const std::vector<MeasuredRow> rows = {row("hwy", 1, 100), short_row("avx512", 50, 60),
+                                         short_row("hwy", 120, 20), short_row("amx", 60, 5),
+                                         short_row("scalar", 900, 1)};
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 2);
+  CHECK_FALSE(line_of(groups[0], "hwy").cliff);
+  CHECK_FALSE(line_of(groups[1], "avx512").cliff);
+  CHECK(line_of(groups[1], "hwy").cliff);
+  CHECK(line_of(groups[1], "amx").cliff);
+  CHECK_FALSE(line_of(groups[1], "scalar").cliff);
+}
+
 TEST_CASE("ratios come with the interval of launches; a row over itself is 1") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 200)};
   for (const auto& [launch, factor] : {std::pair{1, 1.9}, std::pair{2, 2.0}, std::pair{3, 2.1}}) {

@@ -12,6 +12,14 @@
 //   c0  [batch,m,n], only when beta is not 0
 //   bias [n], float32, and residual [batch,m,n], of c's type, only where the epilogue has them
 //   c   [batch,m,n], the output; overlaps no input
+//   b_scale [n], float32, only when b is s8c: op(b)(p,j) is then its integer times b_scale[j];
+//       constant when prepack=1
+// Number formats: a, b and c float32, float16 or bfloat16 each; b also int8 per channel (s8c) or in
+// GGUF's blocks along k (q8_0, q4_0, q4_1: trans_b=1, k a multiple of 32), decoded to real numbers:
+// "weight-only". Integers: a s8 or u8, b s8, c s32 with alpha=1 and beta=0, math int8.
+// Maths: fp32; bf16 and f16, whose products are of that type; int8; int8-dynamic: a run gives each
+// row of op(a) the scale max|a|/127 and multiplies its rounded quotients by b, which is s8c; a row
+// that is not finite gives NaN.
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
 // … and what c held before has no influence. Any size may be 0; an empty c is a success. The
 // epilogue is applied to beta·c0 too.
@@ -20,8 +28,11 @@
 // Bound, per element, u = 2^-24: |err| <= (8 + √k)·u·(|alpha||A||B| + |beta||c0|). Sums of k
 // float32 products of random sign err like √k roundings (Higham & Mary, "A new approach to
 // probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
-// rounds operands adds that rounding of both. INACCURATE reaches (8 + √k)·u farther. An epilogue's
-// functions take that error on: epilogue_reference.hpp.
+// rounds operands adds that rounding of each that is not of its format. Integers are exact: k is
+// bounded so that no int32 sum overflows. bf16: what is below 2^-126 may count as zero (vdpbf16ps),
+// at most 2^-126·(2k + Σ|a| + Σ|b|). int8-dynamic: half a step of a's row for each product,
+// max|a|/254·Σ|b|. INACCURATE reaches (8 + √k)·u farther. An epilogue's functions take that error
+// on: epilogue_reference.hpp.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.
@@ -59,6 +70,13 @@
 #include "kernels/gemm/epilogue.hpp"
 
 namespace rooflane::gemm {
+
+// Formats of b that stand for real numbers beside float_types: weights that a product decodes.
+inline constexpr DType quantised_types[] = {&int8_per_channel, &q8_0, &q4_0, &q4_1};
+inline bool is_quantised(DType type) { return type->quantisation.bits > 0; }
+// Everything that a tensor of gemm may be; and what variants take that decode b to float32.
+inline constexpr DType all_types[] = {&float32, &float16, &bfloat16,         &int8, &uint8,
+                                      &int32,   &q8_0,    &int8_per_channel, &q4_0, &q4_1};
 
 // A complete problem with its types. alpha and beta are rounded to float32, as every variant uses
 // them.

@@ -56,6 +56,7 @@ HWY_AFTER_NAMESPACE();
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_converted.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 
 namespace rooflane::gemm {
@@ -80,7 +81,13 @@ Schedule schedule_of(const Gemm& g, const MicroTile& tile, const Environment& en
   return rounded(with(base, tuning), g, tile);
 }
 
+bool is_of_floats(const Problem& problem, const Environment& env) {
+  return env.math == fp32.name && dtype_text(problem) == float32.name;
+}
+
+// Other formats and maths have one way each (hwy_converted.hpp).
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  if (!is_of_floats(problem, env)) return {Tuning()};
   const Gemm g = as_row(Gemm(problem));
   std::vector<Tuning> list;
   const MicroTile tile = tile_at(resolve_isa(env.isa));
@@ -100,12 +107,17 @@ double predicted_seconds(const Problem& problem, const Tuning& tuning, const Env
 }
 
 Tuning complete(const Problem& problem, const Tuning& given, const Environment& env) {
+  if (!is_of_floats(problem, env)) return given;
   const MicroTile tile = tile_at(resolve_isa(env.isa));
   return tuning_of(schedule_of(as_row(Gemm(problem)), tile, env, given));
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
+  if (!is_of_floats(problem, env)) {
+    if (tuning.values().empty()) return std::nullopt;
+    return "tunables are those of float32 operands in fp32; others have none";
+  }
   const Gemm g = as_row(Gemm(problem));
   const MicroTile tile = tile_at(resolve_isa(env.isa));
   const Schedule schedule = schedule_of(g, tile, env, tuning);
@@ -165,6 +177,7 @@ class HwyPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = isa_name(target_);
+    facts.path = fma_path(target_);
     facts.tuning = tuning_of(job_);
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
     facts.packed_bytes = packed_bytes_;
@@ -285,8 +298,40 @@ class HwyPlan final : public Plan {
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
+  if (env.math == math_int8.name || env.math == math_int8_dynamic.name) {
+    return integer_plan(problem, env, constants);
+  }
+  if (!is_of_floats(problem, env)) return converted_plan(problem, env, constants);
   return std::make_unique<HwyPlan>(problem, tuning, env, constants);
 }
+
+// Integer products have no epilogue yet, and that of decoded operands works on float32 c.
+std::optional<std::string> unfused_epilogue(const Problem& problem, const Environment& env) {
+  const std::string epilogue = epilogue_text(problem);
+  if (epilogue.empty()) return std::nullopt;
+  if (env.math == math_int8_dynamic.name) {
+    return fmt::format("{}: math {} computes the product alone", epilogue, env.math);
+  }
+  if (problem.dtype("c_type") == &float32) return std::nullopt;
+  return fmt::format("{}: c_type={}, computed is f32", epilogue,
+                     problem.dtype("c_type")->short_name);
+}
+
+// What is decoded to float32 multiplies as bf16 and f16 do when both operands have that format.
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = unfused_epilogue(problem, env)) return reason;
+  for (const Math* const math : {&math_bf16, &math_f16}) {
+    if (env.math != math->name) continue;
+    for (const char* const type : {"a_type", "b_type"}) {
+      if (problem.dtype(type) == math->operands) continue;
+      return fmt::format("math {}: {}={}, computed is {}", math->name, type,
+                         problem.dtype(type)->short_name, math->operands->short_name);
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8, &math_int8_dynamic};
 
 }  // namespace
 
@@ -295,13 +340,15 @@ const Variant hwy = {.name = "hwy",
                      .backend = &highway::backend,
                      .threads = Threads::many,
                      .tunables = schedule_tunables,
-                     .unsupported = nullptr,
+                     .unsupported = unsupported,
                      .tunings = tunings,
                      .plan = plan,
                      .tuning_defect = tuning_defect,
                      .predicted_seconds = predicted_seconds,
                      .complete = complete,
-                     .ladder = ladder};
+                     .ladder = ladder,
+                     .maths = maths,
+                     .dtypes = all_types};
 
 }  // namespace rooflane::gemm
 #endif  // HWY_ONCE

@@ -4,19 +4,25 @@
 #include <cmath>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/kernel.hpp"
 #include "core/machine.hpp"
 #include "core/parallel.hpp"
-#include "core/seeds.hpp"
+#include "fmt/format.h"
 #include "generated_catalogue.hpp"
-#include "kernels/common/whole_error.hpp"
 #include "kernels/gemm/epilogue_reference.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/reference.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
 using std::int64_t;
+
+constexpr DType a_types[] = {&float32, &float16, &bfloat16, &int8, &uint8};
+constexpr DType b_types[] = {&float32, &float16, &bfloat16, &int8,
+                             &q8_0,    &q4_0,    &q4_1,     &int8_per_channel};
+constexpr DType c_types[] = {&float32, &float16, &bfloat16, &int32};
 
 constexpr ParamSpec params[] = {
     {.name = "m", .kind = ParamKind::size, .required = true},
@@ -28,15 +34,18 @@ constexpr ParamSpec params[] = {
     {.name = "alpha", .kind = ParamKind::real, .default_value = 1},
     {.name = "beta", .kind = ParamKind::real},
     {.name = "prepack", .kind = ParamKind::flag},
-    {.name = "a_type", .kind = ParamKind::choice, .dtypes = float_types},
-    {.name = "b_type", .kind = ParamKind::choice, .dtypes = float_types},
-    {.name = "c_type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "a_type", .kind = ParamKind::choice, .dtypes = a_types},
+    {.name = "b_type", .kind = ParamKind::choice, .dtypes = b_types},
+    {.name = "c_type", .kind = ParamKind::choice, .dtypes = c_types},
     {.name = "epilogue", .kind = ParamKind::chain, .words = Epilogue::names},
     {.name = "slope", .kind = ParamKind::real, .default_value = 0.01},
     {.name = "low", .kind = ParamKind::real},
     {.name = "high", .kind = ParamKind::real, .default_value = 6},
     {.name = "gate", .kind = ParamKind::flag},
 };
+
+constexpr const Math* maths[] = {&fp32,     &math_3xtf32, &math_bf16,
+                                 &math_f16, &math_int8,   &math_int8_dynamic};
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const Axis batch{"batch", Axis::Form::droppable};
@@ -55,6 +64,12 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
                   .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
                   .dtype = problem.dtype("b_type")});
   if (problem.flag("gate")) list.back().axes[problem.flag("trans_b") ? 1 : 2].times = 2;
+  if (problem.dtype("b_type") == &int8_per_channel) {
+    list.push_back({.name = "b_scale",
+                    .role = problem.flag("prepack") ? Role::constant : Role::input,
+                    .axes = {{"n"}},
+                    .seed_scale = 1.0 / 127});
+  }
   if (problem.value("beta") != 0) {
     list.push_back({.name = "c0",
                     .role = Role::input,
@@ -78,6 +93,87 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   return list;
 }
 
+// The longest sums of products that no int32 overflows: those of the largest magnitudes.
+int64_t longest_integer_sum(DType a) {
+  const double product = std::max(a->largest, -a->least) * 128;
+  return static_cast<int64_t>(int32.largest / product);
+}
+
+void check_integers(const Problem& problem, DType a, DType b) {
+  const auto fail = [](const std::string& text) { throw argument_error(text); };
+  if (a->is_integer() && b != &int8) {
+    fail(fmt::format("a_type={}: b_type={}, allowed with it is s8", a->short_name, b->short_name));
+  }
+  if (b == &int8 && !a->is_integer()) {
+    fail(
+        fmt::format("b_type=s8: a_type={}, allowed with it are s8, u8; integers that stand for "
+                    "real numbers are b_type=s8c",
+                    a->short_name));
+  }
+  if (problem.value("alpha") != 1) {
+    fail(fmt::format("alpha={}: integers need alpha=1", problem.value("alpha")));
+  }
+  if (problem.value("beta") != 0) {
+    fail(fmt::format("beta={}: integers need beta=0", problem.value("beta")));
+  }
+  const int64_t most = longest_integer_sum(a);
+  if (problem.size("k") > most) {
+    fail(fmt::format("k={}: sums of {} times s8 fit in s32 up to k={}", problem.size("k"),
+                     a->short_name, most));
+  }
+}
+
+// Where what follows the product has a meaning.
+void check_following(const Problem& problem, bool integers, DType b) {
+  check_epilogue(problem);
+  const std::string epilogue = epilogue_text(problem);
+  if (epilogue.empty()) return;
+  if (integers) throw argument_error(epilogue + ": integers have none, c is their exact product");
+  if (problem.flag("gate") && b == &int8_per_channel) {
+    throw argument_error("gate=1 with b_type=s8c: b_scale has a value for each of n columns alone");
+  }
+}
+
+void check(const Problem& problem) {
+  const DType a = problem.dtype("a_type"), b = problem.dtype("b_type");
+  const DType c = problem.dtype("c_type");
+  const bool integers = a->is_integer() || b == &int8;
+  check_following(problem, integers, b);
+  if (integers) check_integers(problem, a, b);
+  if (integers != (c == &int32)) {
+    throw argument_error(fmt::format("c_type={}: allowed with a_type={},b_type={} {}",
+                                     c->short_name, a->short_name, b->short_name,
+                                     integers ? "is s32" : "are f32, f16, bf16"));
+  }
+  if (b->block == 1) return;
+  if (!problem.flag("trans_b")) {
+    throw argument_error(fmt::format(
+        "trans_b=0: b_type={} stores blocks along k and needs trans_b=1", b->short_name));
+  }
+  if (problem.size("k") % b->block != 0) {
+    throw argument_error(fmt::format("k={}: b_type={} needs a multiple of {}", problem.size("k"),
+                                     b->short_name, b->block));
+  }
+}
+
+std::optional<std::string> defect_of_math(const Problem& problem, const Math& math) {
+  const DType a = problem.dtype("a_type"), b = problem.dtype("b_type");
+  const bool integers = a->is_integer();
+  const auto needs = [&](const char* what) {
+    return fmt::format("math {} needs {}, not a_type={},b_type={}", math.name, what, a->short_name,
+                       b->short_name);
+  };
+  if (&math == &math_int8) {
+    return integers ? std::nullopt : std::optional(needs("a_type=s8 or u8 and b_type=s8"));
+  }
+  if (integers) return needs("float operands");
+  if (&math == &math_int8_dynamic && b != &int8_per_channel) return needs("b_type=s8c");
+  if (&math == &math_3xtf32 && (a != &float32 || b != &float32)) {
+    return needs("a_type=f32 and b_type=f32");
+  }
+  return std::nullopt;
+}
+
 // Every flop is half of a multiply-add; alpha, beta and the epilogue's sums and products, O(m·n),
 // are left out of all counts.
 Cost cost(const Problem& problem) {
@@ -93,37 +189,67 @@ Cost cost(const Problem& problem) {
           .fma_flops = flops};
 }
 
+}  // namespace
+
+double bound_factor(const Problem& problem, const Math& math) {
+  double factor = 0;
+  for (const char* const type : {"a_type", "b_type"}) {
+    if (problem.dtype(type) != math.operands) factor += math.operand_roundoff;
+  }
+  return factor +
+         (8 + std::sqrt(static_cast<double>(problem.size("k")))) * math.sums->unit_roundoff;
+}
+
+namespace {
+
 // Sums for up to 4 rows of op(a) against 64 gathered columns: two rows of accumulators in L1 each.
 constexpr int64_t col_block = 64;
 constexpr int64_t row_block = 4;
 
-// One task: rows[r0,r1) (all of one batch) × cols[j0,j1).
-void reference_block(const Gemm& g, const Side& a, const Side& b, const Region& region, int64_t r0,
-                     int64_t r1, int64_t j0, int64_t j1, double* value, double* bound) {
-  const int64_t batch = region.rows[r0] / g.m;
-  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
-  const int64_t width = j1 - j0;
-  // The chosen columns of op(b), [k,width], gathered once for all rows of the task.
-  std::vector<double> columns(static_cast<std::size_t>(g.k * width));
-  const float* from = b.data + batch * b.batch_stride;
-  for (int64_t p = 0; p < g.k; ++p) {
-    for (int64_t j = 0; j < width; ++j) {
-      columns[p * width + j] = from[p * b.inner + region.cols[j0 + j] * b.outer];
+// The chosen columns of op(b), [k,width], gathered once for all rows of a task.
+struct Columns {
+  Columns(const Factors& f, const Region& region, int64_t batch, int64_t j0, int64_t j1)
+      : width(j1 - j0),
+        values(static_cast<std::size_t>(f.g.k * width)),
+        extents(static_cast<std::size_t>(width)) {
+    const float* from = f.b.data + batch * f.b.batch_stride;
+    for (int64_t p = 0; p < f.g.k; ++p) {
+      for (int64_t j = 0; j < width; ++j) {
+        const double value = f.b_at(from, p, region.cols[j0 + j]);
+        values[p * width + j] = value;
+        extents[j].note(value);
+      }
     }
   }
+  int64_t width;
+  std::vector<double> values;
+  std::vector<Extent> extents;
+};
+
+// One task: rows[r0,r1) (all of one batch) × cols[j0,j1). `out.plain_bound` collects what does not
+// depend on the magnitude of products.
+void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t r1, int64_t j0,
+                     int64_t j1, const ReferenceOut& out) {
+  const Gemm& g = f.g;
+  const int64_t batch = region.rows[r0] / g.m;
+  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
+  const Columns columns(f, region, batch, j0, j1);
+  const int64_t width = columns.width;
   double sum[row_block][col_block];
   double magnitude[row_block][col_block];
   for (int64_t r = r0; r < r1; r += row_block) {
     const int64_t rows = std::min(row_block, r1 - r);
+    Extent extents[row_block];
     for (int64_t i = 0; i < rows; ++i) {
       std::fill_n(sum[i], width, 0.0);
       std::fill_n(magnitude[i], width, 0.0);
     }
     for (int64_t p = 0; p < g.k; ++p) {
-      const double* column = &columns[p * width];
+      const double* column = &columns.values[p * width];
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t row = region.rows[r + i] % g.m;
-        const double x = a.data[batch * a.batch_stride + row * a.outer + p * a.inner];
+        const double x = f.a.data[batch * f.a.batch_stride + row * f.a.outer + p * f.a.inner];
+        extents[i].note(x);
         for (int64_t j = 0; j < width; ++j) {
           const double product = x * column[j];
           sum[i][j] += product;
@@ -131,27 +257,25 @@ void reference_block(const Gemm& g, const Side& a, const Side& b, const Region& 
         }
       }
     }
+    const double alpha = std::fabs(g.alpha);
     for (int64_t i = 0; i < rows; ++i) {
+      const bool spoiled = f.errors.step > 0 && !std::isfinite(extents[i].largest);
       for (int64_t j = 0; j < width; ++j) {
         const int64_t at = (r + i) * total_cols + j0 + j;
-        value[at] += g.alpha * sum[i][j];
-        bound[at] += std::fabs(g.alpha) * magnitude[i][j];
+        out.value[at] += g.alpha * (spoiled ? std::nan("") : sum[i][j]);
+        out.bound[at] += alpha * magnitude[i][j];
+        if (!f.errors.any()) continue;
+        const auto k = static_cast<double>(g.k);
+        out.plain_bound[at] += alpha * f.errors.of(k, extents[i], columns.extents[j]);
       }
     }
   }
 }
 
-// What the element's error bound holds of the sum of magnitudes: rounding of both operands to what
-// the math multiplies, and of the sum.
-double bound_factor(const Gemm& g, const Math& math) {
-  return 2 * math.operand_roundoff +
-         (8 + std::sqrt(static_cast<double>(g.k))) * math.sums->unit_roundoff;
-}
-
 // value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
 // rows count over batch·m. Memory: 64 gathered columns per thread.
-void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const Side& b,
-                 const Region& region, const ReferenceOut& out) {
+void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
+                 const Side& b, const Region& region, const ReferenceOut& out) {
   double* const value = out.value;
   double* const bound = out.bound;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
@@ -165,11 +289,12 @@ void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const 
       const double start = c0 != nullptr ? double{g.beta} * c0[region.cols[j]] : 0.0;
       value[r * cols + j] = start;
       bound[r * cols + j] = std::fabs(start);
+      out.plain_bound[r * cols + j] = 0;
     }
   }
 
   if (g.reads_ab()) {
-    const Side a = side_a(g, inputs.at("a"));
+    const Factors factors(g, math, inputs, b);
     // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
     struct Run {
       int64_t first, last;
@@ -189,15 +314,16 @@ void linear_part(const Gemm& g, const Math& math, const Operands& inputs, const 
                  [&](int64_t task, int) {
                    const Run run = runs[task / col_tasks];
                    const int64_t j0 = task % col_tasks * col_block;
-                   reference_block(g, a, b, region, run.first, run.last, j0,
-                                   std::min(cols, j0 + col_block), value, bound);
+                   reference_block(factors, region, run.first, run.last, j0,
+                                   std::min(cols, j0 + col_block), out);
                  });
   }
-  const double factor = bound_factor(g, math);
+  const double factor = bound_factor(problem, math);
   const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
   for (int64_t i = 0; i < rows * cols; ++i) {
-    out.plain_bound[i] = bound[i] * plain;
-    bound[i] *= factor;
+    const double absolute = out.plain_bound[i];
+    out.plain_bound[i] = bound[i] * plain + absolute;
+    bound[i] = bound[i] * factor + absolute;
   }
 }
 
@@ -208,7 +334,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   const std::size_t cols = region.cols.size(), count = region.rows.size() * cols;
   if (count == 0) return;
   const View& b = inputs.at("b");
-  linear_part(g, math, inputs, side_b(g, b), region, out);
+  linear_part(problem, g, math, inputs, side_b(g, b), region, out);
   const double u = math.sums->unit_roundoff;
   const auto store = [&](std::size_t at, const common::Expected& c) {
     out.value[at] = c.value, out.bound[at] = c.bound, out.plain_bound[at] = c.plain_bound;
@@ -218,7 +344,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   };
   if (g.gate) {
     std::vector<double> value(count), bound(count), plain(count);
-    linear_part(g, math, inputs, side_b(g, half_of_b(b, g.trans_b, 1)), region,
+    linear_part(problem, g, math, inputs, side_b(g, half_of_b(b, g.trans_b, 1)), region,
                 {value.data(), bound.data(), plain.data()});
     for (std::size_t at = 0; at < count; ++at) {
       store(at, gated(linear(at), {value[at], bound[at], plain[at]}, u));
@@ -238,188 +364,6 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   }
 }
 
-// What the epilogue of a linear chain adds to an element of c.
-class LinearEpilogue {
- public:
-  LinearEpilogue(const Gemm& g, const Operands& inputs) {
-    if (g.epilogue.has(Epilogue::Op::bias)) bias_ = inputs.at("bias").f32();
-    if (g.epilogue.has(Epilogue::Op::add)) residual_ = const_matrix(inputs.at("residual"));
-  }
-  bool empty() const { return bias_ == nullptr && residual_.data == nullptr; }
-  // Of a row of c the sum over signs, and the norms together.
-  void add(int64_t batch, int64_t i, const std::vector<double>& signs, double& sum,
-           double& norms) const {
-    for (const float* row :
-         {bias_, residual_.data != nullptr ? residual_.row(batch, i) : nullptr}) {
-      if (row == nullptr) continue;
-      double squares = 0;
-      for (std::size_t j = 0; j < signs.size(); ++j) {
-        sum += row[j] * signs[j];
-        squares += double{row[j]} * row[j];
-      }
-      norms += std::sqrt(squares);
-    }
-  }
-
- private:
-  const float* bias_ = nullptr;
-  Matrix<const float> residual_;
-};
-
-// Functions of an element leave no sum to compare.
-bool whole_check_applies(const Problem& problem) {
-  return !problem.flag("gate") && is_linear(Epilogue(problem));
-}
-
-// What a batch's Freivalds product is formed of.
-struct Whole {
-  const Gemm& g;
-  const Operands& operands;
-  const SeededStream& signs;
-  double factor, plain;  // of the errors' bounds
-  DType type;            // of c
-  LinearEpilogue epilogue;
-
-  double rounding() const { return output_roundoff(type); }
-};
-
-// Vectors of one batch: x of random signs, y = op(b)·x and the Frobenius norm of b.
-struct Product {
-  std::vector<double> x, y;
-  double norm_b = 0;
-};
-
-void multiply_b(const Whole& whole, int64_t batch, Product& product) {
-  const Gemm& g = whole.g;
-  product.x.resize(static_cast<std::size_t>(g.n));
-  for (int64_t j = 0; j < g.n; ++j) {
-    const auto index = static_cast<std::uint64_t>(batch * g.n + j);
-    product.x[j] = whole.signs.value(index) < 0 ? -1 : 1;
-  }
-  product.norm_b = 0;
-  if (!g.reads_ab()) return;
-  product.y.assign(static_cast<std::size_t>(g.k), 0.0);
-  const Side b = side_b(g, whole.operands.at("b"));
-  const float* from = b.data + batch * b.batch_stride;
-  // Along memory: rows of b are its k axis or, transposed, its n axis.
-  const auto visit = [&](int64_t p, int64_t j) {
-    const double value = from[p * b.inner + j * b.outer];
-    product.y[p] += value * product.x[j];
-    product.norm_b += value * value;
-  };
-  if (g.trans_b) {
-    for (int64_t j = 0; j < g.n; ++j)
-      for (int64_t p = 0; p < g.k; ++p) visit(p, j);
-  } else {
-    for (int64_t p = 0; p < g.k; ++p)
-      for (int64_t j = 0; j < g.n; ++j) visit(p, j);
-  }
-  product.norm_b = std::sqrt(product.norm_b);
-}
-
-// Rows [first,last) of a batch against the product.
-void check_rows(const Whole& whole, int64_t batch, const Product& product, int64_t first,
-                int64_t last, WholeError& worst) {
-  const Gemm& g = whole.g;
-  constexpr double deviations = 6;
-  for (int64_t i = first; i < last; ++i) {
-    double expected = 0;
-    double scale = 0;
-    if (g.reads_ab()) {
-      const Side a = side_a(g, whole.operands.at("a"));
-      const float* from = a.data + batch * a.batch_stride + i * a.outer;
-      double sum = 0;
-      double norm_a = 0;
-      for (int64_t p = 0; p < g.k; ++p) {
-        const double value = from[p * a.inner];
-        sum += value * product.y[p];
-        norm_a += value * value;
-      }
-      expected = g.alpha * sum;
-      scale = std::fabs(g.alpha) * std::sqrt(norm_a) * product.norm_b;
-    }
-    if (g.reads_c0()) {
-      const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
-      double sum = 0;
-      double norm = 0;
-      for (int64_t j = 0; j < g.n; ++j) {
-        sum += c0[j] * product.x[j];
-        norm += double{c0[j]} * c0[j];
-      }
-      expected += g.beta * sum;
-      scale += std::fabs(g.beta) * std::sqrt(norm);
-    }
-    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
-    if (!std::isfinite(expected)) continue;
-    const float* c = const_matrix(whole.operands.at("c")).row(batch, i);
-    double got = 0;
-    double norm_c = 0;
-    for (int64_t j = 0; j < g.n; ++j) {
-      const double value = c[j];
-      got += value * product.x[j];
-      norm_c += value * value;
-    }
-    const double rounded = whole.rounding() * std::sqrt(norm_c) +
-                           whole.type->smallest * std::sqrt(static_cast<double>(g.n));
-    common::note_error(std::fabs(got - expected), deviations * (whole.factor * scale + rounded),
-                       deviations * (whole.plain * scale + rounded), worst);
-  }
-}
-
-// Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
-// in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
-// random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
-// its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
-//   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖ + ‖bias‖ + ‖residual_i‖);
-// a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
-// the element-wise comparison and its scan judge those. Rounding c to its own format adds that of
-// each element, by the same argument together ‖c_i‖ times its size.
-WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
-                       std::uint64_t seed) {
-  const Gemm g(problem);
-  if (g.empty()) return {};
-  const double factor = bound_factor(g, math);
-  const SeededStream signs(seed, "gemm", "freivalds");
-  const Whole whole{g,
-                    operands,
-                    signs,
-                    factor,
-                    factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
-                    problem.dtype("c_type"),
-                    LinearEpilogue(g, operands)};
-  const int threads = machine().physical_cores;
-  std::vector<WholeError> worst_of(static_cast<std::size_t>(threads));
-  std::vector<Product> products(static_cast<std::size_t>(threads));
-  constexpr int64_t chunk = 64;  // rows: handing them out costs far less than their sums
-  if (g.m <= chunk) {
-    // Many small products: whole batches are handed out, since a region of threads for each would
-    // take longer than its product.
-    const int64_t batches = std::max<int64_t>(1, chunk / g.m);
-    parallel_for(nullptr, threads, (g.batch + batches - 1) / batches,
-                 [&](int64_t task, int thread) {
-                   const int64_t end = std::min(g.batch, (task + 1) * batches);
-                   for (int64_t batch = task * batches; batch < end; ++batch) {
-                     multiply_b(whole, batch, products[thread]);
-                     check_rows(whole, batch, products[thread], 0, g.m, worst_of[thread]);
-                   }
-                 });
-  } else {
-    for (int64_t batch = 0; batch < g.batch; ++batch) {
-      multiply_b(whole, batch, products[0]);
-      parallel_for(nullptr, threads, (g.m + chunk - 1) / chunk, [&](int64_t task, int thread) {
-        check_rows(whole, batch, products[0], task * chunk, std::min(g.m, (task + 1) * chunk),
-                   worst_of[thread]);
-      });
-    }
-  }
-  WholeError worst;
-  for (const WholeError& each : worst_of) {
-    worst.over_bound = std::max(worst.over_bound, each.over_bound);
-    worst.over_plain_bound = std::max(worst.over_plain_bound, each.over_plain_bound);
-  }
-  return worst;
-}
-
 }  // namespace
 
 const Kernel kernel = {
@@ -428,9 +372,10 @@ const Kernel kernel = {
     .params = params,
     .tensors = tensors,
     .cost = cost,
-    .check = check_epilogue,
+    .check = check,
     .reference = reference,
-    .maths = fp32_and_3xtf32,
+    .maths = maths,
+    .math_defect = defect_of_math,
     .columns_are_cheap = true,
     .whole_check = whole_check,
     .whole_check_applies = whole_check_applies};

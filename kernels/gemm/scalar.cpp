@@ -6,9 +6,11 @@
 
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
+#include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/common/activations.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/scalar_formats.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -54,6 +56,7 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
+    facts.path = "scalar";
     facts.workspace_bytes = (a_row_.size() + c_row_.size() + gate_row_.size()) * sizeof(float);
     facts.packed_bytes = packed_.size() * sizeof(B);
     return facts;
@@ -183,12 +186,32 @@ class ScalarPlan final : public Plan {
   Elements b_;
 };
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment&,
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands& constants) {
+  if (needs_decoding(problem, env)) return decoding_plan(problem, env, constants);
   return with_float_type(problem.dtype("b_type"), [&](auto type) -> std::unique_ptr<Plan> {
     return std::make_unique<ScalarPlan<decltype(type)>>(problem, constants);
   });
 }
+
+// float16 and bfloat16 operands are float32 numbers too, and their products exact.
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (const std::string epilogue = epilogue_text(problem);
+      !epilogue.empty() && needs_decoding(problem, env)) {
+    return fmt::format("{}: computed of f32, f16 and bf16 operands in math fp32", epilogue);
+  }
+  for (const Math* const math : {&math_bf16, &math_f16}) {
+    if (env.math != math->name) continue;
+    for (const char* const type : {"a_type", "b_type"}) {
+      if (problem.dtype(type) == math->operands) continue;
+      return fmt::format("math {}: {}={}, computed is {}", math->name, type,
+                         problem.dtype(type)->short_name, math->operands->short_name);
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8, &math_int8_dynamic};
 
 }  // namespace
 
@@ -197,9 +220,10 @@ const Variant scalar = {.name = "scalar",
                         .backend = &scalar::backend,
                         .threads = Threads::one,
                         .tunables = {},
-                        .unsupported = nullptr,
+                        .unsupported = unsupported,
                         .tunings = no_tunings,
                         .plan = plan,
-                        .dtypes = float_types};
+                        .maths = maths,
+                        .dtypes = all_types};
 
 }  // namespace rooflane::gemm

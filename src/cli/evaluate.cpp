@@ -110,7 +110,7 @@ class Evaluations {
         catalogue.variant(c.problem.kernel(), request.at("variant").get<std::string>());
     if (const auto reason = absent_reason(entry)) throw unavailable_error(*reason);
     c.variant = entry.name;
-    c.math = catalogue.math(request.value("math", "fp32"));
+    c.math = math_for(c.problem, catalogue.math(request.value("math", "fp32")));
     c.isa = request.value("isa", "");
     c.device = request.value("device", 0);
     c.seed = request.value("seed", std::uint64_t{1});

@@ -289,7 +289,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const Variant& variant = *target.entry->variant;
   Environment env;
   if (!common.isas.empty()) env.isa = common.isas.front();
-  env.math = common.math;
+  env.math = math_for(problem, common.math);
   env.library = target.entry->library;
   env.device = common.device;
   env.tuned = common.tuned.get();

@@ -63,6 +63,22 @@ const Math* find_math(const Kernel& kernel, std::string_view name) {
   return found == kernel.maths.end() ? nullptr : *found;
 }
 
+std::optional<std::string> math_defect(const Problem& problem, std::string_view name) {
+  const Kernel& kernel = problem.kernel();
+  const Math* const math = find_math(kernel, name);
+  if (math == nullptr || kernel.math_defect == nullptr) return std::nullopt;
+  return kernel.math_defect(problem, *math);
+}
+
+std::string math_for(const Problem& problem, const std::string& asked) {
+  const Kernel& kernel = problem.kernel();
+  if (asked != kernel.maths.front()->name || !math_defect(problem, asked)) return asked;
+  const auto fits = std::find_if(kernel.maths.begin(), kernel.maths.end(), [&](const Math* math) {
+    return !math_defect(problem, math->name);
+  });
+  return fits == kernel.maths.end() ? asked : std::string((*fits)->name);
+}
+
 namespace {
 
 // Where a size came from, for messages about a disagreement.

@@ -111,6 +111,9 @@ struct Kernel {
                     const Region&, const ReferenceOut&);
   // The arithmetics that variants may offer, the first the default.
   std::span<const Math* const> maths = only_fp32;
+  // Why a problem of these number formats cannot be computed with a math; nothing when it can.
+  // Null: all can.
+  std::optional<std::string> (*math_defect)(const Problem&, const Math&) = nullptr;
   // The input that the output may be, element for element (row kernels: x). Else "".
   std::string_view in_place_input = {};
   // True when chosen columns cost less than whole rows (gemm).
@@ -127,6 +130,12 @@ struct Kernel {
 const ParamSpec* find_param(const Kernel& kernel, std::string_view name);
 // Null: the kernel has no such math.
 const Math* find_math(const Kernel& kernel, std::string_view name);
+// Why the math of this name is none for the problem; nothing when it is, or the kernel has no such
+// math.
+std::optional<std::string> math_defect(const Problem& problem, std::string_view name);
+// What `asked` means for a problem: itself, but where it is the kernel's default and the problem's
+// number formats exclude it, the first math that they allow.
+std::string math_for(const Problem& problem, const std::string& asked);
 
 // The array shape of a tensor of a complete problem, one entry per axis.
 Shape tensor_shape(const Problem& problem, const TensorSpec& tensor);

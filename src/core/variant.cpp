@@ -98,6 +98,7 @@ std::optional<std::string> outside(const Problem& problem, const Environment& en
 std::optional<std::string> refusal(const Variant& variant, const Problem& problem,
                                    const Environment& env) {
   if (auto reason = outside(problem, env, variant.maths, variant.dtypes)) return reason;
+  if (auto reason = math_defect(problem, env.math)) return reason;
   return variant.unsupported == nullptr ? std::nullopt : variant.unsupported(problem, env);
 }
 

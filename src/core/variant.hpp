@@ -65,6 +65,9 @@ struct PlanFacts {
   std::string library;  // "OpenBLAS 0.3.21 SkylakeX"
   std::string device;
   std::string driver;
+  // The instructions that did the products, where a machine has several kinds: "avx512-fma",
+  // "vdpbf16ps", "vpdpbusd", "amx-bf16", "scalar".
+  std::string path;
   Tuning tuning;                    // complete: every tunable with the value used
   std::size_t workspace_bytes = 0;  // beyond inputs, outputs and their device copies
   std::size_t packed_bytes = 0;     // constants packed by prepack=1

@@ -103,6 +103,10 @@ const Column table[] = {
      &Row::step},
     {"calls", "of a model: how often a run calls it", &Row::calls},
     {"share_pct", "of a model: its part of the time of a run, per cent", &Row::share_pct},
+    {"path",
+     "instructions that did the products: avx512-fma, avx2-fma, vdpbf16ps, vpdpbusd, amx-bf16…; "
+     "empty: not told",
+     &Row::path},
 };
 
 template <class Parsed>

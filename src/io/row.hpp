@@ -40,6 +40,7 @@ struct Row {
   std::string step;
   std::optional<std::int64_t> calls;
   std::optional<double> share_pct;
+  std::string path;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/text.hpp"
+
 namespace rooflane {
 namespace {
 
@@ -161,6 +163,43 @@ std::string size_of(const SummaryGroup& group) {
   return any;
 }
 
+// The problem as float32 operands have it.
+std::string shape_of_floats(const std::string& shape) {
+  std::vector<std::string> parts;
+  for (const std::string_view part : split(shape, ',')) {
+    const std::string_view key = part.substr(0, part.find('='));
+    if (!key.ends_with("type")) parts.emplace_back(part);
+  }
+  return join(parts, ",");
+}
+
+// Time of the fastest float32 row in fp32 of a group's problem; nothing where none was measured.
+std::optional<double> float_time(std::span<const SummaryGroup> groups, const SummaryGroup& of) {
+  for (const SummaryGroup& group : groups) {
+    if (group.math != "fp32" || group.dtype != "float32" || !group.fastest) continue;
+    if (group.kernel != of.kernel || group.cache != of.cache || group.cpu != of.cpu ||
+        group.threads != of.threads || group.shape != shape_of_floats(of.shape)) {
+      continue;
+    }
+    return group.lines[*group.fastest].row->p50_ns;
+  }
+  return std::nullopt;
+}
+
+void mark_cliffs(std::vector<SummaryGroup>& groups) {
+  constexpr double least_share = 10;  // per cent of the roof
+  for (SummaryGroup& group : groups) {
+    if (group.math == "fp32") continue;
+    const std::optional<double> floats = float_time(groups, group);
+    for (SummaryLine& line : group.lines) {
+      const Row& row = *line.row;
+      if (row.path.empty() || row.path == "scalar" || !has_time(row)) continue;
+      line.cliff =
+          (row.roof_pct && *row.roof_pct < least_share) || (floats && *row.p50_ns > *floats);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
@@ -211,6 +250,7 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
       groups.push_back(std::move(group));
     }
   }
+  mark_cliffs(groups);
   return groups;
 }
 

@@ -25,6 +25,9 @@ struct SummaryLine {
   std::optional<Ratio> over_model = {};
   bool beside_tuned = false;  // it is that own choice: another line says what the variant does
   enum class Verdict { none, winner, tie } verdict = Verdict::none;
+  // Of a math with short operands, on instructions for it: below a tenth of its roof, or slower
+  // than the fastest in fp32 on the same problem with float32 operands, where that was measured.
+  bool cliff = false;
 };
 
 // One problem at one thread count, math and cache mode. Lines with a time first, fastest on top.

@@ -57,9 +57,12 @@ std::string label(const SummaryGroup& group, const Row& row) {
 }
 
 std::string verdict(const SummaryLine& line) {
-  if (line.verdict == Verdict::winner) return "WINNER";
-  if (line.verdict == Verdict::tie) return "TIE";
-  return line.row->status == "PASSED" ? "" : line.row->status;
+  std::string text = line.verdict == Verdict::winner ? "WINNER"
+                     : line.verdict == Verdict::tie  ? "TIE"
+                     : line.row->status == "PASSED"  ? ""
+                                                     : line.row->status;
+  if (line.cliff) text += text.empty() ? "CLIFF" : " CLIFF";
+  return text;
 }
 
 // Whether the table shows a line; all others are told below it.

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "backends/highway.hpp"
+#include "backends/unit_loops.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "measure/bandwidth.hpp"
@@ -17,6 +18,7 @@
 #include "measure/fma_peak.hpp"
 #include "measure/math_rates.hpp"
 #include "measure/plateaus.hpp"
+#include "measure/unit_peak.hpp"
 
 namespace rooflane {
 namespace {
@@ -58,6 +60,14 @@ void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, d
                      rates_seconds, [=, &out](double seconds, const auto&) {
                        const MathRates rates = measure_math_rates(target, threads, seconds);
                        out.rates.push_back({isa, threads, "", rates.exp_g_s, rates.unfused_gflops});
+                     }});
+  }
+  for (const UnitLoop& unit : unit_loops()) {
+    if (unit.missing()) continue;
+    steps.push_back({fmt::format("{} in registers, {}", unit.path, print_threads(threads)),
+                     fma_seconds, [=, &out](double seconds, const auto&) {
+                       out.fma.push_back({unit.math, unit.path, threads, "",
+                                          measure_unit_gflops(unit, threads, seconds)});
                      }});
   }
   steps.push_back({fmt::format("bandwidth, {}", print_threads(threads)), curve_seconds,
@@ -253,6 +263,17 @@ std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view m
     best = std::max(best.value_or(0), fma.gflops);
   }
   return best;
+}
+
+std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_view math,
+                                        std::string_view isa, int threads,
+                                        std::string_view device) {
+  if (auto own = find_fma_peak(ceilings, math, isa, threads, device)) return own;
+  if (!device.empty()) return std::nullopt;
+  if (math == "int8-dynamic") math = "int8";
+  if (auto unit = find_fma_peak(ceilings, math, "", threads, device)) return unit;
+  const bool widened = math == "bf16" || math == "f16";
+  return widened ? find_fma_peak(ceilings, "fp32", isa, threads, device) : std::nullopt;
 }
 
 std::optional<LaunchCeiling> find_launch(const Ceilings& ceilings, int threads,

@@ -50,7 +50,7 @@ std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, st
   // `baseline` is the scalar variant's name for what it runs at; it is held against the best
   // target.
   if (isa == "baseline") isa = {};
-  const std::optional<double> fma = find_fma_peak(ceilings, math, isa, threads, device);
+  const std::optional<double> fma = find_compute_peak(ceilings, math, isa, threads, device);
   const std::optional<MemoryPeak> memory =
       memory_peak_of(problem, ceilings, threads, device, cache);
   if (!fma || !memory || *fma <= 0 || memory->gb_s <= 0) return std::nullopt;

@@ -375,12 +375,10 @@ Verification verify_output(const Problem& problem, const Operands& operands,
   result.value = compared.bound.error;
   result.max_abs_error = compared.max_abs_error;
   std::vector<std::string> outputs;
-  bool all_floats = true;
   bool any_elements = false;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (!is_written(tensor.role)) continue;
     outputs.push_back(tensor.name);
-    all_floats = all_floats && !tensor.dtype->is_integer();
     any_elements = any_elements || !operands.at(tensor.name).empty();
   }
   const bool several = outputs.size() > 1;
@@ -396,9 +394,7 @@ Verification verify_output(const Problem& problem, const Operands& operands,
     return result;
   }
   if (compared.bound.error > 1) result.reason = compared.bound.text(several);
-  // What it checks is given as float32, in which large integers do not fit; those are exact, and
-  // compared as such above.
-  if (has_whole_check(problem) && any_elements && all_floats) {
+  if (has_whole_check(problem) && any_elements) {
     const Float32Copies wide(operands);
     const WholeError whole = problem.kernel().whole_check(problem, math, wide.operands(), seed);
     result.value = std::max(result.value, whole.over_bound);

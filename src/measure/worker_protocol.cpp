@@ -95,6 +95,7 @@ json to_json(const Opened& opened) {
           {"library", facts.library},
           {"device", facts.device},
           {"driver", facts.driver},
+          {"path", facts.path},
           {"tuning", tuning},
           {"tuning_source", opened.tuning_source},
           {"workspace_bytes", facts.workspace_bytes},
@@ -190,6 +191,7 @@ Opened opened_from(const json& message) {
   facts.library = message.at("library");
   facts.device = message.at("device");
   facts.driver = message.at("driver");
+  facts.path = message.value("path", "");
   for (const json& value : message.at("tuning")) {
     facts.tuning.set(value.at(0).get<std::string>(), value.at(1).get<std::int64_t>());
   }

@@ -158,6 +158,7 @@ RowWithSamples step_row(const Chain& chain, const PhaseRounds& rounds, const Pha
   row.library = facts.library;
   row.device = facts.device;
   row.driver = facts.driver;
+  row.path = facts.path;
   row.tuning = facts.tuning.text();
   row.dtype = dtype_text(problem);
   row.shape = problem.shape();

@@ -64,7 +64,7 @@ std::optional<CallRoof> roof_of(const Phase& phase, const Call& call, const Ceil
                                 const std::string& math, const std::string& isa, int threads,
                                 bool cold_weights) {
   const Cost cost = call.problem.kernel().cost(call.problem);
-  const auto peak = find_fma_peak(ceilings, math, isa == "baseline" ? "" : isa, threads, "");
+  const auto peak = find_compute_peak(ceilings, math, isa == "baseline" ? "" : isa, threads, "");
   const CallBytes bytes = bytes_of(phase, call);
   const double cold = cold_weights ? bytes.weights : 0;
   const double warm = bytes.weights + bytes.others - cold;

@@ -1,0 +1,273 @@
+// GEMM, variant `avx512`: bfloat16 by vdpbf16ps, 8-bit integers by vpdpbusd, whose first operand is
+// unsigned (s8 is packed 128 larger, and 128 times the sums of b's columns are taken off again).
+// Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles'
+// latency times two a cycle need 10. Everything but the micro-kernel: dot_plan.hpp,
+// dot_common-inl.h.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "backends/avx512.hpp"
+#include "generated_catalogue.hpp"
+#include "hwy/base.h"
+#include "kernels/gemm/dot_plan.hpp"
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
+namespace rooflane::gemm {
+namespace {
+
+#include "kernels/gemm/dot_common-inl.h"
+
+constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
+
+// c += a·b in each lane.
+struct BFloat16Products {
+  using Element = std::uint16_t;
+  using Sums = __m512;
+  static Sums Zero() { return _mm512_setzero_ps(); }
+  static Sums Load(const void* from) { return _mm512_loadu_ps(from); }
+  static void Store(void* to, Sums sums) { _mm512_storeu_ps(to, sums); }
+  static Sums Add(Sums c, __m512i a, __m512i b) {
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+  }
+  static std::uint32_t Total(Sums sums) {
+    const __m256 of_8 = _mm512_castps512_ps256(sums) + _mm512_maskz_extractf32x8_ps(0xFF, sums, 1);
+    const __m128 of_4 = _mm256_castps256_ps128(of_8) + _mm256_extractf128_ps(of_8, 1);
+    const __m128 of_2 = of_4 + _mm_movehl_ps(of_4, of_4);
+    return std::bit_cast<std::uint32_t>(of_2[0] + of_2[1]);
+  }
+  static __m512i LoadPart(std::int64_t elements, const void* from) {
+    return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << elements) - 1), from);
+  }
+};
+
+struct IntegerProducts {
+  using Element = std::uint8_t;
+  using Sums = __m512i;
+  static Sums Zero() { return _mm512_setzero_si512(); }
+  static Sums Load(const void* from) { return _mm512_loadu_si512(from); }
+  static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
+  static Sums Add(Sums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
+  static std::uint32_t Total(Sums sums) {
+    const __m256i of_8 = _mm256_add_epi32(_mm512_castsi512_si256(sums),
+                                          _mm512_maskz_extracti32x8_epi32(0xFF, sums, 1));
+    const __m128i of_4 =
+        _mm_add_epi32(_mm256_castsi256_si128(of_8), _mm256_extracti128_si256(of_8, 1));
+    const __m128i of_2 = _mm_add_epi32(of_4, _mm_unpackhi_epi64(of_4, of_4));
+    return static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 0)) +
+           static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 1));
+  }
+  static __m512i LoadPart(std::int64_t elements, const void* from) {
+    return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
+  }
+};
+
+// Lanes of k whose products take, at 24 a lane, longer than L2 does to answer, many times over.
+constexpr std::int64_t lanes_ahead = 8;
+
+// Loops over accumulators must be unrolled, or they would lie on the stack.
+template <class Products, int rows, int count>
+void MicroTile(const MicroCall& call) {
+  typename Products::Sums sums[rows][count];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < count; ++j) {
+      sums[i][j] = call.add ? Products::Load(call.sums + i * call.ld + j * lanes_per_vector)
+                            : Products::Zero();
+    }
+  }
+  const std::uint32_t* a = call.a;
+  const std::uint32_t* b = call.b;
+  for (std::int64_t left = call.lanes; left > 0; --left, a += rows, b += nr) {
+    _mm_prefetch(reinterpret_cast<const char*>(a + lanes_ahead * rows), _MM_HINT_T0);
+    __m512i columns[count];
+#pragma GCC unroll 16
+    for (int j = 0; j < count; ++j) {
+      const std::uint32_t* const column = b + j * lanes_per_vector;
+      _mm_prefetch(reinterpret_cast<const char*>(column + lanes_ahead * nr), _MM_HINT_T0);
+      columns[j] = _mm512_loadu_si512(column);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const __m512i row = _mm512_set1_epi32(static_cast<int>(a[i]));
+#pragma GCC unroll 16
+      for (int j = 0; j < count; ++j) sums[i][j] = Products::Add(sums[i][j], row, columns[j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < count; ++j) {
+      Products::Store(call.sums + i * call.ld + j * lanes_per_vector, sums[i][j]);
+    }
+  }
+}
+
+using MicroFunction = void (*)(const MicroCall&);
+template <class Products, int count, int... row>
+constexpr auto micro_tiles_of(std::integer_sequence<int, row...>) {
+  return std::array<MicroFunction, sizeof...(row)>{MicroTile<Products, row + 1, count>...};
+}
+
+template <class Products>
+void Micro(const MicroCall& call) {
+  using Rows = std::make_integer_sequence<int, mr>;
+  static constexpr auto narrow = micro_tiles_of<Products, 1>(Rows());
+  static constexpr auto wide = micro_tiles_of<Products, 2>(Rows());
+  const auto& tiles = call.cols <= lanes_per_vector ? narrow : wide;
+  tiles[static_cast<std::size_t>(call.rows - 1)](call);
+}
+
+// Bytes ahead of what is read: some 16 lines in flight hide memory's latency, 100 ns at 10 GB/s a
+// stream.
+constexpr std::int64_t prefetch_bytes = 1024;
+
+// `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
+// vectors, k's last part masked.
+template <class Products, int rows, int together>
+void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
+  using Element = typename Products::Element;
+  constexpr std::int64_t step = 64 / sizeof(Element);
+  const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
+  const __m512i ones = _mm512_set1_epi8(1);
+  typename Products::Sums sums[rows][together];
+  __m512i of_columns[together];
+#pragma GCC unroll 16
+  for (int r = 0; r < together; ++r) {
+    of_columns[r] = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) sums[i][r] = Products::Zero();
+  }
+  for (std::int64_t p = 0; p < call.k; p += step) {
+    const bool whole = p + step <= call.k;
+    __m512i columns[together];
+#pragma GCC unroll 16
+    for (int r = 0; r < together; ++r) {
+      const Element* const from = b + r * apart * call.ldb + p;
+      _mm_prefetch(reinterpret_cast<const char*>(from) + prefetch_bytes, _MM_HINT_T0);
+      columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
+      if constexpr (sizeof(Element) == 1) {
+        of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const __m512i row =
+          _mm512_loadu_si512(call.a + i * call.lanes + p / (step / lanes_per_vector));
+#pragma GCC unroll 16
+      for (int r = 0; r < together; ++r) sums[i][r] = Products::Add(sums[i][r], row, columns[r]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < together; ++r) {
+    if (call.column_sums != nullptr) {
+      call.column_sums[col + r * apart] =
+          static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      call.sums[i * call.ld + col + r * apart] = Products::Total(sums[i][r]);
+    }
+  }
+}
+
+// As many rows of b at a time as leave registers for their sums, and enough of those for the
+// latency. They are far apart, so that each is one of few long streams and not a short one.
+template <class Products, int rows>
+void FewRowsOf(const FewCall& call) {
+  constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
+  constexpr int together = rows <= 4 ? 4 : of_many;
+  const std::int64_t apart = call.cols / together;
+  for (std::int64_t col = 0; col < apart; ++col) {
+    FewColumns<Products, rows, together>(call, col, apart);
+  }
+  for (std::int64_t col = apart * together; col < call.cols; ++col) {
+    FewColumns<Products, rows, 1>(call, col, 1);
+  }
+}
+
+template <class Products, int... row>
+void FewOf(const FewCall& call, std::integer_sequence<int, row...>) {
+  ((call.rows == row + 1 ? FewRowsOf<Products, row + 1>(call) : void()), ...);
+}
+template <class Products>
+void Few(const FewCall& call) {
+  FewOf<Products>(call, std::make_integer_sequence<int, few_rows>());
+}
+
+}  // namespace
+}  // namespace rooflane::gemm
+HWY_POP_ATTRIBUTES
+
+namespace rooflane::gemm {
+namespace {
+
+constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
+                                   .group = 2,
+                                   .mr = mr,
+                                   .nr = nr,
+                                   .run = 1,
+                                   .whole_panels = false,
+                                   .shifts_a = false,
+                                   .micro = Micro<BFloat16Products>,
+                                   .few = Few<BFloat16Products>,
+                                   .pack = PackLanes<std::uint16_t>,
+                                   .column_sums = nullptr,
+                                   .finish = FinishTile,
+                                   .quantise = nullptr,
+                                   .begin = nullptr,
+                                   .end = nullptr};
+constexpr DotUnit integer_unit = {.path = "vpdpbusd",
+                                  .group = 4,
+                                  .mr = mr,
+                                  .nr = nr,
+                                  .run = 1,
+                                  .whole_panels = false,
+                                  .shifts_a = true,
+                                  .micro = Micro<IntegerProducts>,
+                                  .few = Few<IntegerProducts>,
+                                  .pack = PackLanes<std::uint8_t>,
+                                  .column_sums = SumColumns<nr>,
+                                  .finish = FinishTile,
+                                  .quantise = QuantiseRow,
+                                  .begin = nullptr,
+                                  .end = nullptr};
+
+const DotUnit& unit_of(const Problem&, const Environment& env) {
+  return env.math == math_bf16.name ? bfloat16_unit : integer_unit;
+}
+
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = avx512::missing_instruction(env.math == math_bf16.name)) return reason;
+  return dot_unsupported(problem, env);
+}
+
+std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  return dot_tunings(problem, env, unit_of(problem, env));
+}
+
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                           const Operands& constants) {
+  return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
+}
+
+}  // namespace
+
+const Variant avx512 = {.name = "avx512",
+                        .kernel = &kernel,
+                        .backend = &avx512::backend,
+                        .threads = Threads::many,
+                        .tunables = dot_tunables,
+                        .unsupported = unsupported,
+                        .tunings = tunings,
+                        .plan = plan,
+                        .maths = dot_maths,
+                        .dtypes = dot_types};
+
+}  // namespace rooflane::gemm

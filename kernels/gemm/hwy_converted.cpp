@@ -1,0 +1,198 @@
+// GEMM, variant `hwy`, with operands that are decoded to float32. Two ways:
+//   few rows of a (decoding of language models) against b [n,k]: each row of b is read once,
+//   decoded in registers and multiplied by all rows of a; else blocks of columns of b are decoded
+//   to float32, as many as stay in L2, and multiplied by the float32 plan of hwy.cpp, one per
+//   thread, into a block of c that is stored in c's format.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/hwy_converted.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.
+#include <algorithm>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "kernels/gemm/hwy_converted_job.hpp"
+#include "kernels/gemm/hwy_formats-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+// Fewer than a block of elements of a format without blocks, padded with zeros.
+template <class Format>
+struct Padded {
+  std::uint8_t bytes[Format::bytes] = {};
+  Padded(const std::uint8_t* from, std::int64_t elements) {
+    std::memcpy(bytes, from, static_cast<std::size_t>(elements * Format::bytes / kBlock));
+  }
+};
+
+template <class Format>
+void DecodeRow(const std::uint8_t* from, std::int64_t count, float scale, float* to) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const V factor = hn::Set(d, scale);
+  std::int64_t p = 0;
+  for (; p + kBlock <= count; p += kBlock, from += Format::bytes) {
+    const auto start = Format::Begin(from);
+    for (std::int64_t place = 0; place < kBlock; place += lanes) {
+      hn::StoreU(hn::Mul(Format::At(start, from, place), factor), d, to + p + place);
+    }
+  }
+  if (p == count) return;
+  const Padded<Format> rest(from, count - p);
+  const auto start = Format::Begin(rest.bytes);
+  float values[kBlock];
+  for (std::int64_t place = 0; place < kBlock; place += lanes) {
+    hn::StoreU(hn::Mul(Format::At(start, rest.bytes, place), factor), d, values + place);
+  }
+  std::copy_n(values, count - p, to + p);
+}
+
+void DecodeRows(const DecodeCall& c) {
+  WithFormat(c.type, [&](auto format) HWY_ATTR {
+    for (std::int64_t row = 0; row < c.rows; ++row) {
+      DecodeRow<decltype(format)>(c.from + row * c.row_bytes, c.count,
+                                  c.scale != nullptr ? c.scale[row] : 1, c.to + row * c.ld);
+    }
+  });
+}
+
+// Sums of `together` rows of b with `rows` rows of a. `parts` of each sum are independent, so that
+// multiply-adds need not wait for one another.
+template <class Format, int rows, int together, int parts>
+HWY_INLINE void AddBlock(const std::uint8_t* const* b, const float* a, std::int64_t lda,
+                         V (&sums)[together][rows][parts]) {
+  const D d;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
+#pragma GCC unroll 4
+  for (int r = 0; r < together; ++r) {
+    const auto start = Format::Begin(b[r]);
+#pragma GCC unroll 32
+    for (std::int64_t place = 0; place < kBlock; place += lanes) {
+      const V weights = Format::At(start, b[r], place);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        V& sum = sums[r][i][place / lanes % parts];
+        sum = hn::MulAdd(weights, hn::LoadU(d, a + i * lda + place), sum);
+      }
+    }
+  }
+}
+
+// Bytes ahead of what is read: some 16 lines in flight hide memory's latency.
+constexpr std::int64_t kAhead = 1024;
+
+// Columns col, col + apart…
+template <class Format, int rows, int together>
+void FewColumns(const FewConvertedCall& c, std::int64_t col, std::int64_t apart) {
+  constexpr int parts = rows * together <= 4 ? 2 : 1;
+  const D d;
+  V sums[together][rows][parts];
+#pragma GCC unroll 4
+  for (int r = 0; r < together; ++r) {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+      for (int part = 0; part < parts; ++part) sums[r][i][part] = hn::Zero(d);
+    }
+  }
+  const std::uint8_t* b[together];
+  for (int r = 0; r < together; ++r) b[r] = c.b + (col + r * apart) * c.row_bytes;
+  std::int64_t p = 0;
+  for (; p + kBlock <= c.k; p += kBlock) {
+    AddBlock<Format, rows, together, parts>(b, c.a + p, c.lda, sums);
+#pragma GCC unroll 4
+    for (int r = 0; r < together; ++r) {
+      hwy::Prefetch(b[r] + kAhead);
+      b[r] += Format::bytes;
+    }
+  }
+  if (p < c.k) {
+    for (int r = 0; r < together; ++r) {
+      const Padded<Format> rest(b[r], c.k - p);
+      const std::uint8_t* const one[1] = {rest.bytes};
+      V of_one[1][rows][parts];
+      for (int i = 0; i < rows; ++i) {
+        for (int part = 0; part < parts; ++part) of_one[0][i][part] = sums[r][i][part];
+      }
+      AddBlock<Format, rows, 1, parts>(one, c.a + p, c.lda, of_one);
+      for (int i = 0; i < rows; ++i) {
+        for (int part = 0; part < parts; ++part) sums[r][i][part] = of_one[0][i][part];
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < together; ++r) {
+    const float scale = c.scale != nullptr ? c.scale[col + r * apart] : 1;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      V sum = sums[r][i][0];
+      if (parts == 2) sum = hn::Add(sum, sums[r][i][parts - 1]);
+      c.sums[i * c.ld + col + r * apart] = scale * hn::GetLane(hn::SumOfLanes(d, sum));
+    }
+  }
+}
+
+// So many rows of b at a time that their sums, and those of AVX2's 16 registers too, stay in
+// registers; far apart, so that each is one of few long streams.
+template <class Format, int rows>
+void FewRows(const FewConvertedCall& c) {
+  constexpr int together = rows == 1 ? 4 : rows <= 4 ? 2 : 1;
+  const std::int64_t apart = c.cols / together;
+  for (std::int64_t col = 0; col < apart; ++col) {
+    FewColumns<Format, rows, together>(c, col, apart);
+  }
+  for (std::int64_t col = apart * together; col < c.cols; ++col) {
+    FewColumns<Format, rows, 1>(c, col, 1);
+  }
+}
+
+void MultiplyFew(const FewConvertedCall& c) {
+  WithFormat(c.type, [&](auto format) HWY_ATTR {
+    using Format = decltype(format);
+    switch (c.rows) {
+      case 1:
+        return FewRows<Format, 1>(c);
+      case 2:
+        return FewRows<Format, 2>(c);
+      case 3:
+        return FewRows<Format, 3>(c);
+      case 4:
+        return FewRows<Format, 4>(c);
+      default:
+        return FewRows<Format, most_converted_rows>(c);
+    }
+  });
+}
+
+void NarrowRow(DType type, const float* from, void* to, std::int64_t count) {
+  const auto n = static_cast<std::size_t>(count);
+  if (type == &float16) {
+    common::HWY_NAMESPACE::Narrow(from, static_cast<Float16*>(to), n, false);
+  } else {
+    common::HWY_NAMESPACE::Narrow(from, static_cast<BFloat16*>(to), n, false);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "backends/highway.hpp"
+
+namespace rooflane::gemm {
+
+HWY_EXPORT(DecodeRows);
+HWY_EXPORT(MultiplyFew);
+HWY_EXPORT(NarrowRow);
+
+ConvertedFunctions converted_functions(std::int64_t target) {
+  return {ROOFLANE_HWY_FUNCTION(DecodeRows, target), ROOFLANE_HWY_FUNCTION(MultiplyFew, target),
+          ROOFLANE_HWY_FUNCTION(NarrowRow, target)};
+}
+
+}  // namespace rooflane::gemm
+#endif  // HWY_ONCE

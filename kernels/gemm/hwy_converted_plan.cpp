@@ -1,0 +1,372 @@
+// The plan of GEMM `hwy` with operands that are decoded to float32. See hwy_converted.hpp; the
+// vector code and how it works: hwy_converted.cpp.
+#include <algorithm>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/buffer.hpp"
+#include "core/float16.hpp"
+#include "core/machine.hpp"
+#include "core/parallel.hpp"
+#include "core/phases.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_converted.hpp"
+#include "kernels/gemm/hwy_converted_job.hpp"
+#include "kernels/gemm/hwy_epilogue.hpp"
+
+namespace rooflane::gemm {
+
+std::string fma_path(std::int64_t target) {
+  const std::string isa = isa_name(target);
+  if (isa.starts_with("AVX3")) return "avx512-fma";
+  if (isa == "AVX2") return "avx2-fma";
+  if (isa == "SSE4") return "sse4";
+  if (isa == "NEON") return "neon-fma";
+  return "scalar";
+}
+
+namespace {
+
+using std::int64_t;
+
+int64_t round_up(int64_t x, int64_t y) { return (x + y - 1) / y * y; }
+
+// Rows of a matrix as stored: row r of a batch begins at data + batch·batch_bytes + r·row_bytes.
+struct StoredRows {
+  DType type = &float32;
+  const std::uint8_t* data = nullptr;
+  int64_t batch_bytes = 0, row_bytes = 0;
+  StoredRows() = default;
+  explicit StoredRows(const View& view)
+      : type(view.dtype),
+        data(static_cast<const std::uint8_t*>(view.data)),
+        batch_bytes(static_cast<int64_t>(view.dtype->bytes(view.strides[0]))),
+        row_bytes(static_cast<int64_t>(view.dtype->bytes(view.strides[1]))) {}
+  const std::uint8_t* row(int64_t batch, int64_t r) const {
+    return data + batch * batch_bytes + r * row_bytes;
+  }
+};
+
+class ConvertedPlan final : public Plan {
+ public:
+  ConvertedPlan(const Problem& problem, const Environment& env, const Operands& constants)
+      : Plan(problem),
+        g_(problem),
+        env_(env),
+        target_(resolve_isa(env.isa)),
+        functions_(converted_functions(target_)),
+        threads_(std::max(env.threads, 1)),
+        few_(g_.trans_b && g_.m <= most_converted_rows),
+        epilogue_(g_.has_epilogue() ? epilogue_function(target_) : nullptr),
+        epilogue_job_(g_) {
+    if (g_.gate) plan_gate(constants);
+    if (g_.prepack) keep_b(constants);
+    if (g_.empty() || !g_.reads_ab()) return;
+    if (few_) {
+      allocate_few();
+    } else {
+      allocate_blocks();
+    }
+  }
+
+  void run() override {
+    if (g_.empty()) return;
+    if (gate_ != nullptr) gate_->run();
+    for (int64_t batch = 0; batch < g_.batch; ++batch) {
+      if (!g_.reads_ab()) {
+        store({batch, 0, 0, g_.m, g_.n}, nullptr, 0, thread_row(0));
+      } else if (few_) {
+        run_few(batch);
+      } else {
+        run_blocks(batch);
+      }
+    }
+  }
+
+  std::vector<std::span<const std::byte>> regions() const override {
+    auto list = Plan::regions();
+    if (kept_.bytes() > 0) {
+      list.push_back({static_cast<const std::byte*>(kept_.data()), kept_.bytes()});
+    }
+    if (gate_ != nullptr && gate_->kept_.bytes() > 0) {
+      list.push_back({static_cast<const std::byte*>(gate_->kept_.data()), gate_->kept_.bytes()});
+    }
+    return list;
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.path = fma_path(target_);
+    facts.packed_bytes = kept_.bytes();
+    facts.workspace_bytes = a_rows_.bytes() + scratch_.bytes() + rows_.size() * sizeof(float) +
+                            kept_scale_.size() * sizeof(float);
+    for (const auto& block : blocks_) facts.workspace_bytes += block->facts().workspace_bytes;
+    if (gate_ != nullptr) {
+      const PlanFacts further = gate_->facts();
+      facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
+      facts.packed_bytes += further.packed_bytes;
+    }
+    return facts;
+  }
+
+ private:
+  // gate=1: the first product by a plan of its own, which leaves its sums here.
+  void plan_gate(const Operands& constants) {
+    Problem product = problem();
+    product.set("gate", 0.0);
+    Operands of_gate;
+    if (g_.prepack) of_gate.set("b", half_of_b(constants.at("b"), g_.trans_b, 0));
+    gate_ = std::make_unique<ConvertedPlan>(product, env_, of_gate);
+    gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
+  }
+  View part_of_b(const View& b) const { return g_.gate ? half_of_b(b, g_.trans_b, 1) : b; }
+  void bind_gate(const Operands& operands) {
+    const View sums = contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
+    Operands of_gate;
+    of_gate.set("a", operands.at("a"));
+    if (!g_.prepack) of_gate.set("b", half_of_b(operands.at("b"), g_.trans_b, 0));
+    of_gate.set("c", sums);
+    gate_->bind(of_gate);
+    epilogue_job_.gate = const_matrix(sums);
+  }
+
+  // prepack=1: b without gaps, in its own format, which is what is read fastest.
+  void keep_b(const Operands& constants) {
+    const View b = part_of_b(constants.at("b"));
+    if (constants.has("b_scale")) {
+      const float* const scale = constants.at("b_scale").f32();
+      kept_scale_.assign(scale, scale + g_.n);
+      scale_ = kept_scale_.data();
+    }
+    b_ = StoredRows(b);
+    if (b.empty()) return;
+    const auto bytes = static_cast<int64_t>(b.dtype->bytes(b.cols()));
+    kept_ = Buffer(static_cast<std::size_t>(b.rows() * bytes));
+    for (int64_t row = 0; row < b.rows(); ++row) {
+      std::copy_n(b.row(row), bytes, static_cast<std::byte*>(kept_.data()) + row * bytes);
+    }
+    b_.data = static_cast<const std::uint8_t*>(kept_.data());
+    b_.row_bytes = bytes;
+    b_.batch_bytes = b.shape[1] * bytes;
+  }
+
+  void allocate_few() {
+    lda_ = round_up(g_.k, q8_0.block);
+    rows_used_ = g_.m <= 4 ? g_.m : most_converted_rows;
+    a_rows_ = Buffer(static_cast<std::size_t>(rows_used_ * lda_) * sizeof(float));
+    std::fill_n(a_rows_.f32(), rows_used_ * lda_, 0.0f);
+    tile_floats_ = most_converted_rows * few_columns;
+    allocate_scratch();
+    if (g_.trans_a) rows_.resize(static_cast<std::size_t>(g_.k * g_.m));
+  }
+
+  // Columns of b that, decoded, take half of L2; a block per thread at least.
+  int64_t columns_together() const {
+    const auto l2 = static_cast<int64_t>(std::max<std::size_t>(machine().l2_bytes, 256 << 10));
+    constexpr int64_t vector = 32;
+    const int64_t fitting = l2 / 2 / (g_.k * static_cast<int64_t>(sizeof(float)));
+    const int64_t of_thread = round_up((g_.n + threads_ - 1) / threads_, vector);
+    const int64_t columns = std::clamp(fitting / vector * vector, vector, 1024L);
+    return std::min({columns, of_thread, g_.n});
+  }
+
+  void allocate_blocks() {
+    width_ = columns_together();
+    a_in_place_ = problem().dtype("a_type") == &float32 && g_.batch == 1;
+    if (!a_in_place_) a_rows_ = Buffer(static_cast<std::size_t>(g_.m * g_.k) * sizeof(float));
+    tile_floats_ = round_up(width_ * (g_.k + g_.m), 1024);
+    allocate_scratch();
+    Problem block(problem().kernel());
+    const auto set = [&](const char* name, double value) { block.set(name, value); };
+    set("m", static_cast<double>(g_.m));
+    set("n", static_cast<double>(width_));
+    set("k", static_cast<double>(g_.k));
+    set("trans_a", g_.trans_a ? 1 : 0);
+    set("trans_b", g_.trans_b ? 1 : 0);
+    Environment one = env_;
+    one.threads = 1;
+    one.math = fp32.name;
+    for (int thread = 0; thread < threads_; ++thread) {
+      blocks_.push_back(make_plan(hwy, block, {}, one, {}));
+    }
+    if (!a_in_place_) bind_blocks(a_view(a_rows_.f32(), g_.trans_a ? g_.m : g_.k));
+  }
+
+  // A row of c behind the blocks of each thread.
+  void allocate_scratch() {
+    scratch_ =
+        Buffer(static_cast<std::size_t>((tile_floats_ + row_floats()) * threads_) * sizeof(float));
+  }
+  int64_t row_floats() const { return round_up(std::max(g_.n, width_), 16); }
+  float* thread_tile(int thread) const {
+    return scratch_.f32() + thread * (tile_floats_ + row_floats());
+  }
+  float* thread_row(int thread) {
+    if (scratch_.bytes() == 0) allocate_scratch();
+    return thread_tile(thread) + tile_floats_;
+  }
+
+  View a_view(float* data, int64_t ld) const {
+    const Shape shape = g_.trans_a ? Shape{1, g_.k, g_.m} : Shape{1, g_.m, g_.k};
+    View view = contiguous_view(data, shape);
+    view.strides[1] = ld;
+    return view;
+  }
+
+  void bind_blocks(const View& a) {
+    for (int thread = 0; thread < threads_; ++thread) {
+      float* const tile = thread_tile(thread);
+      const Shape b = g_.trans_b ? Shape{1, width_, g_.k} : Shape{1, g_.k, width_};
+      const Shape c = {1, g_.m, width_};
+      Operands operands;
+      operands.set("a", a);
+      operands.set("b", contiguous_view(tile, b));
+      operands.set("c", contiguous_view(tile + width_ * g_.k, c));
+      blocks_[static_cast<std::size_t>(thread)]->bind(operands);
+    }
+  }
+
+  void on_bind(const Operands& operands) override {
+    const View& a = operands.at("a");
+    a_ = StoredRows(a);
+    if (!g_.prepack) {
+      b_ = StoredRows(part_of_b(operands.at("b")));
+      if (operands.has("b_scale")) scale_ = operands.at("b_scale").f32();
+    }
+    c_ = operands.at("c");
+    if (g_.reads_c0()) c0_ = operands.at("c0");
+    if (gate_ != nullptr) bind_gate(operands);
+    if (epilogue_ != nullptr) epilogue_job_.bind(operands);
+    if (!blocks_.empty() && a_in_place_) bind_blocks(a_view(a.f32(), a.strides[1]));
+    if (scratch_.bytes() == 0) allocate_scratch();
+  }
+
+  // Rows of a, as stored, into float32.
+  void decode_a(int64_t batch, int64_t first, int64_t count, float* to, int64_t ld) const {
+    const int64_t length = g_.trans_a ? g_.m : g_.k;
+    functions_.decode(
+        {a_.type, a_.row(batch, first), a_.row_bytes, count, length, nullptr, to, ld});
+  }
+
+  void run_few(int64_t batch) {
+    if (g_.trans_a) {
+      decode_a(batch, 0, g_.k, rows_.data(), g_.m);
+      for (int64_t p = 0; p < g_.k; ++p) {
+        for (int64_t i = 0; i < g_.m; ++i) a_rows_.f32()[i * lda_ + p] = rows_[p * g_.m + i];
+      }
+    } else {
+      decode_a(batch, 0, g_.m, a_rows_.f32(), lda_);
+    }
+    const int64_t tasks = (g_.n + few_columns - 1) / few_columns;
+    parallel_for(env_.pool, threads_, tasks, [&](int64_t task, int thread) {
+      const int64_t col = task * few_columns, cols = std::min(few_columns, g_.n - col);
+      float* const sums = thread_tile(thread);
+      functions_.multiply_few({b_.type, a_rows_.f32(), lda_, rows_used_, b_.row(batch, col),
+                               b_.row_bytes, scale_ != nullptr ? scale_ + col : nullptr, g_.k, cols,
+                               sums, few_columns});
+      store({batch, 0, col, g_.m, cols}, sums, few_columns, thread_row(thread));
+    });
+  }
+
+  void run_blocks(int64_t batch) {
+    if (!a_in_place_) {
+      const int64_t rows = g_.trans_a ? g_.k : g_.m, length = g_.trans_a ? g_.m : g_.k;
+      parallel_for(env_.pool, threads_, rows, [&](int64_t row, int) {
+        decode_a(batch, row, 1, a_rows_.f32() + row * length, length);
+      });
+    }
+    const int64_t tasks = (g_.n + width_ - 1) / width_;
+    parallel_for(env_.pool, threads_, tasks, [&](int64_t task, int thread) {
+      // The last block is whole and begins within the one before, whose columns it leaves alone.
+      const int64_t col = task * width_, from = std::min(col, g_.n - width_);
+      float* const tile = thread_tile(thread);
+      decode_b(batch, from, tile);
+      blocks_[static_cast<std::size_t>(thread)]->run();
+      const PhaseTimer timer(RunPhase::store);
+      const float* const sums = tile + width_ * g_.k + (col - from);
+      store({batch, 0, col, g_.m, from + width_ - col}, sums, width_, thread_row(thread));
+    });
+  }
+
+  void decode_b(int64_t batch, int64_t col, float* to) const {
+    const PhaseTimer timer(RunPhase::pack);
+    const float* const scale = scale_ != nullptr ? scale_ + col : nullptr;
+    if (g_.trans_b) {
+      functions_.decode({b_.type, b_.row(batch, col), b_.row_bytes, width_, g_.k, scale, to, g_.k});
+      return;
+    }
+    const auto offset = static_cast<int64_t>(b_.type->bytes(col));
+    functions_.decode(
+        {b_.type, b_.row(batch, 0) + offset, b_.row_bytes, g_.k, width_, nullptr, to, width_});
+    if (scale == nullptr) return;
+    for (int64_t p = 0; p < g_.k; ++p) {
+      for (int64_t j = 0; j < width_; ++j) to[p * width_ + j] *= scale[j];
+    }
+  }
+
+  // A rectangle of c, and what the epilogue makes of it while it is in L1 or L2; no sums: zeros.
+  void store(const Rectangle& at, const float* sums, int64_t ld, float* row) const {
+    for (int64_t i = 0; i < at.rows; ++i) {
+      store_row(at.batch, at.row + i, at.col, at.cols, sums != nullptr ? sums + i * ld : nullptr,
+                row);
+    }
+    if (epilogue_ != nullptr) epilogue_(epilogue_job_, at);
+  }
+
+  // c = alpha·sums + beta·c0 for a part of a row; no sums: zeros. `row`: memory for it.
+  void store_row(int64_t batch, int64_t i, int64_t col, int64_t cols, const float* sums,
+                 float* row) const {
+    const auto at = [&](const View& view) {
+      return static_cast<std::byte*>(view.data) +
+             view.dtype->bytes(batch * view.strides[0] + i * view.strides[1] + col);
+    };
+    const bool direct = c_.dtype == &float32;
+    float* const to = direct ? reinterpret_cast<float*>(at(c_)) : row;
+    if (sums == nullptr) {
+      std::fill_n(to, cols, 0.0f);
+    } else {
+      for (int64_t j = 0; j < cols; ++j) to[j] = g_.alpha * sums[j];
+    }
+    if (g_.reads_c0()) {
+      with_float_type(c0_.dtype, [&](auto type) {
+        const auto* const from = reinterpret_cast<const decltype(type)*>(at(c0_));
+        for (int64_t j = 0; j < cols; ++j) to[j] += g_.beta * static_cast<float>(from[j]);
+      });
+    }
+    if (!direct) functions_.narrow(c_.dtype, to, at(c_), cols);
+  }
+
+  // Rows of b of a task of the few.
+  static constexpr int64_t few_columns = 64;
+
+  const Gemm g_;
+  const Environment env_;
+  const int64_t target_;
+  const ConvertedFunctions functions_;
+  const int threads_;
+  const bool few_;
+  const EpilogueFunction epilogue_;  // null: there is none
+  EpilogueJob epilogue_job_;
+  std::unique_ptr<ConvertedPlan> gate_;  // of the first product of gate=1
+  Buffer gate_sums_;
+  bool a_in_place_ = false;
+  int64_t width_ = 0;  // columns of a block
+  int64_t lda_ = 0, rows_used_ = 0, tile_floats_ = 0;
+  StoredRows a_, b_;
+  const float* scale_ = nullptr;
+  View c_, c0_;
+  Buffer kept_, a_rows_, scratch_;
+  std::vector<float> kept_scale_, rows_;
+  std::vector<std::unique_ptr<Plan>> blocks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan> converted_plan(const Problem& problem, const Environment& env,
+                                     const Operands& constants) {
+  return std::make_unique<ConvertedPlan>(problem, env, constants);
+}
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,237 @@
+// A check of a whole output that costs far less than the reference: a Freivalds product, in double.
+// See reference.cpp.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "core/parallel.hpp"
+#include "core/seeds.hpp"
+#include "kernels/common/whole_error.hpp"
+#include "kernels/gemm/epilogue.hpp"
+#include "kernels/gemm/reference.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+// Integers are exact, and so are their sums in double.
+class WholeOutput {
+ public:
+  explicit WholeOutput(const View& view) : view_(view) {}
+  double at(int64_t batch, int64_t i, int64_t j) const {
+    const int64_t place = batch * view_.strides[0] + i * view_.strides[1] + j;
+    if (view_.dtype == &int32) return view_.as<std::int32_t>()[place];
+    return view_.f32()[place];
+  }
+
+ private:
+  const View& view_;
+};
+
+// What the epilogue of a linear chain adds to an element of c.
+class LinearEpilogue {
+ public:
+  LinearEpilogue(const Gemm& g, const Operands& inputs) {
+    if (g.epilogue.has(Epilogue::Op::bias)) bias_ = inputs.at("bias").f32();
+    if (g.epilogue.has(Epilogue::Op::add)) residual_ = const_matrix(inputs.at("residual"));
+  }
+  bool empty() const { return bias_ == nullptr && residual_.data == nullptr; }
+  // Of a row of c the sum over signs, and the norms together.
+  void add(int64_t batch, int64_t i, const std::vector<double>& signs, double& sum,
+           double& norms) const {
+    for (const float* row :
+         {bias_, residual_.data != nullptr ? residual_.row(batch, i) : nullptr}) {
+      if (row == nullptr) continue;
+      double squares = 0;
+      for (std::size_t j = 0; j < signs.size(); ++j) {
+        sum += row[j] * signs[j];
+        squares += double{row[j]} * row[j];
+      }
+      norms += std::sqrt(squares);
+    }
+  }
+
+ private:
+  const float* bias_ = nullptr;
+  Matrix<const float> residual_;
+};
+
+// What a batch's Freivalds product is formed of.
+struct Whole {
+  const Gemm& g;
+  const Operands& operands;
+  const Factors* factors;  // null: a and b are not read
+  AbsoluteErrors errors;
+  const SeededStream& signs;
+  double factor, plain;  // of the errors' bounds
+  DType type;            // of c
+  LinearEpilogue epilogue;
+
+  double rounding() const { return output_roundoff(type); }
+  double smallest() const { return type->is_integer() ? 0 : type->smallest; }
+};
+
+// Vectors of one batch: x of random signs, y = op(b)·x and the Frobenius norm of b.
+struct Product {
+  std::vector<double> x, y;
+  double norm_b = 0;
+  Extent sums;  // of |y|
+};
+
+void multiply_b(const Whole& whole, int64_t batch, Product& product) {
+  const Gemm& g = whole.g;
+  product.x.resize(static_cast<std::size_t>(g.n));
+  for (int64_t j = 0; j < g.n; ++j) {
+    const auto index = static_cast<std::uint64_t>(batch * g.n + j);
+    product.x[j] = whole.signs.value(index) < 0 ? -1 : 1;
+  }
+  product.norm_b = 0;
+  product.sums = {};
+  if (!g.reads_ab()) return;
+  product.y.assign(static_cast<std::size_t>(g.k), 0.0);
+  const Factors& factors = *whole.factors;
+  const float* from = factors.b.data + batch * factors.b.batch_stride;
+  // Along memory: rows of b are its k axis or, transposed, its n axis.
+  const auto visit = [&](int64_t p, int64_t j) {
+    const double value = factors.b_at(from, p, j);
+    product.y[p] += value * product.x[j];
+    product.norm_b += value * value;
+  };
+  if (g.trans_b) {
+    for (int64_t j = 0; j < g.n; ++j)
+      for (int64_t p = 0; p < g.k; ++p) visit(p, j);
+  } else {
+    for (int64_t p = 0; p < g.k; ++p)
+      for (int64_t j = 0; j < g.n; ++j) visit(p, j);
+  }
+  product.norm_b = std::sqrt(product.norm_b);
+  for (const double value : product.y) product.sums.note(value);
+}
+
+// Rows [first,last) of a batch against the product.
+void check_rows(const Whole& whole, int64_t batch, const Product& product, int64_t first,
+                int64_t last, WholeError& worst) {
+  const Gemm& g = whole.g;
+  const WholeOutput c(whole.operands.at("c"));
+  constexpr double deviations = 6;
+  for (int64_t i = first; i < last; ++i) {
+    double expected = 0;
+    double scale = 0;
+    double absolute = 0;
+    if (g.reads_ab()) {
+      const Side& a = whole.factors->a;
+      const float* from = a.data + batch * a.batch_stride + i * a.outer;
+      double sum = 0;
+      double norm_a = 0;
+      Extent row;
+      for (int64_t p = 0; p < g.k; ++p) {
+        const double value = from[p * a.inner];
+        sum += value * product.y[p];
+        norm_a += value * value;
+        row.note(value);
+      }
+      // Rows of n elements: of zeros n times as many, of steps what x leaves of op(b).
+      const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+      const AbsoluteErrors& errors = whole.errors;
+      absolute = std::fabs(g.alpha) * (errors.step > 0 ? errors.of(0, row, product.sums)
+                                                       : n * errors.of(k, row, product.sums));
+      expected = g.alpha * sum;
+      scale = std::fabs(g.alpha) * std::sqrt(norm_a) * product.norm_b;
+    }
+    if (g.reads_c0()) {
+      const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
+      double sum = 0;
+      double norm = 0;
+      for (int64_t j = 0; j < g.n; ++j) {
+        sum += c0[j] * product.x[j];
+        norm += double{c0[j]} * c0[j];
+      }
+      expected += g.beta * sum;
+      scale += std::fabs(g.beta) * std::sqrt(norm);
+    }
+    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
+    if (!std::isfinite(expected)) continue;
+    double got = 0;
+    double norm_c = 0;
+    for (int64_t j = 0; j < g.n; ++j) {
+      const double value = c.at(batch, i, j);
+      got += value * product.x[j];
+      norm_c += value * value;
+    }
+    const double rounded = whole.rounding() * std::sqrt(norm_c) +
+                           whole.smallest() * std::sqrt(static_cast<double>(g.n));
+    common::note_error(std::fabs(got - expected),
+                       deviations * (whole.factor * scale + rounded) + absolute,
+                       deviations * (whole.plain * scale + rounded) + absolute, worst);
+  }
+}
+
+}  // namespace
+
+// Functions of an element leave no sum to compare.
+bool whole_check_applies(const Problem& problem) {
+  return !problem.flag("gate") && is_linear(Epilogue(problem));
+}
+
+// Freivalds (1977): with x of random signs, c·x must equal alpha·op(a)·(op(b)·x) + beta·c0·x, all
+// in double, at a cost of n + k operations a row. The errors e_ij of a right output add up with
+// random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
+// its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
+//   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖ + ‖bias‖ + ‖residual_i‖);
+// a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
+// the element-wise comparison and its scan judge those. Rounding c to its own format adds that of
+// each element, by the same argument together ‖c_i‖ times its size.
+WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
+                       std::uint64_t seed) {
+  const Gemm g(problem);
+  if (g.empty()) return {};
+  const double factor = bound_factor(problem, math);
+  std::optional<Factors> factors;
+  if (g.reads_ab()) factors.emplace(g, math, operands, side_b(g, operands.at("b")));
+  const SeededStream signs(seed, "gemm", "freivalds");
+  const Whole whole{g,
+                    operands,
+                    factors ? &*factors : nullptr,
+                    AbsoluteErrors(math),
+                    signs,
+                    factor,
+                    factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
+                    problem.dtype("c_type"),
+                    LinearEpilogue(g, operands)};
+  const int threads = machine().physical_cores;
+  std::vector<WholeError> worst_of(static_cast<std::size_t>(threads));
+  std::vector<Product> products(static_cast<std::size_t>(threads));
+  constexpr int64_t chunk = 64;  // rows: handing them out costs far less than their sums
+  if (g.m <= chunk) {
+    // Many small products: whole batches are handed out, since a region of threads for each would
+    // take longer than its product.
+    const int64_t batches = std::max<int64_t>(1, chunk / g.m);
+    parallel_for(nullptr, threads, (g.batch + batches - 1) / batches,
+                 [&](int64_t task, int thread) {
+                   const int64_t end = std::min(g.batch, (task + 1) * batches);
+                   for (int64_t batch = task * batches; batch < end; ++batch) {
+                     multiply_b(whole, batch, products[thread]);
+                     check_rows(whole, batch, products[thread], 0, g.m, worst_of[thread]);
+                   }
+                 });
+  } else {
+    for (int64_t batch = 0; batch < g.batch; ++batch) {
+      multiply_b(whole, batch, products[0]);
+      parallel_for(nullptr, threads, (g.m + chunk - 1) / chunk, [&](int64_t task, int thread) {
+        check_rows(whole, batch, products[0], task * chunk, std::min(g.m, (task + 1) * chunk),
+                   worst_of[thread]);
+      });
+    }
+  }
+  WholeError worst;
+  for (const WholeError& each : worst_of) {
+    worst.over_bound = std::max(worst.over_bound, each.over_bound);
+    worst.over_plain_bound = std::max(worst.over_plain_bound, each.over_plain_bound);
+  }
+  return worst;
+}
+
+}  // namespace rooflane::gemm

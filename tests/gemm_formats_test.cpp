@@ -1,0 +1,305 @@
+// GEMM with short operands and quantised weights: which number formats go together, what
+// verification finds wrong with kernels that make the usual mistakes, and units of this CPU against
+// plain loops.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absent_variants.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "core/float16.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "measure/verify.hpp"
+#include "skip.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+constexpr std::uint64_t seed = 31;
+
+const Catalogue& catalogue() {
+  static const Catalogue built_in = Catalogue::built_in();
+  return built_in;
+}
+
+Problem gemm_problem(const std::string& shape) {
+  return parse_problem("gemm:" + shape, catalogue().kernels());
+}
+
+std::string error_of(const std::string& shape) {
+  try {
+    gemm_problem(shape);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A problem with inputs from a seed and what its usual math, or another, should give.
+struct Trial {
+  explicit Trial(const std::string& shape, const std::string& asked = "fp32")
+      : problem(gemm_problem(shape)),
+        math(*find_math(gemm::kernel, math_for(problem, asked))),
+        operands(problem, seed, 1),
+        reference(compute_reference(problem, operands.inputs(), seed, math)) {}
+
+  Environment environment(int threads = 1) const {
+    Environment env;
+    env.math = math.name;
+    env.threads = threads;
+    return env;
+  }
+  void run(const std::string& variant, int threads = 1) {
+    const CatalogueEntry& entry = catalogue().variant(gemm::kernel, variant);
+    const Environment env = environment(threads);
+    REQUIRE_FALSE(refusal(*entry.variant, problem, env));
+    const auto plan = make_plan(*entry.variant, problem, {}, env, operands.all());
+    plan->bind(operands.all());
+    plan->run();
+  }
+  Status verdict() { return verify_output(problem, operands.all(), reference, seed, math).status; }
+  template <class T>
+  T* data(const char* name) {
+    return static_cast<T*>(operands.all().at(name).data);
+  }
+  std::size_t bytes(const char* name) {
+    const View& view = operands.all().at(name);
+    return view.dtype->bytes(view.elements());
+  }
+
+  Problem problem;
+  const Math& math;
+  OwnedOperands operands;
+  Reference reference;
+};
+
+// What plain loops make of operands that `spoil` changed, held against the right ones.
+Status verdict_with(const std::string& shape, const std::function<void(Trial&)>& spoil,
+                    const std::string& math = "fp32") {
+  Trial trial(shape, math);
+  trial.run("scalar");
+  REQUIRE(trial.verdict() == Status::passed);
+  spoil(trial);
+  trial.run("scalar");
+  return trial.verdict();
+}
+
+// Exact sums as somebody else's kernel has them: combine(sum so far, the products of a pair).
+void multiply_pairs(Trial& trial, const std::function<std::int32_t(std::int32_t)>& pair) {
+  const gemm::Gemm g(trial.problem);
+  const auto* const a = trial.data<std::uint8_t>("a");
+  const auto* const b = trial.data<std::int8_t>("b");
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      std::int32_t sum = 0;
+      for (std::int64_t p = 0; p < g.k; p += 2) {
+        sum += pair(a[i * g.k + p] * b[j * g.k + p] + a[i * g.k + p + 1] * b[j * g.k + p + 1]);
+      }
+      trial.data<std::int32_t>("c")[i * g.n + j] = sum;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("formats that do not go together are refused by name") {
+  CHECK(contains(error_of("m=1,n=1,k=1,a_type=s8"), "b_type=f32"));
+  CHECK(contains(error_of("m=1,n=1,k=1,b_type=s8"), "s8c"));
+  CHECK(contains(error_of("m=1,n=1,k=1,a_type=s8,b_type=s8"), "c_type=f32"));
+  CHECK(contains(error_of("m=1,n=1,k=1,c_type=s32"), "c_type=s32"));
+  CHECK(contains(error_of("m=1,n=1,k=1,a_type=u8,b_type=s8,c_type=s32,alpha=2"), "alpha=2"));
+  CHECK(contains(error_of("m=1,n=1,k=1,a_type=u8,b_type=s8,c_type=s32,beta=1"), "beta=1"));
+  CHECK(contains(error_of("m=1,n=1,k=32,b_type=q4_0"), "trans_b=1"));
+  CHECK(contains(error_of("m=1,n=1,k=33,b_type=q4_0,trans_b=1"), "multiple of 32"));
+  CHECK(contains(error_of("m=1,n=1,k=1,b_type=u8"), "allowed is f32"));
+  CHECK(contains(error_of("m=1,n=1,k=1,a_type=q8_0"), "allowed is f32"));
+}
+
+TEST_CASE("k is bounded where a sum of the largest products would overflow") {
+  CHECK(error_of("m=1,n=1,k=131071,a_type=s8,b_type=s8,c_type=s32").empty());
+  CHECK(contains(error_of("m=1,n=1,k=131072,a_type=s8,b_type=s8,c_type=s32"), "131071"));
+  CHECK(error_of("m=1,n=1,k=65793,a_type=u8,b_type=s8,c_type=s32").empty());
+  CHECK(contains(error_of("m=1,n=1,k=65794,a_type=u8,b_type=s8,c_type=s32"), "65793"));
+}
+
+TEST_CASE("a problem's formats decide which maths it has, and its usual one") {
+  const Problem floats = gemm_problem("m=1,n=1,k=1"),
+                integers = gemm_problem("m=1,n=1,k=1,a_type=s8,b_type=s8,c_type=s32"),
+                weights = gemm_problem("m=1,n=1,k=32,b_type=s8c");
+  CHECK(math_for(floats, "fp32") == "fp32");
+  CHECK(math_for(integers, "fp32") == "int8");
+  CHECK(math_for(weights, "fp32") == "fp32");
+  CHECK(math_for(weights, "int8-dynamic") == "int8-dynamic");
+  CHECK(contains(*math_defect(floats, "int8"), "a_type=s8"));
+  CHECK(contains(*math_defect(floats, "int8-dynamic"), "s8c"));
+  CHECK(contains(*math_defect(integers, "bf16"), "float"));
+}
+
+TEST_CASE("quantised weights: mistakes of kernels are found") {
+  for (const char* format : {"q4_0", "q4_1"}) {
+    const std::string shape = std::string("m=3,n=5,k=96,trans_b=1,b_type=") + format;
+    const std::size_t head = std::string(format) == "q4_0" ? 2 : 4, block = head + 16;
+    INFO(format);
+    CHECK(verdict_with(shape, [&](Trial& t) {  // swapped nibbles, in one block alone
+            auto* const bytes = t.data<std::uint8_t>("b") + 7 * block;
+            for (std::size_t i = head; i < block; ++i) {
+              bytes[i] = static_cast<std::uint8_t>(bytes[i] << 4 | bytes[i] >> 4);
+            }
+          }) == Status::failed);
+    CHECK(verdict_with(shape, [&](Trial& t) {  // neighbours' scale
+            auto* const bytes = t.data<std::uint8_t>("b");
+            std::memcpy(bytes, bytes + block, 2);
+          }) == Status::failed);
+  }
+  CHECK(verdict_with("m=3,n=5,k=96,trans_b=1,b_type=q4_1", [](Trial& t) {  // no minimum
+          std::memset(t.data<std::uint8_t>("b") + 2, 0, 2);
+        }) == Status::failed);
+  CHECK(verdict_with("m=3,n=5,k=96,trans_b=1,b_type=q8_0", [](Trial& t) {  // last block left out
+          std::memset(t.data<std::uint8_t>("b") + 2 * 34, 0, 34);
+        }) == Status::failed);
+  CHECK(verdict_with("m=3,n=5,k=33,trans_b=1,b_type=s8c", [](Trial& t) {  // a neighbour's scale
+          std::swap(t.data<float>("b_scale")[0], t.data<float>("b_scale")[1]);
+        }) == Status::failed);
+}
+
+TEST_CASE("integers: saturation, a missing compensation and a lost rest of k are found") {
+  const std::string shape = "m=4,n=6,k=64,trans_b=1,a_type=u8,b_type=s8,c_type=s32";
+  Trial exact(shape);
+  multiply_pairs(exact, [](std::int32_t pair) { return pair; });
+  CHECK(exact.verdict() == Status::passed);
+  multiply_pairs(exact, [](std::int32_t pair) {  // vpmaddubsw's
+    return std::clamp<std::int32_t>(pair, std::numeric_limits<std::int16_t>::min(),
+                                    std::numeric_limits<std::int16_t>::max());
+  });
+  CHECK(exact.verdict() == Status::failed);
+
+  Trial shifted("m=4,n=6,k=64,trans_b=1,a_type=s8,b_type=s8,c_type=s32");
+  shifted.run("scalar");
+  REQUIRE(shifted.verdict() == Status::passed);
+  for (std::int64_t j = 0; j < 6; ++j) {  // 128 times the sum of one column of b is still in it
+    std::int32_t sum = 0;
+    for (std::int64_t p = 0; p < 64; ++p) sum += shifted.data<std::int8_t>("b")[j * 64 + p];
+    if (j == 5) shifted.data<std::int32_t>("c")[5] += 128 * sum;
+  }
+  CHECK(shifted.verdict() == Status::failed);
+
+  CHECK(verdict_with("m=4,n=6,k=67,trans_b=1,a_type=s8,b_type=s8,c_type=s32", [](Trial& t) {
+          for (std::int64_t j = 0; j < 6; ++j) t.data<std::int8_t>("b")[j * 67 + 66] = 0;
+        }) == Status::failed);
+}
+
+TEST_CASE("bfloat16: products of rounded operands are not those of float32 ones") {
+  Trial trial("m=3,n=5,k=64,trans_b=1,a_type=bf16,b_type=bf16", "bf16");
+  trial.run("scalar");
+  CHECK(trial.verdict() == Status::passed);
+  // The least bit of one element of a.
+  trial.data<std::uint16_t>("a")[5] ^= 1;
+  trial.run("scalar");
+  CHECK(trial.verdict() == Status::failed);
+}
+
+TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite is NaN") {
+  const std::string shape = "m=3,n=5,k=70,trans_b=1,b_type=s8c";
+  for (const char* variant : {"scalar", "hwy", "avx512"}) {
+    const CatalogueEntry* entry = nullptr;
+    for (const CatalogueEntry* any : catalogue().variants(gemm::kernel)) {
+      if (any->name == variant) entry = any;
+    }
+    if (entry == nullptr || absent_reason(*entry)) continue;
+    INFO(variant);
+    Trial trial(shape, "int8-dynamic");
+    if (refusal(*entry->variant, trial.problem, trial.environment())) continue;
+    trial.run(variant);
+    CHECK(trial.verdict() == Status::passed);
+    trial.data<float>("a")[70 + 3] = std::numeric_limits<float>::infinity();
+    trial.data<float>("a")[2 * 70 + 69] = std::nanf("");
+    trial.run(variant);
+    const auto* const c = trial.data<float>("c");
+    for (int j = 0; j < 5; ++j) {
+      CHECK(std::isfinite(c[j]));
+      CHECK(std::isnan(c[5 + j]));
+      CHECK(std::isnan(c[10 + j]));
+    }
+  }
+  CHECK(verdict_with(
+            shape,
+            [](Trial& t) {  // a scale of another column
+              std::swap(t.data<float>("b_scale")[0], t.data<float>("b_scale")[1]);
+            },
+            "int8-dynamic") == Status::failed);
+}
+
+TEST_CASE("large integer products are checked as a whole") {
+  Trial trial("m=300,n=600,k=600,trans_b=1,a_type=s8,b_type=s8,c_type=s32");
+  REQUIRE_FALSE(trial.reference.complete);
+  trial.run("hwy", 2);
+  CHECK(trial.verdict() == Status::passed);
+  // An element that no chosen row or column crosses: some are, whichever the seed chose.
+  int found = 0;
+  for (int i = 100; i < 104; ++i) {
+    auto& element = trial.data<std::int32_t>("c")[i * 600 + 301 + i];
+    element += 1;
+    found += trial.verdict() == Status::failed ? 1 : 0;
+    element -= 1;
+  }
+  CHECK(found == 4);
+}
+
+namespace {
+
+// Intel's and AMD's manuals: the odd element of a pair first, then the even one, each a fused
+// multiply-add that rounds to nearest and takes subnormal operands and results for zeros.
+float flushed(float value) {
+  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
+float dot_of_pairs(const BFloat16* a, const BFloat16* b, std::int64_t k) {
+  float sum = 0;
+  for (std::int64_t p = 0; p < k; p += 2) {
+    if (p + 1 < k) sum = flushed(std::fma(flushed(a[p + 1]), flushed(b[p + 1]), sum));
+    sum = flushed(std::fma(flushed(a[p]), flushed(b[p]), sum));
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("vdpbf16ps does what its manual says, bit for bit") {
+  const CatalogueEntry* unit = nullptr;
+  for (const CatalogueEntry* any : catalogue().variants(gemm::kernel)) {
+    if (any->name == "avx512") unit = any;
+  }
+  Trial trial("m=20,n=37,k=131,trans_b=1,a_type=bf16,b_type=bf16", "bf16");
+  if (unit == nullptr || absent_reason(*unit) ||
+      refusal(*unit->variant, trial.problem, trial.environment())) {
+    test::skip_part("no vdpbf16ps here", "");
+    return;
+  }
+  auto* const a = trial.data<BFloat16>("a");
+  const auto* const b = trial.data<BFloat16>("b");
+  for (int p = 0; p < 131; ++p) {
+    a[3 * 131 + p].bits = static_cast<std::uint16_t>(p % 3 == 0 ? 0x0055 : 0x0100 + 7 * p);  // tiny
+    a[4 * 131 + p] = BFloat16(std::ldexp(static_cast<float>(a[4 * 131 + p]), 40 - p));
+  }
+  trial.run("avx512");
+  int same = 0;
+  for (int i = 0; i < 20; ++i) {
+    for (int j = 0; j < 37; ++j) {
+      const float expected = dot_of_pairs(a + i * 131, b + j * 131, 131);
+      same += std::memcmp(&expected, trial.data<float>("c") + i * 37 + j, sizeof expected) == 0;
+    }
+  }
+  CHECK(same == 20 * 37);
+}
