@@ -283,7 +283,7 @@ TEST_CASE("no flops, nothing to touch, or a missing ceiling: no roof") {
   CHECK(!roof_of(problem(0, 5), c, "fp32", "", 1, ""));
   CHECK(!roof_of(problem(1000, 5), c, "fp32", "", 3, ""));
   CHECK(!roof_of(problem(1000, 5), c, "fp32", "", 2, ""));  // peak without a curve
-  CHECK(!roof_of(problem(1000, 5), c, "bf16", "", 1, ""));
+  CHECK(!roof_of(problem(1000, 5), c, "int8", "", 1, ""));
   CHECK(!roof_of(problem(1000, 5), Ceilings{}, "fp32", "", 1, ""));
 }
 

@@ -23,6 +23,7 @@ namespace {
 
 #include "kernels/gemm/dot_common-inl.h"
 
+constexpr __mmask16 all = 0xFFFF;
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
 
 // c += a·b in each lane.
@@ -36,10 +37,11 @@ struct BFloat16Products {
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
   }
   static std::uint32_t Total(Sums sums) {
-    const __m256 of_8 = _mm512_castps512_ps256(sums) + _mm512_maskz_extractf32x8_ps(0xFF, sums, 1);
-    const __m128 of_4 = _mm256_castps256_ps128(of_8) + _mm256_extractf128_ps(of_8, 1);
-    const __m128 of_2 = of_4 + _mm_movehl_ps(of_4, of_4);
-    return std::bit_cast<std::uint32_t>(of_2[0] + of_2[1]);
+    // Halves, quarters and so on; GCC 12 warns of what narrower vectors are taken by.
+    sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0x4E);
+    sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0xB1);
+    sums += _mm512_maskz_permute_ps(all, sums, 0x4E);
+    return std::bit_cast<std::uint32_t>(sums[0] + sums[1]);
   }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << elements) - 1), from);
@@ -54,13 +56,11 @@ struct IntegerProducts {
   static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
   static Sums Add(Sums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
   static std::uint32_t Total(Sums sums) {
-    const __m256i of_8 = _mm256_add_epi32(_mm512_castsi512_si256(sums),
-                                          _mm512_maskz_extracti32x8_epi32(0xFF, sums, 1));
-    const __m128i of_4 =
-        _mm_add_epi32(_mm256_castsi256_si128(of_8), _mm256_extracti128_si256(of_8, 1));
-    const __m128i of_2 = _mm_add_epi32(of_4, _mm_unpackhi_epi64(of_4, of_4));
-    return static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 0)) +
-           static_cast<std::uint32_t>(_mm_extract_epi32(of_2, 1));
+    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0x4E));
+    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0xB1));
+    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_epi32(all, sums, _MM_PERM_BADC));
+    const auto pair = static_cast<std::uint64_t>(sums[0]);
+    return static_cast<std::uint32_t>(pair) + static_cast<std::uint32_t>(pair >> 32);
   }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
