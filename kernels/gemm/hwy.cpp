@@ -305,16 +305,10 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
   return std::make_unique<HwyPlan>(problem, tuning, env, constants);
 }
 
-// Integer products have no epilogue yet, and that of decoded operands works on float32 c.
 std::optional<std::string> unfused_epilogue(const Problem& problem, const Environment& env) {
   const std::string epilogue = epilogue_text(problem);
-  if (epilogue.empty()) return std::nullopt;
-  if (env.math == math_int8_dynamic.name) {
-    return fmt::format("{}: math {} computes the product alone", epilogue, env.math);
-  }
-  if (problem.dtype("c_type") == &float32) return std::nullopt;
-  return fmt::format("{}: c_type={}, computed is f32", epilogue,
-                     problem.dtype("c_type")->short_name);
+  if (epilogue.empty() || env.math != math_int8_dynamic.name) return std::nullopt;
+  return fmt::format("{}: math {} computes the product alone", epilogue, env.math);
 }
 
 // What is decoded to float32 multiplies as bf16 and f16 do when both operands have that format.

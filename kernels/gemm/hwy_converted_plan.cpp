@@ -194,14 +194,15 @@ class ConvertedPlan final : public Plan {
     if (!a_in_place_) bind_blocks(a_view(a_rows_.f32(), g_.trans_a ? g_.m : g_.k));
   }
 
-  // A row of c behind the blocks of each thread.
+  // A row of c behind the blocks of each thread, and one of the residual.
   void allocate_scratch() {
     scratch_ =
-        Buffer(static_cast<std::size_t>((tile_floats_ + row_floats()) * threads_) * sizeof(float));
+        Buffer(static_cast<std::size_t>((tile_floats_ + rows_floats()) * threads_) * sizeof(float));
   }
   int64_t row_floats() const { return round_up(std::max(g_.n, width_), 16); }
+  int64_t rows_floats() const { return epilogue_ != nullptr ? 2 * row_floats() : row_floats(); }
   float* thread_tile(int thread) const {
-    return scratch_.f32() + thread * (tile_floats_ + row_floats());
+    return scratch_.f32() + thread * (tile_floats_ + rows_floats());
   }
   float* thread_row(int thread) {
     if (scratch_.bytes() == 0) allocate_scratch();
@@ -238,6 +239,7 @@ class ConvertedPlan final : public Plan {
     c_ = operands.at("c");
     if (g_.reads_c0()) c0_ = operands.at("c0");
     if (gate_ != nullptr) bind_gate(operands);
+    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual");
     if (epilogue_ != nullptr) epilogue_job_.bind(operands);
     if (!blocks_.empty() && a_in_place_) bind_blocks(a_view(a.f32(), a.strides[1]));
     if (scratch_.bytes() == 0) allocate_scratch();
@@ -306,36 +308,51 @@ class ConvertedPlan final : public Plan {
     }
   }
 
-  // A rectangle of c, and what the epilogue makes of it while it is in L1 or L2; no sums: zeros.
-  void store(const Rectangle& at, const float* sums, int64_t ld, float* row) const {
-    for (int64_t i = 0; i < at.rows; ++i) {
-      store_row(at.batch, at.row + i, at.col, at.cols, sums != nullptr ? sums + i * ld : nullptr,
-                row);
-    }
-    if (epilogue_ != nullptr) epilogue_(epilogue_job_, at);
+  static std::byte* element(const View& view, const Rectangle& at, int64_t i) {
+    const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
+    return static_cast<std::byte*>(view.data) + view.dtype->bytes(place);
   }
 
-  // c = alpha·sums + beta·c0 for a part of a row; no sums: zeros. `row`: memory for it.
-  void store_row(int64_t batch, int64_t i, int64_t col, int64_t cols, const float* sums,
-                 float* row) const {
-    const auto at = [&](const View& view) {
-      return static_cast<std::byte*>(view.data) +
-             view.dtype->bytes(batch * view.strides[0] + i * view.strides[1] + col);
-    };
+  // A rectangle of c, and what the epilogue makes of it while it is in L1 or L2; no sums: zeros.
+  // c of 16 bits is formed in `row`, row by row.
+  void store(const Rectangle& at, const float* sums, int64_t ld, float* row) const {
     const bool direct = c_.dtype == &float32;
-    float* const to = direct ? reinterpret_cast<float*>(at(c_)) : row;
+    for (int64_t i = 0; i < at.rows; ++i) {
+      float* const to = direct ? reinterpret_cast<float*>(element(c_, at, i)) : row;
+      form_row(at, i, sums != nullptr ? sums + i * ld : nullptr, to);
+      if (direct) continue;
+      if (epilogue_ != nullptr) follow_row(at, i, row);
+      functions_.narrow(c_.dtype, row, element(c_, at, i), at.cols);
+    }
+    if (direct && epilogue_ != nullptr) epilogue_(epilogue_job_, at);
+  }
+
+  // alpha·sums + beta·c0 for a row of the rectangle; no sums: zeros.
+  void form_row(const Rectangle& at, int64_t i, const float* sums, float* to) const {
     if (sums == nullptr) {
-      std::fill_n(to, cols, 0.0f);
+      std::fill_n(to, at.cols, 0.0f);
     } else {
-      for (int64_t j = 0; j < cols; ++j) to[j] = g_.alpha * sums[j];
+      for (int64_t j = 0; j < at.cols; ++j) to[j] = g_.alpha * sums[j];
     }
-    if (g_.reads_c0()) {
-      with_float_type(c0_.dtype, [&](auto type) {
-        const auto* const from = reinterpret_cast<const decltype(type)*>(at(c0_));
-        for (int64_t j = 0; j < cols; ++j) to[j] += g_.beta * static_cast<float>(from[j]);
-      });
+    if (!g_.reads_c0()) return;
+    with_float_type(c0_.dtype, [&](auto type) {
+      const auto* const from = reinterpret_cast<const decltype(type)*>(element(c0_, at, i));
+      for (int64_t j = 0; j < at.cols; ++j) to[j] += g_.beta * static_cast<float>(from[j]);
+    });
+  }
+
+  // The epilogue on a row of float32, with the residual decoded behind it.
+  void follow_row(const Rectangle& at, int64_t i, float* row) const {
+    EpilogueJob job = epilogue_job_;
+    job.c = {row - at.col, 0, 0};
+    if (g_.epilogue.has(Epilogue::Op::add)) {
+      float* const residual = row + row_floats();
+      functions_.decode({residual_.dtype,
+                         reinterpret_cast<const std::uint8_t*>(element(residual_, at, i)), 0, 1,
+                         at.cols, nullptr, residual, at.cols});
+      job.residual = {residual - at.col, 0, 0};
     }
-    if (!direct) functions_.narrow(c_.dtype, to, at(c_), cols);
+    epilogue_(job, {at.batch, at.row + i, at.col, 1, at.cols});
   }
 
   // Rows of b of a task of the few.
@@ -356,7 +373,7 @@ class ConvertedPlan final : public Plan {
   int64_t lda_ = 0, rows_used_ = 0, tile_floats_ = 0;
   StoredRows a_, b_;
   const float* scale_ = nullptr;
-  View c_, c0_;
+  View c_, c0_, residual_;
   Buffer kept_, a_rows_, scratch_;
   std::vector<float> kept_scale_, rows_;
   std::vector<std::unique_ptr<Plan>> blocks_;

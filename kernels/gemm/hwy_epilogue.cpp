@@ -163,8 +163,9 @@ HWY_EXPORT(ApplyEpilogue);
 
 void EpilogueJob::bind(const Operands& operands) {
   using Op = Epilogue::Op;
-  c = matrix(operands.at("c"));
   if (chain.has(Op::bias)) bias = operands.at("bias").f32();
+  if (operands.at("c").dtype != &float32) return;
+  c = matrix(operands.at("c"));
   if (chain.has(Op::add)) residual = const_matrix(operands.at("residual"));
 }
 

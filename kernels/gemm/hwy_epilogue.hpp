@@ -20,7 +20,8 @@ struct EpilogueJob {
   Matrix<const float> residual;
   Matrix<const float> gate;  // the sums of the first product, while c holds those of the second
 
-  // What the chain reads of a problem's operands, and c. The gate is the caller's.
+  // What the chain reads of a problem's operands, and c. The gate is the caller's; where c is of 16
+  // bits, so are c and the residual.
   void bind(const Operands& operands);
 };
 
