@@ -136,12 +136,12 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t count = rows.size(tile);
       MicroKernelFor<false, 1>(count, vectors)(t);
-      job.finish({batch, rows.begin(tile), 0, count, g.n});
       t.a += count * a.outer;
       t.c += count * t.ldc;
       if (t.beta != 0) t.c0 += count * t.ldc0;
       t.prefetch += 16;
     }
+    job.finish({batch, 0, 0, g.m, g.n});  // all of it is in L1
   }
 }
 

@@ -64,7 +64,7 @@ std::vector<FusionLine> fusions_of(std::span<const MeasuredRow> rows, const Byte
       line.gain = time_ratio({&separate}, {&*fused});
     }
     if (line.bytes) line.roof_gain = roof_gain(fused->row, *line.bytes);
-    lines.push_back(std::move(line));
+    lines.push_back(line);
   }
   return lines;
 }
