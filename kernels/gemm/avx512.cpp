@@ -197,7 +197,7 @@ constexpr std::int64_t prefetch_bytes = 1024;
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
 void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
-  using Element = typename Products::Element;
+  using Element = Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
   const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
   const __m512i ones = _mm512_set1_epi8(1);
