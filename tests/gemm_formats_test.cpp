@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -153,16 +154,18 @@ TEST_CASE("quantised weights: mistakes of kernels are found") {
     const std::string shape = std::string("m=3,n=5,k=96,trans_b=1,b_type=") + format;
     const std::size_t head = std::string(format) == "q4_0" ? 2 : 4, block = head + 16;
     INFO(format);
-    CHECK(verdict_with(shape, [&](Trial& t) {  // swapped nibbles, in one block alone
-            auto* const bytes = t.data<std::uint8_t>("b") + 7 * block;
-            for (std::size_t i = head; i < block; ++i) {
-              bytes[i] = static_cast<std::uint8_t>(bytes[i] << 4 | bytes[i] >> 4);
-            }
-          }) == Status::failed);
-    CHECK(verdict_with(shape, [&](Trial& t) {  // neighbours' scale
-            auto* const bytes = t.data<std::uint8_t>("b");
-            std::memcpy(bytes, bytes + block, 2);
-          }) == Status::failed);
+    const auto swap_nibbles_of_one_block = [&](Trial& t) {
+      auto* const bytes = t.data<std::uint8_t>("b") + 7 * block;
+      for (std::size_t i = head; i < block; ++i) {
+        bytes[i] = static_cast<std::uint8_t>(bytes[i] << 4 | bytes[i] >> 4);
+      }
+    };
+    CHECK(verdict_with(shape, swap_nibbles_of_one_block) == Status::failed);
+    const auto take_the_neighbours_scale = [&](Trial& t) {
+      auto* const bytes = t.data<std::uint8_t>("b");
+      std::memcpy(bytes, bytes + block, 2);
+    };
+    CHECK(verdict_with(shape, take_the_neighbours_scale) == Status::failed);
   }
   CHECK(verdict_with("m=3,n=5,k=96,trans_b=1,b_type=q4_1", [](Trial& t) {  // no minimum
           std::memset(t.data<std::uint8_t>("b") + 2, 0, 2);
@@ -196,9 +199,11 @@ TEST_CASE("integers: saturation, a missing compensation and a lost rest of k are
   }
   CHECK(shifted.verdict() == Status::failed);
 
-  CHECK(verdict_with("m=4,n=6,k=67,trans_b=1,a_type=s8,b_type=s8,c_type=s32", [](Trial& t) {
-          for (std::int64_t j = 0; j < 6; ++j) t.data<std::int8_t>("b")[j * 67 + 66] = 0;
-        }) == Status::failed);
+  const auto lose_the_last_of_k = [](Trial& t) {
+    for (std::int64_t j = 0; j < 6; ++j) t.data<std::int8_t>("b")[j * 67 + 66] = 0;
+  };
+  CHECK(verdict_with("m=4,n=6,k=67,trans_b=1,a_type=s8,b_type=s8,c_type=s32", lose_the_last_of_k) ==
+        Status::failed);
 }
 
 TEST_CASE("bfloat16: products of rounded operands are not those of float32 ones") {
@@ -297,8 +302,9 @@ TEST_CASE("vdpbf16ps does what its manual says, bit for bit") {
   int same = 0;
   for (int i = 0; i < 20; ++i) {
     for (int j = 0; j < 37; ++j) {
-      const float expected = dot_of_pairs(a + i * 131, b + j * 131, 131);
-      same += std::memcmp(&expected, trial.data<float>("c") + i * 37 + j, sizeof expected) == 0;
+      const auto expected =
+          std::bit_cast<std::uint32_t>(dot_of_pairs(a + i * 131, b + j * 131, 131));
+      same += trial.data<std::uint32_t>("c")[i * 37 + j] == expected ? 1 : 0;
     }
   }
   CHECK(same == 20 * 37);

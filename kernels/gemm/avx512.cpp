@@ -23,7 +23,9 @@ namespace {
 
 #include "kernels/gemm/dot_common-inl.h"
 
+// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
 constexpr __mmask16 all = 0xFFFF;
+constexpr __mmask8 all_of_8 = 0xFF;
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
 
 // c += a·b in each lane.
@@ -37,7 +39,7 @@ struct BFloat16Products {
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
   }
   static std::uint32_t Total(Sums sums) {
-    // Halves, quarters and so on; GCC 12 warns of what narrower vectors are taken by.
+    // Halves, quarters and so on.
     sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0x4E);
     sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0xB1);
     sums += _mm512_maskz_permute_ps(all, sums, 0x4E);
@@ -109,6 +111,69 @@ void MicroTile(const MicroCall& call) {
   }
 }
 
+// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
+__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
+  __m512i pairs[16], fours[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+  }
+  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
+    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
+    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
+    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
+    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
+    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
+    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
+    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
+  }
+}
+
+// Vectors along memory: 16 lanes of 16 of them at a time; the rest as PackLanes has it.
+template <class E>
+void PackVectors(const PackCall& c) {
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const std::int64_t lanes = c.inner == 1 && c.width >= mr ? c.k / group / side * side : 0;
+  const __m512i flip = _mm512_set1_epi32(static_cast<int>(c.flip));
+  const E* const from = static_cast<const E*>(c.from);
+  for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
+    const auto kept = static_cast<__mmask16>((1u << std::min(side, c.width - v0)) - 1);
+    for (std::int64_t g = 0; g < lanes; g += side) {
+      __m512i rows[side];
+#pragma GCC unroll 16
+      for (int v = 0; v < side; ++v) {
+        rows[v] = _mm512_setzero_si512();
+        if (v0 + v >= c.count) continue;
+        const E* const vector = from + (v0 + v) * c.outer + g * group;
+        rows[v] = _mm512_xor_si512(_mm512_loadu_si512(vector), flip);
+      }
+      Transpose(rows);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < side; ++lane) {
+        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
+      }
+    }
+  }
+  if (lanes == c.lanes) return;
+  PackCall rest = c;
+  rest.from = from + lanes * group * c.inner;
+  rest.k -= lanes * group;
+  rest.lanes -= lanes;
+  rest.to += lanes * c.width;
+  PackLanes<E>(rest);
+}
+
 using MicroFunction = void (*)(const MicroCall&);
 template <class Products, int count, int... row>
 constexpr auto micro_tiles_of(std::integer_sequence<int, row...>) {
@@ -132,7 +197,7 @@ constexpr std::int64_t prefetch_bytes = 1024;
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
 void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
-  using Element = typename Products::Element;
+  using Element = Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
   const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
   const __m512i ones = _mm512_set1_epi8(1);
@@ -217,7 +282,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Products>,
                                    .few = Few<BFloat16Products>,
-                                   .pack = PackLanes<std::uint16_t>,
+                                   .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
                                    .quantise = nullptr,
@@ -232,7 +297,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .shifts_a = true,
                                   .micro = Micro<IntegerProducts>,
                                   .few = Few<IntegerProducts>,
-                                  .pack = PackLanes<std::uint8_t>,
+                                  .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,
                                   .quantise = QuantiseRow,

@@ -72,7 +72,6 @@
 namespace rooflane::gemm {
 
 // Formats of b that stand for real numbers beside float_types: weights that a product decodes.
-inline constexpr DType quantised_types[] = {&int8_per_channel, &q8_0, &q4_0, &q4_1};
 inline bool is_quantised(DType type) { return type->quantisation.bits > 0; }
 // Everything that a tensor of gemm may be; and what variants take that decode b to float32.
 inline constexpr DType all_types[] = {&float32, &float16, &bfloat16,         &int8, &uint8,

@@ -136,7 +136,7 @@ struct Vectors {
 
 template <class T>
 void widen(const T* from, int64_t inner, int64_t count, std::int16_t* to) {
-  for (int64_t p = 0; p < count; ++p) to[p] = static_cast<std::int16_t>(from[p * inner]);
+  for (int64_t p = 0; p < count; ++p) to[p] = static_cast<std::int16_t>(int{from[p * inner]});
 }
 
 // A row's integers and its step, as dot_common-inl.h has them.
