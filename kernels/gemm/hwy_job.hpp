@@ -119,19 +119,19 @@ struct Job : Schedule {
   Matrix<const float> c0;
   Matrix<float> c;
 
-  EpilogueFunction epilogue = nullptr;  // null: c is what the sums are
-  EpilogueJob epilogue_job;
-  // What follows where the sums of this part of c are complete.
-  void finish(const Rectangle& at) const {
-    if (epilogue != nullptr) epilogue(epilogue_job, at);
-  }
-
   const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.
   float* shared = nullptr;
   float* scratch = nullptr;  // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
   std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
+
+  EpilogueFunction epilogue = nullptr;  // null: c is what the sums are
+  // What follows where the sums of this part of c are complete.
+  void finish(const Rectangle& at) const {
+    if (epilogue != nullptr) epilogue(epilogue_job, at);
+  }
+  EpilogueJob epilogue_job;  // behind what every run reads
 };
 
 // A phase of a kernel that goes on for this many multiply-adds is worth timing: at two vectors of
