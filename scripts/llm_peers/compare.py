@@ -22,8 +22,8 @@ CONTEXT = 2048
 def arguments_of(words: list[str]) -> argparse.Namespace:
     """The command line; llm_compare.py adds the paths."""
     parser = argparse.ArgumentParser(prog="llm_compare.py", allow_abbrev=False)
-    parser.add_argument("what", nargs="*", choices=["tokens", "speed"],
-                        help="default: both", default=[])
+    parser.add_argument("what", nargs="*", choices=["tokens", "speed", "quantised"],
+                        help="default: all", default=[])
     parser.add_argument("--prompts", metavar="N", type=int, help="only the first N of 20")
     parser.add_argument("--tokens", metavar="N", type=int, default=200)
     parser.add_argument("--rounds", metavar="N", type=int, default=7)
@@ -75,13 +75,14 @@ def same_tokens(given: argparse.Namespace, copy: Path,
     return rows
 
 
-def speeds(given: argparse.Namespace, peer: processes.LlamaCpp) -> list[speed.Rounds]:
-    """Every thread count."""
+def speeds(given: argparse.Namespace, peer: processes.LlamaCpp,
+           weight_type: str) -> list[speed.Rounds]:
+    """Every thread count; ours with weights in float32 (f32) or as the file has them (file)."""
     cores = len(os.sched_getaffinity(0))
     counts = given.threads.split(",") if given.threads else sorted({"1", str(cores)})
     results = []
     for count in map(int, counts):
-        session = processes.Session(given.program, given.weights, count)
+        session = processes.Session(given.program, given.weights, weight_type, count)
         results += speed.measure(session, peer, count, given.rounds)
         session.close()
     return results
@@ -90,7 +91,7 @@ def speeds(given: argparse.Namespace, peer: processes.LlamaCpp) -> list[speed.Ro
 def main(words: list[str]) -> int:
     """Exit status 1: a difference of tokens that float32 does not explain."""
     given = arguments_of(words)
-    what = given.what or ["tokens", "speed"]
+    what = given.what or ["tokens", "speed", "quantised"]
     copy = float32_file(given.weights)
     results: dict[str, list[dict[str, object]]] = {}
     status = 0
@@ -102,10 +103,16 @@ def main(words: list[str]) -> int:
             results["tokens"] = [asdict(row) | {"explained": row.explained} for row in rows]
             status = 0 if all(row.explained for row in rows) else 1
         if "speed" in what:
-            measured = speeds(given, peer)
-            print(speed.table(measured), flush=True)
+            measured = speeds(given, peer, "f32")
+            print(speed.table(measured) + "\n", flush=True)
             results["speed"] = [asdict(row) for row in measured]
         peer.close()
+        if "quantised" in what:
+            peer = processes.LlamaCpp(given.llama_python, given.weights, CONTEXT)
+            measured = speeds(given, peer, "file")
+            print("Both from the quantised file:\n\n" + speed.table(measured), flush=True)
+            results["quantised"] = [asdict(row) for row in measured]
+            peer.close()
     except processes.Ended as reason:
         print(f"llm_compare: {reason}", file=sys.stderr)
         return 3

@@ -28,6 +28,8 @@ constexpr std::int64_t default_tokens = 128;
 void declare(Arguments& arguments) {
   arguments.positional("PROMPT", "the text to go on with");
   arguments.option("--weights", "FILE.gguf", "a model of the architecture llama");
+  arguments.option("--weight-type", "T",
+                   "f32: dequantise when the file is read; default: file: when weights are used");
   arguments.option("--tokens", "N", "at most so many; default: 128");
   arguments.option("--temperature", "T",
                    "0: always the likeliest token (default); 1: as it is likely");
@@ -131,6 +133,13 @@ Request read_request(const Arguments& arguments) {
       request.stops = parse_ids("--stop", arguments.values("--stop"));
     }
     return true;
+  });
+  request.runner.stored_formats = complaints.check([&] {
+    const std::string type = arguments.value("--weight-type").value_or("file");
+    if (type != "file" && type != "f32") {
+      throw argument_error("--weight-type: " + unknown_name("type", type, {"file", "f32"}));
+    }
+    return type == "file";
   });
   request.logits = arguments.value("--logits");
   complaints.check([&] {

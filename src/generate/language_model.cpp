@@ -30,6 +30,11 @@ Room checked(const Gguf& gguf, const LlamaSizes& sizes, const Room& room) {
   return room;
 }
 
+model::WeightFormat format_of(const LlamaWeights& weights, const RunnerSettings& settings) {
+  if (!settings.stored_formats) return nullptr;
+  return [&weights](const model::Tensor& weight) { return weights.format_of(weight); };
+}
+
 // Weights are held twice.
 void require_memory(const model::Instance& instance) {
   double bytes = model::memory_bytes(instance);
@@ -56,8 +61,10 @@ LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue
       end_tokens_(generate::end_tokens(gguf, sizes_.vocabulary)),
       weights_(gguf, sizes_),
       room_(checked(gguf, sizes_, room)),
-      first_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels())),
-      next_(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels())),
+      first_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels(),
+                            format_of(weights_, settings))),
+      next_(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels(),
+                           format_of(weights_, settings))),
       memory_(fitting(first_), weights_, 1, settings.threads),
       prefill_(memory_, prefill_phase, first_, next_, catalogue, settings),
       decode_(memory_, decode_phase, first_, next_, catalogue, settings) {}

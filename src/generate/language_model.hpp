@@ -1,5 +1,5 @@
 // A language model from a GGUF file: takes ids, gives the logits of what comes next. Holds its
-// weights as float32, twice: as they stand, for one token at a time, and packed, for many.
+// weights twice: as they stand, for one token at a time, and packed, for many.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,8 @@ std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary) 
 }
 
 model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
-                               std::int64_t capacity, std::span<const Kernel* const> kernels) {
+                               std::int64_t capacity, std::span<const Kernel* const> kernels,
+                               const model::WeightFormat& format) {
   model::Instance instance = model::instantiate(model::read_model("llama"), "",
                                                 {{"layers", sizes.layers},
                                                  {"width", sizes.width},
@@ -134,7 +135,7 @@ model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::
                                                  {"past", past},
                                                  {"prompt", prompt},
                                                  {"capacity", capacity}},
-                                                kernels);
+                                                kernels, format);
   // Symbols are whole numbers; these are not.
   for (model::Phase& phase : instance.phases) {
     for (model::Call& call : phase.calls) {

@@ -32,7 +32,8 @@ std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
 // The model with two phases: `prefill` of `prompt` tokens that come after `past` ones, and `decode`
 // of the token behind them; at most `capacity` tokens altogether.
 model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
-                               std::int64_t capacity, std::span<const Kernel* const> kernels);
+                               std::int64_t capacity, std::span<const Kernel* const> kernels,
+                               const model::WeightFormat& format);
 
 // All of the file's tensors.
 class LlamaWeights final : public model::GgufWeights {

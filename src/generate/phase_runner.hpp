@@ -18,6 +18,8 @@ namespace rooflane::generate {
 struct RunnerSettings {
   int threads = 1;
   std::string isa;  // empty: the CPU's best
+  // Weights as the file stores them, where kernels read that; else all in float32.
+  bool stored_formats = true;
 };
 
 class PhaseRunner {
