@@ -107,18 +107,21 @@ const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant
 }  // namespace
 
 TEST_CASE(
-    "gemm, softmax, layernorm and attention have a variant with a ladder of 3 to 5 named rungs") {
+    "gemm, softmax, layernorm and attention have a variant with a ladder of 3 to 5 named rungs, "
+    "beside what only `bench --fusion` runs") {
   std::set<std::string> kernels;
   for (const Variant* variant : with_ladder()) {
     kernels.insert(variant->kernel->name);
-    CHECK(variant->ladder.size() >= 3);
-    CHECK(variant->ladder.size() <= 5);
     std::set<std::string> names;
+    std::size_t climbed = 0;
     for (const Rung& rung : variant->ladder) {
       names.insert(rung.name);
+      if (rung.name != std::string("separate")) ++climbed;
       CHECK(std::string(rung.idea).size() > 10);
       CHECK((rung.threads == Threads::device) == (variant->threads == Threads::device));
     }
+    CHECK(climbed >= 3);
+    CHECK(climbed <= 5);
     CHECK(names.size() == variant->ladder.size());
   }
   CHECK(kernels == std::set<std::string>{"attention", "gemm", "layernorm", "softmax"});
