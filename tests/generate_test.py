@@ -65,6 +65,8 @@ class Ids(Model):
 
     def test_a_prompt_of_one_token_and_a_long_one(self):
         self.held_against_double(tiny.tensors(seed=5), prompt=[7])
+        self.held_against_double(tiny.tensors(seed=6), "--weight-type", "f32",
+                                 prompt=[i * 7 % 250 for i in range(61)])
         self.held_against_double(tiny.tensors(seed=6), prompt=[i * 7 % 250 for i in range(61)])
 
     def test_a_seed_repeats_what_is_drawn(self):
@@ -102,17 +104,22 @@ class Ids(Model):
 
     def test_a_session_answers_with_times(self):
         requests = "prefill 0 512\ndecode 512 3\nread\ndecode 0 2\nprefill 512 512\n"
-        status, out, _ = self.call("generate", "--weights", self.model(), "--measure", "--threads",
-                                   "1", stdin=requests)
-        answers = [json.loads(line) for line in out.splitlines()]
-        self.assertEqual(status, 0)
-        self.assertEqual(len(answers), 5)
-        self.assertTrue(all(answer["ns"] > 0 for answer in answers))
         weights = 4 * (tiny.VOCABULARY * tiny.WIDTH + tiny.WIDTH + tiny.LAYERS * (
             2 * tiny.WIDTH + 2 * tiny.WIDTH * (tiny.WIDTH + tiny.KV_WIDTH) +
             3 * tiny.WIDTH * tiny.HIDDEN))
+        # Blocks of 32 in 34 bytes instead of 128; what is joined of two formats becomes float32.
+        in_blocks = tiny.VOCABULARY * tiny.WIDTH + tiny.LAYERS * tiny.WIDTH * (
+            tiny.WIDTH + tiny.HIDDEN)
         row = 2 * 4 * tiny.LAYERS * tiny.KV_WIDTH
-        self.assertEqual(answers[3]["bytes"], 2 * weights + (1 + 2) * row)
+        for kind, saved in (("f32", 0), ("file", in_blocks * (128 - 34) / 32)):
+            with self.subTest(kind):
+                status, out, _ = self.call("generate", "--weights", self.model(), "--measure",
+                                           "--threads", "1", "--weight-type", kind, stdin=requests)
+                answers = [json.loads(line) for line in out.splitlines()]
+                self.assertEqual(status, 0)
+                self.assertEqual(len(answers), 5)
+                self.assertTrue(all(answer["ns"] > 0 for answer in answers))
+                self.assertEqual(answers[3]["bytes"], 2 * (weights - saved) + (1 + 2) * row)
         status, _, err = self.call("generate", "--weights", self.model(), "--measure",
                                    stdin="prefill 1 512\n")
         self.assertEqual(status, 2)
@@ -131,6 +138,7 @@ class Refusals(Model):
         for words, arguments in [
                 ("--weights is missing", ["hello"]),
                 ("PROMPT is missing", file),
+                ("--weight-type: unknown type 'q8'", [*file, "--ids", "1", "--weight-type", "q8"]),
                 ("PROMPT and --ids: allowed is one", [*file, "hello", "--ids", "1"]),
                 ("--ids and --metadata", [*file, "--ids", "1", "--metadata"]),
                 ("--tokens '0'", [*file, "x", "--tokens", "0"]),

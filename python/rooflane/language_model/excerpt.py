@@ -13,7 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIXES = (".hpp", ".cpp", ".h", ".cl")
 # Files of these names belong to a variant each; the others serve several.
-VARIANTS = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference")
+VARIANTS = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference", "avx512",
+            "amx")
+# Those of these to two.
+SHARED = {"dot": ("avx512", "amx")}
 # Parts that decide about tunables, and those that do not.
 DECIDING = re.compile(r"\b(?:Tunable|tunables|Schedule|defect_of|schedule_of|Tuning|candidates)\b")
 LISTED = re.compile(r"\b(?:Tunable|Field) \w+\[\]")  # the request lists them anyway
@@ -60,8 +63,8 @@ def sources(kernel: str, variant: str, root: Path = ROOT) -> list[Path]:
         if (file.suffix not in SUFFIXES or "ladder" in file.name
                 or file.stat().st_size > LARGEST_FILE):
             return False
-        owner = next((name for name in VARIANTS if file.name.startswith(name)), None)
-        return owner == base or (owner is None and (file.suffix == ".cl") == (base == "opencl"))
+        owner = next((name for name in (*VARIANTS, *SHARED) if file.name.startswith(name)), None)
+        return owner == base or base in SHARED.get(owner or "", ()) or (owner is None and (file.suffix == ".cl") == (base == "opencl"))
 
     def order(file: Path) -> tuple[bool, bool, str]:
         return "schedule" not in file.name, file.suffix != ".hpp", file.name
