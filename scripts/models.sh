@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every model on the machine at hand: builds, measures shares and roofs, predicts what other variants
-# would gain and proves it; about fifteen minutes on two cores. Tables, rows and a picture are kept in
+# would gain and proves it; about ten minutes on two cores. Tables, rows and a picture are kept in
 # results/MACHINE/models/. models.py says more.
 # Usage: scripts/models.sh [--quick] [--models NAME,...] [--threads N] [--out FOLDER]
 set -euo pipefail
