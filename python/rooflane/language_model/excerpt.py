@@ -64,7 +64,9 @@ def sources(kernel: str, variant: str, root: Path = ROOT) -> list[Path]:
                 or file.stat().st_size > LARGEST_FILE):
             return False
         owner = next((name for name in (*VARIANTS, *SHARED) if file.name.startswith(name)), None)
-        return owner == base or base in SHARED.get(owner or "", ()) or (owner is None and (file.suffix == ".cl") == (base == "opencl"))
+        if owner is None:
+            return (file.suffix == ".cl") == (base == "opencl")
+        return base in SHARED.get(owner, (owner,))
 
     def order(file: Path) -> tuple[bool, bool, str]:
         return "schedule" not in file.name, file.suffix != ".hpp", file.name
