@@ -159,7 +159,8 @@ def lines(series: Sequence[Series], title: str, x_label: str, y_label: str,
         y = TOP + 8 + row * min(ROW, (HEIGHT - TOP) / len(ordered))
         parts += [f'<circle cx="{WIDTH - RIGHT + 16}" cy="{y}" r="5" fill="{one.colour}"/>',
                   _text(WIDTH - RIGHT + 27, y + 4, one.name, "start")]
-    return _framed(parts, WIDTH, HEIGHT, title)
+    longest = max(len(one.name) for one in drawn)
+    return _framed(parts, max(WIDTH, round(WIDTH - RIGHT + 35 + 7.2 * longest)), HEIGHT, title)
 
 
 def intervals(rows: Sequence[tuple[str, float, float, float, str]], title: str, x_label: str,
@@ -223,10 +224,11 @@ def bars(rows: Sequence[tuple[str, dict[str, float]]], colours: dict[str, str], 
 
 def stacked(charts: Sequence[tuple[str, str]], title: str) -> str:
     """Pairs of caption and chart as one picture of its own, for light and dark pages."""
-    parts, y = [STYLE], 0.0
+    parts, y, width = [STYLE], 0.0, float(WIDTH)
     for caption, chart in charts:
+        width = max(width, float(chart.split('width="', 1)[1].split('"', 1)[0]))
         parts.append(_text(12, y + 20, caption, "start", 'font-weight="600" font-size="14"'))
         height = float(chart.split('height="', 1)[1].split('"', 1)[0])
         parts.append(chart.replace("<svg ", f'<svg x="0" y="{y + 30}" ', 1))
         y += 30 + height + 10
-    return _framed(parts, WIDTH, y, title) + "\n"
+    return _framed(parts, width, y, title) + "\n"
