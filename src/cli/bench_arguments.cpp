@@ -20,6 +20,16 @@
 namespace rooflane {
 namespace {
 
+constexpr const char* sizes_example =
+    "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
+    "0.001 --ceilings-time 1";
+constexpr const char* ladder_example =
+    "rooflane bench --ladder -v hwy --shape gemm:m=n=k=128 --threads 1 --launches 1 "
+    "--ceilings-time 1";
+constexpr const char* fusion_example =
+    "rooflane bench --fusion --shape gemm:m=64,n=256,k=64,epilogue=bias+gelu --threads 1 "
+    "--launches 1 --ceilings-time 1";
+
 // `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
 constexpr double default_budget_seconds = 140;
 // Of each thread in a trace of a row: a hundred of runs that pack, compute and wait in 40 phases,
@@ -193,13 +203,7 @@ void declare_bench(Arguments& arguments) {
   arguments.pass_through("--benchmark_");
   arguments.examples(
       {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
-       "rooflane bench -k gemm -v scalar,hwy --shape gemm:m=n=k=64..128*2 --threads 1 --min-time "
-       "0.001 --ceilings-time 1",
-       "rooflane bench --ladder -v hwy --shape gemm:m=n=k=128 --threads 1 --launches 1 "
-       "--ceilings-time 1",
-       "rooflane bench --fusion --shape gemm:m=64,n=256,k=64,epilogue=bias+gelu --threads 1 "
-       "--launches 1 --ceilings-time 1",
-       "rooflane bench --dry-run"});
+       sizes_example, ladder_example, fusion_example, "rooflane bench --dry-run"});
 }
 
 BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catalogue,
