@@ -94,9 +94,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
 }
 
 // The longest sums of products that no int32 overflows: those of the largest magnitudes.
-int64_t longest_integer_sum(DType a) {
-  const double product = std::max(a->largest, -a->least) * 128;
-  return static_cast<int64_t>(int32.largest / product);
+int64_t longest_integer_sum(double largest_of_a) {
+  return static_cast<int64_t>(int32.largest / (largest_of_a * -int8.least));
 }
 
 void check_integers(const Problem& problem, DType a, DType b) {
@@ -116,7 +115,7 @@ void check_integers(const Problem& problem, DType a, DType b) {
   if (problem.value("beta") != 0) {
     fail(fmt::format("beta={}: integers need beta=0", problem.value("beta")));
   }
-  const int64_t most = longest_integer_sum(a);
+  const int64_t most = longest_integer_sum(std::max(a->largest, -a->least));
   if (problem.size("k") > most) {
     fail(fmt::format("k={}: sums of {} times s8 fit in s32 up to k={}", problem.size("k"),
                      a->short_name, most));
@@ -168,6 +167,13 @@ std::optional<std::string> defect_of_math(const Problem& problem, const Math& ma
   }
   if (integers) return needs("float operands");
   if (&math == &math_int8_dynamic && b != &int8_per_channel) return needs("b_type=s8c");
+  if (&math == &math_int8_dynamic) {
+    // Rows become integers of magnitude 127 at most.
+    if (const int64_t most = longest_integer_sum(127); problem.size("k") > most) {
+      return fmt::format("math {}: k={}, its sums of integers fit in s32 up to k={}", math.name,
+                         problem.size("k"), most);
+    }
+  }
   if (&math == &math_3xtf32 && (a != &float32 || b != &float32)) {
     return needs("a_type=f32 and b_type=f32");
   }
@@ -226,47 +232,59 @@ struct Columns {
   std::vector<Extent> extents;
 };
 
-// One task: rows[r0,r1) (all of one batch) × cols[j0,j1). `out.plain_bound` collects what does not
-// depend on the magnitude of products.
-void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t r1, int64_t j0,
-                     int64_t j1, const ReferenceOut& out) {
-  const Gemm& g = f.g;
-  const int64_t batch = region.rows[r0] / g.m;
-  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
-  const Columns columns(f, region, batch, j0, j1);
-  const int64_t width = columns.width;
+// Sums for some rows of op(a) against a block of columns.
+struct BlockSums {
+  RowOfA rows[row_block];
   double sum[row_block][col_block];
   double magnitude[row_block][col_block];
-  for (int64_t r = r0; r < r1; r += row_block) {
-    const int64_t rows = std::min(row_block, r1 - r);
-    Extent extents[row_block];
-    for (int64_t i = 0; i < rows; ++i) {
-      std::fill_n(sum[i], width, 0.0);
-      std::fill_n(magnitude[i], width, 0.0);
+
+  // Rows [r, r+count) of the region, all of one batch.
+  void multiply(const Factors& f, const Region& region, int64_t r, int64_t count,
+                const Columns& columns) {
+    const int64_t batch = region.rows[r] / f.g.m;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = region.rows[r + i] % f.g.m;
+      rows[i].read(f, f.a.data + batch * f.a.batch_stride + row * f.a.outer);
+      std::fill_n(sum[i], columns.width, 0.0);
+      std::fill_n(magnitude[i], columns.width, 0.0);
     }
-    for (int64_t p = 0; p < g.k; ++p) {
-      const double* column = &columns.values[p * width];
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t row = region.rows[r + i] % g.m;
-        const double x = f.a.data[batch * f.a.batch_stride + row * f.a.outer + p * f.a.inner];
-        extents[i].note(x);
-        for (int64_t j = 0; j < width; ++j) {
+    for (int64_t p = 0; p < f.g.k; ++p) {
+      const double* column = &columns.values[p * columns.width];
+      for (int64_t i = 0; i < count; ++i) {
+        const double x = rows[i].values[p];
+        for (int64_t j = 0; j < columns.width; ++j) {
           const double product = x * column[j];
           sum[i][j] += product;
           magnitude[i][j] += std::fabs(product);
         }
       }
     }
-    const double alpha = std::fabs(g.alpha);
+  }
+};
+
+// One task: rows[r0,r1) (all of one batch) × cols[j0,j1). `out.plain_bound` collects what does not
+// depend on the magnitude of products.
+void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t r1, int64_t j0,
+                     int64_t j1, const ReferenceOut& out) {
+  const Gemm& g = f.g;
+  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
+  const Columns columns(f, region, region.rows[r0] / g.m, j0, j1);
+  const double alpha = std::fabs(g.alpha);
+  BlockSums sums;
+  for (int64_t r = r0; r < r1; r += row_block) {
+    const int64_t rows = std::min(row_block, r1 - r);
+    sums.multiply(f, region, r, rows, columns);
     for (int64_t i = 0; i < rows; ++i) {
-      const bool spoiled = f.errors.step > 0 && !std::isfinite(extents[i].largest);
-      for (int64_t j = 0; j < width; ++j) {
+      const RowOfA& row = sums.rows[i];
+      for (int64_t j = 0; j < columns.width; ++j) {
         const int64_t at = (r + i) * total_cols + j0 + j;
-        out.value[at] += g.alpha * (spoiled ? std::nan("") : sum[i][j]);
-        out.bound[at] += alpha * magnitude[i][j];
+        out.value[at] += g.alpha * sums.sum[i][j];
+        out.bound[at] += alpha * sums.magnitude[i][j];
         if (!f.errors.any()) continue;
-        const auto k = static_cast<double>(g.k);
-        out.plain_bound[at] += alpha * f.errors.of(k, extents[i], columns.extents[j]);
+        const double doubt = row.doubt(
+            [&](int64_t p) { return std::fabs(columns.values[p * columns.width + j]); });
+        out.plain_bound[at] +=
+            alpha * (doubt + f.errors.of(static_cast<double>(g.k), row.extent, columns.extents[j]));
       }
     }
   }

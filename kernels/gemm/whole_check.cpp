@@ -111,36 +111,45 @@ void multiply_b(const Whole& whole, int64_t batch, Product& product) {
   for (const double value : product.y) product.sums.note(value);
 }
 
+// A row's part of the product: its sum, the bound of it that grows with norms, and what does not.
+struct RowProduct {
+  double expected = 0, scale = 0, absolute = 0;
+};
+
+RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Product& product,
+                        RowOfA& row) {
+  const Gemm& g = whole.g;
+  const Side& a = whole.factors->a;
+  row.read(*whole.factors, a.data + batch * a.batch_stride + i * a.outer);
+  double sum = 0;
+  double norm_a = 0;
+  for (int64_t p = 0; p < g.k; ++p) {
+    sum += row.values[p] * product.y[p];
+    norm_a += row.values[p] * row.values[p];
+  }
+  // Of n elements: of zeros n times as many; a row is quantised once for all of them, so that
+  // what x leaves of op(b) counts.
+  const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  const AbsoluteErrors& errors = whole.errors;
+  const double absolute =
+      errors.dynamic ? row.doubt([&](int64_t p) { return std::fabs(product.y[p]); }) +
+                           errors.of(0, row.extent, product.sums)
+                     : n * errors.of(k, row.extent, product.sums);
+  const double alpha = std::fabs(g.alpha);
+  return {g.alpha * sum, alpha * std::sqrt(norm_a) * product.norm_b, alpha * absolute};
+}
+
 // Rows [first,last) of a batch against the product.
 void check_rows(const Whole& whole, int64_t batch, const Product& product, int64_t first,
                 int64_t last, WholeError& worst) {
   const Gemm& g = whole.g;
   const WholeOutput c(whole.operands.at("c"));
   constexpr double deviations = 6;
+  RowOfA row;
   for (int64_t i = first; i < last; ++i) {
-    double expected = 0;
-    double scale = 0;
-    double absolute = 0;
-    if (g.reads_ab()) {
-      const Side& a = whole.factors->a;
-      const float* from = a.data + batch * a.batch_stride + i * a.outer;
-      double sum = 0;
-      double norm_a = 0;
-      Extent row;
-      for (int64_t p = 0; p < g.k; ++p) {
-        const double value = from[p * a.inner];
-        sum += value * product.y[p];
-        norm_a += value * value;
-        row.note(value);
-      }
-      // Rows of n elements: of zeros n times as many, of steps what x leaves of op(b).
-      const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
-      const AbsoluteErrors& errors = whole.errors;
-      absolute = std::fabs(g.alpha) * (errors.step > 0 ? errors.of(0, row, product.sums)
-                                                       : n * errors.of(k, row, product.sums));
-      expected = g.alpha * sum;
-      scale = std::fabs(g.alpha) * std::sqrt(norm_a) * product.norm_b;
-    }
+    RowProduct of_row;
+    if (g.reads_ab()) of_row = multiply_row(whole, batch, i, product, row);
+    auto& [expected, scale, absolute] = of_row;
     if (g.reads_c0()) {
       const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
       double sum = 0;
