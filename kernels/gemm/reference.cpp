@@ -281,8 +281,8 @@ void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t
         out.value[at] += g.alpha * sums.sum[i][j];
         out.bound[at] += alpha * sums.magnitude[i][j];
         if (!f.errors.any()) continue;
-        const double doubt = row.doubt(
-            [&](int64_t p) { return std::fabs(columns.values[p * columns.width + j]); });
+        const double doubt =
+            row.doubt([&](int64_t p) { return std::fabs(columns.values[p * columns.width + j]); });
         out.plain_bound[at] +=
             alpha * (doubt + f.errors.of(static_cast<double>(g.k), row.extent, columns.extents[j]));
       }

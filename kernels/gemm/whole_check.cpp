@@ -131,10 +131,10 @@ RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Prod
   // what x leaves of op(b) counts.
   const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
   const AbsoluteErrors& errors = whole.errors;
-  const double absolute =
-      errors.dynamic ? row.doubt([&](int64_t p) { return std::fabs(product.y[p]); }) +
-                           errors.of(0, row.extent, product.sums)
-                     : n * errors.of(k, row.extent, product.sums);
+  const double absolute = errors.dynamic
+                              ? row.doubt([&](int64_t p) { return std::fabs(product.y[p]); }) +
+                                    errors.of(0, row.extent, product.sums)
+                              : n * errors.of(k, row.extent, product.sums);
   const double alpha = std::fabs(g.alpha);
   return {g.alpha * sum, alpha * std::sqrt(norm_a) * product.norm_b, alpha * absolute};
 }
