@@ -220,6 +220,21 @@ TEST_CASE("bfloat16: products of rounded operands are not those of float32 ones"
   CHECK(trial.verdict() == Status::failed);
 }
 
+TEST_CASE("rounding of operands excuses no error of beta · c0") {
+  Trial trial("m=3,n=5,k=64,trans_b=1,beta=100000", "bf16");
+  for (int at = 0; at < 15; ++at) {
+    double sum = 0;
+    for (int p = 0; p < 64; ++p) {
+      sum +=
+          double{trial.data<float>("a")[at / 5 * 64 + p]} * trial.data<float>("b")[at % 5 * 64 + p];
+    }
+    trial.data<float>("c")[at] = static_cast<float>(sum + 1e5 * trial.data<float>("c0")[at]);
+  }
+  CHECK(trial.verdict() == Status::passed);
+  for (int at = 0; at < 15; ++at) trial.data<float>("c")[at] *= 1 + 0x1p-9f;
+  CHECK(trial.verdict() == Status::failed);
+}
+
 TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite is NaN") {
   const std::string shape = "m=3,n=5,k=70,trans_b=1,b_type=s8c";
   for (const char* variant : {"scalar", "hwy", "avx512"}) {

@@ -197,13 +197,14 @@ Cost cost(const Problem& problem) {
 
 }  // namespace
 
-double bound_factor(const Problem& problem, const Math& math) {
-  double factor = 0;
+BoundFactors::BoundFactors(const Problem& problem, const Math& math) {
+  const auto k = static_cast<double>(problem.size("k"));
+  start = (8 + std::sqrt(k)) * math.sums->unit_roundoff;
+  plain = plain_sum_error(k, math.sums->unit_roundoff);
+  products = start;
   for (const char* const type : {"a_type", "b_type"}) {
-    if (problem.dtype(type) != math.operands) factor += math.operand_roundoff;
+    if (problem.dtype(type) != math.operands) products += math.operand_roundoff;
   }
-  return factor +
-         (8 + std::sqrt(static_cast<double>(problem.size("k")))) * math.sums->unit_roundoff;
 }
 
 namespace {
@@ -290,58 +291,60 @@ void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t
   }
 }
 
-// value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
-// rows count over batch·m. Memory: 64 gathered columns per thread.
-void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
-                 const Side& b, const Region& region, const ReferenceOut& out) {
-  double* const value = out.value;
-  double* const bound = out.bound;
+// value = alpha·op(a)·op(b), the sums of its magnitudes in `bound`, and in `plain_bound` errors
+// that do not depend on those. Memory: 64 gathered columns per thread.
+void products_part(const Factors& factors, const Region& region, const ReferenceOut& out) {
+  const Gemm& g = factors.g;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
+  // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
+  struct Run {
+    int64_t first, last;
+  };
+  std::vector<Run> runs;
   for (int64_t r = 0; r < rows; ++r) {
+    const bool joins = !runs.empty() && r - runs.back().first < 512 &&
+                       region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
+    if (joins) {
+      runs.back().last = r + 1;
+    } else {
+      runs.push_back({r, r + 1});
+    }
+  }
+  const int64_t col_tasks = (cols + col_block - 1) / col_block;
+  parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
+               [&](int64_t task, int) {
+                 const Run run = runs[task / col_tasks];
+                 const int64_t j0 = task % col_tasks * col_block;
+                 reference_block(factors, region, run.first, run.last, j0,
+                                 std::min(cols, j0 + col_block), out);
+               });
+}
+
+// value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
+// rows count over batch·m.
+void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
+                 const Side& b, const Region& region, const ReferenceOut& out) {
+  const std::size_t rows = region.rows.size(), cols = region.cols.size();
+  for (double* const zeros : {out.value, out.bound, out.plain_bound}) {
+    std::fill_n(zeros, rows * cols, 0.0);
+  }
+  if (g.reads_ab()) products_part(Factors(g, math, inputs, b), region, out);
+  const BoundFactors factors(problem, math);
+  for (std::size_t r = 0; r < rows; ++r) {
     const float* c0 = nullptr;
     if (g.reads_c0()) {
       c0 = const_matrix(inputs.at("c0")).row(region.rows[r] / g.m, region.rows[r] % g.m);
     }
-    for (int64_t j = 0; j < cols; ++j) {
+    for (std::size_t j = 0; j < cols; ++j) {
+      const std::size_t at = r * cols + j;
       const double start = c0 != nullptr ? double{g.beta} * c0[region.cols[j]] : 0.0;
-      value[r * cols + j] = start;
-      bound[r * cols + j] = std::fabs(start);
-      out.plain_bound[r * cols + j] = 0;
+      const double products = out.bound[at], magnitudes = products + std::fabs(start);
+      out.value[at] += start;
+      out.bound[at] =
+          products * factors.products + std::fabs(start) * factors.start + out.plain_bound[at];
+      out.plain_bound[at] = out.bound[at] + magnitudes * factors.plain;
     }
-  }
-
-  if (g.reads_ab()) {
-    const Factors factors(g, math, inputs, b);
-    // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
-    struct Run {
-      int64_t first, last;
-    };
-    std::vector<Run> runs;
-    for (int64_t r = 0; r < rows; ++r) {
-      const bool joins = !runs.empty() && r - runs.back().first < 512 &&
-                         region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
-      if (joins) {
-        runs.back().last = r + 1;
-      } else {
-        runs.push_back({r, r + 1});
-      }
-    }
-    const int64_t col_tasks = (cols + col_block - 1) / col_block;
-    parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
-                 [&](int64_t task, int) {
-                   const Run run = runs[task / col_tasks];
-                   const int64_t j0 = task % col_tasks * col_block;
-                   reference_block(factors, region, run.first, run.last, j0,
-                                   std::min(cols, j0 + col_block), out);
-                 });
-  }
-  const double factor = bound_factor(problem, math);
-  const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
-  for (int64_t i = 0; i < rows * cols; ++i) {
-    const double absolute = out.plain_bound[i];
-    out.plain_bound[i] = bound[i] * plain + absolute;
-    bound[i] = bound[i] * factor + absolute;
   }
 }
 

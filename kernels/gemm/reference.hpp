@@ -12,9 +12,13 @@
 
 namespace rooflane::gemm {
 
-// What the element's error bound holds of the sum of magnitudes: rounding of operands to what the
-// math multiplies, and of the sum.
-double bound_factor(const Problem& problem, const Math& math);
+// What the element's error bound holds of magnitudes.
+struct BoundFactors {
+  BoundFactors(const Problem& problem, const Math& math);
+  double products;  // operands are rounded to what the math multiplies, and sums
+  double start;     // of beta · c0 and of what an epilogue adds: sums alone are
+  double plain;     // how much farther plain sums in the math's format may err
+};
 
 // Magnitudes of a row of op(a), or of a column of op(b).
 struct Extent {

@@ -66,8 +66,8 @@ struct Whole {
   const Factors* factors;  // null: a and b are not read
   AbsoluteErrors errors;
   const SeededStream& signs;
-  double factor, plain;  // of the errors' bounds
-  DType type;            // of c
+  BoundFactors factors_of_bound;
+  DType type;  // of c
   LinearEpilogue epilogue;
 
   double rounding() const { return output_roundoff(type); }
@@ -147,6 +147,7 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
   constexpr double deviations = 6;
   RowOfA row;
   for (int64_t i = first; i < last; ++i) {
+    double added = 0;  // norms of what is added to the product
     RowProduct of_row;
     if (g.reads_ab()) of_row = multiply_row(whole, batch, i, product, row);
     auto& [expected, scale, absolute] = of_row;
@@ -159,9 +160,9 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
         norm += double{c0[j]} * c0[j];
       }
       expected += g.beta * sum;
-      scale += std::fabs(g.beta) * std::sqrt(norm);
+      added += std::fabs(g.beta) * std::sqrt(norm);
     }
-    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
+    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, added);
     if (!std::isfinite(expected)) continue;
     double got = 0;
     double norm_c = 0;
@@ -172,9 +173,10 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
     }
     const double rounded = whole.rounding() * std::sqrt(norm_c) +
                            whole.smallest() * std::sqrt(static_cast<double>(g.n));
-    common::note_error(std::fabs(got - expected),
-                       deviations * (whole.factor * scale + rounded) + absolute,
-                       deviations * (whole.plain * scale + rounded) + absolute, worst);
+    const BoundFactors& by = whole.factors_of_bound;
+    const double bound = deviations * (by.products * scale + by.start * added + rounded) + absolute;
+    common::note_error(std::fabs(got - expected), bound,
+                       bound + deviations * by.plain * (scale + added), worst);
   }
 }
 
@@ -197,7 +199,6 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                        std::uint64_t seed) {
   const Gemm g(problem);
   if (g.empty()) return {};
-  const double factor = bound_factor(problem, math);
   std::optional<Factors> factors;
   if (g.reads_ab()) factors.emplace(g, math, operands, side_b(g, operands.at("b")));
   const SeededStream signs(seed, "gemm", "freivalds");
@@ -206,8 +207,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                     factors ? &*factors : nullptr,
                     AbsoluteErrors(math),
                     signs,
-                    factor,
-                    factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
+                    BoundFactors(problem, math),
                     problem.dtype("c_type"),
                     LinearEpilogue(g, operands)};
   const int threads = machine().physical_cores;
