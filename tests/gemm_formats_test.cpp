@@ -145,6 +145,10 @@ TEST_CASE("a problem's formats decide which maths it has, and its usual one") {
   CHECK(math_for(weights, "fp32") == "fp32");
   CHECK(math_for(weights, "int8-dynamic") == "int8-dynamic");
   CHECK(contains(*math_defect(floats, "int8"), "a_type=s8"));
+  const Problem longest = gemm_problem("m=1,n=1,k=132104,b_type=s8c"),
+                too_long = gemm_problem("m=1,n=1,k=132105,b_type=s8c");
+  CHECK_FALSE(math_defect(longest, "int8-dynamic"));
+  CHECK(contains(*math_defect(too_long, "int8-dynamic"), "k=132104"));
   CHECK(contains(*math_defect(floats, "int8-dynamic"), "s8c"));
   CHECK(contains(*math_defect(integers, "bf16"), "float"));
 }
@@ -216,6 +220,21 @@ TEST_CASE("bfloat16: products of rounded operands are not those of float32 ones"
   CHECK(trial.verdict() == Status::failed);
 }
 
+TEST_CASE("rounding of operands excuses no error of beta · c0") {
+  Trial trial("m=3,n=5,k=64,trans_b=1,beta=100000", "bf16");
+  for (int at = 0; at < 15; ++at) {
+    double sum = 0;
+    for (int p = 0; p < 64; ++p) {
+      sum +=
+          double{trial.data<float>("a")[at / 5 * 64 + p]} * trial.data<float>("b")[at % 5 * 64 + p];
+    }
+    trial.data<float>("c")[at] = static_cast<float>(sum + 1e5 * trial.data<float>("c0")[at]);
+  }
+  CHECK(trial.verdict() == Status::passed);
+  for (int at = 0; at < 15; ++at) trial.data<float>("c")[at] *= 1 + 0x1p-9f;
+  CHECK(trial.verdict() == Status::failed);
+}
+
 TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite is NaN") {
   const std::string shape = "m=3,n=5,k=70,trans_b=1,b_type=s8c";
   for (const char* variant : {"scalar", "hwy", "avx512"}) {
@@ -230,7 +249,7 @@ TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite
     trial.run(variant);
     CHECK(trial.verdict() == Status::passed);
     trial.data<float>("a")[70 + 3] = std::numeric_limits<float>::infinity();
-    trial.data<float>("a")[2 * 70 + 69] = std::nanf("");
+    trial.data<float>("a")[2 * 70 + 5] = std::nanf("");  // larger numbers follow
     trial.run(variant);
     const auto* const c = trial.data<float>("c");
     for (int j = 0; j < 5; ++j) {
@@ -245,6 +264,52 @@ TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite
               std::swap(t.data<float>("b_scale")[0], t.data<float>("b_scale")[1]);
             },
             "int8-dynamic") == Status::failed);
+}
+
+namespace {
+
+// c of plain int32 sums, with what `spoil` makes of a row's integers.
+Status verdict_of_quantised(Trial& trial,
+                            const std::function<void(int row, std::vector<double>&)>& spoil) {
+  const gemm::Gemm g(trial.problem);
+  const auto* const b = trial.data<std::int8_t>("b");
+  for (int i = 0; i < g.m; ++i) {
+    const float* const a = trial.data<float>("a") + i * g.k;
+    float largest = 0;
+    for (std::int64_t p = 0; p < g.k; ++p) largest = std::max(largest, std::fabs(a[p]));
+    std::vector<double> quotients(static_cast<std::size_t>(g.k));
+    for (std::int64_t p = 0; p < g.k; ++p) quotients[p] = std::nearbyint(a[p] * (127 / largest));
+    spoil(i, quotients);
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < g.k; ++p) sum += quotients[p] * b[j * g.k + p];
+      trial.data<float>("c")[i * g.n + j] =
+          static_cast<float>(sum * largest / 127 * trial.data<float>("b_scale")[j]);
+    }
+  }
+  return trial.verdict();
+}
+
+}  // namespace
+
+TEST_CASE("int8-dynamic: a long sum that loses a part of k or a step of a row is found") {
+  // Compared element by element; and so large that a Freivalds product has to find it.
+  for (const char* const shape :
+       {"m=3,n=64,k=4096,trans_b=1,b_type=s8c", "m=260,n=520,k=4096,trans_b=1,b_type=s8c"}) {
+    INFO(shape);
+    Trial trial(shape, "int8-dynamic");
+    CHECK(trial.reference.complete == (trial.problem.size("m") == 3));
+    const auto none = [](int, std::vector<double>&) {};
+    CHECK(verdict_of_quantised(trial, none) == Status::passed);
+    const auto lose_the_last = [](int, std::vector<double>& row) {
+      std::fill(row.end() - 16, row.end(), 0.0);
+    };
+    CHECK(verdict_of_quantised(trial, lose_the_last) == Status::failed);
+    const auto round_one_row_up = [](int i, std::vector<double>& row) {
+      for (double& quotient : row) quotient += i == 1 ? 1 : 0;
+    };
+    CHECK(verdict_of_quantised(trial, round_one_row_up) == Status::failed);
+  }
 }
 
 TEST_CASE("large integer products are checked as a whole") {

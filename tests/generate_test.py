@@ -124,6 +124,9 @@ class Ids(Model):
                                    stdin="prefill 1 512\n")
         self.assertEqual(status, 2)
         self.assertIn("allowed are read, prefill DEPTH 512", err)
+        short = tiny.metadata() | {"llama.context_length": (tiny.UINT32, 256)}
+        self.refuse(2, ["context is 256 tokens", "prompts have 512"], "generate", "--weights",
+                    self.model(short), "--measure")
 
 
 class Refusals(Model):

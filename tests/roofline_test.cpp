@@ -107,6 +107,23 @@ TEST_CASE("products of short operands are held against the best unit for them") 
   CHECK(find_compute_peak(c, "fp32", "AVX2", 1, "") == 50);
 }
 
+TEST_CASE("what names its unit is held against that unit, others against the best") {
+  Ceilings c = synthetic();
+  c.fma.push_back({"bf16", "amx-bf16", 1, "", 1600});
+  c.fma.push_back({"bf16", "vdpbf16ps", 1, "", 400});
+  c.fma.push_back({"int8", "amx-int8", 1, "", 3200});
+  c.fma.push_back({"int8", "vpdpbusd", 1, "", 800});
+  const auto peak = [&](std::string_view math, std::string_view isa, std::string_view path) {
+    const Problem p = problem(125000, 1e6);
+    return roof_of(p, c, math, isa, 1, "", CacheMode::warm, path)->peak_gflops;
+  };
+  CHECK(peak("bf16", "", "vdpbf16ps") == 400);
+  CHECK(peak("bf16", "", "amx-bf16") == 1600);
+  CHECK(peak("int8-dynamic", "", "vpdpbusd") == 800);
+  CHECK(peak("bf16", "AVX3", "avx512-fma") == 1600);
+  CHECK(peak("fp32", "AVX2", "avx2-fma") == 50);
+}
+
 TEST_CASE("the FMA peak is the one of its target and threads, the best without a target") {
   const Ceilings c = synthetic();
   CHECK(find_fma_peak(c, "fp32", "AVX2", 1, "") == 50);

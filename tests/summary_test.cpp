@@ -311,6 +311,28 @@ TEST_CASE("short operands that are slower than float32, or far below their roof,
   CHECK_FALSE(line_of(groups[1], "scalar").cliff);
 }
 
+TEST_CASE("peers, rows without a path and float32 ones may be a CLIFF, scalar alone never") {
+  const auto weights_row = [](const char* variant, double p50) {
+    MeasuredRow m = row(variant, 1, p50);
+    m.row.shape = "m=8,n=8,k=8,b_type=bf16";
+    m.row.dtype = "float32+bfloat16";
+    return m;
+  };
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("numpy", 1, 2000),
+                                   row("scalar", 1, 9000), weights_row("hwy", 90),
+                                   weights_row("onednn", 110)};
+  rows[0].row.roof_pct = 50;
+  rows[1].row.roof_pct = 2.5;
+  rows[2].row.roof_pct = 0.5;
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  REQUIRE(groups.size() == 2);
+  CHECK_FALSE(line_of(groups[0], "hwy").cliff);
+  CHECK(line_of(groups[0], "numpy").cliff);
+  CHECK_FALSE(line_of(groups[0], "scalar").cliff);
+  CHECK_FALSE(line_of(groups[1], "hwy").cliff);
+  CHECK(line_of(groups[1], "onednn").cliff);
+}
+
 TEST_CASE("ratios come with the interval of launches; a row over itself is 1") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 200)};
   for (const auto& [launch, factor] : {std::pair{1, 1.9}, std::pair{2, 2.0}, std::pair{3, 2.1}}) {

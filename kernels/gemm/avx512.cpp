@@ -70,7 +70,7 @@ struct IntegerProducts {
 };
 
 // Lanes of k whose products take, at 24 a lane, longer than L2 does to answer, many times over.
-constexpr std::int64_t lanes_ahead = 8;
+constexpr std::int64_t prefetch_lanes = 8;
 
 // Loops over accumulators must be unrolled, or they would lie on the stack.
 template <class Products, int rows, int count>
@@ -87,12 +87,12 @@ void MicroTile(const MicroCall& call) {
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
   for (std::int64_t left = call.lanes; left > 0; --left, a += rows, b += nr) {
-    _mm_prefetch(reinterpret_cast<const char*>(a + lanes_ahead * rows), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(a + prefetch_lanes * rows), _MM_HINT_T0);
     __m512i columns[count];
 #pragma GCC unroll 16
     for (int j = 0; j < count; ++j) {
       const std::uint32_t* const column = b + j * lanes_per_vector;
-      _mm_prefetch(reinterpret_cast<const char*>(column + lanes_ahead * nr), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(column + prefetch_lanes * nr), _MM_HINT_T0);
       columns[j] = _mm512_loadu_si512(column);
     }
 #pragma GCC unroll 16
@@ -145,7 +145,7 @@ template <class E>
 void PackVectors(const PackCall& c) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
   const std::int64_t lanes = c.inner == 1 && c.width >= mr ? c.k / group / side * side : 0;
-  const __m512i flip = _mm512_set1_epi32(static_cast<int>(c.flip));
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
   const E* const from = static_cast<const E*>(c.from);
   for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
     const auto kept = static_cast<__mmask16>((1u << std::min(side, c.width - v0)) - 1);
@@ -156,7 +156,7 @@ void PackVectors(const PackCall& c) {
         rows[v] = _mm512_setzero_si512();
         if (v0 + v >= c.count) continue;
         const E* const vector = from + (v0 + v) * c.outer + g * group;
-        rows[v] = _mm512_xor_si512(_mm512_loadu_si512(vector), flip);
+        rows[v] = _mm512_xor_si512(_mm512_loadu_si512(vector), xor_mask);
       }
       Transpose(rows);
 #pragma GCC unroll 16
@@ -183,20 +183,20 @@ constexpr auto micro_tiles_of(std::integer_sequence<int, row...>) {
 template <class Products>
 void Micro(const MicroCall& call) {
   using Rows = std::make_integer_sequence<int, mr>;
-  static constexpr auto narrow = micro_tiles_of<Products, 1>(Rows());
-  static constexpr auto wide = micro_tiles_of<Products, 2>(Rows());
-  const auto& tiles = call.cols <= lanes_per_vector ? narrow : wide;
+  static constexpr auto one_vector = micro_tiles_of<Products, 1>(Rows());
+  static constexpr auto two_vectors = micro_tiles_of<Products, 2>(Rows());
+  const auto& tiles = call.cols <= lanes_per_vector ? one_vector : two_vectors;
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
 
-// Bytes ahead of what is read: some 16 lines in flight hide memory's latency, 100 ns at 10 GB/s a
+// Bytes before they are read: some 16 lines in flight hide memory's latency, 100 ns at 10 GB/s a
 // stream.
 constexpr std::int64_t prefetch_bytes = 1024;
 
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
-void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
+void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart) {
   using Element = Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
   const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
@@ -245,25 +245,25 @@ void FewColumns(const FewCall& call, std::int64_t col, std::int64_t apart) {
 // As many rows of b at a time as leave registers for their sums, and enough of those for the
 // latency. They are far apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
-void FewRowsOf(const FewCall& call) {
+void SkinnyRowsOf(const SkinnyCall& call) {
   constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
   constexpr int together = rows <= 4 ? 4 : of_many;
   const std::int64_t apart = call.cols / together;
   for (std::int64_t col = 0; col < apart; ++col) {
-    FewColumns<Products, rows, together>(call, col, apart);
+    SkinnyColumns<Products, rows, together>(call, col, apart);
   }
   for (std::int64_t col = apart * together; col < call.cols; ++col) {
-    FewColumns<Products, rows, 1>(call, col, 1);
+    SkinnyColumns<Products, rows, 1>(call, col, 1);
   }
 }
 
 template <class Products, int... row>
-void FewOf(const FewCall& call, std::integer_sequence<int, row...>) {
-  ((call.rows == row + 1 ? FewRowsOf<Products, row + 1>(call) : void()), ...);
+void SkinnyOf(const SkinnyCall& call, std::integer_sequence<int, row...>) {
+  ((call.rows == row + 1 ? SkinnyRowsOf<Products, row + 1>(call) : void()), ...);
 }
 template <class Products>
-void Few(const FewCall& call) {
-  FewOf<Products>(call, std::make_integer_sequence<int, few_rows>());
+void Skinny(const SkinnyCall& call) {
+  SkinnyOf<Products>(call, std::make_integer_sequence<int, skinny_rows>());
 }
 
 }  // namespace
@@ -281,7 +281,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .whole_panels = false,
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Products>,
-                                   .few = Few<BFloat16Products>,
+                                   .skinny = Skinny<BFloat16Products>,
                                    .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
@@ -296,7 +296,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .whole_panels = false,
                                   .shifts_a = true,
                                   .micro = Micro<IntegerProducts>,
-                                  .few = Few<IntegerProducts>,
+                                  .skinny = Skinny<IntegerProducts>,
                                   .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,

@@ -35,7 +35,7 @@ void PackAlong(const PackCall& c, std::int64_t whole) {
       const E* const source = from + v * c.outer + g0 * group;
       std::uint32_t* const to = c.to + PlaceOf(c, g0, v);
       const std::int64_t step = c.run == 1 ? c.width : 1;
-      for (std::int64_t g = 0; g < count; ++g) to[g * step] = LaneAt(source + g * group) ^ c.flip;
+      for (std::int64_t g = 0; g < count; ++g) to[g * step] = LaneAt(source + g * group) ^ c.xor_mask;
     }
   }
 }
@@ -55,7 +55,7 @@ void PackAcross(const PackCall& c, std::int64_t whole) {
         lane |= std::uint32_t{row[2 * c.inner + v]} << 16 | std::uint32_t{row[3 * c.inner + v]}
                                                                 << 24;
       }
-      to[v * c.run] = lane ^ c.flip;
+      to[v * c.run] = lane ^ c.xor_mask;
     }
   }
 }
@@ -74,7 +74,7 @@ void PackLanes(const PackCall& c) {
     const std::int64_t left = g == whole ? c.k % group : 0;
     for (std::int64_t v = 0; v < c.count; ++v) {
       const std::uint32_t lane = PartialLane(rest + v * c.outer, c.inner, left);
-      c.to[PlaceOf(c, g, v)] = left > 0 ? lane ^ c.flip : 0;
+      c.to[PlaceOf(c, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
     }
   }
   if (c.count == c.width) return;

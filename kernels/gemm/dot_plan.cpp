@@ -106,7 +106,7 @@ class DotPlan final : public Plan {
         threads_(std::max(env.threads, 1)),
         dynamic_(env.math == math_int8_dynamic.name),
         shifts_(unit.shifts_a && problem.dtype("a_type") == &int8),
-        few_(unit.few != nullptr && g_.trans_b && !g_.prepack && g_.m <= few_rows),
+        skinny_(unit.skinny != nullptr && g_.trans_b && !g_.prepack && g_.m <= skinny_rows),
         together_(batches_together(g_, unit)) {
     if (g_.empty() || !g_.reads_ab()) return;
     allocate();
@@ -122,8 +122,8 @@ class DotPlan final : public Plan {
     if (dynamic_) quantise();
     for (int64_t first = 0; first < g_.batch; first += together_) {
       const int64_t count = std::min(together_, g_.batch - first);
-      if (few_) {
-        run_few(first, count);
+      if (skinny_) {
+        run_skinny(first, count);
       } else {
         run_packed(first, count);
       }
@@ -159,10 +159,10 @@ class DotPlan final : public Plan {
     const auto words = [](int64_t count) {
       return Buffer(static_cast<std::size_t>(count * lane_bytes));
     };
-    if (few_) {
-      few_lanes_ = round_up(lanes_, vector_lanes);
-      a_panels_ = words(together_ * g_.m * few_lanes_);
-      tile_words_ = few_rows * few_columns;
+    if (skinny_) {
+      skinny_lanes_ = round_up(lanes_, vector_lanes);
+      a_panels_ = words(together_ * g_.m * skinny_lanes_);
+      tile_words_ = skinny_rows * skinny_columns;
     } else {
       a_panels_ = words(together_ * a_panels() * unit_.mr * lanes_);
       b_panels_ = words((g_.prepack ? g_.batch : together_) * n_padded() * lanes_);
@@ -265,7 +265,7 @@ class DotPlan final : public Plan {
     if (!dynamic_) return a_;
     return {static_cast<const std::byte*>(quantised_.data()), 1, g_.m * g_.k, g_.k, 1};
   }
-  std::uint32_t flip() const { return shifts_ ? 0x80808080u : 0; }
+  std::uint32_t xor_mask() const { return shifts_ ? 0x80808080u : 0; }
 
   std::uint32_t* words_at(const Buffer& buffer, int64_t place) const {
     return static_cast<std::uint32_t*>(buffer.data()) + place;
@@ -284,7 +284,7 @@ class DotPlan final : public Plan {
     const Elements a = source_of_a();
     unit_.pack({a.at(batch, panel * unit_.mr), a.outer, a.inner, g_.k,
                 std::min(unit_.mr, g_.m - panel * unit_.mr), width_of(panel), lanes_, unit_.run,
-                flip(), a_panel(place, panel)});
+                xor_mask(), a_panel(place, panel)});
   }
   void pack_b(int64_t batch, int64_t place, int64_t panel) const {
     std::uint32_t* const to = b_panel(place, panel);
@@ -346,32 +346,32 @@ class DotPlan final : public Plan {
     if (unit_.end != nullptr) unit_.end();
   }
 
-  void run_few(int64_t first, int64_t count) const {
+  void run_skinny(int64_t first, int64_t count) const {
     const Elements a = source_of_a();
     for (int64_t row = 0; row < count * g_.m; ++row) {
-      unit_.pack({a.at(first + row / g_.m, row % g_.m), a.outer, a.inner, g_.k, 1, 1, few_lanes_, 1,
-                  flip(), words_at(a_panels_, row * few_lanes_)});
+      unit_.pack({a.at(first + row / g_.m, row % g_.m), a.outer, a.inner, g_.k, 1, 1, skinny_lanes_,
+                  1, xor_mask(), words_at(a_panels_, row * skinny_lanes_)});
     }
-    const int64_t tasks = div_up(g_.n, few_columns);
+    const int64_t tasks = div_up(g_.n, skinny_columns);
     parallel_for(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
       const int64_t place = task / tasks, batch = first + place;
-      const int64_t col = task % tasks * few_columns;
-      const int64_t cols = std::min(few_columns, g_.n - col);
+      const int64_t col = task % tasks * skinny_columns;
+      const int64_t cols = std::min(skinny_columns, g_.n - col);
       const Output out = output_of(batch, place);
       std::uint32_t* const sums = words_at(scratch_, thread * tile_words_);
       std::int32_t* const of_columns =
           needs_column_sums()
               ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
               : nullptr;
-      unit_.few({words_at(a_panels_, place * g_.m * few_lanes_), few_lanes_, g_.m,
-                 b_.at(batch, col), b_.outer, g_.k, cols, sums, few_columns, of_columns});
-      unit_.finish({&out, 0, g_.m, col, cols, sums, few_columns});
+      unit_.skinny({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
+                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns});
+      unit_.finish({&out, 0, g_.m, col, cols, sums, skinny_columns});
     });
   }
 
   static constexpr int64_t vector_lanes = 16;
-  // Rows of b of a task of the few: a megabyte of weights at k = 8192.
-  static constexpr int64_t few_columns = 64;
+  // Rows of b of a task where a is skinny: a megabyte of weights at k = 8192.
+  static constexpr int64_t skinny_columns = 64;
 
   const Gemm g_;
   const DotUnit& unit_;
@@ -381,9 +381,9 @@ class DotPlan final : public Plan {
   const int threads_;
   const bool dynamic_;  // a is quantised in the run
   const bool shifts_;   // a is s8, packed as u8
-  const bool few_;
+  const bool skinny_;
   const int64_t together_;
-  int64_t few_lanes_ = 0, tile_words_ = 0;
+  int64_t skinny_lanes_ = 0, tile_words_ = 0;
   Buffer a_panels_, b_panels_, column_sums_, scratch_, quantised_, steps_, kept_scale_;
   Elements a_, b_;
   bool short_a_ = false;

@@ -34,15 +34,15 @@ struct PackCall {
   std::int64_t width;
   std::int64_t lanes;  // of the panel
   std::int64_t run;
-  std::uint32_t flip;  // bits of each lane that change: s8 becomes u8 + 128
+  std::uint32_t xor_mask;  // bits of each lane that change: s8 becomes u8 + 128
   std::uint32_t* to;
 };
 
-// sums[rows][cols] of rows of b as they lie, along k: no packing, for a few rows of a.
-struct FewCall {
+// sums[rows][cols] of rows of b as they lie, along k: no packing, where a is skinny.
+struct SkinnyCall {
   const std::uint32_t* a;  // rows of `lanes` lanes
   std::int64_t lanes;      // whole vectors of 64 bytes
-  std::int64_t rows;       // at most few_rows
+  std::int64_t rows;       // at most skinny_rows
   const void* b;
   std::int64_t ldb;  // in elements
   std::int64_t k, cols;
@@ -50,7 +50,7 @@ struct FewCall {
   std::int64_t ld;
   std::int32_t* column_sums;  // of b; null: not asked for
 };
-inline constexpr std::int64_t few_rows = 8;
+inline constexpr std::int64_t skinny_rows = 8;
 
 // What becomes of sums: a tile of c. c and c0 point at their element (0,0).
 struct Output {
@@ -90,7 +90,7 @@ struct DotUnit {
   bool whole_panels;  // the last A micro-panel, too, has mr rows
   bool shifts_a;      // s8 a is packed as u8, 128 larger
   void (*micro)(const MicroCall&);
-  void (*few)(const FewCall&);  // null: there is none
+  void (*skinny)(const SkinnyCall&);  // null: there is none
   void (*pack)(const PackCall&);
   // Of the nr columns of a B micro-panel of s8.
   void (*column_sums)(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to);

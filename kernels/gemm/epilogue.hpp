@@ -1,6 +1,6 @@
 // What follows a product before it becomes c: `epilogue=`, a chain of functions of an element in
 // the order given, and `gate=1`. Parsed and checked here, without code of any variant. Bounds:
-// epilogue_reference.hpp; vectors: epilogue-inl.h.
+// epilogue_reference.hpp; vectors: hwy_epilogue.cpp.
 //
 //   bias        v + bias[j]          bias [n], float32
 //   relu        max(v, 0)

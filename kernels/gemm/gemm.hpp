@@ -30,8 +30,9 @@
 // probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
 // rounds operands adds that rounding of each that is not of its format. Integers are exact: k is
 // bounded so that no int32 sum overflows. bf16: what is below 2^-126 may count as zero (vdpbf16ps),
-// at most 2^-126·(2k + Σ|a| + Σ|b|). int8-dynamic: half a step of a's row for each product,
-// max|a|/254·Σ|b|. INACCURATE reaches (8 + √k)·u farther. An epilogue's functions take that error
+// at most 2^-126·(2k + Σ|a| + Σ|b|). int8-dynamic: A holds the quantised rows, and where a quotient
+// is so near a tie that float32 may round it to either side, a step of its row times |b| is added
+// (reference.hpp). INACCURATE reaches (8 + √k)·u farther. An epilogue's functions take that error
 // on: epilogue_reference.hpp.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`

@@ -1,7 +1,7 @@
 // What follows a product before it becomes c (kernels/gemm/epilogue.hpp). CHAIN is the chain as a
 // number to the base 9: its functions counted from 1 are the digits, the first the lowest, and the
 // compiler unrolls the loop over them; 0: none, and nothing of this is in the kernel. HAS_BIAS,
-// HAS_ADD, SLOPE, LOW and HIGH belong to it.
+// HAS_ADD, SLOPE, LOW and HIGH belong to it; opencl.cpp asserts the base and the cases.
 #ifndef CHAIN
 #define CHAIN 0
 #endif

@@ -46,6 +46,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include "backends/highway.hpp"
@@ -58,6 +59,7 @@ HWY_AFTER_NAMESPACE();
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_converted.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
+#include "kernels/gemm/operands_refusal.hpp"
 
 namespace rooflane::gemm {
 
@@ -98,6 +100,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 }
 
 double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  if (!is_of_floats(problem, env)) return std::numeric_limits<double>::quiet_NaN();
   const Gemm g = as_row(Gemm(problem));
   const std::int64_t target = resolve_isa(env.isa);
   const MicroTile tile = tile_at(target);
@@ -314,15 +317,7 @@ std::optional<std::string> unfused_epilogue(const Problem& problem, const Enviro
 // What is decoded to float32 multiplies as bf16 and f16 do when both operands have that format.
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = unfused_epilogue(problem, env)) return reason;
-  for (const Math* const math : {&math_bf16, &math_f16}) {
-    if (env.math != math->name) continue;
-    for (const char* const type : {"a_type", "b_type"}) {
-      if (problem.dtype(type) == math->operands) continue;
-      return fmt::format("math {}: {}={}, computed is {}", math->name, type,
-                         problem.dtype(type)->short_name, math->operands->short_name);
-    }
-  }
-  return std::nullopt;
+  return unrounded_operands(problem, env);
 }
 
 constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8, &math_int8_dynamic};

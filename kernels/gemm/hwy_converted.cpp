@@ -1,5 +1,5 @@
 // GEMM, variant `hwy`, with operands that are decoded to float32. Two ways:
-//   few rows of a (decoding of language models) against b [n,k]: each row of b is read once,
+//   a skinny a (decoding of language models) against b [n,k]: each row of b is read once,
 //   decoded in registers and multiplied by all rows of a; else blocks of columns of b are decoded
 //   to float32, as many as stay in L2, and multiplied by the float32 plan of hwy.cpp, one per
 //   thread, into a block of c that is stored in c's format.
@@ -80,12 +80,12 @@ HWY_INLINE void AddBlock(const std::uint8_t* const* b, const float* a, std::int6
   }
 }
 
-// Bytes ahead of what is read: some 16 lines in flight hide memory's latency.
-constexpr std::int64_t kAhead = 1024;
+// Bytes before they are read: some 16 lines in flight hide memory's latency.
+constexpr std::int64_t prefetch_bytes = 1024;
 
 // Columns col, col + apart…
 template <class Format, int rows, int together>
-void FewColumns(const FewConvertedCall& c, std::int64_t col, std::int64_t apart) {
+void SkinnyColumns(const SkinnyConvertedCall& c, std::int64_t col, std::int64_t apart) {
   constexpr int parts = rows * together <= 4 ? 2 : 1;
   const D d;
   V sums[together][rows][parts];
@@ -104,7 +104,7 @@ void FewColumns(const FewConvertedCall& c, std::int64_t col, std::int64_t apart)
     AddBlock<Format, rows, together, parts>(b, c.a + p, c.lda, sums);
 #pragma GCC unroll 4
     for (int r = 0; r < together; ++r) {
-      hwy::Prefetch(b[r] + kAhead);
+      hwy::Prefetch(b[r] + prefetch_bytes);
       b[r] += Format::bytes;
     }
   }
@@ -137,31 +137,31 @@ void FewColumns(const FewConvertedCall& c, std::int64_t col, std::int64_t apart)
 // So many rows of b at a time that their sums, and those of AVX2's 16 registers too, stay in
 // registers; far apart, so that each is one of few long streams.
 template <class Format, int rows>
-void FewRows(const FewConvertedCall& c) {
+void SkinnyRows(const SkinnyConvertedCall& c) {
   constexpr int together = rows == 1 ? 4 : rows <= 4 ? 2 : 1;
   const std::int64_t apart = c.cols / together;
   for (std::int64_t col = 0; col < apart; ++col) {
-    FewColumns<Format, rows, together>(c, col, apart);
+    SkinnyColumns<Format, rows, together>(c, col, apart);
   }
   for (std::int64_t col = apart * together; col < c.cols; ++col) {
-    FewColumns<Format, rows, 1>(c, col, 1);
+    SkinnyColumns<Format, rows, 1>(c, col, 1);
   }
 }
 
-void MultiplyFew(const FewConvertedCall& c) {
+void MultiplySkinny(const SkinnyConvertedCall& c) {
   WithFormat(c.type, [&](auto format) HWY_ATTR {
     using Format = decltype(format);
     switch (c.rows) {
       case 1:
-        return FewRows<Format, 1>(c);
+        return SkinnyRows<Format, 1>(c);
       case 2:
-        return FewRows<Format, 2>(c);
+        return SkinnyRows<Format, 2>(c);
       case 3:
-        return FewRows<Format, 3>(c);
+        return SkinnyRows<Format, 3>(c);
       case 4:
-        return FewRows<Format, 4>(c);
+        return SkinnyRows<Format, 4>(c);
       default:
-        return FewRows<Format, most_converted_rows>(c);
+        return SkinnyRows<Format, most_converted_rows>(c);
     }
   });
 }
@@ -186,11 +186,11 @@ HWY_AFTER_NAMESPACE();
 namespace rooflane::gemm {
 
 HWY_EXPORT(DecodeRows);
-HWY_EXPORT(MultiplyFew);
+HWY_EXPORT(MultiplySkinny);
 HWY_EXPORT(NarrowRow);
 
 ConvertedFunctions converted_functions(std::int64_t target) {
-  return {ROOFLANE_HWY_FUNCTION(DecodeRows, target), ROOFLANE_HWY_FUNCTION(MultiplyFew, target),
+  return {ROOFLANE_HWY_FUNCTION(DecodeRows, target), ROOFLANE_HWY_FUNCTION(MultiplySkinny, target),
           ROOFLANE_HWY_FUNCTION(NarrowRow, target)};
 }
 

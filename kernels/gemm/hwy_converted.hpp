@@ -10,7 +10,7 @@
 
 namespace rooflane::gemm {
 
-// The instructions that multiply float32 at an ISA target: "avx512-fma", "avx2-fma"…
+// The instructions that multiply float32 at an ISA target: "avx512-fma", "avx2-fma", "sse4"…
 std::string fma_path(std::int64_t target);
 
 // Float operands of any format in fp32, bf16 or f16 (whose products float32 holds exactly).

@@ -20,8 +20,8 @@ struct DecodeCall {
   std::int64_t ld;
 };
 
-// sums[rows][cols] = a · rows of b.
-struct FewConvertedCall {
+// sums[rows][cols] = a · rows of b, where a is skinny.
+struct SkinnyConvertedCall {
   DType type;      // of b
   const float* a;  // rows `lda` apart, padded with zeros to a block
   std::int64_t lda;
@@ -39,7 +39,7 @@ inline constexpr std::int64_t most_converted_rows = 8;
 
 struct ConvertedFunctions {
   void (*decode)(const DecodeCall&);
-  void (*multiply_few)(const FewConvertedCall&);
+  void (*multiply_skinny)(const SkinnyConvertedCall&);
   void (*narrow)(DType, const float* from, void* to, std::int64_t count);
 };
 ConvertedFunctions converted_functions(std::int64_t target);

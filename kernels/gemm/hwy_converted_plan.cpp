@@ -1,6 +1,7 @@
 // The plan of GEMM `hwy` with operands that are decoded to float32. See hwy_converted.hpp; the
 // vector code and how it works: hwy_converted.cpp.
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -18,12 +19,15 @@
 namespace rooflane::gemm {
 
 std::string fma_path(std::int64_t target) {
-  const std::string isa = isa_name(target);
+  std::string isa = isa_name(target);
+  if (isa == "SCALAR" || isa == "EMU128") return "scalar";
   if (isa.starts_with("AVX3")) return "avx512-fma";
   if (isa == "AVX2") return "avx2-fma";
-  if (isa == "SSE4") return "sse4";
-  if (isa == "NEON") return "neon-fma";
-  return "scalar";
+  if (isa.starts_with("NEON")) return "neon-fma";
+  // SSE4, SSSE3 and SSE2 have no fused multiply-add to name.
+  std::transform(isa.begin(), isa.end(), isa.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return isa;
 }
 
 namespace {
@@ -57,14 +61,14 @@ class ConvertedPlan final : public Plan {
         target_(resolve_isa(env.isa)),
         functions_(converted_functions(target_)),
         threads_(std::max(env.threads, 1)),
-        few_(g_.trans_b && g_.m <= most_converted_rows),
+        skinny_(g_.trans_b && g_.m <= most_converted_rows),
         epilogue_(g_.has_epilogue() ? epilogue_function(target_) : nullptr),
         epilogue_job_(g_) {
     if (g_.gate) plan_gate(constants);
     if (g_.prepack) keep_b(constants);
     if (g_.empty() || !g_.reads_ab()) return;
-    if (few_) {
-      allocate_few();
+    if (skinny_) {
+      allocate_skinny();
     } else {
       allocate_blocks();
     }
@@ -76,8 +80,8 @@ class ConvertedPlan final : public Plan {
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       if (!g_.reads_ab()) {
         store({batch, 0, 0, g_.m, g_.n}, nullptr, 0, thread_row(0));
-      } else if (few_) {
-        run_few(batch);
+      } else if (skinny_) {
+        run_skinny(batch);
       } else {
         run_blocks(batch);
       }
@@ -152,12 +156,12 @@ class ConvertedPlan final : public Plan {
     b_.batch_bytes = b.shape[1] * bytes;
   }
 
-  void allocate_few() {
+  void allocate_skinny() {
     lda_ = round_up(g_.k, q8_0.block);
     rows_used_ = g_.m <= 4 ? g_.m : most_converted_rows;
     a_rows_ = Buffer(static_cast<std::size_t>(rows_used_ * lda_) * sizeof(float));
     std::fill_n(a_rows_.f32(), rows_used_ * lda_, 0.0f);
-    tile_floats_ = most_converted_rows * few_columns;
+    tile_floats_ = most_converted_rows * skinny_columns;
     allocate_scratch();
     if (g_.trans_a) rows_.resize(static_cast<std::size_t>(g_.k * g_.m));
   }
@@ -252,7 +256,7 @@ class ConvertedPlan final : public Plan {
         {a_.type, a_.row(batch, first), a_.row_bytes, count, length, nullptr, to, ld});
   }
 
-  void run_few(int64_t batch) {
+  void run_skinny(int64_t batch) {
     if (g_.trans_a) {
       decode_a(batch, 0, g_.k, rows_.data(), g_.m);
       for (int64_t p = 0; p < g_.k; ++p) {
@@ -261,14 +265,14 @@ class ConvertedPlan final : public Plan {
     } else {
       decode_a(batch, 0, g_.m, a_rows_.f32(), lda_);
     }
-    const int64_t tasks = (g_.n + few_columns - 1) / few_columns;
+    const int64_t tasks = (g_.n + skinny_columns - 1) / skinny_columns;
     parallel_for(env_.pool, threads_, tasks, [&](int64_t task, int thread) {
-      const int64_t col = task * few_columns, cols = std::min(few_columns, g_.n - col);
+      const int64_t col = task * skinny_columns, cols = std::min(skinny_columns, g_.n - col);
       float* const sums = thread_tile(thread);
-      functions_.multiply_few({b_.type, a_rows_.f32(), lda_, rows_used_, b_.row(batch, col),
-                               b_.row_bytes, scale_ != nullptr ? scale_ + col : nullptr, g_.k, cols,
-                               sums, few_columns});
-      store({batch, 0, col, g_.m, cols}, sums, few_columns, thread_row(thread));
+      functions_.multiply_skinny({b_.type, a_rows_.f32(), lda_, rows_used_, b_.row(batch, col),
+                                  b_.row_bytes, scale_ != nullptr ? scale_ + col : nullptr, g_.k,
+                                  cols, sums, skinny_columns});
+      store({batch, 0, col, g_.m, cols}, sums, skinny_columns, thread_row(thread));
     });
   }
 
@@ -355,15 +359,15 @@ class ConvertedPlan final : public Plan {
     epilogue_(job, {at.batch, at.row + i, at.col, 1, at.cols});
   }
 
-  // Rows of b of a task of the few.
-  static constexpr int64_t few_columns = 64;
+  // Rows of b of a task where a is skinny.
+  static constexpr int64_t skinny_columns = 64;
 
   const Gemm g_;
   const Environment env_;
   const int64_t target_;
   const ConvertedFunctions functions_;
   const int threads_;
-  const bool few_;
+  const bool skinny_;
   const EpilogueFunction epilogue_;  // null: there is none
   EpilogueJob epilogue_job_;
   std::unique_ptr<ConvertedPlan> gate_;  // of the first product of gate=1

@@ -1,7 +1,7 @@
 // GEMM, variant `hwy`, for 8-bit integers (math int8) and for floats whose rows are quantised in
-// the run (int8-dynamic), on CPUs without vpdpbusd: operands are widened to int16, whose products
-// are added in pairs to int32 (pmaddwd), exactly and without saturation. a is widened whole, b in
-// blocks of columns that stay in L2.
+// the run (int8-dynamic), at every ISA target: operands are widened to int16, whose products are
+// added in pairs to int32 (pmaddwd), exactly and without saturation. a is widened whole, b in
+// blocks of columns that stay in L2. What vpdpbusd and AMX do: avx512.cpp, amx.cpp.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_integers.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -117,7 +117,7 @@ std::string widened_path(std::int64_t target) {
   const std::string path = fma_path(target);
   if (path == "avx512-fma") return "avx512-pmaddwd";
   if (path == "avx2-fma") return "avx2-pmaddwd";
-  return path == "sse4" ? "sse4-pmaddwd" : path;
+  return path.starts_with("ss") ? path + "-pmaddwd" : path;
 }
 
 // Vectors of k elements of one operand, `outer` apart, elements `inner` apart.

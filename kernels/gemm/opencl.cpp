@@ -261,14 +261,22 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 
 }  // namespace
 
+// gemm_epilogue.cl has these numbers as cases, counted from 1, and their count + 1 as base.
+using Op = Epilogue::Op;
+static_assert(Epilogue::most + 1 == 9);
+static_assert(static_cast<int>(Op::bias) == 0 && static_cast<int>(Op::relu) == 1 &&
+              static_cast<int>(Op::leaky_relu) == 2 && static_cast<int>(Op::gelu) == 3 &&
+              static_cast<int>(Op::gelu_tanh) == 4 && static_cast<int>(Op::silu) == 5 &&
+              static_cast<int>(Op::add) == 6 && static_cast<int>(Op::clamp) == 7);
+
 std::string epilogue_options(const Problem& problem) {
   const Epilogue epilogue(problem);
   if (epilogue.empty()) return {};
   return fmt::format(
       " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
       "-DHIGH={:a}f",
-      static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Epilogue::Op::bias),
-      epilogue.has(Epilogue::Op::add), epilogue.slope, epilogue.low, epilogue.high);
+      static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
+      epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
 }
 
 std::int64_t best_code_path(const DeviceInfo& info) {

@@ -94,9 +94,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
 }
 
 // The longest sums of products that no int32 overflows: those of the largest magnitudes.
-int64_t longest_integer_sum(DType a) {
-  const double product = std::max(a->largest, -a->least) * 128;
-  return static_cast<int64_t>(int32.largest / product);
+int64_t longest_integer_sum(double largest_of_a) {
+  return static_cast<int64_t>(int32.largest / (largest_of_a * -int8.least));
 }
 
 void check_integers(const Problem& problem, DType a, DType b) {
@@ -116,7 +115,7 @@ void check_integers(const Problem& problem, DType a, DType b) {
   if (problem.value("beta") != 0) {
     fail(fmt::format("beta={}: integers need beta=0", problem.value("beta")));
   }
-  const int64_t most = longest_integer_sum(a);
+  const int64_t most = longest_integer_sum(std::max(a->largest, -a->least));
   if (problem.size("k") > most) {
     fail(fmt::format("k={}: sums of {} times s8 fit in s32 up to k={}", problem.size("k"),
                      a->short_name, most));
@@ -168,6 +167,13 @@ std::optional<std::string> defect_of_math(const Problem& problem, const Math& ma
   }
   if (integers) return needs("float operands");
   if (&math == &math_int8_dynamic && b != &int8_per_channel) return needs("b_type=s8c");
+  if (&math == &math_int8_dynamic) {
+    // Rows become integers of magnitude 127 at most.
+    if (const int64_t most = longest_integer_sum(127); problem.size("k") > most) {
+      return fmt::format("math {}: k={}, its sums of integers fit in s32 up to k={}", math.name,
+                         problem.size("k"), most);
+    }
+  }
   if (&math == &math_3xtf32 && (a != &float32 || b != &float32)) {
     return needs("a_type=f32 and b_type=f32");
   }
@@ -191,13 +197,14 @@ Cost cost(const Problem& problem) {
 
 }  // namespace
 
-double bound_factor(const Problem& problem, const Math& math) {
-  double factor = 0;
+BoundFactors::BoundFactors(const Problem& problem, const Math& math) {
+  const auto k = static_cast<double>(problem.size("k"));
+  start = (8 + std::sqrt(k)) * math.sums->unit_roundoff;
+  plain = plain_sum_error(k, math.sums->unit_roundoff);
+  products = start;
   for (const char* const type : {"a_type", "b_type"}) {
-    if (problem.dtype(type) != math.operands) factor += math.operand_roundoff;
+    if (problem.dtype(type) != math.operands) products += math.operand_roundoff;
   }
-  return factor +
-         (8 + std::sqrt(static_cast<double>(problem.size("k")))) * math.sums->unit_roundoff;
 }
 
 namespace {
@@ -226,104 +233,118 @@ struct Columns {
   std::vector<Extent> extents;
 };
 
-// One task: rows[r0,r1) (all of one batch) × cols[j0,j1). `out.plain_bound` collects what does not
-// depend on the magnitude of products.
-void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t r1, int64_t j0,
-                     int64_t j1, const ReferenceOut& out) {
-  const Gemm& g = f.g;
-  const int64_t batch = region.rows[r0] / g.m;
-  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
-  const Columns columns(f, region, batch, j0, j1);
-  const int64_t width = columns.width;
+// Sums for some rows of op(a) against a block of columns.
+struct BlockSums {
+  RowOfA rows[row_block];
   double sum[row_block][col_block];
   double magnitude[row_block][col_block];
-  for (int64_t r = r0; r < r1; r += row_block) {
-    const int64_t rows = std::min(row_block, r1 - r);
-    Extent extents[row_block];
-    for (int64_t i = 0; i < rows; ++i) {
-      std::fill_n(sum[i], width, 0.0);
-      std::fill_n(magnitude[i], width, 0.0);
+
+  // Rows [r, r+count) of the region, all of one batch.
+  void multiply(const Factors& f, const Region& region, int64_t r, int64_t count,
+                const Columns& columns) {
+    const int64_t batch = region.rows[r] / f.g.m;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = region.rows[r + i] % f.g.m;
+      rows[i].read(f, f.a.data + batch * f.a.batch_stride + row * f.a.outer);
+      std::fill_n(sum[i], columns.width, 0.0);
+      std::fill_n(magnitude[i], columns.width, 0.0);
     }
-    for (int64_t p = 0; p < g.k; ++p) {
-      const double* column = &columns.values[p * width];
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t row = region.rows[r + i] % g.m;
-        const double x = f.a.data[batch * f.a.batch_stride + row * f.a.outer + p * f.a.inner];
-        extents[i].note(x);
-        for (int64_t j = 0; j < width; ++j) {
+    for (int64_t p = 0; p < f.g.k; ++p) {
+      const double* column = &columns.values[p * columns.width];
+      for (int64_t i = 0; i < count; ++i) {
+        const double x = rows[i].values[p];
+        for (int64_t j = 0; j < columns.width; ++j) {
           const double product = x * column[j];
           sum[i][j] += product;
           magnitude[i][j] += std::fabs(product);
         }
       }
     }
-    const double alpha = std::fabs(g.alpha);
+  }
+};
+
+// One task: rows[r0,r1) (all of one batch) × cols[j0,j1). `out.plain_bound` collects what does not
+// depend on the magnitude of products.
+void reference_block(const Factors& f, const Region& region, int64_t r0, int64_t r1, int64_t j0,
+                     int64_t j1, const ReferenceOut& out) {
+  const Gemm& g = f.g;
+  const int64_t total_cols = static_cast<int64_t>(region.cols.size());
+  const Columns columns(f, region, region.rows[r0] / g.m, j0, j1);
+  const double alpha = std::fabs(g.alpha);
+  BlockSums sums;
+  for (int64_t r = r0; r < r1; r += row_block) {
+    const int64_t rows = std::min(row_block, r1 - r);
+    sums.multiply(f, region, r, rows, columns);
     for (int64_t i = 0; i < rows; ++i) {
-      const bool spoiled = f.errors.step > 0 && !std::isfinite(extents[i].largest);
-      for (int64_t j = 0; j < width; ++j) {
+      const RowOfA& row = sums.rows[i];
+      for (int64_t j = 0; j < columns.width; ++j) {
         const int64_t at = (r + i) * total_cols + j0 + j;
-        out.value[at] += g.alpha * (spoiled ? std::nan("") : sum[i][j]);
-        out.bound[at] += alpha * magnitude[i][j];
+        out.value[at] += g.alpha * sums.sum[i][j];
+        out.bound[at] += alpha * sums.magnitude[i][j];
         if (!f.errors.any()) continue;
-        const auto k = static_cast<double>(g.k);
-        out.plain_bound[at] += alpha * f.errors.of(k, extents[i], columns.extents[j]);
+        const double doubt =
+            row.doubt([&](int64_t p) { return std::fabs(columns.values[p * columns.width + j]); });
+        out.plain_bound[at] +=
+            alpha * (doubt + f.errors.of(static_cast<double>(g.k), row.extent, columns.extents[j]));
       }
     }
   }
 }
 
-// value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
-// rows count over batch·m. Memory: 64 gathered columns per thread.
-void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
-                 const Side& b, const Region& region, const ReferenceOut& out) {
-  double* const value = out.value;
-  double* const bound = out.bound;
+// value = alpha·op(a)·op(b), the sums of its magnitudes in `bound`, and in `plain_bound` errors
+// that do not depend on those. Memory: 64 gathered columns per thread.
+void products_part(const Factors& factors, const Region& region, const ReferenceOut& out) {
+  const Gemm& g = factors.g;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
+  // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
+  struct Run {
+    int64_t first, last;
+  };
+  std::vector<Run> runs;
   for (int64_t r = 0; r < rows; ++r) {
+    const bool joins = !runs.empty() && r - runs.back().first < 512 &&
+                       region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
+    if (joins) {
+      runs.back().last = r + 1;
+    } else {
+      runs.push_back({r, r + 1});
+    }
+  }
+  const int64_t col_tasks = (cols + col_block - 1) / col_block;
+  parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
+               [&](int64_t task, int) {
+                 const Run run = runs[task / col_tasks];
+                 const int64_t j0 = task % col_tasks * col_block;
+                 reference_block(factors, region, run.first, run.last, j0,
+                                 std::min(cols, j0 + col_block), out);
+               });
+}
+
+// value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
+// rows count over batch·m.
+void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
+                 const Side& b, const Region& region, const ReferenceOut& out) {
+  const std::size_t rows = region.rows.size(), cols = region.cols.size();
+  for (double* const zeros : {out.value, out.bound, out.plain_bound}) {
+    std::fill_n(zeros, rows * cols, 0.0);
+  }
+  if (g.reads_ab()) products_part(Factors(g, math, inputs, b), region, out);
+  const BoundFactors factors(problem, math);
+  for (std::size_t r = 0; r < rows; ++r) {
     const float* c0 = nullptr;
     if (g.reads_c0()) {
       c0 = const_matrix(inputs.at("c0")).row(region.rows[r] / g.m, region.rows[r] % g.m);
     }
-    for (int64_t j = 0; j < cols; ++j) {
+    for (std::size_t j = 0; j < cols; ++j) {
+      const std::size_t at = r * cols + j;
       const double start = c0 != nullptr ? double{g.beta} * c0[region.cols[j]] : 0.0;
-      value[r * cols + j] = start;
-      bound[r * cols + j] = std::fabs(start);
-      out.plain_bound[r * cols + j] = 0;
+      const double products = out.bound[at], magnitudes = products + std::fabs(start);
+      out.value[at] += start;
+      out.bound[at] =
+          products * factors.products + std::fabs(start) * factors.start + out.plain_bound[at];
+      out.plain_bound[at] = out.bound[at] + magnitudes * factors.plain;
     }
-  }
-
-  if (g.reads_ab()) {
-    const Factors factors(g, math, inputs, b);
-    // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
-    struct Run {
-      int64_t first, last;
-    };
-    std::vector<Run> runs;
-    for (int64_t r = 0; r < rows; ++r) {
-      const bool joins = !runs.empty() && r - runs.back().first < 512 &&
-                         region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
-      if (joins) {
-        runs.back().last = r + 1;
-      } else {
-        runs.push_back({r, r + 1});
-      }
-    }
-    const int64_t col_tasks = (cols + col_block - 1) / col_block;
-    parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
-                 [&](int64_t task, int) {
-                   const Run run = runs[task / col_tasks];
-                   const int64_t j0 = task % col_tasks * col_block;
-                   reference_block(factors, region, run.first, run.last, j0,
-                                   std::min(cols, j0 + col_block), out);
-                 });
-  }
-  const double factor = bound_factor(problem, math);
-  const double plain = factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff);
-  for (int64_t i = 0; i < rows * cols; ++i) {
-    const double absolute = out.plain_bound[i];
-    out.plain_bound[i] = bound[i] * plain + absolute;
-    bound[i] = bound[i] * factor + absolute;
   }
 }
 

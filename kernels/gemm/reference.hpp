@@ -4,15 +4,21 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 #include "core/kernel.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
 
-// What the element's error bound holds of the sum of magnitudes: rounding of operands to what the
-// math multiplies, and of the sum.
-double bound_factor(const Problem& problem, const Math& math);
+// What the element's error bound holds of magnitudes.
+struct BoundFactors {
+  BoundFactors(const Problem& problem, const Math& math);
+  double products;  // operands are rounded to what the math multiplies, and sums
+  double start;     // of beta · c0 and of what an epilogue adds: sums alone are
+  double plain;     // how much farther plain sums in the math's format may err
+};
 
 // Magnitudes of a row of op(a), or of a column of op(b).
 struct Extent {
@@ -20,24 +26,23 @@ struct Extent {
   void note(double value) {
     const double magnitude = std::fabs(value);
     sum += magnitude;
-    if (!(magnitude <= largest)) largest = magnitude;  // NaN stays
+    if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;  // NaN stays
   }
 };
 
-// Errors that are not relative to products: what counts as zero, and steps of quantised rows.
+// Errors that are not relative to products: what counts as zero.
 struct AbsoluteErrors {
   explicit AbsoluteErrors(const Math& math)
-      : flushed(math.flushed), step(&math == &math_int8_dynamic ? half_a_step : 0) {}
-  bool any() const { return flushed > 0 || step > 0; }
+      : flushed(math.flushed), dynamic(&math == &math_int8_dynamic) {}
+  bool any() const { return flushed > 0 || dynamic; }
   double of(double k, const Extent& row, const Extent& column) const {
     const double small = flushed > 0 ? flushed * (2 * k + row.sum + column.sum) : 0;
-    return small + (step > 0 ? (step * row.largest + smallest_row) * column.sum : 0);
+    return small + (dynamic ? smallest_row * column.sum : 0);
   }
-  // Of the row's largest element; quotients may fall on the other side of a tie.
-  static constexpr double half_a_step = (0.5 + 0x1p-10) / 127;
   // Rows below may be taken for zeros: the inverse of their step is beyond float32.
   static constexpr double smallest_row = 0x1p-119;
-  double flushed, step;
+  double flushed;
+  bool dynamic;  // rows of op(a) are quantised
 };
 
 // The operands of a reference, as float32 but for scales.
@@ -55,6 +60,54 @@ struct Factors {
   AbsoluteErrors errors;
   Side a, b;
   const float* scale = nullptr;
+};
+
+// A row of op(a) as the math multiplies it. int8-dynamic: step · q_p with step = max|a| / 127 and
+// q_p = a_p / step rounded to nearest, ties to even; NaN where the row is not finite.
+struct RowOfA {
+  // `from`: the row's first element, the others `inner` apart.
+  void read(const Factors& factors, const float* from) {
+    const std::int64_t k = factors.g.k;
+    extent = {};
+    values.resize(static_cast<std::size_t>(k));
+    doubtful.clear();
+    for (std::int64_t p = 0; p < k; ++p) {
+      values[p] = from[p * factors.a.inner];
+      extent.note(values[p]);
+    }
+    step = factors.errors.dynamic ? extent.largest / 127 : 0;
+    if (step != 0) quantise();
+  }
+
+  // The sum of magnitude(p) over what may be rounded to either side, each a step apart.
+  template <class Magnitude>
+  double doubt(const Magnitude& magnitude) const {
+    double sum = 0;
+    for (const std::int64_t p : doubtful) sum += magnitude(p);
+    return step * sum;
+  }
+
+  std::vector<double> values;
+  std::vector<std::int64_t> doubtful;  // places in k
+  Extent extent;                       // of the row as given
+  double step = 0;
+
+ private:
+  // Quotients of at most 127 that err by a few roundings of 2^-24, below 2^-14 together, may fall
+  // on the other side of a tie.
+  static constexpr double near_tie = 0x1p-14;
+
+  void quantise() {
+    for (std::size_t p = 0; p < values.size(); ++p) {
+      const double quotient =
+          std::isfinite(step) ? values[p] / step : std::numeric_limits<double>::quiet_NaN();
+      const double rounded = std::nearbyint(quotient);
+      if (std::fabs(quotient - rounded) > 0.5 - near_tie) {
+        doubtful.push_back(static_cast<std::int64_t>(p));
+      }
+      values[p] = step * rounded;
+    }
+  }
 };
 
 // Freivalds' product over all of c; only where no function of an element stands between.

@@ -10,6 +10,7 @@
 #include "generated_catalogue.hpp"
 #include "kernels/common/activations.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/operands_refusal.hpp"
 #include "kernels/gemm/scalar_formats.hpp"
 
 namespace rooflane::gemm {
@@ -200,15 +201,7 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
       !epilogue.empty() && needs_decoding(problem, env)) {
     return fmt::format("{}: computed of f32, f16 and bf16 operands in math fp32", epilogue);
   }
-  for (const Math* const math : {&math_bf16, &math_f16}) {
-    if (env.math != math->name) continue;
-    for (const char* const type : {"a_type", "b_type"}) {
-      if (problem.dtype(type) == math->operands) continue;
-      return fmt::format("math {}: {}={}, computed is {}", math->name, type,
-                         problem.dtype(type)->short_name, math->operands->short_name);
-    }
-  }
-  return std::nullopt;
+  return unrounded_operands(problem, env);
 }
 
 constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8, &math_int8_dynamic};

@@ -133,7 +133,7 @@ class DecodingPlan final : public Plan {
   void quantise(std::span<double> row, int64_t place) {
     double largest = 0;
     for (const double value : row) {
-      if (!(std::fabs(value) <= largest)) largest = std::fabs(value);
+      if (std::fabs(value) > largest || std::isnan(value)) largest = std::fabs(value);
     }
     step_[place] = static_cast<float>(largest / 127);
     const bool usable = std::isfinite(largest) && step_[place] > 0;

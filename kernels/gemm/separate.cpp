@@ -35,9 +35,9 @@ class SeparatePlan final : public Plan {
         step_(step),
         passes_(g_, env.threads, env.pool, epilogue_function(resolve_isa(env.isa))) {
     const Problem product = product_of(problem);
-    product_ = hwy.plan(product, {}, env, operands_of(g_, constants, 1));
+    product_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 1));
     if (!g_.gate) return;
-    gate_ = hwy.plan(product, {}, env, operands_of(g_, constants, 0));
+    gate_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 0));
     gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
   }
 

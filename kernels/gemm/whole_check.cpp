@@ -66,8 +66,8 @@ struct Whole {
   const Factors* factors;  // null: a and b are not read
   AbsoluteErrors errors;
   const SeededStream& signs;
-  double factor, plain;  // of the errors' bounds
-  DType type;            // of c
+  BoundFactors factors_of_bound;
+  DType type;  // of c
   LinearEpilogue epilogue;
 
   double rounding() const { return output_roundoff(type); }
@@ -111,36 +111,46 @@ void multiply_b(const Whole& whole, int64_t batch, Product& product) {
   for (const double value : product.y) product.sums.note(value);
 }
 
+// A row's part of the product: its sum, the bound of it that grows with norms, and what does not.
+struct RowProduct {
+  double expected = 0, scale = 0, absolute = 0;
+};
+
+RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Product& product,
+                        RowOfA& row) {
+  const Gemm& g = whole.g;
+  const Side& a = whole.factors->a;
+  row.read(*whole.factors, a.data + batch * a.batch_stride + i * a.outer);
+  double sum = 0;
+  double norm_a = 0;
+  for (int64_t p = 0; p < g.k; ++p) {
+    sum += row.values[p] * product.y[p];
+    norm_a += row.values[p] * row.values[p];
+  }
+  // Of n elements: of zeros n times as many; a row is quantised once for all of them, so that
+  // what x leaves of op(b) counts.
+  const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  const AbsoluteErrors& errors = whole.errors;
+  const double absolute = errors.dynamic
+                              ? row.doubt([&](int64_t p) { return std::fabs(product.y[p]); }) +
+                                    errors.of(0, row.extent, product.sums)
+                              : n * errors.of(k, row.extent, product.sums);
+  const double alpha = std::fabs(g.alpha);
+  return {g.alpha * sum, alpha * std::sqrt(norm_a) * product.norm_b, alpha * absolute};
+}
+
 // Rows [first,last) of a batch against the product.
 void check_rows(const Whole& whole, int64_t batch, const Product& product, int64_t first,
                 int64_t last, WholeError& worst) {
   const Gemm& g = whole.g;
   const WholeOutput c(whole.operands.at("c"));
   constexpr double deviations = 6;
+  RowOfA row;
   for (int64_t i = first; i < last; ++i) {
-    double expected = 0;
-    double scale = 0;
-    double absolute = 0;
-    if (g.reads_ab()) {
-      const Side& a = whole.factors->a;
-      const float* from = a.data + batch * a.batch_stride + i * a.outer;
-      double sum = 0;
-      double norm_a = 0;
-      Extent row;
-      for (int64_t p = 0; p < g.k; ++p) {
-        const double value = from[p * a.inner];
-        sum += value * product.y[p];
-        norm_a += value * value;
-        row.note(value);
-      }
-      // Rows of n elements: of zeros n times as many, of steps what x leaves of op(b).
-      const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
-      const AbsoluteErrors& errors = whole.errors;
-      absolute = std::fabs(g.alpha) * (errors.step > 0 ? errors.of(0, row, product.sums)
-                                                       : n * errors.of(k, row, product.sums));
-      expected = g.alpha * sum;
-      scale = std::fabs(g.alpha) * std::sqrt(norm_a) * product.norm_b;
-    }
+    double added = 0;  // norms of what is added to the product
+    RowProduct of_row;
+    if (g.reads_ab()) of_row = multiply_row(whole, batch, i, product, row);
+    auto& [expected, scale, absolute] = of_row;
     if (g.reads_c0()) {
       const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
       double sum = 0;
@@ -150,9 +160,9 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
         norm += double{c0[j]} * c0[j];
       }
       expected += g.beta * sum;
-      scale += std::fabs(g.beta) * std::sqrt(norm);
+      added += std::fabs(g.beta) * std::sqrt(norm);
     }
-    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, scale);
+    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, added);
     if (!std::isfinite(expected)) continue;
     double got = 0;
     double norm_c = 0;
@@ -163,9 +173,10 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
     }
     const double rounded = whole.rounding() * std::sqrt(norm_c) +
                            whole.smallest() * std::sqrt(static_cast<double>(g.n));
-    common::note_error(std::fabs(got - expected),
-                       deviations * (whole.factor * scale + rounded) + absolute,
-                       deviations * (whole.plain * scale + rounded) + absolute, worst);
+    const BoundFactors& by = whole.factors_of_bound;
+    const double bound = deviations * (by.products * scale + by.start * added + rounded) + absolute;
+    common::note_error(std::fabs(got - expected), bound,
+                       bound + deviations * by.plain * (scale + added), worst);
   }
 }
 
@@ -188,7 +199,6 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                        std::uint64_t seed) {
   const Gemm g(problem);
   if (g.empty()) return {};
-  const double factor = bound_factor(problem, math);
   std::optional<Factors> factors;
   if (g.reads_ab()) factors.emplace(g, math, operands, side_b(g, operands.at("b")));
   const SeededStream signs(seed, "gemm", "freivalds");
@@ -197,8 +207,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                     factors ? &*factors : nullptr,
                     AbsoluteErrors(math),
                     signs,
-                    factor,
-                    factor + plain_sum_error(static_cast<double>(g.k), math.sums->unit_roundoff),
+                    BoundFactors(problem, math),
                     problem.dtype("c_type"),
                     LinearEpilogue(g, operands)};
   const int threads = machine().physical_cores;

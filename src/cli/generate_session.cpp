@@ -24,6 +24,16 @@ constexpr std::int64_t prompt_tokens = 512;
 constexpr std::int64_t most_depth = 4096;
 constexpr std::int64_t most_tokens = 1024;
 
+// Tokens that the session has room for.
+std::int64_t room_in(const Gguf& gguf) {
+  const std::int64_t context = generate::read_llama_sizes(gguf).context;
+  if (context < prompt_tokens) {
+    throw gguf.bad(fmt::format("the model's context is {} tokens; a session's prompts have {}",
+                               context, prompt_tokens));
+  }
+  return std::min(context, most_depth + most_tokens);
+}
+
 struct Answer {
   double ns = 0;
   double bytes = 0;
@@ -33,7 +43,7 @@ class Session {
  public:
   Session(const Gguf& gguf, const Catalogue& catalogue, const generate::RunnerSettings& settings)
       : settings_(settings),
-        room_(std::min(generate::read_llama_sizes(gguf).context, most_depth + most_tokens)),
+        room_(room_in(gguf)),
         model_(gguf, {prompt_tokens, room_}, catalogue, settings),
         reader_(settings.threads, footprint()) {
     for (std::int64_t i = 0; i < room_; ++i) {

@@ -141,11 +141,15 @@ bool report_checks(const Chain& chain, const std::vector<model::StepCheck>& chec
 bool report_whole(const Chain& chain, const std::vector<model::WholeCheck>& checks) {
   bool good = true;
   for (const model::WholeCheck& check : checks) {
-    const bool passed = check.error <= check.bound;
-    good = good && passed;
-    std::cout << fmt::format("whole: {} {}/{} errs by {:.3g}, bound grown from the steps' {:.3g}\n",
-                             name_of(passed ? Status::passed : Status::failed),
-                             chain.phase(check.phase).name, check.tensor, check.error, check.bound);
+    good = good && check.passed();
+    const std::string found =
+        check.reference_is_finite
+            ? fmt::format("errs by {:.3g}, bound grown from the steps' {:.3g}", check.error,
+                          check.bound)
+            : "cannot be judged: the reference itself is not finite";
+    std::cout << fmt::format("whole: {} {}/{} {}\n",
+                             name_of(check.passed() ? Status::passed : Status::failed),
+                             chain.phase(check.phase).name, check.tensor, found);
   }
   return good;
 }

@@ -41,11 +41,11 @@ void require_memory(const model::Instance& instance) {
   for (const model::Tensor& tensor : instance.phases[prefill_phase].tensors) {
     if (tensor.kind == model::Tensor::Kind::weight) bytes += tensor.bytes();
   }
-  const auto available = static_cast<double>(machine().memory_bytes);
-  if (bytes <= available) return;
-  throw unavailable_error(fmt::format("the model needs {} of memory, this machine has {}",
+  const std::size_t available = available_memory_bytes();
+  if (bytes <= static_cast<double>(available)) return;
+  throw unavailable_error(fmt::format("the model needs {} of memory, this machine has {} available",
                                       print_bytes(static_cast<std::size_t>(bytes)),
-                                      print_bytes(machine().memory_bytes)));
+                                      print_bytes(available)));
 }
 
 const model::Instance& fitting(const model::Instance& instance) {

@@ -52,16 +52,22 @@ PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase,
 }
 
 const CatalogueEntry& PhaseRunner::entry_for(const Problem& problem) const {
-  const CatalogueEntry* scalar = nullptr;
+  const CatalogueEntry *scalar = nullptr, *hwy = nullptr;
   for (const CatalogueEntry* entry : catalogue_.variants(problem.kernel())) {
     if (entry->name == "scalar") scalar = entry;
-    if (entry->name != "hwy") continue;
-    if (!refusal(*entry->variant, problem, environment_of(*entry))) return *entry;
+    if (entry->name == "hwy") hwy = entry;
   }
-  if (scalar != nullptr && !refusal(*scalar->variant, problem, environment_of(*scalar))) {
-    return *scalar;
+  // scalar stands in for hwy where a kernel has none, never where hwy refuses: that would take
+  // orders of magnitude longer and not say so.
+  const CatalogueEntry* const entry = hwy != nullptr ? hwy : scalar;
+  if (entry == nullptr) {
+    throw unavailable_error(
+        fmt::format("{}: its kernel has neither hwy nor scalar", problem.text()));
   }
-  throw unavailable_error(fmt::format("{}: neither hwy nor scalar computes it", problem.text()));
+  if (const auto reason = refusal(*entry->variant, problem, environment_of(*entry))) {
+    throw unavailable_error(fmt::format("{} {}: {}", entry->name, problem.text(), *reason));
+  }
+  return *entry;
 }
 
 Environment PhaseRunner::environment_of(const CatalogueEntry& entry) const {

@@ -189,11 +189,11 @@ std::optional<double> float_time(std::span<const SummaryGroup> groups, const Sum
 void mark_cliffs(std::vector<SummaryGroup>& groups) {
   constexpr double least_share = 10;  // per cent of the roof
   for (SummaryGroup& group : groups) {
-    if (group.math == "fp32") continue;
-    const std::optional<double> floats = float_time(groups, group);
+    const std::optional<double> floats =
+        group.dtype == "float32" ? std::nullopt : float_time(groups, group);
     for (SummaryLine& line : group.lines) {
       const Row& row = *line.row;
-      if (row.path.empty() || row.path == "scalar" || !has_time(row)) continue;
+      if (row.variant == "scalar" || !has_time(row)) continue;
       line.cliff =
           (row.roof_pct && *row.roof_pct < least_share) || (floats && *row.p50_ns > *floats);
     }

@@ -25,8 +25,8 @@ struct SummaryLine {
   std::optional<Ratio> over_model = {};
   bool beside_tuned = false;  // it is that own choice: another line says what the variant does
   enum class Verdict { none, winner, tie } verdict = Verdict::none;
-  // Of a math with short operands, on instructions for it: below a tenth of its roof, or slower
-  // than the fastest in fp32 on the same problem with float32 operands, where that was measured.
+  // Below a tenth of its roof; or, of other operands than float32, slower than the fastest in fp32
+  // on the same problem with float32 operands, where that was measured. scalar never is.
   bool cliff = false;
 };
 

@@ -38,10 +38,11 @@ std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view m
                                     std::string_view isa, int threads, std::string_view device);
 
 // What the products of a row can reach: the FMA peak above, and on the CPU, where a math has units
-// of its own, the best of them at any ISA target; int8-dynamic multiplies as int8, and bf16 and f16
-// without units as fp32.
+// of its own, that of the unit that the row's `path` names, else the best of them at any ISA
+// target; int8-dynamic multiplies as int8, and bf16 and f16 without units as fp32.
 std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_view math,
-                                        std::string_view isa, int threads, std::string_view device);
+                                        std::string_view isa, int threads, std::string_view device,
+                                        std::string_view path = {});
 
 // What a launch alone takes on a device; nothing when it was not measured. A device's with threads
 // 0 serves any count.

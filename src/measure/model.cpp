@@ -9,8 +9,9 @@ namespace rooflane {
 
 std::optional<double> model_ns(const Problem& problem, const Ceilings& ceilings,
                                std::string_view math, std::string_view isa, int threads,
-                               std::string_view device, CacheMode cache) {
-  const std::optional<Roof> roof = roof_of(problem, ceilings, math, isa, threads, device, cache);
+                               std::string_view device, CacheMode cache, std::string_view path) {
+  const std::optional<Roof> roof =
+      roof_of(problem, ceilings, math, isa, threads, device, cache, path);
   // The scalar variant's name for what it runs at; as in roof_of it is held against the best.
   if (isa == "baseline") isa = {};
   const std::optional<RateCeiling> rates = find_rates(ceilings, isa, threads, device);

@@ -44,13 +44,13 @@ std::optional<MemoryPeak> memory_peak_of(const Problem& problem, const Ceilings&
 
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
                             std::string_view isa, int threads, std::string_view device,
-                            CacheMode cache) {
+                            CacheMode cache, std::string_view path) {
   const Cost cost = problem.kernel().cost(problem);
   if ((cost.flops <= 0 && !cost.moves) || cost.bytes <= 0) return std::nullopt;
   // `baseline` is the scalar variant's name for what it runs at; it is held against the best
   // target.
   if (isa == "baseline") isa = {};
-  const std::optional<double> fma = find_compute_peak(ceilings, math, isa, threads, device);
+  const std::optional<double> fma = find_compute_peak(ceilings, math, isa, threads, device, path);
   const std::optional<MemoryPeak> memory =
       memory_peak_of(problem, ceilings, threads, device, cache);
   if (!fma || !memory || *fma <= 0 || memory->gb_s <= 0) return std::nullopt;

@@ -22,14 +22,15 @@ struct Roof {
 };
 
 // Nothing when the problem does no flops, unless moving bytes is its work, or a ceiling is missing.
-// Empty isa, or `baseline` (the scalar variant's): the best target's peak.
+// Empty isa, or `baseline` (the scalar variant's): the best target's peak. `path`: PlanFacts' one,
+// which may name a unit with a peak of its own.
 //
 // Warm: the bandwidth at the footprint, the bytes that a run touches. Cold: memory's, the curve's
 // far end. Of what a cold run writes, a part stays in the caches when it ends, but each such line
 // was first read from memory: it may be as fast as reading alone.
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
                             std::string_view isa, int threads, std::string_view device,
-                            CacheMode cache = CacheMode::warm);
+                            CacheMode cache = CacheMode::warm, std::string_view path = {});
 
 // Share of the compulsory bytes that are written.
 double write_fraction(const Problem& problem);

@@ -245,10 +245,14 @@ std::string not_finite(const Chain& chain, std::size_t phase) {
   for (std::size_t t = 0; t < of.tensors.size(); ++t) {
     if (of.tensors[t].kind != Tensor::Kind::output || of.tensors[t].dtype->is_integer()) continue;
     const View view = chain.memory().all_of(phase, t);
-    const float* const values = view.f32();
-    for (std::int64_t i = 0; i < view.elements(); ++i) {
-      if (std::isfinite(values[i])) continue;
-      return fmt::format("{} element {} is {}", of.tensors[t].name, i, values[i]);
+    std::vector<double> values(static_cast<std::size_t>(view.cols()));
+    for (std::int64_t row = 0; row < view.rows(); ++row) {
+      view.dtype->decode(view.row(row), values.data(), view.cols());
+      const auto found = std::find_if_not(values.begin(), values.end(),
+                                          [](double value) { return std::isfinite(value); });
+      if (found == values.end()) continue;
+      return fmt::format("{} element {} is {}", of.tensors[t].name,
+                         row * view.cols() + (found - values.begin()), *found);
     }
   }
   return {};

@@ -33,6 +33,9 @@ struct WholeCheck {
   std::string tensor;
   double error = 0;  // largest absolute one
   double bound = 0;
+  bool reference_is_finite = true;  // otherwise the bound says nothing
+
+  bool passed() const { return reference_is_finite && error <= bound; }
 };
 
 // Runs all phases with `choices`, one each, and then the references. Costs some times as many flops

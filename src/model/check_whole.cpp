@@ -101,6 +101,10 @@ double largest_difference(const std::vector<double>& x, const std::vector<double
   return largest;
 }
 
+bool is_finite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+}
+
 }  // namespace
 
 std::vector<WholeCheck> check_whole(Chain& chain, const WeightSource& weights,
@@ -125,11 +129,13 @@ std::vector<WholeCheck> check_whole(Chain& chain, const WeightSource& weights,
     const Phase& of = instance.phases[phase];
     for (std::size_t t = 0; t < of.tensors.size(); ++t) {
       if (of.tensors[t].kind != Tensor::Kind::output) continue;
-      WholeCheck check{phase, of.tensors[t].name, 0, 0};
+      WholeCheck check{phase, of.tensors[t].name};
+      check.reference_is_finite = is_finite(expected[phase][t]);
       check.error =
           largest_difference(References::values_of(chain.memory().all_of(phase, t), of.tensors[t]),
                              expected[phase][t]);
       for (const Outputs& outputs : moved) {
+        check.reference_is_finite = check.reference_is_finite && is_finite(outputs[phase][t]);
         check.bound = std::max(check.bound,
                                factor * largest_difference(outputs[phase][t], expected[phase][t]));
       }

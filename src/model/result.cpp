@@ -38,7 +38,7 @@ StepResult step_result(const Chain& chain, const PhaseRounds& rounds, std::size_
   const std::vector<std::size_t>& calls = phase.steps[step].calls;
   result.runner = &chain.runners(rounds.phase, calls.front()).front();
   result.ns = figure_of(step_samples(rounds, step), chain.settings().seed);
-  const std::string isa = result.runner->plan->facts().isa;
+  const PlanFacts facts = result.runner->plan->facts();
   double least = 0, computing = 0;
   bool all = true;
   for (const std::size_t index : calls) {
@@ -47,7 +47,7 @@ StepResult step_result(const Chain& chain, const PhaseRounds& rounds, std::size_
     result.flops += cost.flops;
     result.exps += cost.exps;
     result.bytes += cost.bytes;
-    const auto roof = roof_of(phase, call, ceilings, chain.settings().math, isa,
+    const auto roof = roof_of(phase, call, ceilings, chain.settings().math, facts,
                               result.runner->environment.threads, cold_weights);
     all = all && roof.has_value();
     if (!roof) continue;

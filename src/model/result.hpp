@@ -22,7 +22,7 @@ struct CallRoof {
   bool compute = false;  // which of the two it is
 };
 std::optional<CallRoof> roof_of(const Phase& phase, const Call& call, const Ceilings& ceilings,
-                                const std::string& math, const std::string& isa, int threads,
+                                const std::string& math, const PlanFacts& facts, int threads,
                                 bool cold_weights);
 
 // Bytes that a run of the phase touches, each once, packed weights as the weights they stand for.

@@ -61,10 +61,11 @@ CallBytes bytes_of(const Phase& phase, const Call& call) {
 }  // namespace
 
 std::optional<CallRoof> roof_of(const Phase& phase, const Call& call, const Ceilings& ceilings,
-                                const std::string& math, const std::string& isa, int threads,
+                                const std::string& math, const PlanFacts& facts, int threads,
                                 bool cold_weights) {
   const Cost cost = call.problem.kernel().cost(call.problem);
-  const auto peak = find_compute_peak(ceilings, math, isa == "baseline" ? "" : isa, threads, "");
+  const std::string isa = facts.isa == "baseline" ? "" : facts.isa;
+  const auto peak = find_compute_peak(ceilings, math, isa, threads, "", facts.path);
   const CallBytes bytes = bytes_of(phase, call);
   const double cold = cold_weights ? bytes.weights : 0;
   const double warm = bytes.weights + bytes.others - cold;
