@@ -108,9 +108,13 @@ class Ids(Model):
         self.assertEqual(status, 0)
         self.assertEqual(len(answers), 5)
         self.assertTrue(all(answer["ns"] > 0 for answer in answers))
-        weights = 4 * (tiny.VOCABULARY * tiny.WIDTH + tiny.WIDTH + tiny.LAYERS * (
-            2 * tiny.WIDTH + 2 * tiny.WIDTH * (tiny.WIDTH + tiny.KV_WIDTH) +
-            3 * tiny.WIDTH * tiny.HIDDEN))
+        # As stored: the file's Q8_0, 34 bytes for 32 weights; the rest is float32 or, as keys and
+        # values, gate and up, two formats in one matrix, becomes it.
+        in_blocks = tiny.VOCABULARY * tiny.WIDTH + tiny.LAYERS * tiny.WIDTH * (
+            tiny.WIDTH + tiny.HIDDEN)
+        as_floats = tiny.WIDTH + tiny.LAYERS * tiny.WIDTH * (
+            2 + tiny.WIDTH + 2 * tiny.KV_WIDTH + 2 * tiny.HIDDEN)
+        weights = in_blocks * 34 // 32 + 4 * as_floats
         row = 2 * 4 * tiny.LAYERS * tiny.KV_WIDTH
         self.assertEqual(answers[3]["bytes"], 2 * weights + (1 + 2) * row)
         status, _, err = self.call("generate", "--weights", self.model(), "--measure",
