@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absent_variants.hpp"
+#include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/float16.hpp"
@@ -345,6 +346,29 @@ float dot_of_pairs(const BFloat16* a, const BFloat16* b, std::int64_t k) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a row's path is scalar only at targets without vectors, and names what integers run on") {
+  for (const std::string& isa : isa_targets()) {
+    INFO(isa);
+    const bool plain = isa == "SCALAR" || isa == "EMU128";
+    const auto path_of = [&](const std::string& shape, const std::string& math) {
+      const Problem problem = gemm_problem(shape);
+      Environment env;
+      env.isa = isa;
+      env.math = math_for(problem, math);
+      return make_plan(gemm::hwy, problem, {}, env, {})->facts().path;
+    };
+    for (const char* const b_type : {"f32", "bf16"}) {
+      const std::string path = path_of(std::string("m=9,n=5,k=64,b_type=") + b_type, "fp32");
+      CHECK_FALSE(path.empty());
+      CHECK((path == "scalar") == plain);
+    }
+    const std::string integers = path_of("m=9,n=5,k=64,b_type=s8c", "int8-dynamic");
+    CHECK((integers == "scalar") == plain);
+    if (isa.starts_with("AVX") || isa.starts_with("SS")) CHECK(integers.ends_with("-pmaddwd"));
+  }
+}
 
 TEST_CASE("vdpbf16ps does what its manual says, bit for bit") {
   const CatalogueEntry* unit = nullptr;

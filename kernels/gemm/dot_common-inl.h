@@ -35,7 +35,8 @@ void PackAlong(const PackCall& c, std::int64_t whole) {
       const E* const source = from + v * c.outer + g0 * group;
       std::uint32_t* const to = c.to + PlaceOf(c, g0, v);
       const std::int64_t step = c.run == 1 ? c.width : 1;
-      for (std::int64_t g = 0; g < count; ++g) to[g * step] = LaneAt(source + g * group) ^ c.xor_mask;
+      for (std::int64_t g = 0; g < count; ++g)
+        to[g * step] = LaneAt(source + g * group) ^ c.xor_mask;
     }
   }
 }
