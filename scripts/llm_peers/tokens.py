@@ -68,8 +68,9 @@ def table(rows: list[Continuation]) -> str:
     for row in rows:
         gap = "" if row.same == row.tokens else \
             f"{row.gap:.1e}{'' if row.explained else ', NOT explained'}"
+        third = "" if np.isnan(row.third_error) else f"{row.third_error:.1e}"
         lines.append(f"| {row.prompt} | {row.prompt_tokens} | {row.same} of {row.tokens} | "
-                     f"{row.ours_error:.1e} | {row.theirs_error:.1e} | {row.third_error:.1e} | "
+                     f"{row.ours_error:.1e} | {row.theirs_error:.1e} | {third} | "
                      f"{row.between:.1e} | {gap} |")
     equal = sum(row.same == row.tokens for row in rows)
     explained = sum(row.explained for row in rows) - equal
