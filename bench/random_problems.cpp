@@ -20,9 +20,7 @@ class Draw {
   double uniform() {  // in [0,1)
     return static_cast<double>(splitmix64(state_ += 0x9E3779B97F4A7C15u) >> 11) * 0x1p-53;
   }
-  std::int64_t size() {
-    return static_cast<std::int64_t>(std::exp(uniform() * sizes_));
-  }
+  std::int64_t size() { return static_cast<std::int64_t>(std::exp(uniform() * sizes_)); }
   template <class T>
   const T& one_of(const std::vector<T>& list) {
     return list[static_cast<std::size_t>(uniform() * static_cast<double>(list.size()))];
@@ -37,7 +35,8 @@ class Draw {
 std::string drawn_chain(const ParamSpec& param, Draw& draw) {
   std::vector<std::string> words(param.words.begin(), param.words.end());
   std::string chain;
-  for (auto count = 1 + static_cast<int>(draw.uniform() * 4); count > 0 && !words.empty(); --count) {
+  for (auto count = 1 + static_cast<int>(draw.uniform() * 4); count > 0 && !words.empty();
+       --count) {
     const std::string word = draw.one_of(words);
     std::erase(words, word);
     chain += (chain.empty() ? "" : "+") + word;
@@ -58,8 +57,7 @@ std::string drawn_text(const Kernel& kernel, Draw& draw, bool formats) {
     if (param.kind == ParamKind::size && !param.required && draw.uniform() < 0.2) {
       add(param.name, draw.size());
     }
-    if (param.kind == ParamKind::choice &&
-        (param.required || (formats && draw.uniform() < 0.5))) {
+    if (param.kind == ParamKind::choice && (param.required || (formats && draw.uniform() < 0.5))) {
       add_text(param.name, draw.one_of(choices_of(param)));
     }
     if (param.kind == ParamKind::chain && formats && draw.uniform() < 0.5) {

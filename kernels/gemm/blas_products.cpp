@@ -1,5 +1,5 @@
-// See blas_products.hpp. Sources: BLAS's reference for sgemm and sgemv; oneMKL's developer reference,
-// "BLAS-like extensions", for cblas_gemm_bf16bf16f32 and cblas_gemm_s8u8s32.
+// See blas_products.hpp. Sources: BLAS's reference for sgemm and sgemv; oneMKL's developer
+// reference, "BLAS-like extensions", for cblas_gemm_bf16bf16f32 and cblas_gemm_s8u8s32.
 #include "kernels/gemm/blas_products.hpp"
 
 #include <fmt/format.h>
@@ -103,7 +103,8 @@ class Bfloat16Product final : public Product {
                           static_cast<float*>(p.c), p.ldc);
   }
   bool keeps_nan() const override {
-    return nan_survives(*this, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(1.0f) >> 16));
+    return nan_survives(*this,
+                        static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(1.0f) >> 16));
   }
 
  private:
@@ -154,7 +155,8 @@ std::optional<std::string> product_fault(const Problem& problem, const Environme
     if (!library.integers.multiply || a != &uint8) return none("");
     packs = library.integers.packs();
   } else if (env.math == math_bf16.name) {
-    if (!library.bf16.multiply || a != &bfloat16 || b != &bfloat16 || c != &float32) return none("");
+    if (!library.bf16.multiply || a != &bfloat16 || b != &bfloat16 || c != &float32)
+      return none("");
     packs = library.bf16.packs();
   } else if (a != &float32 || b != &float32 || c != &float32) {
     return none("");

@@ -199,8 +199,7 @@ class OnednnPlan final : public Plan {
           op == Epilogue::Op::bias
               ? row_of_bias()
               : Layout(g_.batch, g_.m, g_.n, {residual.strides[0], residual.strides[1], 1});
-      const auto operand =
-          layout.desc(op == Epilogue::Op::bias ? &float32 : residual.dtype);
+      const auto operand = layout.desc(op == Epilogue::Op::bias ? &float32 : residual.dtype);
       if (!operand) throw unavailable_error("gemm: oneDNN cannot express the strides of residual");
       list.push_back({.f = dnnl::algorithm::binary_add, .operand = operand});
     }
@@ -230,14 +229,13 @@ constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8};
 
 // Formats that oneDNN has not, and those that it has on other CPUs.
 std::optional<std::string> formats_fault(const Problem& problem, const Environment& env) {
-  const DType a = problem.dtype("a_type"), b = problem.dtype("b_type"),
-              c = problem.dtype("c_type");
+  const DType a = problem.dtype("a_type"), b = problem.dtype("b_type"), c = problem.dtype("c_type");
   if (a == &float32 && b == &float32 && c == &float32) return std::nullopt;
   const bool integers = env.math == math_int8.name;
   const DType operand = find_math(kernel, env.math)->operands;
   if (integers ? b != &int8 : a != operand || b != operand || (c != operand && c != &float32)) {
-    return fmt::format("math {}: oneDNN has no product of {} and {} as {}", env.math,
-                       a->short_name, b->short_name, c->short_name);
+    return fmt::format("math {}: oneDNN has no product of {} and {} as {}", env.math, a->short_name,
+                       b->short_name, c->short_name);
   }
   const Gemm g(problem);
   if (g.empty()) return std::nullopt;

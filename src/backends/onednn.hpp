@@ -1,6 +1,6 @@
 // oneDNN on this CPU: the one place that knows both of its C++ interfaces (2.x and 3.x). Rooms ask
-// for primitives here and run them as calls on the caller's memory. No precision is reduced beyond the
-// formats of the operands.
+// for primitives here and run them as calls on the caller's memory. No precision is reduced beyond
+// the formats of the operands.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ int lanes();
 // oneDNN divides the work when a primitive is made.
 void set_threads(int threads);
 
-// Any layout; strides in elements. An axis of length 1 may have any stride. Nothing when oneDNN cannot
-// express the layout (elements that overlap). Throws Error for a format that oneDNN has not.
+// Any layout; strides in elements. An axis of length 1 may have any stride. Nothing when oneDNN
+// cannot express the layout (elements that overlap). Throws Error for a format that oneDNN has not.
 std::optional<Desc> describe(std::span<const std::int64_t> dims,
                              std::span<const std::int64_t> strides, DType dtype = &float32);
 
