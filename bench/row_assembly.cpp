@@ -114,8 +114,8 @@ void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
   if (!measured.opened) return;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  row.model_ns = model_ns(c.problem, ceilings, math_of(measured), facts.isa, c.threads, facts.device, c.cache,
-                          facts.path);
+  row.model_ns = model_ns(c.problem, ceilings, math_of(measured), facts.isa, c.threads,
+                          facts.device, c.cache, facts.path);
   if (!row.model_ns || !was_timed(measured)) return;
   row.model_pct = median(roof_percentages(measured, *row.model_ns));
 }
@@ -146,8 +146,8 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
   if (!measured.opened) return std::nullopt;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  return roof_of(c.problem, ceilings, math_of(measured), facts.isa, c.threads, facts.device, c.cache,
-                 facts.path);
+  return roof_of(c.problem, ceilings, math_of(measured), facts.isa, c.threads, facts.device,
+                 c.cache, facts.path);
 }
 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {

@@ -1,8 +1,9 @@
 """llama.cpp's matrix products, through the ggml libraries that llama-cpp-python brings along: mul_mat
 of weights as GGUF files store them, by the same backend and buffers as llama.cpp's.
 
-ggml multiplies in the format of its weights: float32 activations become bfloat16 or float16 numbers,
-and beside quantised weights 8-bit integers with a scale per 32 of a row (int8-block), in the run.
+ggml multiplies in the format of its weights: float32 activations become bfloat16 or float16
+numbers, and beside quantised weights 8-bit integers with a float16 scale per 32 of a row
+(int8-block), in the run.
 With prepack=1 weights may lie in a buffer that repacks them, which is chosen by the time that it
 takes.
 """
@@ -160,7 +161,8 @@ def refusal(p: Problem) -> str | None:
     if 0 in (p.m, p.n, p.k):
         return "its mul_mat takes no empty matrices"
     own = MATHS.get(b, "int8-block")
-    if p.math not in ("fp32", own):
+    near = ("fp32", own, "int8-dynamic") if own == "int8-block" else ("fp32", own)
+    if p.math not in near:
         return f"math {p.math}: it multiplies {b} weights in {own}"
     return None
 
@@ -168,7 +170,7 @@ def refusal(p: Problem) -> str | None:
 class LlamaCppPeer(Peer):
     kernels = {"gemm": "many"}
     dtypes = tuple(TYPES)
-    maths = ("fp32", "f16", "bf16", "int8-block")
+    maths = ("fp32", "f16", "bf16", "int8-dynamic", "int8-block")
 
     def __init__(self) -> None:
         self.ggml = Ggml()

@@ -18,7 +18,7 @@ from peer_workers.problem import Problem
 
 OWN = "com.microsoft"
 # accuracy_level of MatMulNBits: what a's elements become before they are multiplied.
-ACCURACY_LEVELS = {"fp32": 1, "f16": 2, "bf16": 3, "int8-block": 4}
+ACCURACY_LEVELS = {"fp32": 1, "f16": 2, "bf16": 3, "int8-dynamic": 4}
 # Of 8-bit weights with a scale per column, which MatMulNBits takes per block of 16 to 256.
 LONGEST_BLOCK = 128
 
@@ -241,20 +241,20 @@ def weights(p: Problem, arrays: Arrays, kind: str, level: int) -> Graph:
     multiply = node(f"{OWN}/MatMulNBits", inputs, "c", K=p.k, N=p.n, bits=bits, block_size=block,
                     accuracy_level=level)
     # With such zero points it decodes weights whatever the level.
-    math = "int8-block" if level == ACCURACY_LEVELS["int8-block"] and kind != "q4_1" else "fp32"
+    math = "int8-dynamic" if level == 4 and kind != "q4_1" else "fp32"
     return Graph([multiply], constants, ["b", "b_scale"], math)
 
 
 def weight_ways(p: Problem, arrays: Arrays, kind: str, level: int | None) -> dict[str, Graph]:
     """Of quantised weights at an accuracy level, or that of the math asked for."""
-    if level is None and kind == "int8_per_channel" and p.math.startswith("int8-"):
+    level = level or ACCURACY_LEVELS.get(p.math, 4)
+    if level == 4 and kind == "int8_per_channel":
         if {p.tensors[0].dtype, p.output.dtype} != {"float32"}:
             raise Unsupported("ONNX Runtime: DynamicQuantizeMatMul multiplies float32")
         return {"DynamicQuantizeMatMul": quantising(p, arrays)}
-    level = level or ACCURACY_LEVELS[p.math]
     if reason := refusal_of_weights(p, kind):
         raise Unsupported(f"ONNX Runtime: {reason}")
-    if kind == "q4_1" and level == ACCURACY_LEVELS["int8-block"]:
+    if kind == "q4_1" and level == 4:
         raise Unsupported("ONNX Runtime: q4_1's zero points are no integers, which accuracy level "
                           "4 needs; it computes in fp32 then")
     return {f"MatMulNBits accuracy_level={level}": weights(p, arrays, kind, level)}

@@ -150,7 +150,7 @@ def refusal(p: Problem, arrays: Arrays) -> str | None:
 class OnnxPeer(Peer):
     kernels = dict.fromkeys(KERNELS, "many")
     dtypes = ("float32", "float16", "int8", "uint8", "int32", "int8_per_channel", *BLOCK_BYTES)
-    maths = (*ACCURACY_LEVELS, "int8", "int8-dynamic", "int8-tensor")
+    maths = (*ACCURACY_LEVELS, "int8", "int8-tensor")
     accuracy_level: int | None = None  # of quantised weights; nothing: that of the math
 
     def library(self) -> str:
@@ -171,7 +171,8 @@ class OnnxPeer(Peer):
 
 
 class OnnxInt8Peer(OnnxPeer):
-    """Quantised weights at accuracy level 4: a is quantised too, by blocks, in the run."""
+    """Quantised weights where fp32 is asked for and a is quantised in the run all the same:
+    accuracy level 4, and DynamicQuantizeMatMul."""
     kernels = {"gemm": "many"}
-    maths = ("fp32", "int8-block")
-    accuracy_level = ACCURACY_LEVELS["int8-block"]
+    maths = ("fp32",)
+    accuracy_level = ACCURACY_LEVELS["int8-dynamic"]

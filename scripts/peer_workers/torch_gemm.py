@@ -2,7 +2,8 @@
 quantised weights, results of another type. Each problem gives the ways there are, by name; which
 is fastest, torch_peer.py asks.
 
-The kernels are those that torchao's int8 and int4 weight-only layers and TorchInductor call on a CPU.
+The kernels are those that torchao's int8 and int4 weight-only layers and TorchInductor call on a
+CPU.
 """
 from __future__ import annotations
 
@@ -143,6 +144,8 @@ def rounding_of(p: Problem) -> str:
 def of_blocks(p: Problem, tensors: Tensors, kind: str) -> dict[str, Way]:
     """Weights by blocks of 32, repacked: of 4 bits value = scale · (integer - 8) + zero. PyTorch
     has no product with such of 8."""
+    if p.math == "int8-dynamic":
+        raise Unsupported("PyTorch: quantises rows beside weights with a scale per column alone")
     if not p.prepack:
         raise Unsupported("PyTorch: weights by blocks are repacked beforehand: prepack=1")
     if p.tensors[0].dtype != p.output.dtype:

@@ -162,19 +162,19 @@ class ProcessWorker final : public Worker {
 
   // What misses the bound of the math asked for, judged by that of the worker's own.
   Verification by_own_math(const OutputFile& output, Verification asked) {
-    const Verification own = output.verify(
-        own_reference_.path_for(open_.problem, open_.seed, *own_math_), *own_math_);
+    const Verification own =
+        output.verify(own_reference_.path_for(open_.problem, open_.seed, *own_math_), *own_math_);
     if (own.status == Status::failed) {
       asked.status = Status::failed;
-      asked.reason =
-          fmt::format("beyond the bound of math {} that it computes in: {}", own_math_->name,
-                      own.reason);
+      asked.reason = fmt::format("beyond the bound of math {} that it computes in: {}",
+                                 own_math_->name, own.reason);
       return asked;
     }
     asked.status = Status::inaccurate;
-    asked.reason = fmt::format("computes in {} and errs by {:.2g} of that math's bound, by {:.3g} "
-                               "times the bound of {}",
-                               own_math_->name, own.value, asked.value, open_.math);
+    asked.reason = fmt::format(
+        "computes in {} and errs by {:.2g} of that math's bound, by {:.3g} "
+        "times the bound of {}",
+        own_math_->name, own.value, asked.value, open_.math);
     return asked;
   }
 
@@ -403,7 +403,7 @@ class ProcessWorker final : public Worker {
 
   ProcessSettings settings_;
   Greeting greeting_;
-  Case open_;              // as the worker was told
+  Case open_;                       // as the worker was told
   const Math* own_math_ = nullptr;  // what the open case is computed in, where that is another
   ReferenceFile own_reference_;
   std::string_view when_;  // what was last asked of it
