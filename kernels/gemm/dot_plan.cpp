@@ -339,7 +339,7 @@ class DotPlan final : public Plan {
                   1, xor_mask(), words_at(a_panels_, row * skinny_lanes_)});
     }
     const int64_t tasks = div_up(g_.n, skinny_columns);
-    // In static chunks: a thread prefetches what its next task reads.
+    // In static chunks: a thread prefetches what it will read itself.
     parallel_for_static(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
       const int64_t place = task / tasks, batch = first + place;
       const int64_t col = task % tasks * skinny_columns;
@@ -351,8 +351,7 @@ class DotPlan final : public Plan {
               ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
               : nullptr;
       unit_.skinny({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
-                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns,
-                    b_.at(batch, g_.n)});
+                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns});
       output_.store(batch, {&out, 0, g_.m, col, cols, sums, skinny_columns});
     });
   }
