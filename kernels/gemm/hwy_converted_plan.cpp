@@ -120,6 +120,7 @@ class ConvertedPlan final : public Plan {
   void plan_gate(const Operands& constants) {
     Problem product = problem();
     product.set("gate", 0.0);
+    product.set("c_type", 0.0);  // its first choice, float32, whatever c is
     Operands of_gate;
     if (g_.prepack) of_gate.set("b", half_of_b(constants.at("b"), g_.trans_b, 0));
     gate_ = std::make_unique<ConvertedPlan>(product, env_, of_gate);
