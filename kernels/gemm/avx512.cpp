@@ -197,23 +197,28 @@ void Micro(const MicroCall& call) {
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
 
+// Pairs of lanes that x and y have in turn, added up.
+template <class Products>
+__attribute__((always_inline)) inline typename Products::Sums AddPairs(
+    typename Products::Sums x, typename Products::Sums y) {
+  using Sums = typename Products::Sums;
+  return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
+                        (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
+}
 // Additions across the lanes of four vectors at a time.
 template <class Products>
-__attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* const (&of)[4],
+__attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
                                                       std::uint32_t (&to)[4]) {
   using Sums = typename Products::Sums;
-  const auto pairs = [](Sums x, Sums y) __attribute__((always_inline)) {
-    return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
-                          (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
-  };
-  const auto low = (__m512i)pairs(*of[0], *of[1]), high = (__m512i)pairs(*of[2], *of[3]);
+  const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
+             high = (__m512i)AddPairs<Products>(of[2], of[3]);
   Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
                              (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
-  four = Products::Plus(four,
-                        (Sums)_mm512_maskz_shuffle_i32x4(all, (__m512i)four, (__m512i)four, 0x4E));
-  four = Products::Plus(four,
-                        (Sums)_mm512_maskz_shuffle_i32x4(all, (__m512i)four, (__m512i)four, 0xB1));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_castsi512_si128((__m512i)four));
+  auto lanes = (__m512i)four;
+  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0x4E));
+  lanes = (__m512i)four;
+  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0xB1));
+  _mm512_mask_storeu_epi32(to, 0xF, (__m512i)four);
 }
 
 // Elements [first, last) of k, whose sums are added to those before.
@@ -285,7 +290,7 @@ void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, s
 #pragma GCC unroll 16
     for (int i = 0; i < in_fours; i += 4) {
       std::uint32_t four[4];
-      FourTotals<Products>({&sums[r][i], &sums[r][i + 1], &sums[r][i + 2], &sums[r][i + 3]}, four);
+      FourTotals<Products>(&sums[r][i], four);
       for (int t = 0; t < 4; ++t) add(call.sums[(i + t) * call.ld + place], four[t]);
     }
 #pragma GCC unroll 16
