@@ -21,10 +21,15 @@ typedef float number;
 typedef float4 number4;
 #endif
 
+#if CODE_PATH == 1
 float float_of_half(ushort bits) {
-  const ushort x = bits;
-  return vload_half(0, (const __private half*)&x);
+  float v;
+  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
+  return v;
 }
+#else
+float float_of_half(ushort bits) { return vload_half(0, (const __private half*)&bits); }
+#endif
 float float_of_bfloat(ushort bits) { return as_float((uint)bits << 16); }
 
 #if C_TYPE == F16 || C_TYPE == BF16
