@@ -4,7 +4,8 @@
 //
 // A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8 columns.
 // Copies of 16 bytes bring tiles t+1 … t+STAGES-1 while tile t is multiplied; one barrier a tile.
-// Fragments are loaded by ldmatrix, those of the next step of k before the products of this one.
+// Fragments are loaded by ldmatrix, those of the next step of k before the products of this one, also
+// where the next step is another tile's: the products hide the wait for it.
 //
 // Tiles in local memory, where ldmatrix reads 8 rows of 16 bytes at a time without bank conflicts:
 //   deep (rows along k): rows of 128 bytes of k; piece q of row r stands at place q XOR r mod 8.
@@ -220,10 +221,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
 #define A_TILE(stage) (tiles + (stage)*STAGE_BYTES)
 #define B_TILE(stage) (A_TILE(stage) + BM * ROW)
 // The next tiles of a and b; beyond k_end zeros, into a stage that nobody reads.
-#define COPY_TILES(stage)                                                                       \
+#define COPY_TILE_A(stage)                                                                      \
   COPY_A(A_TILE(stage), BM, a, a_ld, m - row0, k_room, BM, 0)                                   \
+  a += A_AT(0, BK);
+#define COPY_TILE_B(stage)                                                                      \
   COPY_B(B_TILE(stage), BN, b, b_ld, n - col0, k_room, OWN_COLS, n - OWN_COLS)                  \
-  a += A_AT(0, BK);                                                                             \
   b += B_AT(0, BK);                                                                             \
   k_room -= ROW;                                                                                \
   copies_commit();
@@ -244,34 +246,43 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
 
   UNROLL_LANES
   for (int t = 0; t < STAGES - 1; ++t) {
-    COPY_TILES(t)
+    COPY_TILE_A(t)
+    COPY_TILE_B(t)
   }
+  copies_wait(STAGES - 2);
+  barrier(CLK_LOCAL_MEM_FENCE);
   int stage = 0;                // tile t's place
   int last_stage = STAGES - 1;  // tile t - 1's, which tile t + STAGES - 1 takes
+  uint x[2][MT][WARP_LANES][4];
+  uint y[2][NT / 2][WARP_LANES][4];
+  __local const uchar* a_tile = A_TILE(0);
+  __local const uchar* b_tile = B_TILE(0);
+  LOAD_FRAGMENTS(0, 0)
   for (int t = 0; t < steps; ++t) {
-    copies_wait(STAGES - 2);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __local const uchar* a_tile = A_TILE(stage);
-    __local const uchar* b_tile = B_TILE(stage);
-    uint x[2][MT][WARP_LANES][4];
-    uint y[2][NT / 2][WARP_LANES][4];
-    LOAD_FRAGMENTS(0, 0)
     UNROLL_LANES
     for (int s = 0; s < STEPS; ++s) {
-      if (s + 1 < STEPS) {
-        LOAD_FRAGMENTS((s + 1) % 2, s + 1)
+      if (s + 1 == STEPS) {
+        // Everybody has the fragments of this tile, and the next one is there.
+        copies_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        last_stage = stage;
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        a_tile = A_TILE(stage);
+        b_tile = B_TILE(stage);
       }
+      LOAD_FRAGMENTS((s + 1) % 2, (s + 1) % STEPS)
       // Not before the first fragments, which would wait for the addresses.
       if (s == 0) {
-        COPY_TILES(last_stage)
+        COPY_TILE_A(last_stage)
+      }
+      if (s == 1) {
+        COPY_TILE_B(last_stage)
       }
       UNROLL_LANES
       for (int i = 0; i < MT; ++i)
         UNROLL_LANES
       for (int j = 0; j < NT; ++j) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
     }
-    last_stage = stage;
-    stage = stage + 1 == STAGES ? 0 : stage + 1;
   }
 
   copies_wait(0);

@@ -71,8 +71,8 @@ float byte_above(uint x, uint selector) {
       x[place][i] = *(__local const float4*)(x_tile + i * KS + ((four_of_k)*32 + lane) * 4);
 #define WORD(r, t) own[(r)*CHUNK_WORDS + lane * UNIT_WORDS + (t)]
 
-// A unit of every row: x_tile is the chunk's.
-void multiply_unit(float (*sum)[FEW], __local const uint* own, __local const float* x_tile,
+// A unit of every row: x_tile is the chunk's. Inlined, since a call would put the sums in memory.
+__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own, __local const float* x_tile,
                    int lane) {
 #if B_TYPE == Q4_0 || B_TYPE == Q4_1 || B_TYPE == Q8_0
 #pragma unroll

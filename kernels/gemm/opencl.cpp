@@ -132,20 +132,22 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// Where there are matrix units for the math, they come first; path 4 is behind them on every device.
-std::vector<Tuning> formats_and_units(const Problem& problem, const Environment& env) {
+// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on every
+// device.
+std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
+  const std::vector<Guess> weights = weights_guesses(problem, env);
+  guesses.insert(guesses.end(), weights.begin(), weights.end());
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 8;
   if (guesses.size() > most_guesses) guesses.resize(most_guesses);
   std::vector<Tuning> list = formats_tunings(Gemm(problem), info);
-  const bool has_units = !guesses.empty() && guesses.front().tuning.get("code_path", 0) == 1;
-  const auto place = has_units ? list.begin() : list.end();
-  std::vector<Tuning> of_units;
-  for (const Guess& guess : guesses) of_units.push_back(guess.tuning);
-  list.insert(place, of_units.begin(), of_units.end());
+  std::vector<Tuning> others;
+  for (const Guess& guess : guesses) others.push_back(guess.tuning);
+  const bool are_first = best_code_path(info) == 1;
+  list.insert(are_first ? list.begin() : list.end(), others.begin(), others.end());
   return list;
 }
 
@@ -155,7 +157,7 @@ std::vector<Tuning> formats_and_units(const Problem& problem, const Environment&
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
-  if (has_formats(problem, env)) return formats_and_units(problem, env);
+  if (has_formats(problem, env)) return formats_tunings(problem, env);
   if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
   const std::vector<Guess> skinny = skinny_guesses(g, info);
@@ -260,6 +262,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   }
   if (path == path_formats) return formats_defect(tuning, info);
   if (path == path_mma) return mma_defect(problem, tuning, env);
+  if (path == path_weights) return weights_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
@@ -285,6 +288,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return formats_plan(problem, complete, env, constants);
     case path_mma:
       return mma_plan(problem, complete, env, constants);
+    case path_weights:
+      return weights_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }

@@ -117,6 +117,12 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
 std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                                const Operands& constants);
 
+std::vector<Guess> weights_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> weights_defect(const Problem& problem, const Tuning& tuning,
+                                          const Environment& env);
+std::unique_ptr<Plan> weights_plan(const Problem& problem, const Tuning& tuning,
+                                   const Environment& env, const Operands& constants);
+
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;
 // Most bytes of operands that are laid out anew (a product of 16384³ turns 2 GB).
