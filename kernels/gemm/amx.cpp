@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "backends/amx.hpp"
+#include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/dot_plan.hpp"
@@ -156,6 +157,8 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
+  // Asks Linux for the tiles, which each process has to: without it their first use is a SIGILL.
+  if (const auto reason = amx::backend.absent_reason(env.library)) throw unavailable_error(*reason);
   return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
 }
 
