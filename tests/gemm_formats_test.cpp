@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,81 +13,16 @@
 #include <string>
 #include <vector>
 
-#include "absent_variants.hpp"
 #include "backends/highway.hpp"
-#include "core/catalogue.hpp"
-#include "core/error.hpp"
 #include "core/float16.hpp"
-#include "generated_catalogue.hpp"
+#include "gemm_trial.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "measure/verify.hpp"
 #include "skip.hpp"
 
 using namespace rooflane;
+using namespace rooflane::test;
 
 namespace {
-
-constexpr std::uint64_t seed = 31;
-
-const Catalogue& catalogue() {
-  static const Catalogue built_in = Catalogue::built_in();
-  return built_in;
-}
-
-Problem gemm_problem(const std::string& shape) {
-  return parse_problem("gemm:" + shape, catalogue().kernels());
-}
-
-std::string error_of(const std::string& shape) {
-  try {
-    gemm_problem(shape);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// A problem with inputs from a seed and what its usual math, or another, should give.
-struct Trial {
-  explicit Trial(const std::string& shape, const std::string& asked = "fp32")
-      : problem(gemm_problem(shape)),
-        math(*find_math(gemm::kernel, math_for(problem, asked))),
-        operands(problem, seed, 1),
-        reference(compute_reference(problem, operands.inputs(), seed, math)) {}
-
-  Environment environment(int threads = 1) const {
-    Environment env;
-    env.math = math.name;
-    env.threads = threads;
-    return env;
-  }
-  void run(const std::string& variant, int threads = 1) {
-    const CatalogueEntry& entry = catalogue().variant(gemm::kernel, variant);
-    const Environment env = environment(threads);
-    REQUIRE_FALSE(refusal(*entry.variant, problem, env));
-    const auto plan = make_plan(*entry.variant, problem, {}, env, operands.all());
-    plan->bind(operands.all());
-    plan->run();
-  }
-  Status verdict() { return verify_output(problem, operands.all(), reference, seed, math).status; }
-  template <class T>
-  T* data(const char* name) {
-    return static_cast<T*>(operands.all().at(name).data);
-  }
-  std::size_t bytes(const char* name) {
-    const View& view = operands.all().at(name);
-    return view.dtype->bytes(view.elements());
-  }
-
-  Problem problem;
-  const Math& math;
-  OwnedOperands operands;
-  Reference reference;
-};
 
 // What plain loops make of operands that `spoil` changed, held against the right ones.
 Status verdict_with(const std::string& shape, const std::function<void(Trial&)>& spoil,
@@ -239,14 +175,9 @@ TEST_CASE("rounding of operands excuses no error of beta · c0") {
 TEST_CASE("int8-dynamic: errs by steps of its rows, and a row that is not finite is NaN") {
   const std::string shape = "m=3,n=5,k=70,trans_b=1,b_type=s8c";
   for (const char* variant : {"scalar", "hwy", "avx512"}) {
-    const CatalogueEntry* entry = nullptr;
-    for (const CatalogueEntry* any : catalogue().variants(gemm::kernel)) {
-      if (any->name == variant) entry = any;
-    }
-    if (entry == nullptr || absent_reason(*entry)) continue;
     INFO(variant);
     Trial trial(shape, "int8-dynamic");
-    if (refusal(*entry->variant, trial.problem, trial.environment())) continue;
+    if (variant_for(trial, variant) == nullptr) continue;
     trial.run(variant);
     CHECK(trial.verdict() == Status::passed);
     trial.data<float>("a")[70 + 3] = std::numeric_limits<float>::infinity();
@@ -329,24 +260,6 @@ TEST_CASE("large integer products are checked as a whole") {
   CHECK(found == 4);
 }
 
-namespace {
-
-// Intel's and AMD's manuals: the odd element of a pair first, then the even one, each a fused
-// multiply-add that rounds to nearest and takes subnormal operands and results for zeros.
-float flushed(float value) {
-  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
-}
-float dot_of_pairs(const BFloat16* a, const BFloat16* b, std::int64_t k) {
-  float sum = 0;
-  for (std::int64_t p = 0; p < k; p += 2) {
-    if (p + 1 < k) sum = flushed(std::fma(flushed(a[p + 1]), flushed(b[p + 1]), sum));
-    sum = flushed(std::fma(flushed(a[p]), flushed(b[p]), sum));
-  }
-  return sum;
-}
-
-}  // namespace
-
 TEST_CASE(
     "a row's path is scalar only at targets without vectors, and names what integers run on") {
   for (const std::string& isa : isa_targets()) {
@@ -370,31 +283,140 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("vdpbf16ps does what its manual says, bit for bit") {
-  const CatalogueEntry* unit = nullptr;
-  for (const CatalogueEntry* any : catalogue().variants(gemm::kernel)) {
-    if (any->name == "avx512") unit = any;
+namespace {
+
+float flushed(float value) {
+  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
+// A fused multiply-add that rounds to nearest and takes subnormal operands and results for zeros.
+float fused(const BFloat16& a, const BFloat16& b, float sum) {
+  return flushed(std::fma(flushed(a), flushed(b), sum));
+}
+// vdpbf16ps by Intel's and AMD's manuals: the odd element of a pair first, then the even one.
+float dot_of_pairs(const BFloat16* a, const BFloat16* b, std::int64_t k) {
+  float sum = 0;
+  for (std::int64_t p = 0; p < k; p += 2) {
+    if (p + 1 < k) sum = fused(a[p + 1], b[p + 1], sum);
+    sum = fused(a[p], b[p], sum);
   }
-  Trial trial("m=20,n=37,k=131,trans_b=1,a_type=bf16,b_type=bf16", "bf16");
-  if (unit == nullptr || absent_reason(*unit) ||
-      refusal(*unit->variant, trial.problem, trial.environment())) {
-    test::skip_part("no vdpbf16ps here", "");
-    return;
+  return sum;
+}
+// tdpbf16ps by Intel's manual: of each tile's 32 elements of k one sum of even places and one of
+// odd ones, which are added to each other and then to the tile's.
+float dot_of_tiles(const BFloat16* a, const BFloat16* b, std::int64_t k) {
+  float sum = 0;
+  for (std::int64_t first = 0; first < k; first += 32) {
+    float of_places[2] = {};
+    for (std::int64_t p = first; p < std::min(k, first + 32); ++p) {
+      of_places[p % 2] = fused(a[p], b[p], of_places[p % 2]);
+    }
+    sum = flushed(sum + flushed(of_places[0] + of_places[1]));
   }
-  auto* const a = trial.data<BFloat16>("a");
-  const auto* const b = trial.data<BFloat16>("b");
-  for (int p = 0; p < 131; ++p) {
-    a[3 * 131 + p].bits = static_cast<std::uint16_t>(p % 3 == 0 ? 0x0055 : 0x0100 + 7 * p);  // tiny
-    a[4 * 131 + p] = BFloat16(std::ldexp(static_cast<float>(a[4 * 131 + p]), 40 - p));
-  }
-  trial.run("avx512");
-  int same = 0;
-  for (int i = 0; i < 20; ++i) {
-    for (int j = 0; j < 37; ++j) {
-      const auto expected =
-          std::bit_cast<std::uint32_t>(dot_of_pairs(a + i * 131, b + j * 131, 131));
-      same += trial.data<std::uint32_t>("c")[i * 37 + j] == expected ? 1 : 0;
+  return sum;
+}
+
+struct Unit {
+  const char* variant;
+  float (*dot)(const BFloat16*, const BFloat16*, std::int64_t);
+};
+constexpr Unit units[] = {{"avx512", dot_of_pairs}, {"amx", dot_of_tiles}};
+
+// While it lives floats are rounded up.
+struct RoundedUp {
+  RoundedUp() { std::fesetround(FE_UPWARD); }
+  ~RoundedUp() { std::fesetround(FE_TONEAREST); }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "products of bfloat16 do what their manuals say, bit for bit, however floats are rounded") {
+  for (const Unit& unit : units) {
+    INFO(unit.variant);
+    Trial trial("m=20,n=37,k=131,trans_b=1,a_type=bf16,b_type=bf16", "bf16");
+    if (variant_for(trial, unit.variant) == nullptr) {
+      test::skip_part(std::string("no products of bfloat16 by ") + unit.variant + " here", "");
+      continue;
+    }
+    auto* const a = trial.data<BFloat16>("a");
+    const auto* const b = trial.data<BFloat16>("b");
+    for (int p = 0; p < 131; ++p) {
+      a[3 * 131 + p].bits =
+          static_cast<std::uint16_t>(p % 3 == 0 ? 0x0055 : 0x0100 + 7 * p);  // tiny
+      a[4 * 131 + p] = BFloat16(std::ldexp(static_cast<float>(a[4 * 131 + p]), 40 - p));
+    }
+    for (const bool upward : {false, true}) {
+      if (upward) {
+        const RoundedUp upwards;
+        trial.run(unit.variant);
+      } else {
+        trial.run(unit.variant);
+      }
+      int same = 0;
+      for (int i = 0; i < 20; ++i) {
+        for (int j = 0; j < 37; ++j) {
+          const auto expected =
+              std::bit_cast<std::uint32_t>(unit.dot(a + i * 131, b + j * 131, 131));
+          same += trial.data<std::uint32_t>("c")[i * 37 + j] == expected ? 1 : 0;
+        }
+      }
+      CHECK(same == 20 * 37);
     }
   }
-  CHECK(same == 20 * 37);
+}
+
+TEST_CASE("products of integers are exact where 16 bits or signs would not hold them") {
+  for (const Unit& unit : units) {
+    for (const char* const a_type : {"s8", "u8"}) {
+      INFO(unit.variant, " ", a_type);
+      Trial trial(std::string("m=33,n=35,k=133,trans_b=1,b_type=s8,c_type=s32,a_type=") + a_type);
+      if (variant_for(trial, unit.variant) == nullptr) {
+        test::skip_part(std::string("no products of integers by ") + unit.variant + " here", "");
+        continue;
+      }
+      const bool has_sign = a_type[0] == 's';
+      auto* const a = trial.data<std::uint8_t>("a");
+      auto* const b = trial.data<std::int8_t>("b");
+      std::fill_n(a, 2 * 133, has_sign ? 0x80 : 0xFF);  // the largest magnitudes
+      std::fill_n(b, 133, std::int8_t{-128});
+      std::fill_n(b + 133, 133, std::int8_t{127});
+      trial.run(unit.variant);
+      int same = 0;
+      for (int i = 0; i < 33; ++i) {
+        for (int j = 0; j < 35; ++j) {
+          std::int32_t sum = 0;
+          for (int p = 0; p < 133; ++p) {
+            const int x = a[i * 133 + p];
+            sum += (has_sign && x > 127 ? x - 256 : x) * b[j * 133 + p];
+          }
+          same += trial.data<std::int32_t>("c")[i * 35 + j] == sum ? 1 : 0;
+        }
+      }
+      CHECK(same == 33 * 35);
+    }
+  }
+}
+
+TEST_CASE("units apply every function to tiles of c, in every form of it") {
+  for (const Unit& unit : units) {
+    for (const char* const types :
+         {"bf16:a_type=bf16,b_type=bf16", "bf16:a_type=bf16,b_type=bf16,c_type=bf16",
+          "int8-dynamic:b_type=s8c", "int8-dynamic:b_type=s8c,c_type=bf16"}) {
+      const std::string text = types, math = text.substr(0, text.find(':'));
+      for (const char* const rest :
+           {"m=3,n=70,epilogue=bias+relu", "m=5,n=70,epilogue=gelu+add,beta=2,alpha=-0.5",
+            "m=67,n=37,epilogue=bias+gelu_tanh+add+clamp,low=-1,high=2,prepack=1",
+            "m=33,n=40,batch=2,epilogue=leaky_relu+silu+bias,trans_a=1", "m=4,n=35,gate=1",
+            "m=37,n=35,gate=1,batch=2,prepack=1", "m=3,n=5,k=0,beta=3,epilogue=bias+relu"}) {
+        if (contains(rest, "gate") && contains(text, "s8c")) continue;  // has one scale a column
+        std::string shape = std::string(rest) + ",trans_b=1," + text.substr(math.size() + 1);
+        if (!contains(shape, "k=0")) shape += ",k=96";
+        INFO(unit.variant, " ", shape);
+        Trial trial(shape, math);
+        if (variant_for(trial, unit.variant) == nullptr) continue;
+        trial.run(unit.variant, 2);
+        CHECK(trial.verdict() == Status::passed);
+      }
+    }
+  }
 }

@@ -2,7 +2,7 @@
 // unsigned (s8 is packed 128 larger, and 128 times the sums of b's columns are taken off again).
 // Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles'
 // latency times two a cycle need 10. Everything but the micro-kernel: dot_plan.hpp,
-// dot_common-inl.h.
+// dot_common-inl.h. Weights in GGUF's blocks: avx512_blocks.cpp.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 #include "backends/avx512.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
+#include "kernels/gemm/avx512_blocks.hpp"
+#include "kernels/gemm/block_plan.hpp"
 #include "kernels/gemm/dot_plan.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
 namespace {
 
+#include "kernels/gemm/avx512_lanes-inl.h"
 #include "kernels/gemm/dot_common-inl.h"
 
-// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
-constexpr __mmask16 all = 0xFFFF;
-constexpr __mmask8 all_of_8 = 0xFF;
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
 
 // c += a·b in each lane.
@@ -242,17 +242,75 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
   }
 }
 
-// As many rows of b at a time as leave registers for their sums, and enough of those for the
-// latency. They are far apart, so that each is one of few long streams and not a short one.
+// 16 columns as lanes: no additions across lanes, and a is read once for all of them, in steps of a
+// cache line of each row of b.
+template <class Products, int rows>
+void SkinnyLanes(const SkinnyCall& call, std::int64_t col) {
+  constexpr std::int64_t line = 64, line_lanes = line / 4;
+  const std::int64_t stride =
+      call.ldb * static_cast<std::int64_t>(sizeof(typename Products::Element));
+  const std::int64_t bytes = call.k * static_cast<std::int64_t>(sizeof(typename Products::Element));
+  const auto* const b = static_cast<const std::uint8_t*>(call.b) + col * stride;
+  const std::uint32_t* a = call.a;
+  Prefetches prefetches{b + group_columns * stride, static_cast<const std::uint8_t*>(call.end),
+                        group_columns * line};
+  typename Products::Sums sums[rows];
+  __m512i of_columns = _mm512_setzero_si512();
+  const __m512i ones = _mm512_set1_epi8(1);
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) sums[i] = Products::Zero();
+  const auto step = [&](const std::uint8_t* from, std::int64_t apart)
+      __attribute__((always_inline)) {
+    prefetches.Next();
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      __m512i lanes[4];
+      FourLanes(from + 16 * v, apart, lanes);
+#pragma GCC unroll 4
+      for (int g = 0; g < 4; ++g) {
+        if constexpr (sizeof(typename Products::Element) == 1) {
+          of_columns = _mm512_dpbusd_epi32(of_columns, ones, lanes[g]);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+          sums[i] = Products::Add(sums[i], Broadcast(a + i * call.lanes + 4 * v + g), lanes[g]);
+        }
+      }
+    }
+    a += line_lanes;
+  };
+  std::int64_t p = 0;
+  for (; p + line <= bytes; p += line) step(b + p, stride);
+  if (p < bytes) {
+    std::uint8_t rest[group_columns * line] = {};
+    for (int j = 0; j < group_columns; ++j) {
+      std::memcpy(rest + j * line, b + j * stride + p, static_cast<std::size_t>(bytes - p));
+    }
+    step(rest, line);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) Products::Store(call.sums + i * call.ld + col, sums[i]);
+  if (call.column_sums != nullptr) _mm512_storeu_si512(call.column_sums + col, of_columns);
+}
+
+// From so many rows on shuffles cost less than adding lanes and reading a for each few columns.
+constexpr int least_rows_of_lanes = 2;
+
+// What lanes leave over: as many rows of b at a time as leave registers for their sums, and enough
+// of those for the latency. They are far apart, so that each is one of few long streams.
 template <class Products, int rows>
 void SkinnyRowsOf(const SkinnyCall& call) {
-  constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
-  constexpr int together = rows <= 4 ? 4 : of_many;
-  const std::int64_t apart = call.cols / together;
-  for (std::int64_t col = 0; col < apart; ++col) {
+  std::int64_t first = 0;
+  if constexpr (rows >= least_rows_of_lanes) {
+    for (; first + group_columns <= call.cols; first += group_columns)
+      SkinnyLanes<Products, rows>(call, first);
+  }
+  constexpr int together = rows >= least_rows_of_lanes ? 1 : 4;
+  const std::int64_t apart = (call.cols - first) / together;
+  for (std::int64_t col = first; col < first + apart; ++col) {
     SkinnyColumns<Products, rows, together>(call, col, apart);
   }
-  for (std::int64_t col = apart * together; col < call.cols; ++col) {
+  for (std::int64_t col = first + apart * together; col < call.cols; ++col) {
     SkinnyColumns<Products, rows, 1>(call, col, 1);
   }
 }
@@ -313,14 +371,26 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return dot_unsupported(problem, env);
 }
 
+// Weights in blocks have one way.
+const BlockUnit* block_unit_of(const Problem& problem) {
+  return avx512_block_unit(problem.dtype("b_type"));
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
+  if (block_unit_of(problem) != nullptr) return {Tuning()};
   return dot_tunings(problem, env, unit_of(problem, env));
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
+  if (const BlockUnit* const unit = block_unit_of(problem)) {
+    return block_plan(problem, env, constants, *unit, integer_unit.finish);
+  }
   return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
 }
+
+constexpr DType types[] = {&float32,          &bfloat16, &int8, &uint8, &int32,
+                           &int8_per_channel, &q8_0,     &q4_0, &q4_1};
 
 }  // namespace
 
@@ -333,6 +403,6 @@ const Variant avx512 = {.name = "avx512",
                         .tunings = tunings,
                         .plan = plan,
                         .maths = dot_maths,
-                        .dtypes = dot_types};
+                        .dtypes = types};
 
 }  // namespace rooflane::gemm

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "core/buffer.hpp"
 #include "core/machine.hpp"
 #include "core/parallel.hpp"
 #include "core/phases.hpp"
 #include "fmt/format.h"
+#include "kernels/gemm/dot_output.hpp"
+#include "kernels/gemm/gate_product.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -108,7 +111,13 @@ class DotPlan final : public Plan {
         rounded_(env.math == math_bf16.name && problem.dtype("a_type") == &float32),
         shifts_(unit.shifts_a && problem.dtype("a_type") == &int8),
         skinny_(unit.skinny != nullptr && g_.trans_b && !g_.prepack && g_.m <= skinny_rows),
-        together_(batches_together(g_, unit)) {
+        together_(batches_together(g_, unit)),
+        output_(g_, unit.finish) {
+    if (g_.gate) {
+      gate_.emplace(problem, constants, [&](const Problem& product, const Operands& of_product) {
+        return std::make_unique<DotPlan>(product, tuning, env, of_product, unit);
+      });
+    }
     if (g_.empty() || !g_.reads_ab()) return;
     allocate();
     if (g_.prepack) prepack(constants);
@@ -116,8 +125,9 @@ class DotPlan final : public Plan {
 
   void run() override {
     if (g_.empty()) return;
+    if (gate_) gate_->run();
     if (!g_.reads_ab()) {
-      store_zeros();
+      output_.store_zeros();
       return;
     }
     if (converts()) convert();
@@ -133,8 +143,10 @@ class DotPlan final : public Plan {
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
-    if (g_.prepack && b_panels_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(b_panels_.data()), b_panels_.bytes()});
+    if (!g_.prepack) return list;
+    for (const Buffer* panels : {&b_panels_, gate_ ? &gate_->plan().b_panels_ : nullptr}) {
+      if (panels == nullptr || panels->bytes() == 0) continue;
+      list.push_back({static_cast<const std::byte*>(panels->data()), panels->bytes()});
     }
     return list;
   }
@@ -147,6 +159,7 @@ class DotPlan final : public Plan {
     facts.workspace_bytes = a_panels_.bytes() + scratch_.bytes() + column_sums_.bytes() +
                             converted_.bytes() + steps_.bytes() + kept_scale_.bytes() +
                             (g_.prepack ? 0 : b_panels_.bytes());
+    if (gate_) gate_->add_to(facts);
     return facts;
   }
 
@@ -164,7 +177,8 @@ class DotPlan final : public Plan {
       return Buffer(static_cast<std::size_t>(count * lane_bytes));
     };
     if (skinny_) {
-      skinny_lanes_ = round_up(lanes_, vector_lanes);
+      // Rows a line apart from a power of two, which would share sets of L1.
+      skinny_lanes_ = round_up(lanes_, vector_lanes) + vector_lanes;
       a_panels_ = words(together_ * g_.m * skinny_lanes_);
       tile_words_ = skinny_rows * skinny_columns;
     } else {
@@ -184,7 +198,7 @@ class DotPlan final : public Plan {
   }
 
   void prepack(const Operands& constants) {
-    b_ = elements_of(constants.at("b"), g_.trans_b);
+    b_ = elements_of(own_part_of_b(g_, constants.at("b")), g_.trans_b);
     if (constants.has("b_scale")) {
       kept_scale_ = Buffer(static_cast<std::size_t>(g_.n) * sizeof(float));
       std::copy_n(constants.at("b_scale").f32(), g_.n, kept_scale_.f32());
@@ -200,30 +214,15 @@ class DotPlan final : public Plan {
     a_ = elements_of(a, !g_.trans_a);
     short_a_ = a.dtype == &bfloat16;
     if (!g_.prepack) {
-      b_ = elements_of(operands.at("b"), g_.trans_b);
+      b_ = elements_of(own_part_of_b(g_, operands.at("b")), g_.trans_b);
       if (operands.has("b_scale")) b_scale_ = operands.at("b_scale").f32();
     }
-    c_ = operands.at("c");
-    if (g_.reads_c0()) c0_ = operands.at("c0");
+    if (gate_) gate_->bind(operands);
+    output_.bind(operands, gate_ ? gate_->sums() : Matrix<const float>());
   }
 
   Output output_of(int64_t batch, int64_t place) const {
-    const auto at = [&](const View& view) {
-      return static_cast<std::byte*>(view.data) +
-             batch * view.strides[0] * static_cast<int64_t>(size_of(view.dtype));
-    };
-    Output out{};
-    out.format = c_.dtype == &int32      ? Output::Format::int32
-                 : c_.dtype == &bfloat16 ? Output::Format::bfloat16
-                                         : Output::Format::float32;
-    out.alpha = g_.alpha;
-    out.beta = g_.beta;
-    out.c = at(c_);
-    out.ldc = c_.strides[1];
-    if (g_.reads_c0()) {
-      out.c0 = at(c0_);
-      out.ldc0 = c0_.strides[1];
-    }
+    Output out = output_.of(batch);
     out.integers = dynamic_;
     if (needs_column_sums()) {
       const int64_t where = g_.prepack ? batch : place;
@@ -234,20 +233,6 @@ class DotPlan final : public Plan {
       out.column_scale = b_scale_;
     }
     return out;
-  }
-
-  // c = beta·c0: what sums of zero leave.
-  void store_zeros() const {
-    const std::vector<std::uint32_t> zeros(static_cast<std::size_t>(unit_.nr));
-    for (int64_t batch = 0; batch < g_.batch; ++batch) {
-      Output out = output_of(batch, 0);
-      out.integers = false;
-      out.column_sums = nullptr;
-      out.alpha = 1;  // 0 times a zero, whatever alpha
-      for (int64_t j = 0; j < g_.n; j += unit_.nr) {
-        unit_.finish({&out, 0, g_.m, j, std::min(unit_.nr, g_.n - j), zeros.data(), 0});
-      }
-    }
   }
 
   void convert() const {
@@ -344,7 +329,8 @@ class DotPlan final : public Plan {
           unit_.micro(
               {lanes, a_panel(place, panel) + p * width, b, width, width_of_c, tile, ld, p > 0});
           if (p + lanes < lanes_) continue;
-          unit_.finish({&out, i0 + i, std::min(unit_.mr, rows - i), j0 + j, width_of_c, tile, ld});
+          output_.store(batch,
+                        {&out, i0 + i, std::min(unit_.mr, rows - i), j0 + j, width_of_c, tile, ld});
         }
       }
     }
@@ -358,7 +344,8 @@ class DotPlan final : public Plan {
                   1, xor_mask(), words_at(a_panels_, row * skinny_lanes_)});
     }
     const int64_t tasks = div_up(g_.n, skinny_columns);
-    parallel_for(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
+    // In static chunks: a thread prefetches what its next task reads.
+    parallel_for_static(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
       const int64_t place = task / tasks, batch = first + place;
       const int64_t col = task % tasks * skinny_columns;
       const int64_t cols = std::min(skinny_columns, g_.n - col);
@@ -369,8 +356,9 @@ class DotPlan final : public Plan {
               ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
               : nullptr;
       unit_.skinny({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
-                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns});
-      unit_.finish({&out, 0, g_.m, col, cols, sums, skinny_columns});
+                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns,
+                    b_.at(batch, g_.n)});
+      output_.store(batch, {&out, 0, g_.m, col, cols, sums, skinny_columns});
     });
   }
 
@@ -394,7 +382,8 @@ class DotPlan final : public Plan {
   Elements a_, b_;
   bool short_a_ = false;
   const float* b_scale_ = nullptr;
-  View c_, c0_;
+  DotOutput output_;
+  std::optional<GateProduct<DotPlan>> gate_;
 };
 
 }  // namespace
@@ -404,9 +393,6 @@ std::optional<std::string> dot_unsupported(const Problem& problem, const Environ
     return fmt::format("math {}: {}={}, computed is {}", env.math, name,
                        problem.dtype(name)->short_name, what);
   };
-  if (const std::string epilogue = epilogue_text(problem); !epilogue.empty()) {
-    return epilogue + ": the product alone is computed";
-  }
   const DType a = problem.dtype("a_type");
   if (env.math == math_bf16.name) {
     if (a != &bfloat16 && a != &float32) return needs("a_type", "f32 or bf16");

@@ -18,8 +18,8 @@
 // GGUF's blocks along k (q8_0, q4_0, q4_1: trans_b=1, k a multiple of 32), decoded to real numbers:
 // "weight-only". Integers: a s8 or u8, b s8, c s32 with alpha=1 and beta=0, math int8.
 // Maths: fp32; bf16 and f16, whose products are of that type; int8; int8-dynamic: a run gives each
-// row of op(a) the scale max|a|/127 and multiplies its rounded quotients by b, which is s8c; a row
-// that is not finite gives NaN.
+// row of op(a), where b has blocks each 32 elements of a row, the scale max|a|/127 and multiplies
+// its rounded quotients by b's integers; a row that is not finite gives NaN.
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
 // … and what c held before has no influence. Any size may be 0; an empty c is a success. The
 // epilogue is applied to beta·c0 too.

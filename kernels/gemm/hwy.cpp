@@ -317,6 +317,10 @@ std::optional<std::string> unfused_epilogue(const Problem& problem, const Enviro
 // What is decoded to float32 multiplies as bf16 and f16 do when both operands have that format.
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = unfused_epilogue(problem, env)) return reason;
+  const DType b = problem.dtype("b_type");
+  if (env.math == math_int8_dynamic.name && b != &int8_per_channel) {
+    return fmt::format("math {}: b_type={}, computed is s8c", env.math, b->short_name);
+  }
   return unrounded_operands(problem, env);
 }
 

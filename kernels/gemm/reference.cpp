@@ -166,8 +166,10 @@ std::optional<std::string> defect_of_math(const Problem& problem, const Math& ma
     return integers ? std::nullopt : std::optional(needs("a_type=s8 or u8 and b_type=s8"));
   }
   if (integers) return needs("float operands");
-  if (&math == &math_int8_dynamic && b != &int8_per_channel) return needs("b_type=s8c");
-  if (&math == &math_int8_dynamic) {
+  if (&math == &math_int8_dynamic && !is_quantised(b)) {
+    return needs("b_type=s8c, q8_0, q4_0 or q4_1");
+  }
+  if (&math == &math_int8_dynamic && b == &int8_per_channel) {
     // Rows become integers of magnitude 127 at most.
     if (const int64_t most = longest_integer_sum(127); problem.size("k") > most) {
       return fmt::format("math {}: k={}, its sums of integers fit in s32 up to k={}", math.name,
@@ -329,7 +331,7 @@ void linear_part(const Problem& problem, const Gemm& g, const Math& math, const 
   for (double* const zeros : {out.value, out.bound, out.plain_bound}) {
     std::fill_n(zeros, rows * cols, 0.0);
   }
-  if (g.reads_ab()) products_part(Factors(g, math, inputs, b), region, out);
+  if (g.reads_ab()) products_part(Factors(problem, g, math, inputs, b), region, out);
   const BoundFactors factors(problem, math);
   for (std::size_t r = 0; r < rows; ++r) {
     const float* c0 = nullptr;

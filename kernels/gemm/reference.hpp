@@ -2,6 +2,7 @@
 // and what their bounds are made of.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "core/kernel.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 namespace rooflane::gemm {
 
@@ -48,8 +50,13 @@ struct AbsoluteErrors {
 // The operands of a reference, as float32 but for scales.
 struct Factors {
   // `of_b`: b, or the half of it that gate=1 multiplies with.
-  Factors(const Gemm& gemm, const Math& with, const Operands& inputs, const Side& of_b)
-      : g(gemm), errors(with), a(side_a(gemm, inputs.at("a"))), b(of_b) {
+  Factors(const Problem& problem, const Gemm& gemm, const Math& with, const Operands& inputs,
+          const Side& of_b)
+      : g(gemm),
+        errors(with),
+        a(side_a(gemm, inputs.at("a"))),
+        b(of_b),
+        together(quantised_together(problem)) {
     if (inputs.has("b_scale")) scale = inputs.at("b_scale").f32();
   }
   double b_at(const float* from, std::int64_t p, std::int64_t j) const {
@@ -59,11 +66,13 @@ struct Factors {
   const Gemm& g;
   AbsoluteErrors errors;
   Side a, b;
+  std::int64_t together;
   const float* scale = nullptr;
 };
 
-// A row of op(a) as the math multiplies it. int8-dynamic: step · q_p with step = max|a| / 127 and
-// q_p = a_p / step rounded to nearest, ties to even; NaN where the row is not finite.
+// A row of op(a) as the math multiplies it. int8-dynamic: step · q_p with step = max|a| / 127 of
+// the elements quantised together and q_p = a_p / step rounded to nearest, ties to even; NaN where
+// these are not finite.
 struct RowOfA {
   // `from`: the row's first element, the others `inner` apart.
   void read(const Factors& factors, const float* from) {
@@ -75,36 +84,43 @@ struct RowOfA {
       values[p] = from[p * factors.a.inner];
       extent.note(values[p]);
     }
-    step = factors.errors.dynamic ? extent.largest / 127 : 0;
-    if (step != 0) quantise();
+    if (!factors.errors.dynamic) return;
+    for (std::int64_t p = 0; p < k; p += factors.together) {
+      quantise(p, std::min(k, p + factors.together));
+    }
   }
 
   // The sum of magnitude(p) over what may be rounded to either side, each a step apart.
   template <class Magnitude>
   double doubt(const Magnitude& magnitude) const {
     double sum = 0;
-    for (const std::int64_t p : doubtful) sum += magnitude(p);
-    return step * sum;
+    for (const Doubtful& each : doubtful) sum += each.step * magnitude(each.p);
+    return sum;
   }
 
+  struct Doubtful {
+    std::int64_t p;  // place in k
+    double step;
+  };
   std::vector<double> values;
-  std::vector<std::int64_t> doubtful;  // places in k
-  Extent extent;                       // of the row as given
-  double step = 0;
+  std::vector<Doubtful> doubtful;
+  Extent extent;  // of the row as given
 
  private:
   // Quotients of at most 127 that err by a few roundings of 2^-24, below 2^-14 together, may fall
   // on the other side of a tie.
   static constexpr double near_tie = 0x1p-14;
 
-  void quantise() {
-    for (std::size_t p = 0; p < values.size(); ++p) {
+  void quantise(std::int64_t first, std::int64_t last) {
+    Extent part;
+    for (std::int64_t p = first; p < last; ++p) part.note(values[p]);
+    const double step = part.largest / 127;
+    if (step == 0) return;
+    for (std::int64_t p = first; p < last; ++p) {
       const double quotient =
           std::isfinite(step) ? values[p] / step : std::numeric_limits<double>::quiet_NaN();
       const double rounded = std::nearbyint(quotient);
-      if (std::fabs(quotient - rounded) > 0.5 - near_tie) {
-        doubtful.push_back(static_cast<std::int64_t>(p));
-      }
+      if (std::fabs(quotient - rounded) > 0.5 - near_tie) doubtful.push_back({p, step});
       values[p] = step * rounded;
     }
   }

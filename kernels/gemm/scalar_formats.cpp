@@ -1,6 +1,7 @@
 // GEMM, variant `scalar`, for integers, quantised weights and maths beside fp32: rows of op(a) and
-// columns of op(b) are decoded one by one, and multiplied by plain dot products. prepack=1: op(b)
-// decoded. Next: dot_plan.hpp for what the instructions made for it do.
+// columns of op(b) are decoded one by one, and multiplied by plain dot products; int8-dynamic with
+// weights in blocks as products of the real numbers that both stand for. prepack=1: op(b) decoded.
+// Next: dot_plan.hpp for what the instructions made for it do.
 #include "kernels/gemm/scalar_formats.hpp"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -38,6 +40,7 @@ class DecodingPlan final : public Plan {
       : Plan(problem),
         g_(problem),
         dynamic_(env.math == math_int8_dynamic.name),
+        together_(quantised_together(problem)),
         numbers_(static_cast<std::size_t>(std::max(g_.k, g_.n))),
         column_(static_cast<std::size_t>(g_.k)),
         rows_(static_cast<std::size_t>(rows_together * g_.k)),
@@ -129,16 +132,26 @@ class DecodingPlan final : public Plan {
                    [](double value) { return static_cast<T>(value); });
   }
 
-  // Quotients of the row by its step; a row that is not finite has no integers.
+  // Quotients of a row by its step or, of T float, of each block as multiples of the block's step.
   void quantise(std::span<double> row, int64_t place) {
+    for (std::size_t p = 0; p < row.size(); p += static_cast<std::size_t>(together_)) {
+      const auto part =
+          row.subspan(p, std::min(static_cast<std::size_t>(together_), row.size() - p));
+      step_[place] = quantise_part(part);
+      if (std::is_same_v<T, std::int32_t>) continue;
+      for (double& value : part) value *= step_[place];
+    }
+  }
+  // Returns the step; what is not finite has no integers.
+  static float quantise_part(std::span<double> values) {
     double largest = 0;
-    for (const double value : row) {
+    for (const double value : values) {
       if (std::fabs(value) > largest || std::isnan(value)) largest = std::fabs(value);
     }
-    step_[place] = static_cast<float>(largest / 127);
-    const bool usable = std::isfinite(largest) && step_[place] > 0;
-    if (!std::isfinite(largest)) step_[place] = NAN;
-    for (double& value : row) value = usable ? std::nearbyint(value / step_[place]) : 0;
+    const auto step = static_cast<float>(largest / 127);
+    const bool usable = std::isfinite(largest) && step > 0;
+    for (double& value : values) value = usable ? std::nearbyint(value / step) : 0;
+    return std::isfinite(largest) ? step : NAN;
   }
 
   void read_column(int64_t batch, int64_t j) {
@@ -165,7 +178,7 @@ class DecodingPlan final : public Plan {
     }
     for (int64_t j = 0; j < g_.n; ++j) {
       auto value = static_cast<float>(sums[j]);
-      if (dynamic_ && g_.reads_ab()) value *= step_[place] * b_scale_[j];
+      if (dynamic_ && is_per_channel() && g_.reads_ab()) value *= step_[place] * b_scale_[j];
       const float product = g_.reads_ab() ? g_.alpha * value : 0.0f;
       const float start = g_.reads_c0() ? g_.beta * static_cast<float>(numbers_[j]) : 0.0f;
       numbers_[j] = product + start;
@@ -176,6 +189,7 @@ class DecodingPlan final : public Plan {
 
   const Gemm g_;
   const bool dynamic_;
+  const int64_t together_;  // elements of a row that share a step
   std::vector<double> numbers_;
   std::vector<T> column_, rows_, sums_, packed_;
   float step_[rows_together] = {};
@@ -184,19 +198,20 @@ class DecodingPlan final : public Plan {
   View a_, b_, c0_, c_;
 };
 
-bool is_of_integers(const Environment& env) {
-  return env.math == math_int8.name || env.math == math_int8_dynamic.name;
+bool is_of_integers(const Problem& problem, const Environment& env) {
+  return env.math == math_int8.name ||
+         (env.math == math_int8_dynamic.name && problem.dtype("b_type") == &int8_per_channel);
 }
 
 }  // namespace
 
 bool needs_decoding(const Problem& problem, const Environment& env) {
-  return is_quantised(problem.dtype("b_type")) || is_of_integers(env);
+  return is_quantised(problem.dtype("b_type")) || is_of_integers(problem, env);
 }
 
 std::unique_ptr<Plan> decoding_plan(const Problem& problem, const Environment& env,
                                     const Operands& constants) {
-  if (is_of_integers(env)) {
+  if (is_of_integers(problem, env)) {
     return std::make_unique<DecodingPlan<std::int32_t>>(problem, env, constants);
   }
   return std::make_unique<DecodingPlan<float>>(problem, env, constants);

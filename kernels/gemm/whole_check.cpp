@@ -200,7 +200,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
   const Gemm g(problem);
   if (g.empty()) return {};
   std::optional<Factors> factors;
-  if (g.reads_ab()) factors.emplace(g, math, operands, side_b(g, operands.at("b")));
+  if (g.reads_ab()) factors.emplace(problem, g, math, operands, side_b(g, operands.at("b")));
   const SeededStream signs(seed, "gemm", "freivalds");
   const Whole whole{g,
                     operands,

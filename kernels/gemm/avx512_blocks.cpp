@@ -1,0 +1,369 @@
+// GEMM, variant `avx512`: weights in blocks times rows of 8-bit integers by vpdpbusd. 16 rows of b
+// are transposed in registers, so that a lane of a vector is a column of c: sums of a block need no
+// additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of a
+// are multiplied by what was just decoded; many by micro-panels. See block_unit.hpp.
+#include "kernels/gemm/avx512_blocks.hpp"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "hwy/base.h"
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
+namespace rooflane::gemm {
+namespace {
+
+#include "kernels/gemm/avx512_lanes-inl.h"
+
+constexpr int mr = 12, vectors = 2, nr = vectors * group_columns, most_rows = 8;
+
+// Of 16 rows a lane of each, of which the lower half or the upper is a float16.
+__attribute__((always_inline)) inline __m512 LowerHalves(__m512i lanes) {
+  return _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, lanes));
+}
+__attribute__((always_inline)) inline __m512 UpperHalves(__m512i lanes) {
+  return LowerHalves(_mm512_maskz_srli_epi32(all, lanes, 16));
+}
+
+// What a block of 16 columns is to the products: integers without sign, scales, minima.
+struct Block {
+  __m512i lanes[lanes_per_block];
+  __m512 scale, minimum;
+};
+
+// Formats: `together` blocks fill whole vectors of 16 bytes, so that heads are transposed with the
+// integers. Behind a head of 2 bytes every other block begins in the middle of a lane: its first 2
+// bytes come last, beside the last 2. Rotation() says so to whoever lays out op(a).
+template <int lanes>
+struct ScaleOnly {
+  static constexpr int bytes = 2 + 4 * lanes, together = 8;
+  static constexpr bool has_minimum = false;
+  static constexpr int Rotation(std::int64_t block) { return block % 2 == 0 ? 2 : 0; }
+  // The block's integers as stored, and its scale, of all lanes of `together` blocks.
+  template <int block>
+  __attribute__((always_inline)) static void Find(const __m512i* all_lanes, __m512i* integers,
+                                                  Block& to) {
+    const __m512i* const head = all_lanes + bytes * block / 4;
+    for (int g = 0; g < lanes; ++g) integers[g] = head[1 + g];
+    if (Rotation(block) == 0) {
+      to.scale = UpperHalves(head[0]);
+    } else {
+      to.scale = LowerHalves(head[0]);
+      integers[lanes - 1] = _mm512_mask_blend_epi16(0xAAAAAAAA, head[lanes], head[0]);
+    }
+    to.minimum = _mm512_setzero_ps();
+  }
+};
+struct ScaleAndMinimum {
+  static constexpr int bytes = 20, together = 4;
+  static constexpr bool has_minimum = true;
+  static constexpr int Rotation(std::int64_t) { return 0; }
+  template <int block>
+  __attribute__((always_inline)) static void Find(const __m512i* all_lanes, __m512i* integers,
+                                                  Block& to) {
+    const __m512i* const head = all_lanes + bytes * block / 4;
+    for (int g = 0; g < 4; ++g) integers[g] = head[1 + g];
+    to.scale = LowerHalves(head[0]);
+    to.minimum = UpperHalves(head[0]);
+  }
+};
+
+// Byte i holds element i below element i + 16.
+template <class Head>
+struct Nibbles : Head {
+  static constexpr int zero = Head::has_minimum ? 0 : 8, period = 16;
+  template <int block>
+  __attribute__((always_inline)) static void Decode(const __m512i* all_lanes, Block& to) {
+    __m512i both[4];
+    Head::template Find<block>(all_lanes, both, to);
+    const __m512i low = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g) {
+      to.lanes[g] = _mm512_and_si512(both[g], low);
+      to.lanes[g + 4] = _mm512_and_si512(_mm512_maskz_srli_epi16(~0u, both[g], 4), low);
+    }
+  }
+};
+struct SignedBytes : ScaleOnly<8> {
+  static constexpr int zero = 128, period = 32;
+  template <int block>
+  __attribute__((always_inline)) static void Decode(const __m512i* all_lanes, Block& to) {
+    Find<block>(all_lanes, to.lanes, to);
+    const __m512i sign = _mm512_set1_epi8(-128);
+#pragma GCC unroll 8
+    for (int g = 0; g < lanes_per_block; ++g) to.lanes[g] = _mm512_xor_si512(to.lanes[g], sign);
+  }
+};
+
+// body(block) for block `first` of those that lie together, loaded as far as it needs, and the ones
+// behind it up to `count`.
+template <class Format, int first, class Body>
+__attribute__((always_inline)) inline void BlocksFrom(const std::uint8_t* b, std::int64_t stride,
+                                                      std::int64_t count, __m512i* lanes,
+                                                      const Body& body) {
+  if constexpr (first < Format::together) {
+    if (first >= count) return;
+    constexpr int vector = 16;
+    constexpr int loaded = (Format::bytes * first + vector - 1) / vector;
+    constexpr int needed = (Format::bytes * (first + 1) + vector - 1) / vector;
+#pragma GCC unroll 4
+    for (int v = loaded; v < needed; ++v) FourLanes(b + v * vector, stride, lanes + 4 * v);
+    Block block;
+    Format::template Decode<first>(lanes, block);
+    body(block);
+    BlocksFrom<Format, first + 1>(b, stride, count, lanes, body);
+  }
+}
+
+// body(block) for each block of 16 rows of b.
+template <class Format, class Body>
+__attribute__((always_inline)) inline void ForBlocks(const std::uint8_t* b, std::int64_t stride,
+                                                     std::int64_t blocks, const Body& body) {
+  constexpr std::int64_t bytes = Format::bytes * Format::together;
+  __m512i lanes[bytes / 4];
+  for (; blocks >= Format::together; blocks -= Format::together, b += bytes) {
+    BlocksFrom<Format, 0>(b, stride, Format::together, lanes, body);
+  }
+  if (blocks == 0) return;
+  std::uint8_t rest[group_columns * bytes] = {};
+  for (int j = 0; j < group_columns; ++j) {
+    std::memcpy(rest + j * bytes, b + j * stride, static_cast<std::size_t>(blocks * Format::bytes));
+  }
+  BlocksFrom<Format, 0>(rest, bytes, blocks, lanes, body);
+}
+
+__attribute__((always_inline)) inline __m512 BroadcastFloat(const std::uint32_t* from) {
+  return _mm512_set1_ps(std::bit_cast<float>(*from));
+}
+
+// total + step · (scale · sum + minimum · quotients).
+template <bool has_minimum>
+__attribute__((always_inline)) inline __m512 AddBlock(__m512 total, __m512i sum, __m512 scale,
+                                                      __m512 minimum, __m512 step,
+                                                      __m512 quotients) {
+  const __m512 integers = _mm512_maskz_cvtepi32_ps(all, sum);
+  __m512 block;
+  if constexpr (has_minimum) {
+    block = _mm512_fmadd_ps(scale, integers, _mm512_mul_ps(minimum, quotients));
+  } else {
+    block = _mm512_mul_ps(scale, integers);
+  }
+  return _mm512_fmadd_ps(block, step, total);
+}
+
+// One block of 16 columns and all rows of a.
+template <bool has_minimum, int rows>
+__attribute__((always_inline)) inline void MultiplyBlock(const Block& block, const std::uint32_t* a,
+                                                         __m512 (&totals)[rows]) {
+  const std::uint32_t* const steps = a + lanes_per_block * rows;
+  const std::uint32_t* const quotients = steps + rows;
+  __m512i sums[rows];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    sums[i] = has_minimum ? _mm512_setzero_si512() : Broadcast(quotients + i);
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < lanes_per_block; ++g) {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      sums[i] = _mm512_dpbusd_epi32(sums[i], block.lanes[g], Broadcast(a + g * rows + i));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    totals[i] = AddBlock<has_minimum>(totals[i], sums[i], block.scale, block.minimum,
+                                      BroadcastFloat(steps + i), BroadcastFloat(quotients + i));
+  }
+}
+
+template <class Format, int rows>
+void SkinnyGroup(const SkinnyBlocksCall& call, std::int64_t group) {
+  const std::int64_t stride = call.row_bytes;
+  const std::uint8_t* const b = call.b + group * group_columns * stride;
+  const std::uint32_t* a = call.a;
+  Prefetches prefetches{b + group_columns * stride, call.end, group_columns * Format::bytes};
+  __m512 totals[rows];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) totals[i] = _mm512_setzero_ps();
+  ForBlocks<Format>(
+      b, stride, call.blocks, [&](const Block& block) __attribute__((always_inline)) {
+        prefetches.Next();
+        MultiplyBlock<Format::has_minimum>(block, a, totals);
+        a += words_per_block * rows;
+      });
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    _mm512_storeu_ps(call.sums + i * call.ld + group * group_columns, totals[i]);
+  }
+}
+
+template <class Format, int rows>
+void SkinnyRows(const SkinnyBlocksCall& call) {
+  for (std::int64_t group = 0; group < call.groups; ++group) SkinnyGroup<Format, rows>(call, group);
+}
+template <class Format, int... row>
+void SkinnyOf(const SkinnyBlocksCall& call, std::integer_sequence<int, row...>) {
+  ((call.rows == row + 1 ? SkinnyRows<Format, row + 1>(call) : void()), ...);
+}
+template <class Format>
+void Skinny(const SkinnyBlocksCall& call) {
+  SkinnyOf<Format>(call, std::make_integer_sequence<int, most_rows>());
+}
+
+template <class Format>
+void Pack(const PackBlocksCall& call) {
+  for (int j = 0; j < nr; j += group_columns) {
+    std::uint32_t* to = call.to + j;
+    const auto store = [&](const Block& block) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+      for (int g = 0; g < lanes_per_block; ++g) _mm512_storeu_si512(to + g * nr, block.lanes[g]);
+      _mm512_storeu_ps(to + lanes_per_block * nr, block.scale);
+      _mm512_storeu_ps(to + (lanes_per_block + 1) * nr, block.minimum);
+      to += words_per_block * nr;
+    };
+    ForBlocks<Format>(call.b + j * call.row_bytes, call.row_bytes, call.blocks, store);
+  }
+}
+
+// Totals are added to in L1, as integer sums take the registers.
+template <bool has_minimum, int rows>
+void Tile(const BlockTileCall& call) {
+#pragma GCC unroll 12
+  for (int i = 0; i < rows; ++i) std::fill_n(call.sums + i * call.ld, nr, 0.0f);
+  const std::uint32_t* a = call.a;
+  const std::uint32_t* b = call.b;
+  for (std::int64_t left = call.blocks; left > 0; --left) {
+    const std::uint32_t* const steps = a + lanes_per_block * rows;
+    const std::uint32_t* const quotients = steps + rows;
+    __m512i sums[rows][vectors];
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; ++i) {
+      sums[i][0] = sums[i][1] = has_minimum ? _mm512_setzero_si512() : Broadcast(quotients + i);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < lanes_per_block; ++g) {
+      const __m512i b0 = _mm512_loadu_si512(b + g * nr), b1 = _mm512_loadu_si512(b + g * nr + 16);
+#pragma GCC unroll 12
+      for (int i = 0; i < rows; ++i) {
+        const __m512i row = Broadcast(a + g * rows + i);
+        sums[i][0] = _mm512_dpbusd_epi32(sums[i][0], b0, row);
+        sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], b1, row);
+      }
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      const std::uint32_t* const reals = b + lanes_per_block * nr + v * group_columns;
+      const __m512 scale = _mm512_loadu_ps(reals), minimum = _mm512_loadu_ps(reals + nr);
+#pragma GCC unroll 12
+      for (int i = 0; i < rows; ++i) {
+        float* const total = call.sums + i * call.ld + v * group_columns;
+        _mm512_storeu_ps(
+            total, AddBlock<has_minimum>(_mm512_loadu_ps(total), sums[i][v], scale, minimum,
+                                         BroadcastFloat(steps + i), BroadcastFloat(quotients + i)));
+      }
+    }
+    a += words_per_block * rows;
+    b += words_per_block * nr;
+  }
+}
+
+template <bool has_minimum, int... row>
+constexpr auto tiles_of(std::integer_sequence<int, row...>) {
+  return std::array<void (*)(const BlockTileCall&), sizeof...(row)>{Tile<has_minimum, row + 1>...};
+}
+template <bool has_minimum>
+void TileOf(const BlockTileCall& call) {
+  static constexpr auto tiles = tiles_of<has_minimum>(std::make_integer_sequence<int, mr>());
+  tiles[static_cast<std::size_t>(call.rows - 1)](call);
+}
+
+inline float FromBFloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+void ReadBlock(const QuantiseBlocksCall& c, std::int64_t block, float* to) {
+  const std::int64_t first = block * weights_per_block * c.inner;
+  if (c.short_floats) {
+    const auto* const from = static_cast<const std::uint16_t*>(c.from) + first;
+    for (int p = 0; p < weights_per_block; ++p) to[p] = FromBFloat16(from[p * c.inner]);
+  } else {
+    const auto* const from = static_cast<const float*>(c.from) + first;
+    for (int p = 0; p < weights_per_block; ++p) to[p] = from[p * c.inner];
+  }
+}
+
+// As QuantiseRow of dot_common-inl.h, whose comments hold here.
+template <class Format>
+void Quantise(const QuantiseBlocksCall& c) {
+  std::uint32_t* to = c.to + c.row;
+  for (std::int64_t t = 0; t < c.blocks; ++t, to += words_per_block * c.rows) {
+    float values[weights_per_block];
+    ReadBlock(c, t, values);
+    std::uint32_t most = 0;
+    for (const float value : values) {
+      most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
+    }
+    const float largest = std::bit_cast<float>(most);
+    const bool finite = most < 0x7F800000;
+    const float inverse = finite && largest > 0x1p-120f ? 127 / largest : 0;
+    constexpr float shift = 0x1.8p23f;
+    std::int32_t total = 0;
+    std::int8_t integers[weights_per_block];
+    for (int p = 0; p < weights_per_block; ++p) {
+      const float rounded = finite ? values[p] * inverse + shift : shift;
+      const auto integer =
+          static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(rounded) - 0x4B400000u);
+      const int place = p / Format::period * Format::period +
+                        (p - Format::Rotation(t) + Format::period) % Format::period;
+      integers[place] = static_cast<std::int8_t>(integer);
+      total += integer;
+    }
+    std::uint32_t lanes[lanes_per_block];
+    std::memcpy(lanes, integers, sizeof lanes);
+    for (int g = 0; g < lanes_per_block; ++g) to[g * c.rows] = lanes[g];
+    const float step = finite ? largest / 127 : std::bit_cast<float>(0x7FC00000u);
+    to[lanes_per_block * c.rows] = std::bit_cast<std::uint32_t>(step);
+    to[(lanes_per_block + 1) * c.rows] =
+        Format::has_minimum ? std::bit_cast<std::uint32_t>(static_cast<float>(total))
+                            : static_cast<std::uint32_t>(-Format::zero * total);
+  }
+}
+
+}  // namespace
+}  // namespace rooflane::gemm
+HWY_POP_ATTRIBUTES
+
+namespace rooflane::gemm {
+namespace {
+
+template <class Format>
+constexpr BlockUnit unit_for(DType type) {
+  return {.type = type,
+          .path = "vpdpbusd",
+          .skinny_rows = most_rows,
+          .group_columns = group_columns,
+          .mr = mr,
+          .nr = nr,
+          .quantise = Quantise<Format>,
+          .skinny = Skinny<Format>,
+          .pack = Pack<Format>,
+          .tile = TileOf<Format::has_minimum>};
+}
+constexpr BlockUnit units[] = {unit_for<SignedBytes>(&q8_0), unit_for<Nibbles<ScaleOnly<4>>>(&q4_0),
+                               unit_for<Nibbles<ScaleAndMinimum>>(&q4_1)};
+
+}  // namespace
+
+const BlockUnit* avx512_block_unit(DType type) {
+  for (const BlockUnit& unit : units) {
+    if (unit.type == type) return &unit;
+  }
+  return nullptr;
+}
+
+}  // namespace rooflane::gemm
