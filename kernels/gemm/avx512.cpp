@@ -350,7 +350,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
-                                   .quantise = nullptr,
+                                   .convert = RoundRow,
                                    .begin = nullptr,
                                    .end = nullptr};
 constexpr DotUnit integer_unit = {.path = "vpdpbusd",
@@ -365,7 +365,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,
-                                  .quantise = QuantiseRow,
+                                  .convert = QuantiseRow,
                                   .begin = nullptr,
                                   .end = nullptr};
 
