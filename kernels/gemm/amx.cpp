@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "backends/amx.hpp"
+#include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/dot_plan.hpp"
@@ -120,7 +121,7 @@ constexpr DotUnit bfloat16_unit = {.path = "amx-bf16",
                                    .pack = PackLanes<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
-                                   .quantise = nullptr,
+                                   .convert = RoundRow,
                                    .begin = BeginTiles,
                                    .end = EndTiles};
 
@@ -137,7 +138,7 @@ constexpr DotUnit integer_unit(void (*micro)(const MicroCall&)) {
           .pack = PackLanes<std::uint8_t>,
           .column_sums = SumColumns<nr>,
           .finish = FinishTile,
-          .quantise = QuantiseRow,
+          .convert = QuantiseRow,
           .begin = BeginTiles,
           .end = EndTiles};
 }
@@ -156,6 +157,8 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
+  // Asks Linux for the tiles, which each process has to: without it their first use is a SIGILL.
+  if (const auto reason = amx::backend.absent_reason(env.library)) throw unavailable_error(*reason);
   return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
 }
 

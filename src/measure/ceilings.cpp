@@ -274,7 +274,6 @@ std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_vi
     if (auto unit = find_fma_peak(ceilings, math, path, threads, device)) return unit;
   }
   if (auto own = find_fma_peak(ceilings, math, isa, threads, device)) return own;
-  if (!on_cpu) return std::nullopt;
   if (auto unit = find_fma_peak(ceilings, math, "", threads, device)) return unit;
   const bool widened = math == "bf16" || math == "f16";
   return widened ? find_fma_peak(ceilings, "fp32", isa, threads, device) : std::nullopt;
