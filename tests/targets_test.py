@@ -311,8 +311,8 @@ esac
         run.rows[1][COLUMNS.index("status")] = "INACCURATE"
         run.rows[1][COLUMNS.index("reason")] = "computes in int8-block"
         self.assertEqual(self.line(run)["ratio to the best peer [95 %]"], "2.00 [2.00, 2.00]")
-        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: computes "
-                      "in int8-block", self.text)
+        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: "
+                      "computes in int8-block", self.text)
 
     def test_classes_choose_lines(self):
         run = self.run_of()
