@@ -175,8 +175,12 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
   progress.wipe();
   if (!read.trace.empty()) trace.write(read.trace);
   if (!read.json.empty()) {
-    write_json(read.json,
-               document_json(result.rows, context_of(arguments, options, result, slowdowns)));
+    auto document = document_json(result.rows, context_of(arguments, options, result, slowdowns));
+    if (options.fusion) {
+      const auto lines = fusions_of(result.rows, bytes_of_fusion(*options.catalogue));
+      document["fusions"] = fusions_json(lines, result.rows);
+    }
+    write_json(read.json, document);
   }
   if (files) files->finish();
   return std::move(result.rows);
