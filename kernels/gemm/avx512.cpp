@@ -199,8 +199,8 @@ void Micro(const MicroCall& call) {
 
 // Pairs of lanes that x and y have in turn, added up.
 template <class Products>
-__attribute__((always_inline)) inline typename Products::Sums AddPairs(
-    typename Products::Sums x, typename Products::Sums y) {
+__attribute__((always_inline)) inline typename Products::Sums AddPairs(typename Products::Sums x,
+                                                                       typename Products::Sums y) {
   using Sums = typename Products::Sums;
   return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
                         (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
@@ -226,19 +226,24 @@ struct Part {
   std::int64_t first, last;
 };
 
-// Where b is prefetched: of few rows products are faster than memory, and some 16 lines in flight
-// hide its latency, 100 ns at 10 GB/s a stream; of more the stream's next rows but one, into L2, as
-// L1 waits for lines of a.
+// b before it is read. Few rows: products are faster than memory, and some 16 lines of each stream
+// in flight hide its latency, 100 ns at 10 GB/s. More: the next call's rows of b, in the order of
+// memory, into L2, as L1 waits for lines of a.
 template <class Products, int rows>
-__attribute__((always_inline)) inline void PrefetchSkinny(const typename Products::Element* from,
-                                                          std::int64_t ldb) {
-  if constexpr (rows <= 2) {
-    constexpr std::int64_t lines = 16 * 64;
-    _mm_prefetch(reinterpret_cast<const char*>(from) + lines, _MM_HINT_T0);
-  } else {
-    _mm_prefetch(reinterpret_cast<const char*>(from + 2 * ldb), _MM_HINT_T1);
+struct SkinnyPrefetch {
+  using Element = typename Products::Element;
+  static constexpr std::int64_t line = 64 / sizeof(Element), lines = 16;
+  const Element* at;
+  const Element* end;
+  __attribute__((always_inline)) void Next(const Element* from) {
+    if constexpr (rows <= 2) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + lines * line), _MM_HINT_T0);
+    } else {
+      if (at < end) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+      at += line;
+    }
   }
-}
+};
 
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
@@ -246,7 +251,11 @@ template <class Products, int rows, int together>
 void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
+  const Element* const all_of_b = static_cast<const Element*>(call.b);
+  const Element* const b = all_of_b + col * call.ldb;
+  SkinnyPrefetch<Products, rows> prefetch{
+      all_of_b + call.cols * (call.ldb + part.first) + col * together * (part.last - part.first),
+      static_cast<const Element*>(call.end)};
   const __m512i ones = _mm512_set1_epi8(1);
   typename Products::Sums sums[together][rows];
   __m512i of_columns[together];
@@ -262,7 +271,7 @@ void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, s
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
       const Element* const from = b + r * apart * call.ldb + p;
-      PrefetchSkinny<Products, rows>(from, call.ldb);
+      prefetch.Next(from);
       columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);

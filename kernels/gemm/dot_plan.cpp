@@ -344,7 +344,7 @@ class DotPlan final : public Plan {
                   1, xor_mask(), words_at(a_panels_, row * skinny_lanes_)});
     }
     const int64_t tasks = div_up(g_.n, skinny_columns);
-    // In static chunks: a thread prefetches what it will read itself.
+    // In static chunks: a thread prefetches what its next task reads.
     parallel_for_static(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
       const int64_t place = task / tasks, batch = first + place;
       const int64_t col = task % tasks * skinny_columns;
@@ -356,14 +356,16 @@ class DotPlan final : public Plan {
               ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
               : nullptr;
       unit_.skinny({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
-                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns});
+                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns,
+                    b_.at(batch, g_.n)});
       output_.store(batch, {&out, 0, g_.m, col, cols, sums, skinny_columns});
     });
   }
 
   static constexpr int64_t vector_lanes = 16;
-  // Rows of b of a task where a is skinny: a megabyte of weights at k = 8192.
-  static constexpr int64_t skinny_columns = 64;
+  // Rows of b of a task where a is skinny: half a megabyte of weights at k = 8192, so that the next
+  // task's fit in L2, too.
+  static constexpr int64_t skinny_columns = 32;
 
   const Gemm g_;
   const DotUnit& unit_;
