@@ -403,6 +403,12 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return dot_tunings(problem, env, unit_of(problem, env));
 }
 
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment&) {
+  if (block_unit_of(problem) == nullptr || tuning.values().empty()) return std::nullopt;
+  return "tunables are those of operands without blocks; weights in blocks have none";
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   if (const BlockUnit* const unit = block_unit_of(problem)) {
@@ -424,6 +430,7 @@ const Variant avx512 = {.name = "avx512",
                         .unsupported = unsupported,
                         .tunings = tunings,
                         .plan = plan,
+                        .tuning_defect = tuning_defect,
                         .maths = dot_maths,
                         .dtypes = types};
 
