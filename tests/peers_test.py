@@ -233,6 +233,44 @@ for tensor in problem.tensors[:-1]:
                             ours = file.read()
                         self.assertEqual(ours, npy(os.path.join(folder, name + ".npy")).tobytes())
 
+    def test_a_cold_sample_is_one_run(self):
+        worker = self.serve("numpy")
+        self.assertTrue(worker.open("softmax:rows=16,cols=64", cache="cold")["ok"])
+        self.assertEqual(worker.ask("calibrate")["runs_per_sample"], 1)
+        self.assertTrue(all(ns > 0 for ns in worker.ask("sample", n=2, runs=1)["ns"]))
+
+    def test_parts_of_blocks_are_the_numbers_that_the_reference_multiplies(self):
+        code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
+import numpy as np
+from peer_workers.formats import block_parts
+folder, kind = sys.argv[1:]
+a, b, c = (np.load(f"{folder}/{name}.npy") for name in ("a", "b", "c_reference"))
+integers, scale, low = block_parts(b.reshape(b.shape[-2:]), kind)
+values = integers * np.repeat(scale, 32, 1).astype(float) + np.repeat(low, 32, 1)
+print(np.abs(a.reshape(a.shape[-2:]).astype(float) @ values.T - c).max())
+"""
+        for kind in ("q8_0", "q4_0", "q4_1"):
+            folder = self.inputs(f"gemm:m=3,n=7,k=96,trans_b=1,b_type={kind}", 7)
+            done = subprocess.run([self.python_of("numpy"), "-c", code, folder, kind], check=True,
+                                  stdout=subprocess.PIPE, text=True)
+            self.assertLess(float(done.stdout), 1e-12, kind)
+
+    def test_llama_cpp_s_product_is_asked_for_and_its_fastest_buffer_taken(self):
+        code = f"""import sys
+sys.path[:0] = [{os.path.dirname(PEERS)!r}, {os.path.dirname(os.path.abspath(__file__))!r}]
+import fake_ggml
+fake_ggml.check(sys.argv[1:])
+"""
+        done = subprocess.run([self.python_of("numpy"), "-c", code], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), [
+            "int8-block vpdpbusd repacked 0.0", "int8-block vpdpbusd where it lies 0.0",
+            "refused: llama.cpp: math bf16: it multiplies q4_0 weights in int8-block",
+            "refused: llama.cpp: its mul_mat is a·bᵀ of two matrices: batch=1, trans_a=0, "
+            "trans_b=1, alpha=1, beta=0",
+            "refused: llama.cpp: float32 times int8_per_channel to float32: its mul_mat multiplies "
+            "float32, or what b is of float32, float16 and bfloat16, with b and gives float32"])
+
     def test_samples_are_taken_as_asked(self):
         worker = self.serve("numpy")
         self.assertTrue(worker.open("softmax:rows=16,cols=64")["ok"])
@@ -255,7 +293,6 @@ for tensor in problem.tensors[:-1]:
         half["tensors"][0]["dtype"] = "float16"
         for shape, fields, status, word in [
                 (f"{good},prepack=1", {}, "UNSUPPORTED", "prepack"),
-                (good, {"cache": "cold"}, "UNSUPPORTED", "evicted"),
                 (good, {"math": "bf16"}, "UNSUPPORTED", "fp32"),
                 (good, {"timer": "event"}, "UNSUPPORTED", "timer"),
                 (good, {"problem": half}, "UNSUPPORTED", "float16 a is not implemented"),

@@ -1,5 +1,5 @@
-"""llama.cpp's matrix products, through the ggml libraries that llama-cpp-python brings along: mul_mat
-of weights as GGUF files store them, by the same backend and buffers as llama.cpp's.
+"""llama.cpp's matrix products, through the ggml libraries that llama-cpp-python brings along:
+mul_mat of weights as GGUF files store them, by the same backend and buffers as llama.cpp's.
 
 ggml multiplies in the format of its weights: float32 activations become bfloat16 or float16
 numbers, and beside quantised weights 8-bit integers with a float16 scale per 32 of a row
@@ -30,6 +30,7 @@ POINTERS = ("ggml_init", "ggml_new_tensor_2d", "ggml_mul_mat", "ggml_new_graph",
             "ggml_backend_reg_get_proc_address", "ggml_backend_cpu_buffer_from_ptr",
             "ggml_backend_buft_alloc_buffer", "ggml_backend_buffer_get_base")
 FEATURES = ("avx2", "avx_vnni", "avx512", "avx512_vbmi", "avx512_vnni", "avx512_bf16", "amx_int8")
+LOG = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
 class _InitParams(ctypes.Structure):
@@ -55,6 +56,8 @@ class Ggml:
         for name in ("ggml_backend_buft_get_alloc_size", "ggml_nbytes"):
             self.function(name).restype = ctypes.c_size_t
         self.function("ggml_backend_dev_supports_op").restype = ctypes.c_bool
+        self._silent = LOG(lambda level, text, data: None)
+        self.function("ggml_log_set")(self._silent, None)
 
     def function(self, name: str):
         """The C function of that name. Raises AttributeError."""

@@ -57,7 +57,7 @@ def by_prepacked_linear(p: Problem, tensors: Tensors) -> dict[str, Way]:
     a, b = matrices(p, tensors)
     weights = b.t().contiguous()
     if a.dtype == torch.float16 and not p.functions:  # few CPUs have float16 products
-        return decoded(a, weights.float())
+        return decoded(p, a, weights.float())
     functions = [] if p.functions == ["gate"] else list(p.functions)
     bias = tensors["bias"] if functions[:1] == ["bias"] else None
     if bias is not None:
@@ -123,16 +123,16 @@ def of_channels(p: Problem, tensors: Tensors) -> dict[str, Way]:
     if a.dtype == torch.float32:
         ways["float32 copies"] = Way(lambda x, y, s: torch.mm(x, y.float()).mul_(s), [a, b, scale])
     if p.prepack:
-        ways |= decoded(a, b.t().float() * scale[:, None])
+        ways |= decoded(p, a, b.t().float() * scale[:, None])
     return ways
 
 
-def decoded(a: torch.Tensor, weights: torch.Tensor) -> dict[str, Way]:
+def decoded(p: Problem, a: torch.Tensor, weights: torch.Tensor) -> dict[str, Way]:
     """Weights [n,k] that were made float32 beforehand, as transformers reads a GGUF file."""
     packed = torch.ops.mkldnn._reorder_linear_weight(weights, a.shape[0])
-    linear = torch.ops.mkldnn._linear_pointwise
+    linear, type_of_c = torch.ops.mkldnn._linear_pointwise, getattr(torch, p.output.dtype)
     return {"decoded to float32": Way(
-        lambda x: linear(x.float(), packed, None, "none", [], None).to(x.dtype), [a],
+        lambda x: linear(x.float(), packed, None, "none", [], None).to(type_of_c), [a],
         packed_bytes=weights.nbytes)}
 
 
@@ -153,7 +153,7 @@ def of_blocks(p: Problem, tensors: Tensors, kind: str) -> dict[str, Way]:
     integers, scale, low = block_parts(tensors["b"][0].numpy(), kind)
     values = (integers.reshape(p.n, -1, GROUP) * scale[..., None].astype(np.float64)
               + low[..., None]).reshape(p.n, p.k).astype(np.float32)
-    ways = decoded(tensors["a"][0], torch.from_numpy(values))
+    ways = decoded(p, tensors["a"][0], torch.from_numpy(values))
     if kind == "q8_0":
         return ways
     both = np.stack([scale.T, (low + 8 * scale).T], axis=2)  # [k/32,n,2]
@@ -195,8 +195,11 @@ def special_ways(p: Problem, tensors: Tensors) -> dict[str, Way] | None:
         return of_channels(p, tensors) if b == "int8_per_channel" else of_blocks(p, tensors, b)
     if a == b == c:
         return by_prepacked_linear(p, tensors)
-    if p.functions or p.prepack or c != "float32":
+    if p.functions or c != "float32":
         raise Unsupported("PyTorch's operations take tensors of one type")
+    if p.prepack:
+        a_matrix, b_matrix = matrices(p, tensors)
+        return decoded(p, a_matrix, b_matrix.t().float().contiguous())
     return {"float32 copies": Way(lambda x, y: torch.mm(x.float(), y.float(), out=tensors["c"][0]),
                                   list(matrices(p, tensors)), writes=True)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -93,6 +94,8 @@ class TorchPeer(Peer):
     def call_of(self, problem: Problem, operands: list[torch.Tensor], out: torch.Tensor
                 ) -> tuple[Callable[..., torch.Tensor], bool]:
         """What a run calls, and whether it writes into `out`."""
+        if problem.values.get("residual") and out.dtype != torch.float32:
+            raise Unsupported(f"residual=1: PyTorch rounds the sum to {problem.output.dtype} first")
         into = function_into(problem, out)
         return (function_of(problem), False) if into is None else (into, True)
 
@@ -201,4 +204,5 @@ class QuantisedTorchPeer(TorchPeer):
         return f"{super().library()} quantized::linear_dynamic {torch.backends.quantized.engine}"
 
     def special_ways(self, problem: Problem, tensors: Tensors) -> dict[str, Way]:
+        warnings.simplefilter("ignore")  # quantised tensors are told to be deprecated
         return {"": torch_gemm.quantised_linear(problem, tensors)}
