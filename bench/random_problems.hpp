@@ -9,9 +9,19 @@
 
 namespace rooflane {
 
-// `count` problems of a kernel: required sizes log-uniform from 1 to 4096, an optional size once in
-// five, flags once in four, everything else at its default; up to 4 Gflop and 256 MiB each. The
-// same seed gives the same problems on every machine.
-std::vector<Problem> random_problems(const Kernel& kernel, int count, std::uint64_t seed);
+struct RandomProblems {
+  int count;
+  std::uint64_t seed;
+  std::int64_t largest = 4096;  // size
+  // Number formats and the functions behind a product, too, are drawn.
+  bool formats = false;
+};
+
+// Problems of a kernel: required sizes log-uniform from 1 to the largest, an optional size once in
+// five, flags once in four, everything else at its default; with formats all combinations that go
+// together, a chain every second time, and every second size a multiple of 32. Up to 4 Gflop and
+// 256 MiB each. The same seed gives the same problems on every
+// machine.
+std::vector<Problem> random_problems(const Kernel& kernel, const RandomProblems& asked);
 
 }  // namespace rooflane

@@ -77,7 +77,8 @@ def npy(path):
         content = file.read()
     length = int.from_bytes(content[8:10], "little")
     descr = content[10:10 + length].split(b"'")[3]
-    letter = {b"<f8": "d", b"<f4": "f", b"<f2": "H", b"<V2": "H", b"<i4": "i"}[descr]
+    letter = {b"<f8": "d", b"<f4": "f", b"<f2": "H", b"<V2": "H", b"<i4": "i", b"|i1": "b",
+              b"|u1": "B"}[descr]
     return array.array(letter, content[10 + length:])
 
 
@@ -202,9 +203,10 @@ class Peers(unittest.TestCase):
         code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
 import json
 import numpy as np
-from peer_workers.problem import STORED, fill_inputs, problem_of
+from peer_workers.peer import aligned_array
+from peer_workers.problem import fill_inputs, problem_of
 problem = problem_of(json.loads(sys.argv[1]))
-arrays = {t.name: np.empty(t.shape, STORED[t.dtype]) for t in problem.tensors}
+arrays = {t.name: aligned_array(t.shape, t.dtype) for t in problem.tensors}
 fill_inputs(problem, int(sys.argv[3]), arrays, 2)
 for tensor in problem.tensors[:-1]:
     arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
@@ -213,6 +215,10 @@ for tensor in problem.tensors[:-1]:
                              ("softmax:rows=9,cols=777", "x"),
                              ("softmax:rows=9,cols=777,type=f16", "x"),
                              ("softmax:rows=9,cols=777,type=bf16", "x"),
+                             ("gemm:m=9,n=70,k=96,a_type=u8,b_type=s8,c_type=s32", "a b"),
+                             ("gemm:m=9,n=70,k=96,b_type=s8c", "b b_scale"),
+                             *((f"gemm:m=1,n=70,k=1504,trans_b=1,b_type={block}", "a b")
+                               for block in ("q8_0", "q4_0", "q4_1")),
                              ("layernorm:rows=9,cols=777", "x gamma beta"),
                              ("embed:n=70000,vocab=1000,cols=3", "table ids"),
                              ("attention:batch=2,heads=4,kv_heads=2,q_len=9,kv_len=13,head_dim=8",

@@ -1,7 +1,9 @@
 // GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and
 // later. Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded
 // serves two products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the
-// micro-kernel: dot_plan.hpp, dot_common-inl.h.
+// micro-kernel: dot_plan.hpp, dot_common-inl.h. Few rows of a against b as it lies are for vectors
+// (avx512_skinny.hpp): they read b once, while tiles need it packed, which is read, written and
+// read again; of a packed b (prepack=1) tiles compute faster than it is read.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -10,9 +12,12 @@
 #include <cstring>
 
 #include "backends/amx.hpp"
+#include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
+#include "kernels/gemm/avx512_skinny.hpp"
 #include "kernels/gemm/dot_plan.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 namespace rooflane::gemm {
@@ -116,7 +121,7 @@ constexpr DotUnit bfloat16_unit = {.path = "amx-bf16",
                                    .whole_panels = true,
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Tiles>,
-                                   .skinny = nullptr,
+                                   .skinny = avx512_skinny_bfloat16,
                                    .pack = PackLanes<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
@@ -133,7 +138,7 @@ constexpr DotUnit integer_unit(void (*micro)(const MicroCall&)) {
           .whole_panels = true,
           .shifts_a = false,
           .micro = micro,
-          .skinny = nullptr,
+          .skinny = avx512_skinny_integers,
           .pack = PackLanes<std::uint8_t>,
           .column_sums = SumColumns<nr>,
           .finish = FinishTile,
@@ -156,6 +161,8 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
+  // Asks Linux for the tiles, which each process has to: without it their first use is a SIGILL.
+  if (const auto reason = amx::backend.absent_reason(env.library)) throw unavailable_error(*reason);
   return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
 }
 

@@ -11,6 +11,7 @@
 #include "gemm_cl.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/operands_refusal.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -21,8 +22,9 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math 3xtf32",
-     0, 3, true},
+     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math 3xtf32; "
+     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights",
+     0, 6, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
@@ -130,12 +132,32 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
+// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on every
+// device.
+std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  std::vector<Guess> guesses = mma_guesses(problem, env);
+  const std::vector<Guess> weights = weights_guesses(problem, env);
+  guesses.insert(guesses.end(), weights.begin(), weights.end());
+  std::stable_sort(guesses.begin(), guesses.end(),
+                   [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
+  constexpr std::size_t most_guesses = 8;
+  if (guesses.size() > most_guesses) guesses.resize(most_guesses);
+  std::vector<Tuning> list = formats_tunings(Gemm(problem), info);
+  std::vector<Tuning> others;
+  for (const Guess& guess : guesses) others.push_back(guess.tuning);
+  const bool are_first = best_code_path(info) == 1;
+  list.insert(are_first ? list.begin() : list.end(), others.begin(), others.end());
+  return list;
+}
+
 // GPUs: the paths' best guesses, fastest first, and the tiles that any device takes behind them.
 // CPU devices: tiles; one tuning of each other path stands last, so that every path runs on any
 // device.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
+  if (has_formats(problem, env)) return formats_tunings(problem, env);
   if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
   const std::vector<Guess> skinny = skinny_guesses(g, info);
@@ -218,10 +240,12 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (problem.flag("gate")) return "gate=1: its kernels take a b without gaps, of one product";
-  if (env.math == math_3xtf32.name && !Epilogue(problem).empty()) {
-    return epilogue_text(problem) + ": path=3 computes the product alone";
+  const bool tensor = env.math == math_3xtf32.name;
+  if (tensor && (has_formats(problem, env) || !Epilogue(problem).empty())) {
+    return fmt::format("math {}: path=3 computes the product alone, of float32", env.math);
   }
+  if (auto reason = unrounded_operands(problem, env)) return reason;
+  if (has_formats(problem, env)) return formats_unsupported(problem, env);
   return env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
                                       : tiles_unsupported(problem, env);
 }
@@ -233,6 +257,12 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if ((path == path_tensor) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
+  if (path < path_formats && has_formats(problem, env)) {
+    return fmt::format("path={} takes float32 alone and no gate=1", path);
+  }
+  if (path == path_formats) return formats_defect(tuning, info);
+  if (path == path_mma) return mma_defect(problem, tuning, env);
+  if (path == path_weights) return weights_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
@@ -254,6 +284,12 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return skinny_plan(problem, complete, env, constants);
     case path_tensor:
       return tensor_plan(problem, complete, env, constants);
+    case path_formats:
+      return formats_plan(problem, complete, env, constants);
+    case path_mma:
+      return mma_plan(problem, complete, env, constants);
+    case path_weights:
+      return weights_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }
@@ -283,6 +319,9 @@ std::int64_t best_code_path(const DeviceInfo& info) {
   return opencl::features(info.index).nvidia_code_path() ? 1 : 0;
 }
 
+// int8-dynamic wants each row's largest element before its products.
+constexpr const Math* maths[] = {&fp32, &math_3xtf32, &math_bf16, &math_f16, &math_int8};
+
 const Variant opencl = {.name = "opencl",
                         .kernel = &kernel,
                         .backend = &opencl::backend,
@@ -293,6 +332,7 @@ const Variant opencl = {.name = "opencl",
                         .plan = plan,
                         .tuning_defect = tuning_defect,
                         .ladder = opencl_ladder,
-                        .maths = fp32_and_3xtf32};
+                        .maths = maths,
+                        .dtypes = all_types};
 
 }  // namespace rooflane::gemm

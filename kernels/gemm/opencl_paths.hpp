@@ -4,6 +4,10 @@
 //   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
 //   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
+//   4  formats   any number formats and gate=1: tiles, any device (opencl_formats.cpp, gemm_formats.cl)
+//   5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
+//   6  weights   GPUs: few rows of a against short or quantised weights (opencl_weights.cpp,
+//                gemm_weights.cl)
 #pragma once
 
 #include <cstdint>
@@ -18,7 +22,15 @@
 
 namespace rooflane::gemm {
 
-enum Path : std::int64_t { path_tiles = 0, path_pipeline = 1, path_skinny = 2, path_tensor = 3 };
+enum Path : std::int64_t {
+  path_tiles = 0,
+  path_pipeline = 1,
+  path_skinny = 2,
+  path_tensor = 3,
+  path_formats = 4,
+  path_mma = 5,
+  path_weights = 6
+};
 
 // Code path 1 where the device has it.
 std::int64_t best_code_path(const opencl::DeviceInfo& info);
@@ -33,6 +45,21 @@ void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context,
   if (g.epilogue.empty()) return;
   call.add_args(context, g.epilogue.has(Epilogue::Op::bias) ? copy_of("bias") : other,
                 g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : other);
+}
+
+// Whether a problem is of the paths 4 to 6: it has another format than float32, another math than
+// these compute, or gate=1.
+bool has_formats(const Problem& problem, const Environment& env);
+// What gemm_output.cl is told, and the last arguments of a kernel that uses it.
+std::string output_options(const Problem& problem);
+// A format's number in gemm_output.cl.
+int number_of(DType type);
+template <class CopyOf>
+void add_output_args(opencl::KernelCall& call, const opencl::Context& context, const Gemm& g,
+                     const CopyOf& copy_of, cl_mem c) {
+  call.add_args(context, g.reads_c0() ? copy_of("c0") : c, c, cl_float{g.alpha}, cl_float{g.beta},
+                g.epilogue.has(Epilogue::Op::bias) ? copy_of("bias") : c,
+                g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : c);
 }
 
 // Most bytes of local memory that a group on this code path may have.
@@ -76,6 +103,25 @@ std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
                                          const opencl::DeviceInfo& info);
 std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
+
+// Every device has path 4.
+std::optional<std::string> formats_unsupported(const Problem& problem, const Environment& env);
+std::vector<Tuning> formats_tunings(const Gemm& g, const opencl::DeviceInfo& info);
+std::optional<std::string> formats_defect(const Tuning& tuning, const opencl::DeviceInfo& info);
+std::unique_ptr<Plan> formats_plan(const Problem& problem, const Tuning& tuning,
+                                   const Environment& env, const Operands& constants);
+
+std::vector<Guess> mma_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuning,
+                                      const Environment& env);
+std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
+                               const Operands& constants);
+
+std::vector<Guess> weights_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> weights_defect(const Problem& problem, const Tuning& tuning,
+                                          const Environment& env);
+std::unique_ptr<Plan> weights_plan(const Problem& problem, const Tuning& tuning,
+                                   const Environment& env, const Operands& constants);
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;

@@ -89,8 +89,21 @@ double unfused_gflops(DeviceBench& bench, double seconds) {
                        cl_float{1});
 }
 
-// Best rate of tensor cores, in 1e9 operations a second; `k` is the depth of one product.
-double mma_gflops(DeviceBench& bench, bool is_f16, double k, double seconds) {
+// Instructions for products of matrices and dot products: whose ceiling each is, as rows name it.
+struct ProductUnit {
+  const char* math;
+  const char* path;
+  const char* option;    // of mma_peak.cl
+  double operations;     // of a warp's product, multiplies and adds
+};
+constexpr ProductUnit unit_tf32 = {"tf32", "", "-DUNIT_TF32=1", 2 * 16 * 8 * 8};
+constexpr ProductUnit unit_f16 = {"f16", "mma.m16n8k16.f16", "-DUNIT_F16=1", 2 * 16 * 8 * 16};
+constexpr ProductUnit unit_bf16 = {"bf16", "mma.m16n8k16.bf16", "-DUNIT_BF16=1", 2 * 16 * 8 * 16};
+constexpr ProductUnit unit_s8 = {"int8", "mma.m16n8k32.s8", "-DUNIT_S8=1", 2 * 16 * 8 * 32};
+constexpr ProductUnit unit_dp4a = {"int8", "dp4a", "-DUNIT_DP4A=1", 2 * 32 * 4 * 4};
+
+// Best rate of one, in 1e9 operations a second.
+double product_gflops(DeviceBench& bench, const ProductUnit& unit, double seconds) {
   constexpr std::array chain_counts = {4, 8, 16};
   constexpr std::size_t lanes = 32, values_per_lane = 6;
   // Whole waves of groups with 8, 4 or 3 groups resident, as 4, 8 and 16 chains leave registers
@@ -106,33 +119,39 @@ double mma_gflops(DeviceBench& bench, bool is_f16, double k, double seconds) {
   double best = 0;
   for (const int chains : chain_counts) {
     KernelCall kernel = bench.kernel(
-        mma_peak_cl, fmt::format("-DF16={:d} -DCHAINS={}", is_f16, chains), "mma_peak");
+        mma_peak_cl, fmt::format("{} -DCHAINS={}", unit.option, chains), "mma_peak");
     const auto warps = grid.groups * grid.group_items / lanes;
     const Stopwatch watch;
     double steps = 256;
     for (int run = 0; run < 3 || watch.seconds() < seconds / chain_counts.size(); ++run) {
       kernel.set_args(bench.context(), start.get(), sink.get(), static_cast<cl_int>(steps));
       const double ns = bench.time_kernel_ns(kernel, grid);
-      best = std::max(best, 2 * 16 * 8 * k * std::floor(steps) * chains * warps / ns);
+      best = std::max(best, unit.operations * std::floor(steps) * chains *
+                                static_cast<double>(warps) / ns);
       steps = std::clamp(steps * bench.launch_ns() / ns, 64.0, 1e8);
     }
   }
   return best;
 }
 
-// Of devices that have them. A float32 product of operands split in two parts takes three products
-// of parts (the fourth is too small to count), hence a third of the peak.
+// Of devices that have them; units that take tf32 take bf16 and 8-bit integers too. A float32 product of
+// operands split in two parts takes three products of parts (the fourth is too small to count),
+// hence a third of the peak.
 void add_tensor_core_peaks(DeviceBench& bench, int device, int threads, double seconds,
                            Ceilings& into) {
   const Features& features = opencl::features(device);
-  const auto add = [&](const char* math, bool is_f16, double k) {
-    const double gflops = mma_gflops(bench, is_f16, k, seconds / 2);
-    const std::string& name = bench.context().info().name;
-    into.fma.push_back({math, "", threads, name, gflops});
-    into.fma.push_back({fmt::format("3x{}", math), "", threads, name, gflops / 3});
+  const std::string& name = bench.context().info().name;
+  const auto add = [&](const ProductUnit& unit, bool of_thirds) {
+    const double gflops = product_gflops(bench, unit, seconds / 5);
+    into.fma.push_back({unit.math, unit.path, threads, name, gflops});
+    if (of_thirds) {
+      into.fma.push_back({fmt::format("3x{}", unit.math), "", threads, name, gflops / 3});
+    }
   };
-  if (features.mma_tf32) add("tf32", false, 8);
-  if (features.mma_f16) add("f16", true, 16);
+  if (features.mma_tf32) add(unit_tf32, true);
+  if (features.mma_f16) add(unit_f16, true);
+  if (!features.mma_tf32) return;
+  for (const ProductUnit* unit : {&unit_bf16, &unit_s8, &unit_dp4a}) add(*unit, false);
 }
 
 // One way of walking over an array.

@@ -9,10 +9,10 @@
 namespace rooflane {
 
 struct FmaCeiling {
-  // fp32; of tensor cores tf32 and f16 (their operands; sums are float32), and 3xtf32 and 3xf16: a
-  // third of those, for float32 products of operands split in parts
+  // fp32; of tensor cores tf32, f16, bf16 and int8 (their operands; sums are float32 or int32), and
+  // 3xtf32 and 3xf16: a third of those, for float32 products of operands split in parts
   std::string math;
-  std::string isa;     // Highway target; empty on a device
+  std::string isa;     // Highway target, or the instruction of a unit; empty on a device's fp32
   int threads = 1;     // 0 on a device that is no CPU
   std::string device;  // its name; empty for the CPU itself
   double gflops = 0;

@@ -1,0 +1,386 @@
+// c = op(a)·op(b) of short operands on matrix units (mma.sync): float16 and bfloat16 with float32 sums,
+// 8-bit integers with int32 sums. TYPE is a's format; b's is the same, or s8. What follows the product
+// stands in gemm_output.cl.
+//
+// A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8 columns.
+// Copies of 16 bytes bring tiles t+1 … t+STAGES-1 while tile t is multiplied; one barrier a tile.
+// Fragments are loaded by ldmatrix, those of the next step of k before the products of this one, also
+// where the next step is another tile's: the products hide the wait for it.
+//
+// Tiles in local memory, where ldmatrix reads 8 rows of 16 bytes at a time without bank conflicts:
+//   deep (rows along k): rows of 128 bytes of k; piece q of row r stands at place q XOR r mod 8.
+//   wide (rows along m or n; 16-bit formats only, ldmatrix.trans turns 16-bit elements): a row per
+//   step of k; pieces are swapped within eights by the step mod 8.
+// An operand whose rows are no multiple of 16 bytes, or of 8-bit integers across k, is laid out
+// anew by `lay` first: rows along k, filled up with zeros.
+// GATE=1: the left half of a tile's columns are gate's, the right half up's, which end in one lane's hands.
+// Sums go through local memory, so that a row of c is written 16 bytes an item.
+// Lanes: as in gemm_tensor.cl, with CODE_PATH=0 one work-item plays all 32 of a warp.
+// SPLITS > 1: each group takes a share of k and writes its sums to `parts`; add_parts adds them up.
+
+#define BM (WM * MT * 16)
+#define BN (WN * NT * 8)
+#if CODE_PATH == 1
+#define ITEMS (32 * WM * WN)
+#else
+#define ITEMS (WM * WN)
+#endif
+#define BYTES (TYPE == F16 || TYPE == BF16 ? 2 : 1)  // of an element
+#define ROW 128                                      // bytes of k in a tile
+#define BK (ROW / BYTES)
+#define STEPS (ROW / 32)  // products of 32 bytes of k
+#define PIECES (ROW / 16)
+#define STAGE_BYTES ((BM + BN) * ROW)
+// Columns of c that a group owns.
+#define OWN_COLS (BN / (1 + GATE))
+// Sums of a row in local memory: 8 more put neighbouring rows' pairs on other banks.
+#define SUM_LD (BN + 8)
+#define SUM_BYTES (BM * SUM_LD * 4)
+#define LOCAL_BYTES (STAGES * STAGE_BYTES > SUM_BYTES ? STAGES * STAGE_BYTES : SUM_BYTES)
+
+// Where lane `lane` finds its row of the four 8×8 matrices of fragment i of a, or of fragments 2i and 2i + 1
+// of b, at step s. A fragment of a: rows, then k; of b: k, then columns.
+#define DEEP_PLACE(row, piece) ((row) * ROW + ((piece) ^ ((row) & 7)) * 16)
+#define WIDE_PLACE(step, piece, R) ((step) * (R) * 2 + ((piece) ^ ((step) & 7)) * 16)
+#if A_WIDE
+#define A_PLACE(lane, i, s) \
+  WIDE_PLACE(16 * (s) + (lane) % 8 + (lane) / 16 * 8, warp_row / 8 + 2 * (i) + (lane) / 8 % 2, BM)
+#else
+#define A_PLACE(lane, i, s) DEEP_PLACE(warp_row + 16 * (i) + (lane) % 16, 2 * (s) + (lane) / 16)
+#endif
+#if B_WIDE
+#define B_PLACE(lane, i, s) \
+  WIDE_PLACE(16 * (s) + (lane) % 16, warp_col / 8 + 2 * (i) + (lane) / 16, BN)
+#else
+#define B_PLACE(lane, i, s) \
+  DEEP_PLACE(warp_col + 16 * (i) + (lane) % 8 + (lane) / 16 * 8, 2 * (s) + (lane) / 8 % 2)
+#endif
+
+#if CODE_PATH == 1
+#define LOAD_MATRICES(WIDE, x, tile, PLACE, i, s)                                               \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" WIDE ".shared.b16 {%0,%1,%2,%3}, [%4];"          \
+               : "=r"((x)[0][0]), "=r"((x)[0][1]), "=r"((x)[0][2]), "=r"((x)[0][3])             \
+               : "r"(LOCAL_ADDRESS((tile) + PLACE(lane, i, s))) : "memory")
+#define STRAIGHT ""
+#define TRANSPOSED ".trans"
+#if TYPE == F16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#elif TYPE == BF16
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#elif TYPE == S8
+#define MMA "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
+#else
+#define MMA "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"
+#endif
+#if INTEGERS
+#define SUM_REGISTER "+r"
+#else
+#define SUM_REGISTER "+f"
+#endif
+// sum += a·b; b's fragment is registers 2h and 2h + 1 of a pair.
+#define MULTIPLY(sum, a, b, h)                                                                  \
+  asm volatile(MMA " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
+               : SUM_REGISTER((sum)[0][0]), SUM_REGISTER((sum)[0][1]),                          \
+                 SUM_REGISTER((sum)[0][2]), SUM_REGISTER((sum)[0][3])                           \
+               : "r"((a)[0][0]), "r"((a)[0][1]), "r"((a)[0][2]), "r"((a)[0][3]),                \
+                 "r"((b)[0][2 * (h)]), "r"((b)[0][2 * (h) + 1]))
+#else
+#define STRAIGHT 0
+#define TRANSPOSED 1
+#define LOAD_MATRICES(WIDE, x, tile, PLACE, i, s)                                               \
+  {                                                                                             \
+    int places[32];                                                                             \
+    for (int u = 0; u < 32; ++u) places[u] = PLACE(u, i, s);                                    \
+    load_matrices(x, tile, places, WIDE);                                                       \
+  }
+// Lane l gets of matrix i, whose row r begins at places[8i + r], columns 2·(l mod 4) and the next one of row
+// l/4; transposed: of column l/4 those rows.
+void load_matrices(uint (*x)[4], __local const uchar* tile, const int* places, bool transposed) {
+  for (int l = 0; l < 32; ++l) {
+    for (int i = 0; i < 4; ++i) {
+      if (transposed) {
+        const uint low = *(__local const ushort*)(tile + places[8 * i + l % 4 * 2] + l / 4 * 2);
+        const uint high = *(__local const ushort*)(tile + places[8 * i + l % 4 * 2 + 1] + l / 4 * 2);
+        x[l][i] = low | high << 16;
+      } else {
+        x[l][i] = *(__local const uint*)(tile + places[8 * i + l / 4] + l % 4 * 4);
+      }
+    }
+  }
+}
+// Element t of a register.
+number element_of(uint x, int t, bool is_a) {
+#if TYPE == F16
+  return float_of_half((ushort)(x >> 16 * t));
+#elif TYPE == BF16
+  return float_of_bfloat((ushort)(x >> 16 * t));
+#else
+  const uchar bits = (uchar)(x >> 8 * t);
+  return TYPE == U8 && is_a ? (int)bits : (int)as_char(bits);
+#endif
+}
+// Lane 4g + q holds of a (g, q), (g+8, q), (g, q+4), (g+8, q+4), of b (q, g), (q+4, g), where k counts
+// registers; of the sum (g, 2q), (g, 2q+1), (g+8, 2q), (g+8, 2q+1), each (row, column).
+void MULTIPLY(number (*sum)[4], uint (*a)[4], uint (*b)[4], int h) {
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + i / 2 * 8;
+      const int col = lane % 4 * 2 + i % 2;
+      for (int k = 0; k < 8; ++k) {
+        const uint x = a[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2];
+        const uint y = b[col * 4 + k % 4][2 * h + k / 4];
+        for (int t = 0; t < 4 / BYTES; ++t) {
+          sum[lane][i] += element_of(x, t, true) * element_of(y, t, false);
+        }
+      }
+    }
+  }
+}
+#endif
+
+// Copies a tile of R rows, deep or wide: zeros where rows from r_room or bytes of k from k_room on do not
+// exist, both counted from the tile's first. SKIP: rows beyond half of R are so many rows farther on.
+#define COPY_DEEP(tile, R, from, ld, r_room, k_room, HALF, skip)                                \
+  UNROLL_LANES                                                                                  \
+  for (int i = 0; i < ((R)*PIECES + ITEMS - 1) / ITEMS; ++i) {                                  \
+    const int at = i * ITEMS + lid;                                                             \
+    const int row = at / PIECES;                                                                \
+    const int piece = at % PIECES;                                                              \
+    if ((R)*PIECES % ITEMS != 0 && row >= (R)) break;                                           \
+    const bool is_far = (HALF) < (R) && row >= (HALF);                                          \
+    const bool is_inside = row - (is_far ? (HALF) : 0) < (r_room) && piece * 16 < (k_room);     \
+    copy_async4((__local float*)((tile) + DEEP_PLACE(row, piece)),                              \
+                (__global const float*)((from) + (long)(row + (is_far ? (skip) : 0)) * (ld) +   \
+                                        piece * 16),                                            \
+                is_inside ? 4 : 0);                                                             \
+  }
+#define COPY_WIDE(tile, R, from, ld, r_room, k_room, HALF, skip)                                \
+  UNROLL_LANES                                                                                  \
+  for (int i = 0; i < (BK * (R) / 8 + ITEMS - 1) / ITEMS; ++i) {                                \
+    const int at = i * ITEMS + lid;                                                             \
+    const int step = at / ((R) / 8);                                                            \
+    const int piece = at % ((R) / 8);                                                           \
+    if (BK * (R) / 8 % ITEMS != 0 && step >= BK) break;                                         \
+    const bool is_far = (HALF) < (R) && piece * 8 >= (HALF);                                    \
+    const bool is_inside =                                                                      \
+        piece * 8 - (is_far ? (HALF) : 0) < (r_room) && step * BYTES < (k_room);                \
+    copy_async4((__local float*)((tile) + WIDE_PLACE(step, piece, R)),                          \
+                (__global const float*)((from) + (long)step * (ld) +                            \
+                                        (piece * 8 + (is_far ? (skip) : 0)) * 2),               \
+                is_inside ? 4 : 0);                                                             \
+  }
+#if A_WIDE
+#define COPY_A COPY_WIDE
+#define A_STRAIGHT TRANSPOSED
+#define A_AT(row, step) ((long)(step) * a_ld + (row) * BYTES)
+#else
+#define COPY_A COPY_DEEP
+#define A_STRAIGHT STRAIGHT
+#define A_AT(row, step) ((long)(row) * a_ld + (step) * BYTES)
+#endif
+#if B_WIDE
+#define COPY_B COPY_WIDE
+#define B_STRAIGHT TRANSPOSED
+#define B_AT(col, step) ((long)(step) * b_ld + (col) * BYTES)
+#else
+#define COPY_B COPY_DEEP
+#define B_STRAIGHT STRAIGHT
+#define B_AT(col, step) ((long)(col) * b_ld + (step) * BYTES)
+#endif
+
+#define LOAD_FRAGMENTS(place, s)                                                                \
+  UNROLL_LANES                                                                                  \
+  for (int i = 0; i < MT; ++i) LOAD_MATRICES(A_STRAIGHT, x[place][i], a_tile, A_PLACE, i, s);   \
+  UNROLL_LANES                                                                                  \
+  for (int i = 0; i < NT / 2; ++i) LOAD_MATRICES(B_STRAIGHT, y[place][i], b_tile, B_PLACE, i, s);
+
+// a_ld, b_ld: bytes of a row; a_batch, b_batch: of a matrix. k in elements; where an operand was laid out anew,
+// filled up. k = 0 reads neither a nor b. n: columns of c.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
+    __global const uchar* restrict a, __global const uchar* restrict b,
+    __global number* restrict parts, int m, int n, int k, int a_ld, int b_ld, long a_batch,
+    long b_batch, int row_tiles, int col_tiles, int k_share OUTPUT_ARGS) {
+  __local uchar tiles[LOCAL_BYTES] __attribute__((aligned(128)));
+  const int lid = get_local_id(0) & (ITEMS - 1);
+  const int tile_count = row_tiles * col_tiles;
+  const int tile_at = get_group_id(0) % tile_count;
+  const int split = get_group_id(0) / tile_count % SPLITS;
+  const int batch = get_group_id(0) / tile_count / SPLITS;
+  // Groups walk c in bands of RASTER row tiles, which share tiles of a and b in the L2 cache.
+  const int band = tile_at / (RASTER * col_tiles);
+  const int in_band = tile_at - band * RASTER * col_tiles;
+  const int band_rows = min(RASTER, row_tiles - band * RASTER);
+  const int row0 = (band * RASTER + in_band % band_rows) * BM;
+  const int col0 = in_band / band_rows * OWN_COLS;
+  const int k_begin = min(split * k_share, k);
+  const int k_end = min(k_begin + k_share, k);
+  const int steps = (k_end - k_begin + BK - 1) / BK;
+  a += batch * a_batch + A_AT(row0, k_begin);
+  b += batch * b_batch + B_AT(col0, k_begin);
+  int k_room = (k_end - k_begin) * BYTES;
+#define A_TILE(stage) (tiles + (stage)*STAGE_BYTES)
+#define B_TILE(stage) (A_TILE(stage) + BM * ROW)
+// The next tiles of a and b; beyond k_end zeros, into a stage that nobody reads.
+#define COPY_TILE_A(stage)                                                                      \
+  COPY_A(A_TILE(stage), BM, a, a_ld, m - row0, k_room, BM, 0)                                   \
+  a += A_AT(0, BK);
+#define COPY_TILE_B(stage)                                                                      \
+  COPY_B(B_TILE(stage), BN, b, b_ld, n - col0, k_room, OWN_COLS, n - OWN_COLS)                  \
+  b += B_AT(0, BK);                                                                             \
+  k_room -= ROW;                                                                                \
+  copies_commit();
+
+  const int warp = WARP_OF(lid);
+  const int lane = LANE_OF(lid, 0);
+  const int warp_row = warp / WN * (MT * 16);
+  const int warp_col = warp % WN * (NT * 8);
+  number sum[MT][NT][WARP_LANES][4];
+  UNROLL_LANES
+  for (int i = 0; i < MT; ++i)
+    UNROLL_LANES
+  for (int j = 0; j < NT; ++j)
+    UNROLL_LANES
+  for (int l = 0; l < WARP_LANES; ++l)
+    UNROLL_LANES
+  for (int r = 0; r < 4; ++r) sum[i][j][l][r] = 0;
+
+  UNROLL_LANES
+  for (int t = 0; t < STAGES - 1; ++t) {
+    COPY_TILE_A(t)
+    COPY_TILE_B(t)
+  }
+  copies_wait(STAGES - 2);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  int stage = 0;                // tile t's place
+  int last_stage = STAGES - 1;  // tile t - 1's, which tile t + STAGES - 1 takes
+  uint x[2][MT][WARP_LANES][4];
+  uint y[2][NT / 2][WARP_LANES][4];
+  __local const uchar* a_tile = A_TILE(0);
+  __local const uchar* b_tile = B_TILE(0);
+  LOAD_FRAGMENTS(0, 0)
+  for (int t = 0; t < steps; ++t) {
+    UNROLL_LANES
+    for (int s = 0; s < STEPS; ++s) {
+      if (s + 1 == STEPS) {
+        // Everybody has the fragments of this tile, and the next one is there.
+        copies_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        last_stage = stage;
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        a_tile = A_TILE(stage);
+        b_tile = B_TILE(stage);
+      }
+      LOAD_FRAGMENTS((s + 1) % 2, (s + 1) % STEPS)
+      // Not before the first fragments, which would wait for the addresses.
+      if (s == 0) {
+        COPY_TILE_A(last_stage)
+      }
+      if (s == 1) {
+        COPY_TILE_B(last_stage)
+      }
+      UNROLL_LANES
+      for (int i = 0; i < MT; ++i)
+        UNROLL_LANES
+      for (int j = 0; j < NT; ++j) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
+    }
+  }
+
+  copies_wait(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  __local number* sums = (__local number*)tiles;
+  UNROLL_LANES
+  for (int l = 0; l < WARP_LANES; ++l) {
+    const int g = LANE_OF(lid, l) / 4;
+    const int q = LANE_OF(lid, l) % 4;
+    UNROLL_LANES
+    for (int i = 0; i < MT; ++i)
+      UNROLL_LANES
+    for (int j = 0; j < NT; ++j)
+      UNROLL_LANES
+    for (int r = 0; r < 4; ++r)
+      sums[(warp_row + 16 * i + g + r / 2 * 8) * SUM_LD + warp_col + 8 * j + 2 * q + r % 2] =
+          sum[i][j][l][r];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const long elements = (long)m * n;
+#if SPLITS > 1
+  const int batches = get_num_groups(0) / tile_count / SPLITS;
+  parts += ((long)split * batches + batch) * elements * (1 + GATE);
+#else
+  c += batch * elements;
+  c0 += batch * elements;
+  residual += batch * elements;
+#endif
+  for (int at = lid * 4; at < BM * OWN_COLS; at += ITEMS * 4) {
+    const int row = at / OWN_COLS;
+    const int col = at % OWN_COLS;
+    const int count = row0 + row < m ? n - col0 - col : 0;
+    const number4 v = *(__local const number4*)(sums + row * SUM_LD + col);
+    const long to = (long)(row0 + row) * n + col0 + col;
+#if SPLITS > 1
+    for (int product = 0; product <= GATE; ++product) {
+      for (int i = 0; i < min(count, 4); ++i)
+        parts[product * elements + to + i] = sums[row * SUM_LD + col + product * OWN_COLS + i];
+    }
+#elif GATE
+    put_four(gated(v, *(__local const number4*)(sums + row * SUM_LD + col + OWN_COLS)), to,
+             col0 + col, count, OUTPUT);
+#else
+    put_four(v, to, col0 + col, count, OUTPUT);
+#endif
+  }
+}
+
+// c from the SPLITS parts, added in order; an item per element. With GATE a part is gate's sums, then up's.
+__kernel void add_parts(__global const number* restrict parts, int batches, int m,
+                        int n OUTPUT_ARGS) {
+  const long at = get_global_id(0);
+  const long elements = (long)m * n;
+  if (at >= batches * elements) return;
+  const long batch = at / elements;
+  number total[1 + GATE];
+  for (int product = 0; product <= GATE; ++product) {
+    total[product] = 0;
+    for (int s = 0; s < SPLITS; ++s) {
+      total[product] +=
+          parts[(((long)s * batches + batch) * (1 + GATE) + product) * elements + at % elements];
+    }
+  }
+#if GATE
+  total[0] = gated((number4)(total[0]), (number4)(total[1])).x;
+#endif
+  put_one(total[0], at, at % n, OUTPUT);
+}
+
+// Lays an operand of `rows` rows (along m or n) out along k: to[batch][row][ld bytes], zeros from k on. Element
+// (row, p) stands at from[row·outer + p·inner]. A group takes 64 rows × 64 steps of k, through local
+// memory where rows lie across k.
+#if BYTES == 2
+typedef ushort bits;
+#else
+typedef uchar bits;
+#endif
+#define LAY_ITEMS 256
+__kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void lay(
+    __global const bits* restrict from, __global bits* restrict to, int rows, int k, int ld,
+    int outer, int inner, int row_tiles, int k_tiles) {
+  __local bits tile[64 * 66];
+  const int lid = get_local_id(0);
+  const int row0 = get_group_id(0) % row_tiles * 64;
+  const int k0 = get_group_id(0) / row_tiles % k_tiles * 64;
+  const long batch = get_group_id(0) / row_tiles / k_tiles;
+  from += batch * rows * k;
+  to += batch * rows * ld;
+  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
+    const int row = inner == 1 ? at / 64 : at % 64;
+    const int p = inner == 1 ? at % 64 : at / 64;
+    tile[row * 66 + p] = row0 + row < rows && k0 + p < k
+                             ? from[(long)(row0 + row) * outer + (long)(k0 + p) * inner] : 0;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
+    const int row = at / 64;
+    const int p = at % 64;
+    if (row0 + row < rows && k0 + p < ld) to[(long)(row0 + row) * ld + k0 + p] = tile[row * 66 + p];
+  }
+}

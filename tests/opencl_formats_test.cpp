@@ -1,0 +1,140 @@
+// GEMM's number formats, gate and epilogues on OpenCL devices: each way of opencl (kernels/gemm/
+// opencl_paths.hpp, 4 to 6) on edges of its tiles, with matrix units played lane by lane where the
+// device has none. All shapes and layouts at the default tuning: conformance_test.cpp.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "backends/opencl.hpp"
+#include "core/catalogue.hpp"
+#include "core/error.hpp"
+#include "measure/verify.hpp"
+#include "opencl_device.hpp"
+
+using namespace rooflane;
+using test::has_device;
+
+namespace {
+
+constexpr std::uint64_t seed = 5;
+
+const Catalogue& catalogue() {
+  static const Catalogue built_in = Catalogue::built_in();
+  return built_in;
+}
+
+struct Case {
+  const char* math;
+  const char* problem;
+  const char* tuning;
+};
+
+// What the plan was told, for further looks.
+PlanFacts check_right(const Case& c) {
+  const Problem problem = parse_problem(c.problem, catalogue().kernels());
+  const Variant& variant = *catalogue().variant(problem.kernel(), "opencl").variant;
+  INFO(c.problem, " math=", c.math, " ", c.tuning);
+  Environment env;
+  env.threads = 0;
+  env.math = c.math;
+  OwnedOperands operands(problem, seed, 1);
+  const auto plan =
+      variant.plan(problem, parse_tuning(variant, c.tuning), env, operands.all());
+  plan->bind(operands.all());
+  plan->upload();
+  operands.poison_output();
+  plan->run();
+  plan->download();
+  const Math& math = *find_math(problem.kernel(), env.math);
+  const Reference reference = compute_reference(problem, operands.all(), seed, math);
+  const Verification result = verify_output(problem, operands.all(), reference, seed, math);
+  CHECK_MESSAGE(result.passed(), result.reason);
+  return plan->facts();
+}
+
+std::optional<std::string> defect(const Case& c) {
+  const Problem problem = parse_problem(c.problem, catalogue().kernels());
+  const Variant& variant = *catalogue().variant(problem.kernel(), "opencl").variant;
+  Environment env;
+  env.threads = 0;
+  env.math = c.math;
+  try {
+    variant.plan(problem, parse_tuning(variant, c.tuning), env,
+                 OwnedOperands(problem, seed, 1).all());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+constexpr const char* units = "path=5,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,raster=2,splits=1";
+constexpr const char* shared = "path=5,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,raster=1,splits=2";
+constexpr const char* wide = "path=5,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
+constexpr const char* streams = "path=6,code_path=0,rows=2,warps=2,stages=2,splits=1";
+constexpr const char* streams_shared = "path=6,code_path=0,rows=4,warps=1,stages=3,splits=3";
+constexpr const char* small_tile = "path=4,tm=4,tv=1,mt=1,nt=1,wx=4,wy=4,bk=16";
+
+}  // namespace
+
+TEST_CASE("matrix units multiply f16, bf16 and 8-bit integers of any size and layout") {
+  if (!has_device()) return;
+  for (const Case& c : {
+           // Rows along k that are a whole number of copies, and such that are not.
+           Case{"f16", "gemm:m=37,n=41,k=72,a_type=b_type=f16,trans_b=1", units},
+           {"bf16", "gemm:m=33,n=66,k=65,a_type=b_type=bf16,trans_b=1,c_type=bf16", units},
+           // Rows across k, read as they are or laid out anew.
+           {"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", wide},
+           {"bf16", "gemm:m=70,n=50,k=30,a_type=b_type=bf16,trans_a=1,batch=2", wide},
+           // Shares of k; one of them is empty.
+           {"f16", "gemm:m=35,n=36,k=40,a_type=b_type=f16,trans_b=1,beta=-0.5,alpha=2", shared},
+           {"f16", "gemm:m=5,n=7,k=200,a_type=b_type=f16,c_type=f16,prepack=1", shared},
+           {"int8", "gemm:m=37,n=41,k=300,a_type=u8,b_type=s8,c_type=s32", shared},
+           {"int8", "gemm:m=20,n=35,k=160,a_type=s8,b_type=s8,c_type=s32,trans_b=1", units},
+           {"f16", "gemm:m=4,n=5,k=0,a_type=b_type=f16,beta=1", units}}) {
+    CHECK(check_right(c).path == "mma emulated");
+  }
+}
+
+TEST_CASE("what follows a product is fused into every way of computing it") {
+  if (!has_device()) return;
+  for (const Case& c :
+       {Case{"f16", "gemm:m=18,n=36,k=40,a_type=b_type=f16,c_type=f16,epilogue=bias+gelu+add",
+             units},
+        {"bf16", "gemm:m=18,n=35,k=40,a_type=b_type=bf16,epilogue=bias+silu", shared},
+        {"f16", "gemm:m=20,n=72,k=24,a_type=b_type=f16,gate=1", wide},
+        {"bf16", "gemm:m=20,n=33,k=24,a_type=b_type=bf16,gate=1,trans_b=1,batch=2", shared},
+        {"fp32", "gemm:m=21,n=18,k=65,gate=1,trans_b=1", small_tile},
+        {"fp32", "gemm:m=21,n=18,k=33,a_type=bf16,c_type=f16,epilogue=bias+relu", small_tile},
+        {"fp32", "gemm:m=3,n=9,k=256,b_type=q8_0,trans_b=1,gate=1", streams},
+        {"fp32", "gemm:m=2,n=9,k=1024,b_type=s8c,trans_b=1,c_type=bf16,epilogue=bias+gelu+add",
+         streams_shared},
+        {"bf16", "gemm:m=2,n=9,k=1024,a_type=b_type=bf16,trans_b=1,gate=1", streams_shared}}) {
+    check_right(c);
+  }
+}
+
+TEST_CASE("few rows stream weights of every format") {
+  if (!has_device()) return;
+  for (const char* const tuning : {streams, streams_shared}) {
+    for (const char* const problem :
+         {"gemm:m=1,n=13,k=2304,b_type=q4_0,trans_b=1", "gemm:m=8,n=7,k=256,b_type=q4_0,trans_b=1",
+          "gemm:m=3,n=13,k=1152,b_type=q4_1,trans_b=1,prepack=1",
+          "gemm:m=2,n=13,k=2304,b_type=q8_0,trans_b=1,alpha=-0.75,beta=1.5",
+          "gemm:m=5,n=13,k=528,a_type=bf16,b_type=s8c,trans_a=1,trans_b=1,prepack=1",
+          "gemm:m=4,n=13,k=264,a_type=f16,b_type=f16,trans_b=1",
+          "gemm:m=1,n=3,k=0,b_type=q4_1,trans_b=1,beta=2"}) {
+      check_right({"fp32", problem, tuning});
+    }
+  }
+}
+
+TEST_CASE("a way that cannot serve a problem says what it wants") {
+  if (!has_device()) return;
+  const char* const f16 = "gemm:m=9,n=13,k=256,a_type=b_type=f16,trans_b=1";
+  CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
+  CHECK(defect({"fp32", f16, units}).value().find("path=5 is of maths") != std::string::npos);
+  CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 takes float32") != std::string::npos);
+  CHECK(defect({"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", units})
+            .value()
+            .find("at least 64 along") != std::string::npos);
+}
