@@ -20,6 +20,7 @@
 #include "core/seeds.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/gemm/epilogue.hpp"
+#include "kernels/softmax/softmax.hpp"
 #include "known_reference.hpp"
 #include "measure/verify.hpp"
 #include "skip.hpp"
@@ -181,13 +182,14 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
 
 bool is_norm(const std::string& kernel) { return kernel == "layernorm" || kernel == "rmsnorm"; }
 
-// Attention's options, GEMM's epilogue and the norms' residual, which some code says that it lacks
-// (attention_options_test.cpp, epilogue_test.cpp).
+// Attention's options, softmax's, GEMM's epilogue and the norms' residual, which some code says
+// that it lacks (attention_options_test.cpp, epilogue_test.cpp).
 bool has_options(const Problem& problem) {
   const std::string kernel = problem.kernel().name;
   return (kernel == "attention" && attention::option_refusal(problem).has_value()) ||
          (kernel == "gemm" && !gemm::epilogue_text(problem).empty()) ||
-         (is_norm(kernel) && problem.flag("residual"));
+         (is_norm(kernel) && problem.flag("residual")) ||
+         (kernel == "softmax" && softmax::option_refusal(problem).has_value());
 }
 
 // What peers' post-operations lose a NaN in or lack; `opencl` has no two products in one.
@@ -206,7 +208,9 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   if (!takes_formats(variant, problem)) return true;
   const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
-  if (is_norm(kernel)) return backend != "scalar" && backend != "highway" && has_options(problem);
+  if (is_norm(kernel) || kernel == "softmax") {
+    return backend != "scalar" && backend != "highway" && has_options(problem);
+  }
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
   if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))
     return true;
