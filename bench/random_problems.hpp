@@ -9,9 +9,18 @@
 
 namespace rooflane {
 
-// `count` problems of a kernel: required sizes log-uniform from 1 to 4096, an optional size once in
-// five, flags once in four, everything else at its default; up to 4 Gflop and 256 MiB each. The
-// same seed gives the same problems on every machine.
-std::vector<Problem> random_problems(const Kernel& kernel, int count, std::uint64_t seed);
+struct RandomProblems {
+  int count;
+  std::uint64_t seed;
+  std::int64_t largest = 4096;  // size
+  // Number formats and the functions behind a product, too, are drawn.
+  bool formats = false;
+};
+
+// Problems of a kernel: required sizes log-uniform from 1 to the largest, an optional size once in
+// five, flags once in four, formats and chains (where asked for) every second time, everything else
+// at its default; up to 4 Gflop and 256 MiB each. The same seed gives the same problems on every
+// machine.
+std::vector<Problem> random_problems(const Kernel& kernel, const RandomProblems& asked);
 
 }  // namespace rooflane

@@ -104,12 +104,18 @@ void join_roof(const Measured& measured, const Roof& roof, Row& row) {
   row.roof_pct_hi = interval.high;
 }
 
+// What it computes in: its peak is the row's.
+const std::string& math_of(const Measured& measured) {
+  const std::string& own = measured.opened->math;
+  return own.empty() ? measured.planned->measured.math : own;
+}
+
 void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
   if (!measured.opened) return;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  row.model_ns = model_ns(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, c.cache,
-                          facts.path);
+  row.model_ns = model_ns(c.problem, ceilings, math_of(measured), facts.isa, c.threads,
+                          facts.device, c.cache, facts.path);
   if (!row.model_ns || !was_timed(measured)) return;
   row.model_pct = median(roof_percentages(measured, *row.model_ns));
 }
@@ -140,8 +146,8 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
   if (!measured.opened) return std::nullopt;
   const Case& c = measured.planned->measured;
   const PlanFacts& facts = measured.opened->facts;
-  return roof_of(c.problem, ceilings, c.math, facts.isa, c.threads, facts.device, c.cache,
-                 facts.path);
+  return roof_of(c.problem, ceilings, math_of(measured), facts.isa, c.threads, facts.device,
+                 c.cache, facts.path);
 }
 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {

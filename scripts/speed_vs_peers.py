@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Our kernels against every peer, class by class, with the goals of each: a Markdown table. With
---opencl, the OpenCL kernels on a GPU, problem by problem.
+--opencl, the OpenCL kernels on a GPU, problem by problem; with --low-precision, short operands,
+quantised weights and fused functions.
 
 The problems stand in bench/targets/*shapes.txt, the goals in bench/targets/*targets.txt. Measuring
 is `rooflane bench` (target_table/measuring.py), judging stands in target_table/judging.py. Standard
@@ -31,6 +32,9 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         allow_abbrev=False,
         description="Measures our kernels against every peer; prints ratios and goals.")
     parser.add_argument("--opencl", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--low-precision", action="store_true",
+                        help="short operands, quantised weights and fused functions: the classes "
+                             "of bench/targets/lowp_shapes.txt")
     parser.add_argument("--cl-device", metavar="I", type=int,
                         help="of opencl_vs_peers.sh: another device than the first GPU; also one "
                              "that is none")
@@ -53,7 +57,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true",
                         help="go on with the interrupted run of --out")
     parser.add_argument("--csv", metavar="FILE", nargs="+", help="summarise these, measure nothing")
-    who = sides.DEVICE if "--opencl" in words else sides.CPU
+    who = (sides.DEVICE if "--opencl" in words else
+           sides.LOW_PRECISION if "--low-precision" in words else sides.CPU)
     parser.add_argument("--machine", choices=tuple(who.machines),
                         help="whose goals hold; default: by the name of the CPU or device")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path,
@@ -61,6 +66,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                         help="measure and summarise with this program; build nothing")
     given = parser.parse_args(words)
     given.sides = who
+    if given.opencl and given.low_precision:
+        parser.error("--low-precision is of speed_vs_peers.sh")
     if given.cl_device is not None and not given.opencl:
         parser.error("--cl-device is of opencl_vs_peers.sh")
     if given.resume and not given.out:
@@ -82,6 +89,15 @@ def random_shapes(given: argparse.Namespace) -> dict[str, list[str]]:
     """Class -> problems that nobody listed, the same from the same seed. Rows that were measured
     before name theirs. Raises Refused."""
     shapes: dict[str, list[str]] = {}
+    drawn = goals.read_drawn(data_of(given, "shapes.txt"))
+    if drawn:
+        for name, templates in drawn.items():
+            count = given.random if given.random else 0
+            lines = [line for number, template in enumerate(templates)
+                     for line in goals.draw(template, count, f"{given.seed} {name} {number}")]
+            if lines or given.csv:
+                shapes[f"{name}-random"] = lines
+        return shapes
     if given.csv:
         told = ask(given.rooflane.absolute(), "list")
         shapes = {kernel["name"] + "-random": [] for kernel in told["kernels"]}
@@ -115,6 +131,8 @@ def text_of(given: argparse.Namespace, measured: results.Measured, classes: list
     """The tables to print, and what only --out holds."""
     who = given.sides
     targets = goals.read_targets(data_of(given, "targets.txt"), who.machines)
+    if who.peers_in_maths:  # those that were drawn have the goals of their class
+        targets |= {f"{name}-random": lines for name, lines in targets.items()}
     machine = given.machine or goals.machine_of(measured.problems[0].machine, who.machines)
     judge = judging.judge_each if given.opencl else judging.judge
     verdicts = judge(measured, targets, machine, classes)
@@ -125,8 +143,8 @@ def text_of(given: argparse.Namespace, measured: results.Measured, classes: list
 
 
 def data_of(given: argparse.Namespace, name: str) -> Path:
-    """A file of bench/targets: with --opencl the one that begins with opencl_."""
-    return DATA / (f"opencl_{name}" if given.opencl else name)
+    """A file of bench/targets."""
+    return DATA / (given.sides.data + name)
 
 
 def main(words: list[str]) -> int:
@@ -136,7 +154,10 @@ def main(words: list[str]) -> int:
     try:
         shapes = goals.read_shapes(data_of(given, "shapes.txt"), given.level)
         shapes |= random_shapes(given)
-        maths = dict.fromkeys(shapes, goals.FP32) | goals.read_maths(data_of(given, "shapes.txt"))
+        settings = goals.read_settings(data_of(given, "shapes.txt"))
+        settings |= {name: settings[name.removesuffix("-random")] for name in shapes
+                     if name.removesuffix("-random") in settings}
+        maths = {name: setting.math for name, setting in settings.items()}
         classes = goals.chosen(given.classes, shapes)
         if given.out:
             Path(given.out).absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +172,8 @@ def main(words: list[str]) -> int:
             if not files:
                 prefix = Path(given.out).absolute() if given.out else Path(folder) / "rows"
                 request = measuring.Request(
-                    given.sides, {chosen: shapes[chosen] for chosen in classes}, maths, given.level,
+                    given.sides, {chosen: shapes[chosen] for chosen in classes}, settings,
+                    given.level,
                     given.threads, given.launches, given.resume, device_of(given))
                 files, absent = measuring.measure(given.rooflane, request, Path(folder), prefix)
             read = results.read(given.rooflane.absolute(), files, given.sides, maths)

@@ -584,6 +584,8 @@ TEST_CASE(
   CHECK(drawn == texts("random:40:7"));
   CHECK(drawn != texts("random:40:8"));
   CHECK(texts("random:3") == texts("random:3:1"));
+  CHECK(texts("random:3:1:4096") == texts("random:3"));
+  CHECK(texts("random:3:1:8") != texts("random:3"));
   const auto has = [&](const char* word) {
     return std::any_of(drawn.begin(), drawn.end(), [&](const std::string& text) {
       return text.find(word) != std::string::npos;
@@ -593,7 +595,15 @@ TEST_CASE(
     INFO(word);
     CHECK(has(word));
   }
-  for (const char* wrong : {"random:", "random:0", "random:x", "random:3:-1", "random:3:1:1"}) {
+  const std::vector<std::string> formats = texts("formats:200:7:16");
+  for (const char* word : {"a_type=", "b_type=q4_1", "epilogue=", "+", "type=bf16"}) {
+    INFO(word);
+    CHECK(std::any_of(formats.begin(), formats.end(), [&](const std::string& text) {
+      return text.find(word) != std::string::npos;
+    }));
+  }
+  for (const char* wrong : {"random:", "random:0", "random:x", "random:3:-1", "random:3:1:0",
+                            "random:3:1:1:1", "formats:0"}) {
     INFO(wrong);
     CHECK_THROWS_AS(preset_problems(wrong, catalogue.kernels()), Error);
   }

@@ -2,6 +2,7 @@
 """A stand-in for scripts/peers.py whose peers cheat, die or hang: fake_peers.py --serve NAME.
 
 Each computes softmax in plain Python and then does what its name says; `honest` does nothing else.
+Those of ROUNDING compute gemm of rounded operands instead.
 END-MOMENT is killed, crashes or hangs: before it greets (`start`), when it would greet for the
 second time (`restart`: its first greeting leaves a file in the current folder), at the first
 request of a kind (`open`...), or at the Nth (`output2`). Standard library only; foreign_test.py
@@ -21,7 +22,10 @@ MOMENTS = ["start", "restart", "open", "output", "output2", "calibrate", "sample
            "close"]
 WORKERS = ["honest", "zeros", "short", "long", "untouched", "forgetful", "leaves", "nonsense",
            "no-time", "no-runs", "refuses", "absent", "taken", "rubbish", "outdated", "complaint",
+           "rounded", "rounded-too-far", "rounded-in-secret",
            *(f"{end}-{moment}" for end in ENDS for moment in MOMENTS)]
+# Peer -> the bits of its operands' significands, and the math that it says it computes in.
+ROUNDING = {"rounded": (8, "bf16"), "rounded-too-far": (3, "bf16"), "rounded-in-secret": (8, "")}
 LIBRARIES = ["mkl", "openblas"]
 MASK = 2**64 - 1
 
@@ -57,6 +61,21 @@ def softmax(case):
     return struct.pack(f"{len(y)}f", *y)
 
 
+def rounded_gemm(case, bits):
+    """The output of a product of two matrices, as bytes of float32."""
+    sizes = case["problem"]["parameters"]
+    m, n, k = (sizes[name] for name in "mnk")
+
+    def near(value):
+        fraction, exponent = math.frexp(value)
+        return math.ldexp(round(fraction * 2**bits), exponent - bits)
+
+    a, b = ([near(value) for value in seeded(case["seed"], f"gemm/{name}", count)]
+            for name, count in (("a", m * k), ("b", k * n)))
+    c = [sum(a[i * k + p] * b[p * n + j] for p in range(k)) for i in range(m) for j in range(n)]
+    return struct.pack(f"{len(c)}f", *c)
+
+
 def end(name):
     """The end that a peer's name names."""
     how = name.split("-")[0]
@@ -69,7 +88,8 @@ def end(name):
 
 def greeting(name):
     hello = {"rooflane_worker": 1, "name": "fake", "version": "1"}
-    variant = {"kernel": "softmax", "variant": "scalar" if name == "taken" else name,
+    kernel = "gemm" if name in ROUNDING else "softmax"
+    variant = {"kernel": kernel, "variant": "scalar" if name == "taken" else name,
                "threads": "many", "backend": "python", "verifies": False}
     if name == "rubbish":
         return "hello"
@@ -91,12 +111,18 @@ class Worker:
         assert f"variant={self.name}" in request["case"].split(" "), request
         if self.name == "refuses":
             return {"ok": False, "status": "UNSUPPORTED", "reason": "not in the mood"}
-        return {"isa": "", "library": "Fake 1.0", "device": "", "driver": "", "tuning": [],
+        _, math_of_its_own = ROUNDING.get(self.name, (0, ""))
+        return {"isa": "", "library": "Fake 1.0", "math": math_of_its_own, "device": "", "driver": "", "tuning": [],
                 "workspace_bytes": 0, "packed_bytes": 0, "plan_ns": 1.0}
+
+    def compute(self):
+        if self.name in ROUNDING:
+            return rounded_gemm(self.case, ROUNDING[self.name][0])
+        return softmax(self.case)
 
     def output(self, request):
         self.outputs += 1
-        data = softmax(self.case)
+        data = self.compute()
         assert request["output_bytes"] == len(data)
         if self.name == "leaves":
             os._exit(5)
@@ -119,7 +145,7 @@ class Worker:
         times = []
         for _ in range(request["n"]):
             begin = time.perf_counter_ns()
-            softmax(self.case)
+            self.compute()
             times.append(-1 if self.name == "no-time" else time.perf_counter_ns() - begin)
         return {"ns": times, "h2d_ns": [], "kernel_ns": [], "d2h_ns": [], "e2e_ns": []}
 

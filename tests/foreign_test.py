@@ -57,14 +57,14 @@ class Foreign(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0], context)
 
-    def rows(self, *arguments, status=0, **options):
-        """The rows of a bench by variant."""
+    def rows(self, *arguments, status=0, untimed=None, **options):
+        """The rows of a bench by variant; timed are the PASSED ones, or all but `untimed`."""
         got, out, err = self.call("bench", *arguments, *QUICK, "--csv", "rows.csv", **options)
         self.assertEqual(got, status, f"{arguments}\n{out}\n{err}")
         with open(self.path("rows.csv"), encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         for row in rows:
-            if row["status"] != "PASSED":
+            if row["status"] in untimed if untimed else row["status"] != "PASSED":
                 self.assertNotEqual(row["reason"], "", row)
                 self.assertEqual(row["p50_ns"], "", row)
         return {row["variant"]: row for row in rows}
@@ -293,6 +293,23 @@ class Peers(Foreign):
         self.assertEqual((honest["backend"], honest["library"]), ("python", "Fake 1.0"))
         self.assertLess(float(honest["err_value"]), 1)
         self.assertGreater(float(honest["err_value"]), 0)
+
+    def test_a_peer_of_another_math_is_inaccurate_where_it_says_so_and_keeps_to_its_bound(self):
+        shape = "gemm:m=3,n=5,k=64"
+        names = ["rounded", "rounded-too-far", "rounded-in-secret"]
+        rows = self.rows("--shape", shape, "-v", "scalar", "--peers", ",".join(names), status=1,
+                         untimed=("FAILED",))
+        self.assertEqual([rows[name]["status"] for name in names],
+                         ["INACCURATE", "FAILED", "FAILED"])
+        for name, words in (("rounded", "computes in bf16 and errs by"),
+                            ("rounded-too-far", "beyond the bound of math bf16"),
+                            ("rounded-in-secret", "expected")):
+            self.assertIn(words, rows[name]["reason"])
+        self.assertGreater(float(rows["rounded"]["p50_ns"]), 0)
+        self.assertGreater(float(rows["rounded"]["err_value"]), 1)
+        self.assertEqual(rows["rounded"]["math"], "fp32")
+        self.assertEqual(self.verified("--shape", shape, "-v", "rounded", "--peers", "rounded",
+                                       "--math", "bf16"), {"rounded": "PASSED"})
 
     def test_verify_asks_peers_too_and_seeds_reach_them(self):
         self.assertEqual(

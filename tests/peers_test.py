@@ -77,7 +77,8 @@ def npy(path):
         content = file.read()
     length = int.from_bytes(content[8:10], "little")
     descr = content[10:10 + length].split(b"'")[3]
-    letter = {b"<f8": "d", b"<f4": "f", b"<f2": "H", b"<V2": "H", b"<i4": "i"}[descr]
+    letter = {b"<f8": "d", b"<f4": "f", b"<f2": "H", b"<V2": "H", b"<i4": "i", b"|i1": "b",
+              b"|u1": "B"}[descr]
     return array.array(letter, content[10 + length:])
 
 
@@ -202,9 +203,10 @@ class Peers(unittest.TestCase):
         code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
 import json
 import numpy as np
-from peer_workers.problem import STORED, fill_inputs, problem_of
+from peer_workers.peer import aligned_array
+from peer_workers.problem import fill_inputs, problem_of
 problem = problem_of(json.loads(sys.argv[1]))
-arrays = {t.name: np.empty(t.shape, STORED[t.dtype]) for t in problem.tensors}
+arrays = {t.name: aligned_array(t.shape, t.dtype) for t in problem.tensors}
 fill_inputs(problem, int(sys.argv[3]), arrays, 2)
 for tensor in problem.tensors[:-1]:
     arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
@@ -213,6 +215,10 @@ for tensor in problem.tensors[:-1]:
                              ("softmax:rows=9,cols=777", "x"),
                              ("softmax:rows=9,cols=777,type=f16", "x"),
                              ("softmax:rows=9,cols=777,type=bf16", "x"),
+                             ("gemm:m=9,n=70,k=96,a_type=u8,b_type=s8,c_type=s32", "a b"),
+                             ("gemm:m=9,n=70,k=96,b_type=s8c", "b b_scale"),
+                             *((f"gemm:m=1,n=70,k=1504,trans_b=1,b_type={block}", "a b")
+                               for block in ("q8_0", "q4_0", "q4_1")),
                              ("layernorm:rows=9,cols=777", "x gamma beta"),
                              ("embed:n=70000,vocab=1000,cols=3", "table ids"),
                              ("attention:batch=2,heads=4,kv_heads=2,q_len=9,kv_len=13,head_dim=8",
@@ -226,6 +232,44 @@ for tensor in problem.tensors[:-1]:
                         with open(os.path.join(folder, name + ".bin"), "rb") as file:
                             ours = file.read()
                         self.assertEqual(ours, npy(os.path.join(folder, name + ".npy")).tobytes())
+
+    def test_a_cold_sample_is_one_run(self):
+        worker = self.serve("numpy")
+        self.assertTrue(worker.open("softmax:rows=16,cols=64", cache="cold")["ok"])
+        self.assertEqual(worker.ask("calibrate")["runs_per_sample"], 1)
+        self.assertTrue(all(ns > 0 for ns in worker.ask("sample", n=2, runs=1)["ns"]))
+
+    def test_parts_of_blocks_are_the_numbers_that_the_reference_multiplies(self):
+        code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
+import numpy as np
+from peer_workers.formats import block_parts
+folder, kind = sys.argv[1:]
+a, b, c = (np.load(f"{folder}/{name}.npy") for name in ("a", "b", "c_reference"))
+integers, scale, low = block_parts(b.reshape(b.shape[-2:]), kind)
+values = integers * np.repeat(scale, 32, 1).astype(float) + np.repeat(low, 32, 1)
+print(np.abs(a.reshape(a.shape[-2:]).astype(float) @ values.T - c).max())
+"""
+        for kind in ("q8_0", "q4_0", "q4_1"):
+            folder = self.inputs(f"gemm:m=3,n=7,k=96,trans_b=1,b_type={kind}", 7)
+            done = subprocess.run([self.python_of("numpy"), "-c", code, folder, kind], check=True,
+                                  stdout=subprocess.PIPE, text=True)
+            self.assertLess(float(done.stdout), 1e-12, kind)
+
+    def test_llama_cpp_s_product_is_asked_for_and_its_fastest_buffer_taken(self):
+        code = f"""import sys
+sys.path[:0] = [{os.path.dirname(PEERS)!r}, {os.path.dirname(os.path.abspath(__file__))!r}]
+import fake_ggml
+fake_ggml.check(sys.argv[1:])
+"""
+        done = subprocess.run([self.python_of("numpy"), "-c", code], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), [
+            "int8-block vpdpbusd repacked 0.0", "int8-block vpdpbusd where it lies 0.0",
+            "refused: llama.cpp: math bf16: it multiplies q4_0 weights in int8-block",
+            "refused: llama.cpp: its mul_mat is a·bᵀ of two matrices: batch=1, trans_a=0, "
+            "trans_b=1, alpha=1, beta=0",
+            "refused: llama.cpp: float32 times int8_per_channel to float32: its mul_mat multiplies "
+            "float32, or what b is of float32, float16 and bfloat16, with b and gives float32"])
 
     def test_samples_are_taken_as_asked(self):
         worker = self.serve("numpy")
@@ -249,7 +293,6 @@ for tensor in problem.tensors[:-1]:
         half["tensors"][0]["dtype"] = "float16"
         for shape, fields, status, word in [
                 (f"{good},prepack=1", {}, "UNSUPPORTED", "prepack"),
-                (good, {"cache": "cold"}, "UNSUPPORTED", "evicted"),
                 (good, {"math": "bf16"}, "UNSUPPORTED", "fp32"),
                 (good, {"timer": "event"}, "UNSUPPORTED", "timer"),
                 (good, {"problem": half}, "UNSUPPORTED", "float16 a is not implemented"),

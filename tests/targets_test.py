@@ -264,6 +264,46 @@ class Table(unittest.TestCase):
         self.assertIn("| gemm-small | `gemm:m=16,n=16,k=16` | 1 | 1 | x | 2.00 [2.00, 2.00] | 90.0 "
                       "|", text)
 
+    def test_of_several_variants_of_ours_a_class_counts_the_best(self):
+        run = self.run_of()
+        for shape in ("m=1", "m=2"):
+            run.ours(preset="gemm-bf16", shape=shape, math_used="bf16", roof=40)
+            run.add("avx512", 0.5, library="", preset="gemm-bf16", shape=shape, math_used="bf16",
+                    roof=80)
+            run.add("x", 0.6, preset="gemm-bf16", shape=shape, math_used="bf16")
+        run.add("amx", 0.1, library="", preset="gemm-bf16", shape="m=1", math_used="bf16", roof=99)
+        line = self.line(run, "--low-precision")
+        self.assertEqual((line["class"], line["problems"]), ("gemm-bf16 (avx512)", "2"))
+        self.assertEqual(line["ratio to the best peer [95 %]"], "1.20 [1.20, 1.20]")
+        self.assertEqual(line["met"], "no")  # of the roof
+
+    def test_classes_of_another_math_or_cold_are_runs_of_their_own_with_all_peers(self):
+        calls = self.folder / "calls"
+        program = self.folder / "stand-in"
+        listed = json.dumps({"kernels": [{"variants": [
+            {"name": name, "available": True} for name in ("hwy", "avx512", "onednn", "torch")]}]})
+        program.write_text(f"""#!/bin/sh
+echo "$@" >> {calls}
+case "$*" in
+  list*) echo '{listed}' ;;
+  roofline*) exec {ROOFLANE} "$@" ;;
+  *) shift; shift; echo 'schema_version,kernel,preset,shape,variant,status' > "$1" ;;
+esac
+""", encoding="utf-8")
+        program.chmod(0o755)
+        done = summarise("--rooflane", str(program), "--low-precision", "--quick", "--random", "2",
+                         "--classes", "gemm-bf16,gemm-weights4,gemm-fused,gemm-fused-random")
+        self.assertIn("no row of a class", done.stderr)
+        runs = [line for line in calls.read_text(encoding="utf-8").splitlines()
+                if line.startswith("bench")]
+        self.assertEqual(len(runs), 3)
+        for run in runs:
+            self.assertIn("-v hwy,avx512,onednn --peers torch", run)
+        for run, words in zip(runs, ("--preset gemm-fused,gemm-fused-random ",
+                                     "--preset gemm-bf16 -v hwy,avx512,onednn --peers torch "
+                                     "--math bf16 ", "--cache cold ")):
+            self.assertIn(words, run)
+
     def test_classes_choose_lines(self):
         run = self.run_of()
         for preset in ("gemm-small", "softmax-odd", "softmax-long"):
@@ -456,9 +496,10 @@ class Data(unittest.TestCase):
         self.data = ROOT / "bench" / "targets"
 
     def test_every_shape_parses_and_no_problem_stands_in_two_classes(self):
-        for file, fewest in (("shapes.txt", 150), ("opencl_shapes.txt", 60)):
+        for file, fewest in (("shapes.txt", 150), ("opencl_shapes.txt", 60),
+                             ("lowp_shapes.txt", 40)):
             owner: dict[tuple[str, str], str] = {}
-            maths = goals.read_maths(self.data / file)
+            settings = goals.read_settings(self.data / file)
             with tempfile.TemporaryDirectory() as folder:
                 for name, lines in goals.read_shapes(self.data / file, "full").items():
                     Path(folder, name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -469,9 +510,40 @@ class Data(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
                     for problem in done.stdout.splitlines():
                         self.assertEqual(problem.split(":")[0], name.split("-")[0])
-                        key = problem, maths[name]
+                        key = problem, settings[name].math
                         self.assertEqual(owner.setdefault(key, name), name, problem)
             self.assertGreater(len(owner), fewest)
+
+    def test_drawn_problems_are_the_seed_s_and_keep_to_their_list(self):
+        template = "gemm:m=1~8,n=64~256,k=64~256/32,trans_b=1,b_type=q4_0|q4_1"
+        drawn = goals.draw(template, 40, "7 gemm-weights4 0")
+        self.assertEqual(drawn, goals.draw(template, 40, "7 gemm-weights4 0"))
+        self.assertNotEqual(drawn, goals.draw(template, 40, "8 gemm-weights4 0"))
+        self.assertEqual(len(set(drawn)), 40)
+        found = [dict(pair.split("=") for pair in shape.split(":")[1].split(","))
+                 for shape in drawn]
+        for values in found:
+            self.assertIn(int(values["m"]), range(1, 9))
+            self.assertIn(int(values["k"]), range(64, 257, 32))
+        self.assertEqual({values["b_type"] for values in found}, {"q4_0", "q4_1"})
+        # Every shipped list gives what the program parses.
+        drawn = [shape for name, lines in goals.read_drawn(self.data / "lowp_shapes.txt").items()
+                 for line in lines for shape in goals.draw(line, 5, f"1 {name}")]
+        words = [word for shape in drawn for word in ("--shape", shape)]
+        done = subprocess.run([ROOFLANE, "bench", "--dry-run", "-v", "hwy", "--threads", "1",
+                               *words], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout.count("\n")), (0, len(drawn)), done.stderr)
+
+    def test_every_class_of_low_precision_has_a_goal_and_every_goal_a_class(self):
+        who = sides.LOW_PRECISION
+        shapes = goals.read_shapes(self.data / "lowp_shapes.txt", "full")
+        targets = goals.read_targets(self.data / "lowp_targets.txt", who.machines)
+        self.assertEqual(set(shapes), set(targets))
+        self.assertEqual(set(shapes), set(goals.read_drawn(self.data / "lowp_shapes.txt")))
+        for name in shapes:
+            for machine in who.machines:
+                target = goals.target_for(targets, name, 1, machine)
+                self.assertTrue(target and target.must, (name, machine))
 
     def test_levels_grow(self):
         for file in ("shapes.txt", "opencl_shapes.txt"):

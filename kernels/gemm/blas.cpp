@@ -1,8 +1,9 @@
-// GEMM, variant `blas`: one sgemm (or sgemv, where a matrix has one row or column) per batch of a
-// CBLAS library opened at run time. prepack=1: MKL's packed GEMM; other libraries have none. What
-// is not BLAS: copying c0 into c, the cases without a product, and the epilogue, each function of
-// which is a pass over c, by vectors and on all threads: what fusing it saves is the difference to
-// `hwy`. gate=1: two products. Next: hwy.cpp for our own.
+// GEMM, variant `blas`: one product (blas_products.hpp) per batch of a CBLAS library opened at run
+// time: sgemm or sgemv, with MKL also of bfloat16 numbers and of 8-bit integers. prepack=1: MKL's
+// packed GEMM; other libraries have none. What is not BLAS: copying c0 into c, the cases without a
+// product, and the epilogue, each function of which is a pass over c, by vectors and on all
+// threads: what fusing it saves is the difference to `hwy`. gate=1: two products. Next: hwy.cpp for
+// our own.
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -15,6 +16,8 @@
 #include "core/error.hpp"
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
+#include "kernels/common/copy_rows.hpp"
+#include "kernels/gemm/blas_products.hpp"
 #include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
 
@@ -23,48 +26,25 @@ namespace {
 
 using std::int64_t;
 
-// True when the library lets what c held survive beta = 0 as NaN (0·NaN) on one of its paths: small
-// and blocked sgemm, and sgemv both ways. BLAS forbids it; a plan clears c first if it happens.
-bool keeps_nan(const cblas::Library& library) {
-  constexpr int sizes[] = {1, 3, 17, 96};
-  for (const int size : sizes) {
-    const std::vector<float> ones(static_cast<std::size_t>(size) * size, 1.0f);
-    std::vector<float> c(ones.size());
-    const auto spoil = [&] {
-      std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
-    };
-    const auto spoiled = [&](std::size_t count) {
-      return std::any_of(c.begin(), c.begin() + static_cast<std::ptrdiff_t>(count),
-                         [](float x) { return std::isnan(x); });
-    };
-    for (const int trans : {cblas::no_trans, cblas::trans}) {
-      spoil();
-      library.sgemm(cblas::row_major, cblas::no_trans, trans, size, size, size, 1, ones.data(),
-                    size, ones.data(), size, 0, c.data(), size);
-      if (spoiled(c.size())) return true;
-      spoil();
-      library.sgemv(cblas::row_major, trans, size, size, 1, ones.data(), size, ones.data(), 1, 0,
-                    c.data(), 1);
-      if (spoiled(static_cast<std::size_t>(size))) return true;
-    }
-  }
-  return false;
-}
-
 // One operand as BLAS takes it: `rows` × `cols` as stored, and a leading dimension it accepts.
 struct Stored {
-  const float* data = nullptr;
+  const std::byte* data = nullptr;
+  std::size_t element = 0;  // bytes
   int64_t batch_stride = 0;
   int64_t rows = 0, cols = 0;
   int64_t ld = 1;
   Buffer gathered;  // used only when the view's rows overlap, which BLAS cannot express
 
   void set(const View& view) {
-    data = view.f32();
+    data = static_cast<const std::byte*>(view.data);
+    element = size_of(view.dtype);
     batch_stride = view.strides[0];
     rows = view.shape[1];
     cols = view.shape[2];
     ld = view.strides[1];
+  }
+  const void* of_batch(int64_t batch) const {
+    return data + batch * batch_stride * static_cast<int64_t>(element);
   }
   bool rows_overlap() const { return rows > 1 && ld < cols; }
   // A single row has no stride of its own: any ld >= cols is the truth.
@@ -79,10 +59,11 @@ class BlasPlan final : public Plan {
       : Plan(problem),
         g_(problem),
         library_(cblas::open(env.library)),
+        product_(make_product(problem, *library_)),
         threads_(env.threads),
         passes_(g_, env.threads, env.pool, epilogue_function()) {
     if (g_.gate) plan_gate(problem, env, constants);
-    clear_first_ = !g_.reads_c0() && g_.reads_ab() && keeps_nan(*library_);
+    clear_first_ = !g_.reads_c0() && g_.reads_ab() && product_->keeps_nan();
     if (!g_.prepack) return;
     const View b = part_of_b(constants.at("b"));
     if (!g_.reads_ab() || g_.empty()) return;
@@ -90,23 +71,26 @@ class BlasPlan final : public Plan {
     View view;
     bind_input(b, stored, view);
     gather(stored, view);
-    const int m = static_cast<int>(g_.m), n = static_cast<int>(g_.n), k = static_cast<int>(g_.k);
     library_->set_num_threads(threads_);
-    packed_stride_ = (library_->sgemm_pack_get_size(cblas::b_matrix, m, n, k) + 63) / 64 * 64;
+    const ProductCall sizes = call_of(0);
+    packed_stride_ = (product_->packed_bytes(sizes.m, sizes.n, sizes.k) + 63) / 64 * 64;
     packed_ = Buffer(packed_stride_ * static_cast<std::size_t>(g_.batch));
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
-      library_->sgemm_pack(
-          cblas::row_major, cblas::b_matrix, g_.trans_b ? cblas::trans : cblas::no_trans, m, n, k,
-          g_.alpha, stored.data + batch * stored.batch_stride, stored.valid_ld(), packed_of(batch));
+      ProductCall call = sizes;
+      call.b = stored.of_batch(batch);
+      call.ldb = stored.valid_ld();
+      product_->pack(call, packed_of(batch));
     }
   }
 
   void run() override {
     if (g_.empty()) return;
-    if (!g_.reads_ab()) {
-      scale_only(g_, c0_, c_);
-    } else {
+    if (g_.reads_ab()) {
       products();
+    } else if (c_.dtype == &float32) {
+      scale_only(g_, g_.reads_c0() ? const_matrix(c0_) : Matrix<const float>(), matrix(c_));
+    } else {
+      clear_c();  // integers have no c0
     }
     if (gate_ != nullptr) gate_->run();
     passes_.run();
@@ -160,40 +144,60 @@ class BlasPlan final : public Plan {
     gather(a_, a_view_);
     if (!g_.prepack) gather(b_, b_view_);
     library_->set_num_threads(threads_);
+    if (g_.reads_c0()) {
+      copy_rows(c0_, c_);
+    } else if (clear_first_) {
+      clear_c();
+    }
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
-      if (g_.reads_c0()) {
-        for (int64_t i = 0; i < g_.m; ++i) {
-          std::copy_n(c0_.row(batch, i), g_.n, c_.row(batch, i));
-        }
-      } else if (clear_first_) {
-        for (int64_t i = 0; i < g_.m; ++i) std::fill_n(c_.row(batch, i), g_.n, 0.0f);
-      }
-      const float* a = a_.data + batch * a_.batch_stride;
+      const ProductCall call = call_of(batch);
       if (g_.prepack) {
-        library_->sgemm_compute(cblas::row_major, g_.trans_a ? cblas::trans : cblas::no_trans,
-                                cblas::packed, static_cast<int>(g_.m), static_cast<int>(g_.n),
-                                static_cast<int>(g_.k), a, a_.valid_ld(), packed_of(batch),
-                                static_cast<int>(g_.trans_b ? g_.k : g_.n), g_.beta,
-                                c_.row(batch, 0), ldc());
-        continue;
+        product_->multiply_packed(call);
+      } else {
+        product_->multiply(call);
       }
-      multiply(a, b_.data + batch * b_.batch_stride, c_.row(batch, 0));
+    }
+  }
+  ProductCall call_of(int64_t batch) const {
+    ProductCall call = {.trans_a = g_.trans_a,
+                        .trans_b = g_.trans_b,
+                        .m = static_cast<int>(g_.m),
+                        .n = static_cast<int>(g_.n),
+                        .k = static_cast<int>(g_.k),
+                        .alpha = g_.alpha,
+                        .beta = g_.beta,
+                        .a = a_.of_batch(batch),
+                        .lda = a_.valid_ld(),
+                        .b = b_.of_batch(batch),
+                        .ldb = b_.valid_ld(),
+                        .c = nullptr,
+                        .ldc = static_cast<int>(g_.m > 1 ? c_.strides[1] : g_.n)};
+    if (c_.data != nullptr) call.c = c_.row(batch * g_.m);
+    if (g_.prepack && packed_.bytes() > 0) {
+      call.b = packed_of(batch);
+      call.ldb = static_cast<int>(g_.trans_b ? g_.k : g_.n);
+    }
+    return call;
+  }
+  void clear_c() const {
+    for (int64_t row = 0; row < c_.rows(); ++row) {
+      std::fill_n(c_.row(row), c_.dtype->bytes(g_.n), std::byte{0});
     }
   }
 
-  float* packed_of(int64_t batch) const {
-    return packed_.f32() + static_cast<std::size_t>(batch) * packed_stride_ / sizeof(float);
+  void* packed_of(int64_t batch) const {
+    return static_cast<std::byte*>(packed_.data()) +
+           static_cast<std::size_t>(batch) * packed_stride_;
   }
-  int ldc() const { return static_cast<int>(g_.m > 1 ? c_.ld : g_.n); }
 
   void on_bind(const Operands& operands) override {
     bind_input(operands.at("a"), a_, a_view_);
     if (!g_.prepack) bind_input(part_of_b(operands.at("b")), b_, b_view_);
     bind_epilogue(operands);
-    if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
-    c_ = matrix(operands.at("c"));
+    if (g_.reads_c0()) c0_ = operands.at("c0");
+    c_ = operands.at("c");
     const int64_t largest =
-        std::max({a_.rows > 1 ? a_.ld : 0, b_.rows > 1 ? b_.ld : 0, g_.m > 1 ? c_.ld : 0});
+        std::max({a_.rows > 1 ? a_.ld : 0, b_.rows > 1 ? b_.ld : 0, g_.m > 1 ? c_.strides[1] : 0});
     if (largest > INT_MAX) {
       throw unavailable_error(
           fmt::format("gemm: a row stride of {} exceeds CBLAS's 32-bit integers", largest));
@@ -207,51 +211,21 @@ class BlasPlan final : public Plan {
       stored.gathered = Buffer();
       return;
     }
-    stored.gathered = Buffer(static_cast<std::size_t>(view.elements()) * sizeof(float));
-    stored.data = stored.gathered.f32();
+    stored.gathered = Buffer(view.dtype->bytes(view.elements()));
+    stored.data = static_cast<const std::byte*>(stored.gathered.data());
     stored.ld = stored.cols;
     stored.batch_stride = stored.rows * stored.cols;
   }
 
   static void gather(const Stored& stored, const View& view) {
-    if (stored.gathered.bytes() > 0) copy_rows(view, stored.gathered.f32());
-  }
-
-  static void copy_rows(const View& view, float* to) {
-    for (int64_t batch = 0; batch < view.shape[0]; ++batch) {
-      for (int64_t i = 0; i < view.shape[1]; ++i) {
-        const float* row = view.f32() + batch * view.strides[0] + i * view.strides[1];
-        to = std::copy_n(row, view.shape[2], to);
-      }
-    }
-  }
-
-  // c = alpha·op(a)·op(b) + beta·c for one batch, m, n, k > 0.
-  void multiply(const float* a, const float* b, float* c) const {
-    const auto transpose = [](bool flag) { return flag ? cblas::trans : cblas::no_trans; };
-    const int lda = a_.valid_ld();
-    const int ldb = b_.valid_ld();
-    if (g_.n == 1) {
-      // A column of c: op(a) times the one column of op(b).
-      library_->sgemv(cblas::row_major, transpose(g_.trans_a), static_cast<int>(a_.rows),
-                      static_cast<int>(a_.cols), g_.alpha, a, lda, b, g_.trans_b ? 1 : ldb, g_.beta,
-                      c, ldc());
-      return;
-    }
-    if (g_.m == 1) {
-      // A row of c: op(b)ᵀ times the one row of op(a).
-      library_->sgemv(cblas::row_major, transpose(!g_.trans_b), static_cast<int>(b_.rows),
-                      static_cast<int>(b_.cols), g_.alpha, b, ldb, a, g_.trans_a ? lda : 1, g_.beta,
-                      c, 1);
-      return;
-    }
-    library_->sgemm(cblas::row_major, transpose(g_.trans_a), transpose(g_.trans_b),
-                    static_cast<int>(g_.m), static_cast<int>(g_.n), static_cast<int>(g_.k),
-                    g_.alpha, a, lda, b, ldb, g_.beta, c, ldc());
+    if (stored.gathered.bytes() == 0) return;
+    const Shape shape(view.shape.begin(), view.shape.begin() + view.rank);
+    copy_rows(view, contiguous_view(stored.gathered.data(), shape, view.dtype));
   }
 
   const Gemm g_;
   const std::shared_ptr<const cblas::Library> library_;
+  const std::unique_ptr<const Product> product_;
   const int threads_;
   EpiloguePasses passes_;
   std::unique_ptr<BlasPlan> gate_;  // of the first product of gate=1
@@ -261,9 +235,11 @@ class BlasPlan final : public Plan {
   std::size_t packed_stride_ = 0;  // bytes from one batch's matrix to the next
   Stored a_, b_;
   View a_view_, b_view_;
-  Matrix<const float> c0_;
-  Matrix<float> c_;
+  View c0_, c_;
 };
+
+constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32};
+constexpr const Math* maths[] = {&fp32, &math_bf16, &math_int8};
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   for (const char* name : {"m", "n", "k"}) {
@@ -272,11 +248,7 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
     }
   }
   if (auto reason = cblas::unsupported_anywhere(problem, env)) return reason;
-  const auto library = cblas::open(env.library);
-  if (problem.flag("prepack") && !library->packs()) {
-    return fmt::format("prepack=1: {} has no GEMM that keeps b packed", library->description);
-  }
-  return std::nullopt;
+  return product_fault(problem, env, *cblas::open(env.library));
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
@@ -293,6 +265,8 @@ const Variant blas = {.name = "blas",
                       .tunables = {},
                       .unsupported = unsupported,
                       .tunings = no_tunings,
-                      .plan = plan};
+                      .plan = plan,
+                      .maths = maths,
+                      .dtypes = types};
 
 }  // namespace rooflane::gemm

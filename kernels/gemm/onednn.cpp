@@ -1,7 +1,8 @@
 // GEMM, variant `onednn`: one matmul primitive over the whole batch on the caller's strides; alpha,
 // beta and the epilogue are post-operations. prepack=1: b in the layout oneDNN chooses, reordered
-// by `plan`. Not oneDNN's: copying c0 into c, and the cases without a product. Next: hwy.cpp for
-// our own.
+// by `plan`. Formats: bf16 and f16 products, 8-bit integers, where oneDNN has them on this CPU; the
+// row's path is the name of the implementation that it chose. Not oneDNN's: copying c0 into c, and
+// the cases without a product. Next: hwy.cpp for our own.
 #include "backends/onednn.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/copy_rows.hpp"
 #include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
 
@@ -31,7 +33,9 @@ struct Layout {
       : dims{batch, rows, cols}, strides(distances), skipped(batch == 1 ? 1 : 0) {}
   std::span<const int64_t> lengths() const { return std::span(dims).subspan(skipped); }
   std::span<const int64_t> steps() const { return std::span(strides).subspan(skipped); }
-  std::optional<onednn::Desc> desc() const { return onednn::describe(lengths(), steps()); }
+  std::optional<onednn::Desc> desc(DType dtype) const {
+    return onednn::describe(lengths(), steps(), dtype);
+  }
 };
 
 // An input as stored, [batch,rows,cols], transposed by its strides. Rows that overlap, which oneDNN
@@ -43,8 +47,8 @@ class Source {
     strides_ = {view.strides[0], view.strides[1], 1};
     transposed_ = is_transposed;
     gathered_ = Buffer();
-    if (layout().desc()) return;
-    gathered_ = Buffer(static_cast<std::size_t>(view.elements()) * sizeof(float));
+    if (desc()) return;
+    gathered_ = Buffer(view.dtype->bytes(view.elements()));
     strides_ = {view.shape[1] * view.shape[2], view.shape[2], 1};
   }
   Layout layout() const {
@@ -53,20 +57,18 @@ class Source {
     }
     return {view_.shape[0], view_.shape[1], view_.shape[2], {strides_[0], strides_[1], 1}};
   }
-  const float* data() {
-    if (gathered_.bytes() == 0) return view_.f32();
-    float* to = gathered_.f32();
-    for (int64_t batch = 0; batch < view_.shape[0]; ++batch) {
-      for (int64_t i = 0; i < view_.shape[1]; ++i) {
-        const float* row = view_.f32() + batch * view_.strides[0] + i * view_.strides[1];
-        to = std::copy_n(row, view_.shape[2], to);
-      }
-    }
-    return gathered_.f32();
+  std::optional<onednn::Desc> desc() const { return layout().desc(view_.dtype); }
+  DType dtype() const { return view_.dtype; }
+  const void* data() {
+    if (gathered_.bytes() == 0) return view_.data;
+    copy_rows(view_, contiguous_view(gathered_.data(), view_shape(), view_.dtype));
+    return gathered_.data();
   }
   std::size_t bytes() const { return gathered_.bytes(); }
 
  private:
+  Shape view_shape() const { return {view_.shape[0], view_.shape[1], view_.shape[2]}; }
+
   View view_;
   std::array<int64_t, 3> strides_{};
   bool transposed_ = false;
@@ -99,33 +101,29 @@ class OnednnPlan final : public Plan {
     const Shape a = g_.trans_a ? Shape{g_.batch, g_.k, g_.m} : Shape{g_.batch, g_.m, g_.k};
     const Shape b = g_.trans_b ? Shape{g_.batch, g_.n, g_.k} : Shape{g_.batch, g_.k, g_.n};
     const Shape c = {g_.batch, g_.m, g_.n};
-    a_.bind(contiguous_view(nullptr, a), g_.trans_a);
-    b_.bind(g_.prepack ? constants.at("b") : contiguous_view(nullptr, b), g_.trans_b);
-    make(contiguous_view(nullptr, c), contiguous_view(nullptr, c));
+    const DType type_of_c = problem.dtype("c_type");
+    a_.bind(contiguous_view(nullptr, a, problem.dtype("a_type")), g_.trans_a);
+    b_.bind(g_.prepack ? constants.at("b") : contiguous_view(nullptr, b, problem.dtype("b_type")),
+            g_.trans_b);
+    make(contiguous_view(nullptr, c, type_of_c), contiguous_view(nullptr, c, type_of_c));
     if (!g_.prepack) return;
     packed_layout_ = matmul_->weights;
     packed_ = Buffer(packed_layout_.get_size());
-    onednn::reorder(*b_.layout().desc(), b_.data(), packed_layout_, packed_.data());
+    onednn::reorder(*b_.desc(), b_.data(), packed_layout_, packed_.data());
   }
 
   void run() override {
     if (g_.empty()) return;
     if (!g_.reads_ab()) {
-      scale_only(g_, c0_, c_);
+      scale_only(g_, g_.reads_c0() ? const_matrix(c0_) : Matrix<const float>(), matrix(c_));
       without_product_.run();
       return;
     }
-    if (g_.reads_c0()) {
-      for (int64_t batch = 0; batch < g_.batch; ++batch) {
-        for (int64_t i = 0; i < g_.m; ++i) {
-          std::copy_n(c0_.row(batch, i), g_.n, c_.row(batch, i));
-        }
-      }
-    }
+    if (g_.reads_c0()) copy_rows(c0_, c_);
     onednn::set_threads(threads_);
     onednn::Call& call = matmul_->call;
     call.set(DNNL_ARG_SRC, a_.data());
-    call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.f32() : b_.data());
+    call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.data() : b_.data());
     call.set(DNNL_ARG_DST, c_.data);
     std::size_t operand = 0;
     for (const Epilogue::Op op : g_.epilogue.ops()) {
@@ -147,17 +145,20 @@ class OnednnPlan final : public Plan {
     PlanFacts facts;
     facts.library = onednn::description();
     facts.workspace_bytes = a_.bytes() + (g_.prepack ? 0 : b_.bytes());
-    if (matmul_) facts.workspace_bytes += matmul_->call.scratch_bytes();
+    if (matmul_) {
+      facts.workspace_bytes += matmul_->call.scratch_bytes();
+      facts.path = matmul_->implementation;
+    }
     facts.packed_bytes = packed_.bytes();
     return facts;
   }
 
  protected:
   void on_bind(const Operands& operands) override {
-    c_ = matrix(operands.at("c"));
-    if (g_.reads_c0()) c0_ = const_matrix(operands.at("c0"));
+    c_ = operands.at("c");
+    if (g_.reads_c0()) c0_ = operands.at("c0");
     if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
-    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual").f32();
+    if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual").data;
     without_product_.bind(operands);
     if (g_.empty() || !g_.reads_ab()) return;
     a_.bind(operands.at("a"), g_.trans_a);
@@ -172,14 +173,15 @@ class OnednnPlan final : public Plan {
     onednn::set_threads(threads_);
     const Layout out(g_.batch, g_.m, g_.n, {c.strides[0], c.strides[1], 1});
     const Layout b = b_.layout();
-    const auto dst = out.desc();
+    const auto dst = out.desc(c.dtype);
     if (!dst) throw unavailable_error("gemm: oneDNN cannot express the strides of c");
     const Layout a = a_.layout();
-    const onednn::Desc weights = !g_.prepack            ? *b.desc()
-                                 : packed_.bytes() == 0 ? onednn::any_layout(b.lengths())
-                                                        : packed_layout_;
+    const onednn::Desc weights = !g_.prepack ? *b_.desc()
+                                 : packed_.bytes() == 0
+                                     ? onednn::any_layout(b.lengths(), b_.dtype())
+                                     : packed_layout_;
     const std::vector<onednn::PostOp> further = post_ops(residual);
-    matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta, further);
+    matmul_.emplace(*a_.desc(), weights, *dst, g_.alpha, g_.beta, further);
     if (auto fault =
             onednn::matmul_fault(*matmul_, a.lengths(), a.steps(), out.lengths(), out.steps())) {
       throw unavailable_error("gemm: " + *fault);
@@ -197,7 +199,7 @@ class OnednnPlan final : public Plan {
           op == Epilogue::Op::bias
               ? row_of_bias()
               : Layout(g_.batch, g_.m, g_.n, {residual.strides[0], residual.strides[1], 1});
-      const auto operand = layout.desc();
+      const auto operand = layout.desc(op == Epilogue::Op::bias ? &float32 : residual.dtype);
       if (!operand) throw unavailable_error("gemm: oneDNN cannot express the strides of residual");
       list.push_back({.f = dnnl::algorithm::binary_add, .operand = operand});
     }
@@ -214,17 +216,46 @@ class OnednnPlan final : public Plan {
   const int threads_;
   EpiloguePasses without_product_;
   const float* bias_ = nullptr;
-  const float* residual_ = nullptr;
+  const void* residual_ = nullptr;
   Source a_, b_;
   onednn::Desc packed_layout_;
   Buffer packed_;
   std::optional<onednn::Matmul> matmul_;
-  Matrix<const float> c0_;
-  Matrix<float> c_;
+  View c0_, c_;
 };
+
+constexpr DType types[] = {&float32, &float16, &bfloat16, &int8, &uint8, &int32};
+constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8};
+
+// Formats that oneDNN has not, and those that it has on other CPUs.
+std::optional<std::string> formats_fault(const Problem& problem, const Environment& env) {
+  const DType a = problem.dtype("a_type"), b = problem.dtype("b_type"), c = problem.dtype("c_type");
+  if (a == &float32 && b == &float32 && c == &float32) return std::nullopt;
+  const bool integers = env.math == math_int8.name;
+  const DType operand = find_math(kernel, env.math)->operands;
+  if (integers ? b != &int8 : a != operand || b != operand || (c != operand && c != &float32)) {
+    return fmt::format("math {}: oneDNN has no product of {} and {} as {}", env.math, a->short_name,
+                       b->short_name, c->short_name);
+  }
+  const Gemm g(problem);
+  if (g.empty()) return std::nullopt;
+  if (!g.reads_ab()) return "without a product there is nothing for oneDNN to do";
+  // Whether this CPU has it, oneDNN says when it is asked.
+  const int64_t a_dims[] = {g.m, g.k}, b_dims[] = {g.k, g.n}, c_dims[] = {g.m, g.n};
+  const int64_t a_strides[] = {g.k, 1}, c_strides[] = {g.n, 1};
+  try {
+    const onednn::Matmul tried(*onednn::describe(a_dims, a_strides, a),
+                               onednn::any_layout(b_dims, b),
+                               *onednn::describe(c_dims, c_strides, c));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = onednn::unsupported_anywhere(problem, env)) return reason;
+  if (auto reason = formats_fault(problem, env)) return reason;
   const Gemm g(problem);
   if (g.gate) return "gate=1: oneDNN's post-operations have no second product";
   for (const Epilogue::Op op : g.epilogue.ops()) {
@@ -249,6 +280,8 @@ const Variant onednn = {.name = "onednn",
                         .tunables = {},
                         .unsupported = unsupported,
                         .tunings = no_tunings,
-                        .plan = plan};
+                        .plan = plan,
+                        .maths = maths,
+                        .dtypes = types};
 
 }  // namespace rooflane::gemm

@@ -44,8 +44,9 @@ constexpr ParamSpec params[] = {
     {.name = "gate", .kind = ParamKind::flag},
 };
 
-constexpr const Math* maths[] = {&fp32,     &math_3xtf32, &math_bf16,
-                                 &math_f16, &math_int8,   &math_int8_dynamic};
+constexpr const Math* maths[] = {
+    &fp32,      &math_3xtf32,       &math_bf16,       &math_f16,
+    &math_int8, &math_int8_dynamic, &math_int8_block, &math_int8_tensor};
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const Axis batch{"batch", Axis::Form::droppable};
@@ -169,9 +170,13 @@ std::optional<std::string> defect_of_math(const Problem& problem, const Math& ma
   if (&math == &math_int8_dynamic && !is_quantised(b)) {
     return needs("b_type=s8c, q8_0, q4_0 or q4_1");
   }
-  if (&math == &math_int8_dynamic && b == &int8_per_channel) {
-    // Rows become integers of magnitude 127 at most.
-    if (const int64_t most = longest_integer_sum(127); problem.size("k") > most) {
+  if (&math == &math_int8_block && b->block == 1) return needs("b_type=q8_0, q4_0 or q4_1");
+  const bool of_tensor = &math == &math_int8_tensor;
+  if (of_tensor && b != &int8_per_channel) return needs("b_type=s8c");
+  if (of_tensor || (&math == &math_int8_dynamic && b == &int8_per_channel)) {
+    // Rows become integers of magnitude 127 at most, whole tensors bytes.
+    const int64_t most = longest_integer_sum(of_tensor ? uint8.largest : 127);
+    if (problem.size("k") > most) {
       return fmt::format("math {}: k={}, its sums of integers fit in s32 up to k={}", math.name,
                          problem.size("k"), most);
     }
@@ -206,6 +211,10 @@ BoundFactors::BoundFactors(const Problem& problem, const Math& math) {
   products = start;
   for (const char* const type : {"a_type", "b_type"}) {
     if (problem.dtype(type) != math.operands) products += math.operand_roundoff;
+  }
+  // llama.cpp multiplies q4_1's minimum by a block's sum that it has rounded to float16.
+  if (&math == &math_int8_block && problem.dtype("b_type") == &q4_1) {
+    products += float16.unit_roundoff;
   }
 }
 

@@ -8,7 +8,9 @@
 #include <limits>
 #include <vector>
 
+#include "core/float16.hpp"
 #include "core/kernel.hpp"
+#include "kernels/gemm/foreign_maths.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/quantised_rows.hpp"
 
@@ -35,15 +37,22 @@ struct Extent {
 // Errors that are not relative to products: what counts as zero.
 struct AbsoluteErrors {
   explicit AbsoluteErrors(const Math& math)
-      : flushed(math.flushed), dynamic(&math == &math_int8_dynamic) {}
+      : flushed(math.flushed),
+        half_steps(&math == &math_int8_block),
+        of_tensor(&math == &math_int8_tensor),
+        dynamic(&math == &math_int8_dynamic || half_steps || of_tensor) {}
   bool any() const { return flushed > 0 || dynamic; }
   double of(double k, const Extent& row, const Extent& column) const {
     const double small = flushed > 0 ? flushed * (2 * k + row.sum + column.sum) : 0;
-    return small + (dynamic ? smallest_row * column.sum : 0);
+    if (!dynamic) return small;
+    return small + (half_steps ? smallest_of_halves : smallest_row) * column.sum;
   }
   // Rows below may be taken for zeros: the inverse of their step is beyond float32.
   static constexpr double smallest_row = 0x1p-119;
+  // The same of steps that are float16 numbers.
+  static constexpr double smallest_of_halves = 127 * 0x1p-24;
   double flushed;
+  bool half_steps, of_tensor;
   bool dynamic;  // rows of op(a) are quantised
 };
 
@@ -58,6 +67,7 @@ struct Factors {
         b(of_b),
         together(quantised_together(problem)) {
     if (inputs.has("b_scale")) scale = inputs.at("b_scale").f32();
+    if (errors.of_tensor) note_range();
   }
   double b_at(const float* from, std::int64_t p, std::int64_t j) const {
     const double value = from[p * b.inner + j * b.outer];
@@ -68,11 +78,24 @@ struct Factors {
   Side a, b;
   std::int64_t together;
   const float* scale = nullptr;
+  double least_of_a = 0, most_of_a = 0;  // of the whole tensor, with zero in between
+
+ private:
+  void note_range() {
+    for (std::int64_t batch = 0; batch < g.batch; ++batch)
+      for (std::int64_t i = 0; i < g.m; ++i)
+        for (std::int64_t p = 0; p < g.k; ++p) {
+          const double value = a.data[batch * a.batch_stride + i * a.outer + p * a.inner];
+          least_of_a = std::fmin(least_of_a, value);
+          most_of_a = std::fmax(most_of_a, value);
+        }
+  }
 };
 
 // A row of op(a) as the math multiplies it. int8-dynamic: step · q_p with step = max|a| / 127 of
 // the elements quantised together and q_p = a_p / step rounded to nearest, ties to even; NaN where
-// these are not finite.
+// these are not finite. int8-block: multiplied with is the step's float16 number. int8-tensor: step
+// = (max - min) / 255 of all of a and zero, and q_p one of 256 from round(min / step) on.
 struct RowOfA {
   // `from`: the row's first element, the others `inner` apart.
   void read(const Factors& factors, const float* from) {
@@ -85,8 +108,16 @@ struct RowOfA {
       extent.note(values[p]);
     }
     if (!factors.errors.dynamic) return;
+    if (factors.errors.of_tensor) {
+      quantise_with(0, k, (factors.most_of_a - factors.least_of_a) / 255, false);
+      keep_to_bytes(factors.least_of_a, factors.most_of_a);
+      return;
+    }
     for (std::int64_t p = 0; p < k; p += factors.together) {
-      quantise(p, std::min(k, p + factors.together));
+      const std::int64_t end = std::min(k, p + factors.together);
+      Extent part;
+      for (std::int64_t at = p; at < end; ++at) part.note(values[at]);
+      quantise_with(p, end, part.largest / 127, factors.errors.half_steps);
     }
   }
 
@@ -111,17 +142,30 @@ struct RowOfA {
   // on the other side of a tie.
   static constexpr double near_tie = 0x1p-14;
 
-  void quantise(std::int64_t first, std::int64_t last) {
-    Extent part;
-    for (std::int64_t p = first; p < last; ++p) part.note(values[p]);
-    const double step = part.largest / 127;
+  void quantise_with(std::int64_t first, std::int64_t last, double step, bool half_step) {
     if (step == 0) return;
+    const double multiplied =
+        half_step ? Float16::Format::value(Float16::Format::bits_of(static_cast<float>(step)))
+                  : step;
     for (std::int64_t p = first; p < last; ++p) {
       const double quotient =
           std::isfinite(step) ? values[p] / step : std::numeric_limits<double>::quiet_NaN();
       const double rounded = std::nearbyint(quotient);
       if (std::fabs(quotient - rounded) > 0.5 - near_tie) doubtful.push_back({p, step});
-      values[p] = step * rounded;
+      values[p] = multiplied * rounded;
+    }
+  }
+
+  // Where the zero point falls near a tie, what stands at an end may be a step off too.
+  void keep_to_bytes(double least, double most) {
+    const double step = (most - least) / 255;
+    if (step == 0) return;
+    const double first = std::nearbyint(least / step), last = first + 255;
+    for (std::size_t p = 0; p < values.size(); ++p) {
+      const double q = std::nearbyint(values[p] / step);
+      if (std::isnan(q) || (q > first && q < last)) continue;
+      values[p] = step * std::clamp(q, first, last);
+      doubtful.push_back({static_cast<std::int64_t>(p), step});
     }
   }
 };

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llm_server
 import python_environment
 from python_environment import Pip, Unavailable
 
@@ -22,9 +23,12 @@ PEERS = {
     "numba": "numba",
     "torch": "torch",
     "torch-compile": "torch",
+    "torch-int8": "torch",
     "torch-cuda": "torch",
     "triton": "torch",
     "onnxruntime": "onnxruntime",
+    "onnxruntime-int8": "onnxruntime",
+    "llama-cpp": "llama-cpp",
     "mkl": "mkl",
     "openblas": "openblas",
 }
@@ -127,6 +131,8 @@ def torch_variables(environment: str) -> dict[str, str]:
 def _recipe(environment: str) -> str:
     if environment == "torch":
         return torch_recipe()
+    if environment == llm_server.ENVIRONMENT:
+        return llm_server.recipe()
     return " ".join(PACKAGES[environment])
 
 
@@ -139,6 +145,8 @@ def prepare(name: str) -> None:
     def install(pip: Pip) -> None:
         if environment == "torch":
             install_torch(pip)
+        elif environment == llm_server.ENVIRONMENT:
+            llm_server.install(pip)
         else:
             pip(["--only-binary=:all:", *PACKAGES[environment]])
 

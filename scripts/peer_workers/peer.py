@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peer_workers.problem import STORED, Problem
+from peer_workers.formats import STORED, stored_shape
+from peer_workers.problem import Problem
 
 Arrays = dict[str, np.ndarray]
 
@@ -37,6 +38,8 @@ class Plan(ABC):
     workspace_bytes = 0  # beyond inputs, outputs and their device copies
     packed_bytes = 0     # constants packed by prepack=1
     library = ""         # what computes this problem, where it is not simply Peer.library()
+    path = ""            # the instructions that multiply, as far as the library tells
+    math = ""            # what it computes in, where that is not the math asked for
 
     @abstractmethod
     def run(self) -> None:
@@ -82,6 +85,8 @@ class Peer(ABC):
     kernels: dict[str, str]
     # Number formats that tensors may have.
     dtypes: tuple[str, ...] = ("float32",)
+    # Arithmetics that plan() may be asked for.
+    maths: tuple[str, ...] = ("fp32",)
 
     def absent(self) -> str | None:
         """Why the peer cannot work here although it could be imported."""
@@ -102,8 +107,9 @@ class Peer(ABC):
 
 
 def aligned_array(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
-    """An untouched array, aligned to a cache line; from 2 MiB on to huge pages, which it
-    asks for, as the C++ side's buffers do."""
+    """An untouched array for a tensor of a shape, aligned to a cache line; from 2 MiB on to huge
+    pages, which it asks for, as the C++ side's buffers do. Of block formats the bytes."""
+    shape = stored_shape(shape, dtype)
     elements = int(np.prod(shape, dtype=np.int64))
     element = np.dtype(STORED[dtype])
     size = elements * element.itemsize

@@ -5,6 +5,7 @@ Nothing here knows a kernel: parameters, tensors and defaults come from whoever 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-# NumPy's types of the stored elements. It has no bfloat16: arrays hold its bits.
-STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int32": np.int32}
+from peer_workers.formats import BLOCK, BLOCK_BYTES, RANGES, stored
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Problem:
     kernel: str
     values: dict[str, float] = field(hash=False)
     tensors: tuple[Tensor, ...]
+    math: str = "fp32"  # the arithmetic asked for, as core/math.hpp names it
 
     def __getattr__(self, name: str):
         try:
@@ -76,7 +77,7 @@ class Problem:
                 if self.values.get(name, value) != value]
 
 
-def problem_of(resolved: dict[str, Any]) -> Problem:
+def problem_of(resolved: dict[str, Any], math: str = "fp32") -> Problem:
     """The problem of a request. Raises KeyError for one that is not resolved."""
     parameters = resolved["parameters"]
 
@@ -89,7 +90,7 @@ def problem_of(resolved: dict[str, Any]) -> Problem:
         Tensor(tensor["name"], tuple(tensor["shape"]), tensor["role"], tensor["seed_scale"],
                tensor["dtype"], end(tensor), tensor.get("ascending", False),
                "counts_to" in tensor)
-        for tensor in resolved["tensors"]))
+        for tensor in resolved["tensors"]), math)
 
 
 def fnv1a64(text: str) -> int:
@@ -132,16 +133,6 @@ def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 values in a format's stored type, rounded to nearest, ties to even. Of bfloat16 the
-    upper half of the bits; values are finite."""
-    if dtype != "bfloat16":
-        return values.astype(STORED[dtype])
-    bits = values.view(np.uint32)
-    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)))
-            >> np.uint32(16)).astype(np.uint16)
-
-
 def _chunks(elements: int) -> Iterator[tuple[int, int]]:
     """Pieces whose intermediate values stay in a core's cache."""
     size = 1 << 15
@@ -156,8 +147,13 @@ def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor, piece: tuple[int,
                             seeded_integers(stream, first, last, tensor.end))
         return
     values = seeded_values(stream, first, last)
-    values *= np.float32(tensor.scale)
-    flat[first:last] = stored(values, tensor.dtype)
+    if tensor.dtype not in RANGES:
+        values *= np.float32(tensor.scale)
+    encoded = stored(values, tensor.dtype)
+    start = first
+    if tensor.dtype in BLOCK_BYTES:  # pieces are whole blocks
+        start = first // BLOCK * BLOCK_BYTES[tensor.dtype]
+    flat[start:start + encoded.size] = encoded
 
 
 def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], threads: int) -> None:
@@ -170,6 +166,6 @@ def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], thre
             flat = arrays[tensor.name].reshape(-1)
             stream = seed ^ fnv1a64(f"{problem.kernel}/{tensor.name}")
             fill = partial(_fill_piece, flat, stream, tensor)
-            list(pool.map(fill, _chunks(flat.size)))
+            list(pool.map(fill, _chunks(math.prod(tensor.shape))))
             if tensor.ascending:
                 flat.sort()

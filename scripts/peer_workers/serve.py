@@ -23,11 +23,15 @@ MODULES = {
     "numba": ("numba_peer", "NumbaPeer"),
     "torch": ("torch_peer", "TorchPeer"),
     "torch-compile": ("torch_peer", "CompiledTorchPeer"),
+    "torch-int8": ("torch_peer", "QuantisedTorchPeer"),
     "torch-cuda": ("torch_cuda_peer", "TorchCudaPeer"),
     "triton": ("triton_peer", "TritonPeer"),
     "onnxruntime": ("onnx_peer", "OnnxPeer"),
+    "onnxruntime-int8": ("onnx_peer", "OnnxInt8Peer"),
+    "llama-cpp": ("llama_cpp_peer", "LlamaCppPeer"),
 }
 HAVE_INDEX_KERNELS = ("numpy", "torch", "torch-compile")
+HAVE_GEMM_ALONE = ("torch-int8", "onnxruntime-int8", "llama-cpp")
 VERSION = "1"
 
 Message = dict[str, Any]
@@ -49,6 +53,7 @@ class Server:
         self.reason = absent
         self.seed = self.threads = 1
         self.by_event = False
+        self.evictor = None  # of the first cold case on
         self.peer = None
         self.close({})
         if absent is None:
@@ -66,6 +71,8 @@ class Server:
     def greeting(self) -> Message:
         if self.reason is not None:
             usual = KERNELS + (INDEX_KERNELS if self.name in HAVE_INDEX_KERNELS else ())
+            if self.name in HAVE_GEMM_ALONE:
+                usual = ("gemm",)
             variants = [{"kernel": kernel, "variant": self.name, "absent": self.reason}
                         for kernel in (self.peer.kernels if self.peer else usual)]
         else:
@@ -104,21 +111,23 @@ class Server:
         if "problem" not in request:
             raise Refusal("RUNTIME_ERROR", "the request holds no resolved problem: whoever asks is "
                                            "older than this worker")
-        problem = problem_of(request["problem"])
+        problem = problem_of(request["problem"], request["math"])
         if problem.kernel not in self.peer.kernels:
             raise Refusal("UNSUPPORTED", f"{self.name} has no {problem.kernel} of its own")
-        if request["math"] != "fp32":
+        if request["math"] not in self.peer.maths:
+            known = ("strict fp32 only" if self.peer.maths == ("fp32",)
+                     else ", ".join(self.peer.maths))
             raise Refusal("UNSUPPORTED",
-                          f"math {request['math']}: this variant computes strict fp32 only")
+                          f"math {request['math']}: this variant computes {known}")
         for tensor in problem.tensors:
             if tensor.dtype not in self.peer.dtypes:
                 verb = "are" if len(self.peer.dtypes) > 1 else "is"
                 raise Refusal("UNSUPPORTED", f"{tensor.dtype} {tensor.name} is not implemented by "
                               f"this variant; {', '.join(self.peer.dtypes)} {verb}")
-        if request["cache"] == "cold":
-            raise Refusal("UNSUPPORTED",
-                          "cache cold: operands of this worker cannot be evicted from here")
         on_device = self.peer.kernels[problem.kernel] == "device"
+        if request["cache"] == "cold" and on_device:
+            raise Refusal("UNSUPPORTED",
+                          "cache cold: the caches of this device cannot be emptied from here")
         if request["timer"] == "event" and not on_device:
             raise Refusal("UNSUPPORTED", "timer event: only device variants have one")
         # A device leaves the host's CPUs to whoever fills its inputs.
@@ -138,9 +147,14 @@ class Server:
         self.plan.upload()
         self.problem, self.seed, self.threads = problem, request["seed"], threads
         self.by_event = request["timer"] == "event"
+        self.cold = request["cache"] == "cold"
+        if self.cold and self.evictor is None:
+            from peer_workers.evict import Evictor
+            self.evictor = Evictor()
         device, driver = self.peer.device()
         library = self.plan.library or self.peer.library()
         return {"isa": "", "library": library, "device": device, "driver": driver, "tuning": [],
+                "path": self.plan.path, "math": self.plan.math,
                 "workspace_bytes": int(self.plan.workspace_bytes),
                 "packed_bytes": int(self.plan.packed_bytes), "plan_ns": plan_ns}
 
@@ -152,7 +166,8 @@ class Server:
     def output(self, request: Message) -> Message:
         import numpy as np
 
-        from peer_workers.problem import STORED, fill_inputs
+        from peer_workers.formats import STORED
+        from peer_workers.problem import fill_inputs
 
         plan = self._opened()
         fill_inputs(self.problem, self.seed, self.arrays, self.threads)
@@ -172,7 +187,12 @@ class Server:
         return {}
 
     def calibrate(self, request: Message) -> Message:
-        run_ns = undisturbed_run_ns(self._opened().run)
+        run = self._opened().run
+        if self.cold:  # a sample is one run
+            warm_up(run)
+            self.evictor.evict()
+            return {"runs_per_sample": 1, "run_ns": time_runs(run, 1)}
+        run_ns = undisturbed_run_ns(run)
         return {"runs_per_sample": runs_for_sample(run_ns), "run_ns": run_ns}
 
     def sample(self, request: Message) -> Message:
@@ -182,6 +202,8 @@ class Server:
         on_device = self.peer.kernels[self.problem.kernel] == "device"
         warm_up(plan.run)
         for _ in range(request["n"]):
+            if self.cold:
+                self.evictor.evict()
             if self.by_event:
                 samples["ns"].append(plan.kernel_ns(request["runs"]))
             else:
@@ -200,6 +222,7 @@ class Server:
     def close(self, request: Message) -> Message:
         self.plan = None
         self.problem = None
+        self.cold = False
         self.arrays = {}
         gc.collect()
         return {}

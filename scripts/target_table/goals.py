@@ -5,17 +5,27 @@ its beginning.
 """
 from __future__ import annotations
 
+import math
+import random
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 LEVELS = ("quick", "default", "full")  # each holds the problems of those before it
+DRAWN = "random"  # in place of a level: what --random draws from
 FP32 = "fp32"
 
 
 class InputError(Exception):
     """A file or an argument is wrong; the text says where, in one line."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a class is measured: classes of one setting share a run."""
+    math: str = FP32
+    cache: str = "warm"
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in bare if line]
 
 
-_HEADING = re.compile(r"\[(\S+) (\S+)(?: math=(\S+))?\]")
+_HEADING = re.compile(r"\[(\S+) (\S+)(?: math=(\S+))?(?: cache=(warm|cold))?\]")
 
 
 def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
@@ -54,7 +64,7 @@ def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
     for number, line in _lines(path):
         if heading := _HEADING.fullmatch(line):
             name, of_level = heading[1], heading[2]
-            if of_level not in LEVELS:
+            if of_level not in (*LEVELS, DRAWN):
                 raise InputError(f"{path}: line {number}: level '{of_level}'; valid: "
                                  + ", ".join(LEVELS))
             opened = shapes.setdefault(name, []) if of_level in wanted else []
@@ -65,10 +75,42 @@ def read_shapes(path: Path, level: str) -> dict[str, list[str]]:
     return {name: lines for name, lines in shapes.items() if lines}
 
 
-def read_maths(path: Path) -> dict[str, str]:
-    """Class -> the math that ours computes it in; peers compute in fp32."""
+def read_settings(path: Path) -> dict[str, Setting]:
+    """Class -> how it is measured."""
     headings = filter(None, (_HEADING.fullmatch(line) for _, line in _lines(path)))
-    return {heading[1]: heading[3] or FP32 for heading in headings}
+    return {heading[1]: Setting(heading[3] or FP32, heading[4] or "warm") for heading in headings}
+
+
+def read_drawn(path: Path) -> dict[str, list[str]]:
+    """Class -> the lists of level `random`, from which problems are drawn."""
+    drawn: dict[str, list[str]] = {}
+    opened: list[str] | None = None
+    for _, line in _lines(path):
+        if heading := _HEADING.fullmatch(line):
+            opened = drawn.setdefault(heading[1], []) if heading[2] == DRAWN else None
+        elif opened is not None:
+            opened.append(line)
+    return {name: lines for name, lines in drawn.items() if lines}
+
+
+def _drawn_value(text: str, chance: random.Random) -> str:
+    if found := re.fullmatch(r"(\d+)~(\d+)(?:/(\d+))?", text):
+        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
+        size = math.exp(chance.uniform(math.log(low), math.log(high)))
+        return str(max(low, round(size / step) * step))
+    return chance.choice(text.split("|"))
+
+
+def draw(template: str, count: int, seed: str) -> list[str]:
+    """`count` different problems of a line of level `random`, the same from the same seed."""
+    chance = random.Random(seed)
+    kernel, _, values = template.partition(":")
+    pairs = [pair.split("=", 1) for pair in values.split(",")]
+    problems: dict[str, None] = {}
+    while len(problems) < count:
+        chosen = ",".join(f"{key}={_drawn_value(value, chance)}" for key, value in pairs)
+        problems[f"{kernel}:{chosen}"] = None
+    return list(problems)
 
 
 def _conditions(text: str) -> tuple[Condition, ...]:

@@ -1,7 +1,7 @@
 """Runs `rooflane bench` over the classes: which peers are here, then one run per family of kernels.
 
 What the rows say is read in results.py. A family's problems, classes and thread counts share one
-run; classes that ours computes in another math than fp32 have one more, without peers.
+run; classes of another math or cache mode have one more.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflane_json import Refused, ask
-from target_table.goals import FP32
+from target_table.goals import FP32, Setting
 from target_table.sides import Sides
 
 
@@ -40,7 +40,7 @@ def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
             for kernel in told["kernels"]:
                 for one in kernel["variants"]:
                     if one["available"]:
-                        here |= {one["name"]} & {sides.ours, *variants}
+                        here |= {one["name"]} & {sides.ours, *sides.others, *variants}
                     else:
                         reasons.setdefault(one["name"], one["reason"])
         except Refused as error:
@@ -56,10 +56,10 @@ def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, and how; lists of shapes by class, and the math of each class."""
+    """What to measure, and how; lists of shapes by class, and the setting of each class."""
     sides: Sides
     shapes: dict[str, list[str]]
-    maths: dict[str, str]
+    settings: dict[str, Setting]
     level: str
     threads: str | None = None
     launches: str | None = None
@@ -102,23 +102,42 @@ def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
             continue
         for name in classes:
             (folder / name).write_text("\n".join(request.shapes[name]) + "\n", encoding="utf-8")
+        ours = [sides.ours, *(name for name in sides.others if name in here)]
         usable = [variant for variant in peers if variant in here]
-        what = ["--preset", ",".join(classes),
-                "-v", ",".join([sides.ours, *(v for v in usable if sides.peers[v] is None)])]
-        if served := [sides.peers[variant] for variant in usable if sides.peers[variant]]:
-            what += ["--peers", ",".join(served)]
-        files.append(Path(f"{prefix}-{family}.csv"))
-        _bench(rooflane, request, folder, files[-1], what)
-        for math in dict.fromkeys(request.maths[name] for name in classes):
-            if math == FP32:
-                continue
-            of_math = [name for name in classes if request.maths[name] == math]
-            file = Path(f"{prefix}-{family}-{math}.csv")
+        built = [variant for variant in usable if sides.peers[variant] is None]
+        served = [peer for variant in usable if (peer := sides.peers[variant])]
+        beside = ["--peers", ",".join(served)] if served else []
+        for setting, of_setting in _runs(sides, request.settings, classes):
+            alone = setting.math != FP32 and not sides.peers_in_maths
+            what = ["--preset", ",".join(of_setting),
+                    "-v", ",".join(ours if alone else ours + built), *([] if alone else beside)]
+            words = [prefix.name, family]
+            if setting.math != FP32:
+                what += ["--math", setting.math]
+                words.append(setting.math)
+            if setting.cache != "warm":
+                what += ["--cache", setting.cache]
+                words.append(setting.cache)
+            file = prefix.with_name("-".join(words) + ".csv")
             try:
-                _bench(rooflane, request, folder, file,
-                       ["--preset", ",".join(of_math), "-v", sides.ours, "--math", math])
+                _bench(rooflane, request, folder, file, what)
                 files.append(file)
             except BenchFailed as error:  # this build may not know the math; the rest stands
-                absent[f"{sides.ours} in {math}"] = str(error)
+                if setting.math == FP32:
+                    raise
+                absent[f"{sides.ours} in {setting.math}"] = str(error)
                 print(error, file=sys.stderr)
     return files, absent
+
+
+def _runs(sides: Sides, settings: dict[str, Setting],
+          classes: list[str]) -> list[tuple[Setting, list[str]]]:
+    """Which classes share a run. Where peers have no part in other maths, their fp32 rows of these
+    problems are measured as well."""
+    runs: dict[Setting, list[str]] = {}
+    for name in classes:
+        setting = settings.get(name, Setting())
+        if setting.math != FP32 and not sides.peers_in_maths:
+            runs.setdefault(Setting(), []).append(name)
+        runs.setdefault(setting, []).append(name)
+    return sorted(runs.items(), key=lambda run: run[0] != Setting())

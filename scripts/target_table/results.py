@@ -5,7 +5,7 @@ preset of our row, as measuring.py names it. What figures mean is judged in judg
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rooflane_json import Figure, Refused, figure_of, summary_of
 from target_table.goals import FP32, InputError
 from target_table.sides import Sides
 
+Counts = Callable[[dict[str, Any], str | None], bool]
 Row = dict[str, Any]  # a row of the CSV, typed; null where a cell is empty
 
 
@@ -24,7 +25,7 @@ class Problem:
     kernel: str
     shape: str
     threads: int
-    math: str  # of ours; peers are strict float32
+    math: str  # of ours; of peers too, unless they have a part in fp32 alone
     machine: str  # the CPU, or the device where ours ran on one
     ours: Row
     variants: list[Row]  # all that was measured of it, ours among them
@@ -76,19 +77,44 @@ def read(program: Path, files: Sequence[str | Path], sides: Sides,
         return (bool(preset) and entry["math"] == (maths or {}).get(preset, FP32)
                 and (entry["threads"] is not None or sides.on_device))
 
+    best = _best_of_ours(told, sides, counts)
     problems = []
     for group in told["groups"]:
-        line = next((one for one in group["lines"] if one["variant"] == sides.ours), None)
+        mine = [one for one in group["lines"] if one["variant"] in (sides.ours, *sides.others)]
+        preset = rows[mine[0]["row"]]["preset"] if mine else None
+        chosen = best.get((preset, group["threads"] or 0), sides.ours)
+        line = next((one for one in mine if one["variant"] == chosen), None)
         ours = rows[line["row"]] if line else None
-        if ours is None or not counts(group, ours["preset"]):
+        if ours is None or not counts(group, preset):
             continue
         peers = [rows[index] for index in group["peers"]]
         variants = [rows[one["row"]] for one in group["lines"]]
         variants += [peer for peer in peers if peer not in variants]
         problems.append(Problem(
-            ours["preset"], group["kernel"], group["shape"], group["threads"] or 0, group["math"],
+            preset, group["kernel"], group["shape"], group["threads"] or 0, group["math"],
             machines[0] if machines else "", ours, variants, peers,
             _figures(line) if passed(ours) else {}))
-    means = {(one["preset"], one["threads"] or 0): _figures(one) for one in told["presets"]
-             if one["variant"] == sides.ours and counts(one, one["preset"])}
+    means = {}
+    for one in told["presets"]:
+        key = one["preset"], one["threads"] or 0
+        if one["variant"] == best.get(key, sides.ours) and counts(one, one["preset"]):
+            means[key] = _figures(one)
     return Measured(problems, means)
+
+
+def _best_of_ours(told: dict[str, Any], sides: Sides, counts: Counts) -> dict[tuple[str, int], str]:
+    """Of each class and number of threads the variant of ours that passed most problems, and of
+    those the fastest beside the peers, or beside the roof where there are none."""
+    ranks: dict[tuple[str, int], dict[str, tuple[int, float]]] = {}
+    for one in told["presets"]:
+        if one["variant"] not in (sides.ours, *sides.others) or not counts(one, one["preset"]):
+            continue
+        key = one["preset"], one["threads"] or 0
+        timed = sum(1 for group in told["groups"] for line in group["lines"]
+                    if line["variant"] == one["variant"] and (group["threads"] or 0) == key[1]
+                    and told["rows"][line["row"]]["preset"] == key[0]
+                    and passed(told["rows"][line["row"]]))
+        figures = _figures(one)
+        figure = figures.get("best") or figures.get("roof")
+        ranks.setdefault(key, {})[one["variant"]] = timed, figure.value if figure else 0
+    return {key: max(of_class, key=of_class.__getitem__) for key, of_class in ranks.items()}

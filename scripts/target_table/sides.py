@@ -1,6 +1,7 @@
 """Who is compared: our variant, its peers, and how `rooflane bench` is asked for them.
 
-Data only. CPU is what speed_vs_peers.py measures, DEVICE what opencl_vs_peers.py does.
+Data only. CPU is what speed_vs_peers.py measures, LOW_PRECISION with --low-precision, DEVICE with
+--opencl.
 """
 from __future__ import annotations
 
@@ -21,6 +22,11 @@ class Sides:
     threads: str | None = None  # of every run that is not told others; nothing: bench's own
     options: tuple[str, ...] = ()  # further arguments of every run
     on_device: bool = False
+    others: tuple[str, ...] = ()  # further variants of ours: a class counts the one that is best
+    # Whether peers take part where ours computes in another math than fp32; otherwise those of the
+    # fp32 run of the same problems stand beside it.
+    peers_in_maths: bool = False
+    data: str = ""  # what the names of its files in bench/targets begin with
     machines: dict[str, str] = field(default_factory=dict)  # whose goals there are -> as told
 
     def peers_of(self, kernels: set[str]) -> set[str]:
@@ -49,6 +55,20 @@ CPU = Sides(
     machines={"zen5": "Zen 5", "sapphire-rapids": "Sapphire Rapids",
               "any": "any machine (this CPU has no column of its own)"})
 
+# Short operands, quantised weights and fused functions: every peer that has some of these.
+LOW_PRECISION = Sides(
+    ours="hwy", others=("avx512", "amx"),
+    peers={"onednn": None, "blas-mkl": "mkl", "torch": "torch", "torch-compile": "torch-compile",
+           "torch-int8": "torch-int8", "onnxruntime": "onnxruntime",
+           "onnxruntime-int8": "onnxruntime-int8", "llama-cpp": "llama-cpp"},
+    families={
+        "gemm": (("gemm",), ("onednn", "blas-mkl", "torch", "torch-compile", "torch-int8",
+                             "onnxruntime", "onnxruntime-int8", "llama-cpp")),
+        "rows": (("softmax", "layernorm"), ("onednn", "torch", "torch-compile", "onnxruntime")),
+    },
+    effort=CPU.effort, peers_in_maths=True, data="lowp_",
+    machines=CPU.machines)
+
 # Few families, since a GPU's minutes are dear; times by the device's clock. Triton is left out: its
 # kernels there are ours, and PyTorch's and NVIDIA's are the ones to beat.
 DEVICE = Sides(
@@ -59,5 +79,5 @@ DEVICE = Sides(
         "others": (("softmax", "layernorm", "attention"), ("torch-cuda",)),
     },
     effort={"quick": (1, 0.3), "default": (1, 0.5), "full": (2, 1)},
-    threads="1", options=("--timer", "event"), on_device=True,
+    threads="1", options=("--timer", "event"), on_device=True, data="opencl_",
     machines={"h200": "H200", "any": "an H200 (this device has no column of its own)"})

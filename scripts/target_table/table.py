@@ -53,12 +53,15 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
             roof += f" ({_per_cent(lowest.figures['roof'])})"
         case = (f"{_ratio(worst.figures['best']).split()[0]} `{worst.shape}` "
                 f"({worst.peers[0]['variant']})" if worst else "no peer passed")
-        text += _row([verdict.name, str(verdict.threads), str(len(verdict.problems)),
+        variant = verdict.problems[0].ours["variant"]
+        name = verdict.name + (f" ({variant})" if variant != sides.ours else "")
+        text += _row([name, str(verdict.threads), str(len(verdict.problems)),
                       _ratio(verdict.means.get("best")), case, roof, _goal(verdict.must),
                       _goal(verdict.aim), verdict.met])
+    ours = f"`{sides.ours}`" + (", or what stands behind the class" if sides.others else "")
     return text + (
         f"\nCPU: {_machine(verdicts)}; goals of {sides.machines[machine]}. A ratio is the best "
-        f"peer's time over that of `{sides.ours}`, in the same rounds; of a class it is the "
+        f"peer's time over that of {ours}, in the same rounds; of a class it is the "
         "geometric mean. % of roof: geometric mean (least). In brackets behind a goal: the figure "
         "that it was judged by. `?`: its 95 % interval holds the bound.\n")
 

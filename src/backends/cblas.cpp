@@ -126,6 +126,18 @@ bool describe_openblas(const Symbols& symbols, Library& library) {
   return true;
 }
 
+// The functions of a product in MKL's other formats, named after it.
+template <class Family>
+void find_family(const Symbols& symbols, const std::string& name, Family& family) {
+  const auto find = [&]<class Function>(const char* suffix, Function*& function) {
+    function = symbols.find<Function>((name + suffix).c_str());
+  };
+  find("", family.multiply);
+  find("_pack_get_size", family.pack_get_size);
+  find("_pack", family.pack);
+  find("_compute", family.compute);
+}
+
 bool describe_mkl(const Symbols& symbols, Library& library) {
   // The names with capitals are MKL's C interface; those in lower case may be Fortran's.
   auto* version = symbols.find<void(char*, int)>("MKL_Get_Version_String");
@@ -147,6 +159,8 @@ bool describe_mkl(const Symbols& symbols, Library& library) {
       symbols.find<std::remove_pointer_t<decltype(library.sgemm_pack)>>("cblas_sgemm_pack");
   library.sgemm_compute =
       symbols.find<std::remove_pointer_t<decltype(library.sgemm_compute)>>("cblas_sgemm_compute");
+  find_family(symbols, "cblas_gemm_bf16bf16f32", library.bf16);
+  find_family(symbols, "cblas_gemm_s8u8s32", library.integers);
   return true;
 }
 

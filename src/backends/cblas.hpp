@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,6 +23,26 @@ enum Order : int { row_major = 101 };
 enum Transpose : int { no_trans = 111, trans = 112 };
 // MKL's.
 enum Packing : int { packed = 151, b_matrix = 162 };
+enum Offset : int { fix_offset = 173 };
+
+// MKL's product of other formats than float32: one call, or with b kept packed. Null in other
+// libraries. T: the type of operands in its interface; Function: of the product.
+template <class T, class Function>
+struct PackedFamily {
+  Function* multiply = nullptr;
+  std::size_t (*pack_get_size)(int matrix, int m, int n, int k) = nullptr;
+  void (*pack)(int order, int matrix, int trans, int m, int n, int k, const T* from, int ld,
+               T* to) = nullptr;
+  Function* compute = nullptr;  // takes b as `pack` wrote it
+  bool packs() const { return pack_get_size && pack && compute; }
+};
+using Bfloat16Gemm = void(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                          const std::uint16_t* a, int lda, const std::uint16_t* b, int ldb,
+                          float beta, float* c, int ldc);
+using IntegerGemm = void(int order, int trans_a, int trans_b, int offset_c, int m, int n, int k,
+                         float alpha, const void* a, int lda, std::int8_t a_offset, const void* b,
+                         int ldb, std::int8_t b_offset, float beta, std::int32_t* c, int ldc,
+                         const std::int32_t* c_offset);
 
 struct Library {
   void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
@@ -40,6 +61,8 @@ struct Library {
   void (*sgemm_compute)(int order, int trans_a, int trans_b, int m, int n, int k, const float* a,
                         int lda, const float* b, int ldb, float beta, float* c, int ldc) = nullptr;
   bool packs() const { return sgemm_pack_get_size && sgemm_pack && sgemm_compute; }
+  PackedFamily<std::uint16_t, Bfloat16Gemm> bf16;
+  PackedFamily<void, IntegerGemm> integers;
   // Never empty; does nothing when the library has no threads of its own. Call it on the thread
   // that will call the functions above: an OpenMP build keeps the count per calling thread.
   std::function<void(int threads)> set_num_threads;

@@ -38,6 +38,17 @@ std::string isa_name() {
   }
 }
 
+dnnl::memory::data_type data_type(DType dtype) {
+  using Type = dnnl::memory::data_type;
+  const std::pair<DType, Type> types[] = {{&float32, Type::f32}, {&bfloat16, Type::bf16},
+                                          {&float16, Type::f16}, {&int8, Type::s8},
+                                          {&uint8, Type::u8},    {&int32, Type::s32}};
+  for (const auto& [ours, theirs] : types) {
+    if (ours == dtype) return theirs;
+  }
+  throw unavailable_error(fmt::format("oneDNN: no number format {}", name_of(dtype)));
+}
+
 // Scratchpads are the caller's, so that a run allocates none; no reduced precision anywhere.
 dnnl::primitive_attr strict() {
   dnnl::primitive_attr attributes;
@@ -122,7 +133,7 @@ int lanes() {
 void set_threads(int threads) { omp_set_num_threads(std::max(threads, 1)); }
 
 std::optional<Desc> describe(std::span<const std::int64_t> dims,
-                             std::span<const std::int64_t> strides) {
+                             std::span<const std::int64_t> strides, DType dtype) {
   dnnl::memory::dims lengths(dims.begin(), dims.end());
   dnnl::memory::dims steps(strides.begin(), strides.end());
   // What an axis of length 1 would need as the outermost one.
@@ -149,7 +160,7 @@ std::optional<Desc> describe(std::span<const std::int64_t> dims,
     inside = steps[axis] * (lengths[axis] - 1) + inside;
   }
   try {
-    return Desc(lengths, dnnl::memory::data_type::f32, steps);
+    return Desc(lengths, data_type(dtype), steps);
   } catch (const dnnl::error&) {
     return std::nullopt;
   }
@@ -237,8 +248,8 @@ std::optional<std::string> matmul_fault(const Matmul& matmul,
   return std::nullopt;
 }
 
-Desc any_layout(std::span<const std::int64_t> dims) {
-  return {dnnl::memory::dims(dims.begin(), dims.end()), dnnl::memory::data_type::f32,
+Desc any_layout(std::span<const std::int64_t> dims, DType dtype) {
+  return {dnnl::memory::dims(dims.begin(), dims.end()), data_type(dtype),
           dnnl::memory::format_tag::any};
 }
 

@@ -1,5 +1,6 @@
 // oneDNN on this CPU: the one place that knows both of its C++ interfaces (2.x and 3.x). Rooms ask
-// for primitives here and run them as calls on the caller's memory. Strict float32 throughout.
+// for primitives here and run them as calls on the caller's memory. No precision is reduced beyond
+// the formats of the operands.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +35,10 @@ int lanes();
 // oneDNN divides the work when a primitive is made.
 void set_threads(int threads);
 
-// float32 of any layout; strides in elements. An axis of length 1 may have any stride. Nothing when
-// oneDNN cannot express the layout (elements that overlap).
+// Any layout; strides in elements. An axis of length 1 may have any stride. Nothing when oneDNN
+// cannot express the layout (elements that overlap). Throws Error for a format that oneDNN has not.
 std::optional<Desc> describe(std::span<const std::int64_t> dims,
-                             std::span<const std::int64_t> strides);
+                             std::span<const std::int64_t> strides, DType dtype = &float32);
 
 // One primitive, its scratchpad and its arguments. Running it is one call of oneDNN's C function.
 class Call {
@@ -94,7 +95,7 @@ std::optional<std::string> matmul_fault(const Matmul& matmul,
 std::optional<std::string> packed_matmul_fault(int threads, double beta);
 
 // A layout of oneDNN's own choice.
-Desc any_layout(std::span<const std::int64_t> dims);
+Desc any_layout(std::span<const std::int64_t> dims, DType dtype = &float32);
 
 // Copies between layouts.
 void reorder(const Desc& from, const void* source, const Desc& to, void* target);

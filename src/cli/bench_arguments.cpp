@@ -167,8 +167,9 @@ Row read_stamp() {
 
 void declare_bench(Arguments& arguments) {
   declare_problems(arguments);
-  arguments.repeatable("--preset", "NAME|FILE",
-                       "a list of shapes, or random:N[:SEED]; default: default");
+  arguments.repeatable(
+      "--preset", "NAME|FILE",
+      "a list of shapes, or random:N[:SEED], or formats:N[:SEED]; default: default");
   declare_common(arguments, Many::yes);
   declare_workers(arguments);
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");

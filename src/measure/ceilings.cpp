@@ -269,7 +269,7 @@ std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_vi
                                         std::string_view isa, int threads, std::string_view device,
                                         std::string_view path) {
   const bool on_cpu = device.empty();
-  if (on_cpu && math == "int8-dynamic") math = "int8";
+  if (on_cpu && math.starts_with("int8-")) math = "int8";
   if (on_cpu && !path.empty()) {
     if (auto unit = find_fma_peak(ceilings, math, path, threads, device)) return unit;
   }

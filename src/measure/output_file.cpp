@@ -15,8 +15,8 @@
 
 namespace rooflane {
 
-OutputFile::OutputFile(const Problem& problem, std::uint64_t seed, const Math& math)
-    : problem_(problem), seed_(seed), math_(math) {
+OutputFile::OutputFile(const Problem& problem, std::uint64_t seed)
+    : problem_(problem), seed_(seed) {
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (is_written(tensor.role)) bytes_ += static_cast<std::size_t>(tensor_bytes(problem, tensor));
   }
@@ -39,7 +39,7 @@ std::string OutputFile::path() const {
   return fmt::format("/proc/{}/fd/{}", getpid(), descriptor_);
 }
 
-Verification OutputFile::verify(const std::string& reference_path) const {
+Verification OutputFile::verify(const std::string& reference_path, const Math& math) const {
   Verification failure;
   struct stat status = {};
   if (fstat(descriptor_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes_) {
@@ -60,9 +60,9 @@ Verification OutputFile::verify(const std::string& reference_path) const {
     at += bytes;
   }
   const Reference reference = reference_path.empty()
-                                  ? compute_reference(problem_, operands.inputs(), seed_, math_)
+                                  ? compute_reference(problem_, operands.inputs(), seed_, math)
                                   : read_reference(reference_path);
-  return verify_output(problem_, operands.all(), reference, seed_, math_);
+  return verify_output(problem_, operands.all(), reference, seed_, math);
 }
 
 // Read and not mapped: the worker could still cut the file short.

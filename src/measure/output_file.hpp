@@ -18,7 +18,7 @@ namespace rooflane {
 class OutputFile {
  public:
   // Throws Error(unavailable) when no file in memory can be made.
-  OutputFile(const Problem& problem, std::uint64_t seed, const Math& math);
+  OutputFile(const Problem& problem, std::uint64_t seed);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -28,14 +28,13 @@ class OutputFile {
   // Fails for another size than bytes(). The inputs are made from the seed and live during this
   // call only; an empty path: the reference is computed from them. Throws Error for a file that is
   // no reference.
-  Verification verify(const std::string& reference_path) const;
+  Verification verify(const std::string& reference_path, const Math& math) const;
 
  private:
   bool read_at(std::size_t offset, std::span<std::byte> to) const;
 
   Problem problem_;
   std::uint64_t seed_;
-  const Math& math_;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;
 };

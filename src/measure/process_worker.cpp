@@ -21,6 +21,7 @@
 #include "core/text.hpp"
 #include "measure/output_file.hpp"
 #include "measure/process_usage.hpp"
+#include "measure/reference_file.hpp"
 #include "measure/worker_protocol.hpp"
 
 namespace rooflane {
@@ -102,14 +103,18 @@ class ProcessWorker final : public Worker {
     greet();
     open_ = c;
     if (!settings_.variant.empty()) open_.variant = settings_.variant;
-    return answer_as(protocol::opened_from, protocol::open_request(open_));
+    Opened opened = answer_as(protocol::opened_from, protocol::open_request(open_));
+    const Math* const own = find_math(open_.problem.kernel(), opened.math);
+    own_math_ = own != &open_.math_record() ? own : nullptr;
+    return opened;
   }
   Verification verify(const std::string& reference_path) override {
     if (!verifies()) {
       try {
-        const OutputFile output(open_.problem, open_.seed, open_.math_record());
+        const OutputFile output(open_.problem, open_.seed);
         ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
-        return output.verify(reference_path);
+        const Verification asked = output.verify(reference_path, open_.math_record());
+        return own_math_ == nullptr || asked.passed() ? asked : by_own_math(output, asked);
       } catch (const Error& error) {
         throw WorkerError(Status::runtime_error, error.what());
       }
@@ -154,6 +159,24 @@ class ProcessWorker final : public Worker {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
+
+  // What misses the bound of the math asked for, judged by that of the worker's own.
+  Verification by_own_math(const OutputFile& output, Verification asked) {
+    const Verification own =
+        output.verify(own_reference_.path_for(open_.problem, open_.seed, *own_math_), *own_math_);
+    if (own.status == Status::failed) {
+      asked.status = Status::failed;
+      asked.reason = fmt::format("beyond the bound of math {} that it computes in: {}",
+                                 own_math_->name, own.reason);
+      return asked;
+    }
+    asked.status = Status::inaccurate;
+    asked.reason = fmt::format(
+        "computes in {} and errs by {:.2g} of that math's bound, by {:.3g} "
+        "times the bound of {}",
+        own_math_->name, own.value, asked.value, open_.math);
+    return asked;
+  }
 
   void start() {
     // A socket for its input, so that writing to a dead worker is an error and no signal.
@@ -380,7 +403,9 @@ class ProcessWorker final : public Worker {
 
   ProcessSettings settings_;
   Greeting greeting_;
-  Case open_;              // as the worker was told
+  Case open_;                       // as the worker was told
+  const Math* own_math_ = nullptr;  // what the open case is computed in, where that is another
+  ReferenceFile own_reference_;
   std::string_view when_;  // what was last asked of it
   pid_t process_ = -1;
   std::size_t memory_limit_ = 0;

@@ -20,6 +20,7 @@
 //    "problem":{"kernel":"gemm","text":"gemm:m=8,n=8,k=8","parameters":{"m":8,...,"beta":0.0},
 //               "tensors":[{"name":"a","role":"input","dtype":"float32","shape":[1,8,8],
 //                           "seed_scale":1.0},...],"cost":{"flops":1024.0,...}}} -> Opened's fields
+//        (Opened's: "math":"int8-block" where it computes in another math than asked for)
 //        int32 tensors with "ids_below":"vocab" hold 0 to that parameter's value less one, with
 //        "counts_to" the value itself; with "ascending":true they are sorted (core/seeds.hpp)
 //        the case's line is enough for a build of Rooflane; who has no parser for it takes the
@@ -74,6 +75,9 @@ struct Opened {
   // Where the tuning came from: model, store or given. Empty: the variant has no tunables, or the
   // worker does not say.
   std::string tuning_source = {};
+  // The arithmetic that a foreign worker says it computes in, where that is not the one asked for;
+  // empty: it is. Its result is then judged by both, see Worker::verify.
+  std::string math = {};
 };
 
 struct Calibration {
@@ -91,7 +95,8 @@ class Worker {
   virtual ~Worker() = default;
   virtual Opened open(const Case& c) = 0;
   // `reference_path` empty: the worker computes the reference itself. The second call of an open
-  // case may compare bits with the output that the first one verified.
+  // case may compare bits with the output that the first one verified. What misses the bound of the
+  // math asked for and keeps that of the math that open() told is INACCURATE.
   virtual Verification verify(const std::string& reference_path) = 0;
   virtual Calibration calibrate() = 0;
   // Untimed runs until two agree within 5 %, then n samples of `runs` back-to-back runs each.

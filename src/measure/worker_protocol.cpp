@@ -199,6 +199,7 @@ Opened opened_from(const json& message) {
   facts.packed_bytes = message.at("packed_bytes");
   opened.plan_ns = number_from(message.at("plan_ns"));
   opened.tuning_source = message.value("tuning_source", "");
+  opened.math = message.value("math", "");
   return opened;
 }
 

@@ -1,0 +1,29 @@
+// Maths that other people's libraries multiply quantised operands in and ours do not: what their
+// results are judged by. A peer says which it is (measure/worker.hpp); asked for are they by
+// nobody.
+#pragma once
+
+#include "core/math.hpp"
+
+namespace rooflane::gemm {
+
+// llama.cpp's: int8-dynamic with blocks, but for steps that are float16 numbers.
+inline constexpr Math math_int8_block = {
+    .name = "int8-block",
+    .meaning =
+        "float operands as 8-bit integers with a float16 scale per 32 of a row, found in "
+        "the run; exact sums of 32",
+    .operands = &int8,
+    .operand_roundoff = 0,
+    .sums = &float32};
+// That of ONNX's DynamicQuantizeLinear and PyTorch's dynamically quantised layers.
+inline constexpr Math math_int8_tensor = {
+    .name = "int8-tensor",
+    .meaning =
+        "float operands as unsigned 8-bit integers with one scale and zero point, found in "
+        "the run; exact sums",
+    .operands = &uint8,
+    .operand_roundoff = 0,
+    .sums = &float32};
+
+}  // namespace rooflane::gemm
