@@ -2,7 +2,9 @@
 #include "bench/random_problems.hpp"
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -44,44 +46,69 @@ std::string drawn_chain(const ParamSpec& param, Draw& draw) {
   return chain;
 }
 
-std::string drawn_text(const Kernel& kernel, Draw& draw, bool formats) {
+// Text in a problem's form, which begins with "KERNEL:".
+void add(std::string& text, const char* key, const std::string& value) {
+  text += (text.back() == ':' ? "" : ",") + std::string(key) + "=" + value;
+}
+
+std::string drawn_choices(const Kernel& kernel, Draw& draw) {
   std::string text = std::string(kernel.name) + ":";
-  const auto add_text = [&](const char* key, const std::string& value) {
-    text += (text.back() == ':' ? "" : ",") + std::string(key) + "=" + value;
-  };
-  const auto add = [&](const char* key, std::int64_t value) {
-    add_text(key, std::to_string(value));
-  };
   for (const ParamSpec& param : kernel.params) {
-    if (param.kind == ParamKind::size && param.required) add(param.name, draw.size());
-    if (param.kind == ParamKind::size && !param.required && draw.uniform() < 0.2) {
-      add(param.name, draw.size());
-    }
-    if (param.kind == ParamKind::choice && (param.required || (formats && draw.uniform() < 0.5))) {
-      add_text(param.name, draw.one_of(choices_of(param)));
-    }
-    if (param.kind == ParamKind::chain && formats && draw.uniform() < 0.5) {
-      add_text(param.name, drawn_chain(param, draw));
-    }
-    if (param.kind == ParamKind::flag && draw.uniform() < 0.25) add(param.name, 1);
+    if (param.kind == ParamKind::choice) add(text, param.name, draw.one_of(choices_of(param)));
   }
   return text;
+}
+
+// The rest of a problem whose choices, where they were drawn, stand in `text`. With formats: every
+// second size is one of whole blocks, as quantised weights need them.
+std::string drawn_text(const Kernel& kernel, Draw& draw, bool formats, std::string text) {
+  const auto size = [&] {
+    const std::int64_t drawn = draw.size();
+    return std::to_string(formats && draw.uniform() < 0.5 ? (drawn + 31) / 32 * 32 : drawn);
+  };
+  for (const ParamSpec& param : kernel.params) {
+    if (param.kind == ParamKind::size && param.required) add(text, param.name, size());
+    if (param.kind == ParamKind::size && !param.required && draw.uniform() < 0.2) {
+      add(text, param.name, size());
+    }
+    if (param.kind == ParamKind::choice && param.required && !formats) {
+      add(text, param.name, draw.one_of(choices_of(param)));
+    }
+    if (param.kind == ParamKind::chain && formats && draw.uniform() < 0.5) {
+      add(text, param.name, drawn_chain(param, draw));
+    }
+    if (param.kind == ParamKind::flag && draw.uniform() < 0.25) add(text, param.name, "1");
+  }
+  return text;
+}
+
+std::optional<Problem> drawn_problem(const Kernel& kernel, Draw& draw, bool formats,
+                                     const std::string& choices) {
+  const Kernel* const kernels[] = {&kernel};
+  try {
+    Problem problem = parse_problem(drawn_text(kernel, draw, formats, choices), kernels);
+    const Cost cost = kernel.cost(problem);
+    if (cost.flops <= largest_flops && cost.bytes <= largest_bytes) return problem;
+  } catch (const Error&) {  // what does not go together
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::vector<Problem> random_problems(const Kernel& kernel, const RandomProblems& asked) {
+  // Formats that go together have sizes and flags within so many draws, all but surely.
+  constexpr int draws = 100;
   Draw draw(splitmix64(asked.seed ^ fnv1a64(kernel.name)), asked.largest);
-  const Kernel* const kernels[] = {&kernel};
   std::vector<Problem> problems;
   while (static_cast<int>(problems.size()) < asked.count) {
-    try {
-      Problem problem = parse_problem(drawn_text(kernel, draw, asked.formats), kernels);
-      const Cost cost = kernel.cost(problem);
-      if (cost.flops <= largest_flops && cost.bytes <= largest_bytes) {
-        problems.push_back(std::move(problem));
+    const std::string choices =
+        asked.formats ? drawn_choices(kernel, draw) : std::string(kernel.name) + ":";
+    for (int tries = 0; tries < draws; ++tries) {
+      if (auto problem = drawn_problem(kernel, draw, asked.formats, choices)) {
+        problems.push_back(std::move(*problem));
+        break;
       }
-    } catch (const Error&) {  // sizes that do not go together: drawn anew
     }
   }
   return problems;

@@ -18,8 +18,9 @@ struct RandomProblems {
 };
 
 // Problems of a kernel: required sizes log-uniform from 1 to the largest, an optional size once in
-// five, flags once in four, formats and chains (where asked for) every second time, everything else
-// at its default; up to 4 Gflop and 256 MiB each. The same seed gives the same problems on every
+// five, flags once in four, everything else at its default; with formats all combinations that go
+// together, a chain every second time, and every second size a multiple of 32. Up to 4 Gflop and
+// 256 MiB each. The same seed gives the same problems on every
 // machine.
 std::vector<Problem> random_problems(const Kernel& kernel, const RandomProblems& asked);
 

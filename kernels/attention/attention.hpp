@@ -41,7 +41,9 @@
 //
 // A cache that grows needs no kernel of its own: k and v are views, so attention reads rows of
 // buffers [batch,kv_heads,capacity,head_dim], and whatever computes the rows of a new token writes
-// them there (a view of one row per head). Either kv_len is how many there are, which is a plan for
+// them there (a view of one row per head). kv_type says in what k and v are stored: f32, f16, bf16
+// or q8_0, blocks of 32 along head_dim and v_dim; all else is float32, and a stored number counts
+// exactly as what it stands for. Either kv_len is how many there are, which is a plan for
 // each length; or kv_len is the capacity and lengths=1 adds an input: row b of the batch holds
 // lengths[b] keys, 0 to kv_len, and everything is as if kv_len were that. One plan then serves as
 // the cache grows. What lies beyond has no influence.
@@ -54,6 +56,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -72,6 +75,7 @@ extern const Rung opencl_ladder[3];
 struct Sizes {
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim;
   bool causal, mask, lengths;
+  DType kv_type;
   std::int64_t window;    // 0: none
   double scale, softcap;  // softcap 0: none
 
@@ -86,6 +90,7 @@ struct Sizes {
         causal(problem.flag("causal")),
         mask(problem.flag("mask")),
         lengths(problem.flag("lengths")),
+        kv_type(problem.dtype("kv_type")),
         window(problem.size("window")),
         scale(problem.value("scale")),
         softcap(problem.value("softcap")) {}
@@ -116,6 +121,9 @@ struct Sizes {
 
 // Formats of variants that take lengths.
 inline constexpr DType float32_with_lengths[] = {&float32, &int32};
+// What keys and values are stored in, and what a variant meets that takes all of it.
+inline constexpr DType kv_types[] = {&float32, &float16, &bfloat16, &q8_0};
+inline constexpr DType all_with_lengths[] = {&float32, &float16, &bfloat16, &q8_0, &int32};
 
 // Why code that knows none of the options cannot serve the problem; nothing when it can.
 std::optional<std::string> option_refusal(const Problem& problem);
@@ -139,6 +147,25 @@ struct Heads {
   }
 };
 
+// k or v in any of kv_types; strides in elements.
+struct StoredHeads {
+  const std::byte* data = nullptr;
+  DType dtype = nullptr;
+  std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+
+  StoredHeads() = default;
+  explicit StoredHeads(const View& view)
+      : data(static_cast<const std::byte*>(view.data)),
+        dtype(view.dtype),
+        batch_stride(view.strides[0]),
+        head_stride(view.strides[1]),
+        row_stride(view.strides[2]) {}
+
+  const std::byte* row(std::int64_t batch, std::int64_t head, std::int64_t index) const {
+    return data + dtype->bytes(batch * batch_stride + head * head_stride + index * row_stride);
+  }
+};
+
 // The mask [q_len,kv_len], rows `row_stride` elements apart; no data: there is none.
 struct MaskRows {
   const float* data = nullptr;
@@ -156,17 +183,21 @@ struct MaskRows {
 
 // What attention reads.
 struct Inputs {
-  Heads q, k, v;
+  Heads q, k, v;                   // k and v: where they are float32
+  StoredHeads stored_k, stored_v;  // in any format
   MaskRows mask;
   const std::int32_t* lengths = nullptr;  // [batch]; null: every row holds kv_len keys
 
   Inputs() = default;
   Inputs(const Operands& operands, const Sizes& s)
       : q(operands.at("q")),
-        k(operands.at("k")),
-        v(operands.at("v")),
+        stored_k(operands.at("k")),
+        stored_v(operands.at("v")),
         mask(operands, s),
-        lengths(s.lengths ? operands.at("lengths").as<std::int32_t>() : nullptr) {}
+        lengths(s.lengths ? operands.at("lengths").as<std::int32_t>() : nullptr) {
+    if (stored_k.dtype == &float32) k = Heads(operands.at("k"));
+    if (stored_v.dtype == &float32) v = Heads(operands.at("v"));
+  }
 
   // The sizes of one row of the batch.
   Sizes sizes_of(const Sizes& s, std::int64_t batch) const {

@@ -19,6 +19,7 @@
 #include "kernels/attention/options-inl.h"
 #include "kernels/attention/prefetch-inl.h"
 #include "kernels/attention/prefill-inl.h"
+#include "kernels/attention/stored-inl.h"
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/register-inl.h"
@@ -75,7 +76,8 @@ struct DecodeBuffers {
 inline std::int64_t DecodeScratch(const Job& job) {
   const std::int64_t padded = Columns(job.s.head_dim).padded + Columns(job.s.v_dim).padded;
   const std::int64_t stride = hwy::RoundUpTo(job.kv_block, LaneCount());
-  return job.q_block * (padded + stride) + 3 * hwy::RoundUpTo(job.q_block, 16);
+  return ConvertedFloats(job) + job.q_block * (padded + stride) +
+         3 * hwy::RoundUpTo(job.q_block, 16);
 }
 
 // to[u] = the sum of v[u]'s lanes.
@@ -376,6 +378,11 @@ struct Passes {
     part = task.rows == 1 ? job.kv_block
            : at_use       ? std::max<std::int64_t>(distance / 2, kScoreKeys)
                           : distance;
+    if (job.converts()) {  // tiles lie in L1
+      part = job.kv_block;
+      at_use = pages = prefetches = linear = false;
+      return;
+    }
     const bool gapless = columns.repeated == 0 && job.s.v_dim == head_dim &&
                          job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
     pages = job.decode_prefetch == DecodePrefetch::pages && gapless;
@@ -418,14 +425,15 @@ HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const DistanceP
 // One task with vectors along head_dim. `scratch` holds DecodeScratch(job) floats, aligned.
 inline void Decode(const Job& job, const Task& task, float* scratch) {
   const std::int64_t rows = task.rows, head_dim = job.s.head_dim;
-  const std::int64_t k_stride = job.in.k.row_stride, v_stride = job.in.v.row_stride;
   const Columns columns(head_dim), v_columns(job.s.v_dim);
-  const DecodeBuffers t = StartRows(job, task, columns, v_columns, scratch);
+  float* const converted = scratch;
+  const DecodeBuffers t = StartRows(job, task, columns, v_columns, scratch + ConvertedFloats(job));
   const Passes passes(job, task, columns);
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t keys = std::min(job.kv_block, task.last_key - first);
-    const float* k = job.in.k.matrix(task.batch, task.kv_head) + first * k_stride;
-    const float* v = job.in.v.matrix(task.batch, task.kv_head) + first * v_stride;
+    const KeyRows tile = RowsOf(job, task.batch, task.kv_head, first, keys, converted);
+    const float *const k = tile.k, *const v = tile.v;
+    const std::int64_t k_stride = tile.k_stride, v_stride = tile.v_stride;
     const SeenKeys seen = {job, task.visible, task.first_row, first, keys};
     const DistancePrefetch prefetch_k = {.now = k,
                                          .stride = k_stride,

@@ -96,7 +96,7 @@ class HwyPlan final : public Plan {
     job_.decode_prefetch = static_cast<DecodePrefetch>(tuning.get("prefetch", 0));
     const std::int64_t float_bytes = sizeof(float);
     const std::int64_t width = s.head_dim + s.v_dim;
-    const std::int64_t kv_bytes = s.keys_seen() * width * float_bytes;  // of one head
+    const auto kv_bytes = static_cast<std::int64_t>(s.kv_type->bytes(s.keys_seen() * width));
     const std::int64_t qo_bytes = s.group() * s.q_len * width * float_bytes;
     job_.prefetch_again = kv_bytes >= l2_bytes() / 2;
     // Where a thread's share stays in its L2, prefetches only take load slots from the products,
@@ -180,7 +180,9 @@ DecodePrefetch guess_decode_prefetch(double kv_bytes, bool can_page) {
 std::int64_t guess_kv_block(const Sizes& s, bool decode, DecodePrefetch prefetch,
                             std::int64_t lanes) {
   const std::int64_t share = prefetch == DecodePrefetch::at_use ? 4 : 12;
-  const std::int64_t bytes = decode ? l2_bytes() / share : l1d_bytes() / 2;
+  // What decode converts stays in L1: of K in half of it, then of V.
+  const bool in_l2 = decode && s.kv_type == &float32;
+  const std::int64_t bytes = in_l2 ? l2_bytes() / share : l1d_bytes() / 2;
   const std::int64_t width = decode ? std::max(s.head_dim, s.v_dim) : 3 * lanes;
   const std::int64_t key_bytes = width * sizeof(float);
   return std::clamp<std::int64_t>(bytes / key_bytes / 16 * 16, 16, 512);
@@ -193,10 +195,11 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const bool decode = ROOFLANE_HWY_FUNCTION(IsDecode, target)(s);
   const std::int64_t q_panel = 3 * lanes;
   std::vector<Tuning> space;
-  const double kv_bytes = static_cast<double>(sizeof(float)) *
-                          static_cast<double>(s.batch * s.kv_heads) *
-                          static_cast<double>(s.keys_seen() * (s.head_dim + s.v_dim));
-  const bool can_page = decode && s.head_dim % lanes == 0 && s.v_dim == s.head_dim;
+  const double kv_bytes =
+      static_cast<double>(s.batch * s.kv_heads) *
+      static_cast<double>(s.kv_type->bytes(s.keys_seen() * (s.head_dim + s.v_dim)));
+  const bool can_page =
+      decode && s.kv_type == &float32 && s.head_dim % lanes == 0 && s.v_dim == s.head_dim;
   const DecodePrefetch prefetch = guess_decode_prefetch(kv_bytes, can_page);
   const std::int64_t kv_guess = guess_kv_block(s, decode, prefetch, lanes);
   const auto add = [&](std::int64_t q_block, std::int64_t kv_block) {
@@ -241,7 +244,7 @@ const Variant hwy = {
     .tunings = tunings,
     .plan = plan,
     .ladder = ladder,
-    .dtypes = float32_with_lengths,
+    .dtypes = all_with_lengths,
 };
 
 }  // namespace rooflane::attention

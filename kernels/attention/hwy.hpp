@@ -52,6 +52,8 @@ struct Job {
     const std::int64_t per_chunk = kv_block * chunks;
     return std::max<std::int64_t>((most_keys(sizes) + per_chunk - 1) / per_chunk, 1) * kv_block;
   }
+  // Whether tiles of K and V are made float32.
+  bool converts() const { return s.kv_type != &float32; }
   // Whether scores need more than scale and the end of the keys that a row sees.
   bool adjusts_scores() const { return changes_scores() || s.window != 0; }
   bool changes_scores() const { return s.mask || s.softcap != 0; }
@@ -136,6 +138,8 @@ struct Task {
   float* partial = nullptr;
 
   bool prefetches_keys(const Job& job) const {
+    // Converting reads them in order, which the hardware prefetches.
+    if (job.converts()) return false;
     return job.prefetch_again || (job.prefetch && (first_use || job.s.window != 0));
   }
   float* partial_sums(const Job& job) const { return partial + 2 * job.q_block; }

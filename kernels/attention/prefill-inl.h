@@ -25,6 +25,7 @@
 #include "kernels/attention/lanes-inl.h"
 #include "kernels/attention/options-inl.h"
 #include "kernels/attention/prefetch-inl.h"
+#include "kernels/attention/stored-inl.h"
 #include "kernels/attention/transpose-inl.h"
 #include "kernels/common/exp-inl.h"
 
@@ -273,7 +274,8 @@ inline std::int64_t PrefillScratch(const Job& job) {
   const std::int64_t width = kMicroPanelVectors * LaneCount();
   const std::int64_t q_panel = (job.s.head_dim + job.s.v_dim + 2) * width;
   const std::int64_t tile = (job.s.mask ? 2 : 1) * job.kv_block + 4;
-  return QMicroPanelsOf(job.q_block) * q_panel + tile * width + job.s.v_dim + 16;
+  return ConvertedFloats(job) + QMicroPanelsOf(job.q_block) * q_panel + tile * width + job.s.v_dim +
+         16;
 }
 
 // One tile of keys as one Q micro-panel sees it.
@@ -388,21 +390,22 @@ inline void LimitRows(const Job& job, const VisibleKeys& visible, const QMicroPa
                 !AllFinite(tile.v + tile.common * stride, stride, tile.keys - tile.common, v_dim);
 }
 
-// The Q micro-panel against keys [first,last). The first one of a task prefetches what comes next.
+// The Q micro-panel against the keys of `rows`, up to `last`. The first one of a task prefetches
+// what comes next.
 template <int kNv>
 HWY_INLINE void AttendKeys(const Job& job, const Task& task, const QMicroPanel& q_panel,
-                           const TileScratch& t, std::int64_t first, std::int64_t last,
+                           const TileScratch& t, const KeyRows& rows, std::int64_t last,
                            TaskPrefetch& task_prefetch) {
   const std::int64_t lanes = LaneCount();
   KeyTile tile;
   tile.task_prefetch = &task_prefetch;
-  first = std::max(first, q_panel.first_key);
+  const std::int64_t first = std::max(rows.first, q_panel.first_key);
   tile.keys = std::min(last, q_panel.end_key) - first;
   if (tile.keys <= 0) return;
-  tile.k_stride = job.in.k.row_stride;
-  tile.v_stride = job.in.v.row_stride;
-  tile.k = job.in.k.matrix(task.batch, task.kv_head) + first * tile.k_stride;
-  tile.v = job.in.v.matrix(task.batch, task.kv_head) + first * tile.v_stride;
+  tile.k_stride = rows.k_stride;
+  tile.v_stride = rows.v_stride;
+  tile.k = rows.k + (first - rows.first) * tile.k_stride;
+  tile.v = rows.v + (first - rows.first) * tile.v_stride;
   if (task.prefetches_keys(job) && q_panel.first_row == task.first_row) {
     tile.values = {.data = tile.v, .stride = tile.v_stride, .last = tile.keys - 1};
     if (last < task.last_key) {
@@ -498,6 +501,7 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
   };
   const std::int64_t vectors = hwy::DivCeil(task.rows, lanes);
   const std::int64_t count = QMicroPanelsOf(task.rows);
+  float* const converted = take(ConvertedFloats(job));
   const TileScratch t = {.s = take(job.kv_block * full),
                          .top = take(full),
                          .alpha = take(full),
@@ -541,17 +545,18 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
   task_prefetch.SpreadOver(calls / kTile);
   for (std::int64_t first = task.first_key; first < task.last_key; first += job.kv_block) {
     const std::int64_t last = std::min(first + job.kv_block, task.last_key);
+    const KeyRows rows = RowsOf(job, task.batch, task.kv_head, first, last - first, converted);
     for (std::int64_t i = 0; i < count; ++i) {
       const QMicroPanel q_panel = q_panel_at(i);
       switch (q_panel.vectors) {
         case 1:
-          AttendKeys<1>(job, task, q_panel, t, first, last, task_prefetch);
+          AttendKeys<1>(job, task, q_panel, t, rows, last, task_prefetch);
           break;
         case 2:
-          AttendKeys<2>(job, task, q_panel, t, first, last, task_prefetch);
+          AttendKeys<2>(job, task, q_panel, t, rows, last, task_prefetch);
           break;
         default:
-          AttendKeys<3>(job, task, q_panel, t, first, last, task_prefetch);
+          AttendKeys<3>(job, task, q_panel, t, rows, last, task_prefetch);
       }
     }
   }

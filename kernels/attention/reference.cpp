@@ -34,6 +34,7 @@ constexpr ParamSpec params[] = {
     {.name = "softcap", .kind = ParamKind::real},
     {.name = "mask", .kind = ParamKind::flag},
     {.name = "lengths", .kind = ParamKind::flag},
+    {.name = "kv_type", .kind = ParamKind::choice, .dtypes = kv_types},
 };
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
@@ -42,8 +43,14 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   };
   std::vector<TensorSpec> list = {
       {.name = "q", .role = Role::input, .axes = rows("heads", "q_len", "head_dim")},
-      {.name = "k", .role = Role::input, .axes = rows("kv_heads", "kv_len", "head_dim")},
-      {.name = "v", .role = Role::input, .axes = rows("kv_heads", "kv_len", "v_dim")}};
+      {.name = "k",
+       .role = Role::input,
+       .axes = rows("kv_heads", "kv_len", "head_dim"),
+       .dtype = problem.dtype("kv_type")},
+      {.name = "v",
+       .role = Role::input,
+       .axes = rows("kv_heads", "kv_len", "v_dim"),
+       .dtype = problem.dtype("kv_type")}};
   if (problem.flag("mask")) {
     list.push_back({.name = "mask", .role = Role::input, .axes = {{"q_len"}, {"kv_len"}}});
   }
@@ -71,6 +78,12 @@ void check(const Problem& problem) {
   if (softcap != 0 && !(softcap >= 1e-30 && softcap <= 1e30)) {
     throw argument_error(fmt::format("softcap={}: allowed is 0 or 1e-30 to 1e30", softcap));
   }
+  const DType stored = problem.dtype("kv_type");
+  for (const char* const width : {"head_dim", "v_dim"}) {
+    if (problem.size(width) % stored->block == 0) continue;
+    throw argument_error(fmt::format("{}={}: kv_type={} needs a multiple of {}", width,
+                                     problem.size(width), stored->short_name, stored->block));
+  }
 }
 
 // Visible pairs of one head. Causal: the last min(q_len, kv_len) queries see something, each one
@@ -85,14 +98,15 @@ double visible_pairs(const Sizes& s) {
   return growing * (least + (growing - 1) / 2) + (seeing - growing) * most;
 }
 
-// Elements that no query sees of k and v, and of the mask.
-double unseen_elements(const Sizes& s) {
+// Bytes that no query sees of k and v, and of the mask.
+double unseen_bytes(const Sizes& s) {
   if (s.window == 0 && !s.mask) return 0;
   const double keys =
       static_cast<double>(s.batch * s.kv_heads) * static_cast<double>(s.kv_len - s.keys_seen());
   const double pairs =
       static_cast<double>(s.q_len) * static_cast<double>(s.kv_len) - visible_pairs(s);
-  return keys * static_cast<double>(s.head_dim + s.v_dim) + (s.mask ? pairs : 0);
+  const auto of_key = static_cast<double>(s.kv_type->bytes(s.head_dim + s.v_dim));
+  return keys * of_key + (s.mask ? pairs * sizeof(float) : 0);
 }
 
 // Of full caches, which is what lengths from a seed are (core/domain.hpp).
@@ -106,7 +120,7 @@ Cost cost(const Problem& problem) {
   const double flops = 2 * static_cast<double>(s.head_dim + s.v_dim) * pairs;
   return {.flops = flops,
           .exps = pairs,
-          .bytes = traffic_bytes(problem) - sizeof(float) * unseen_elements(s),
+          .bytes = traffic_bytes(problem) - unseen_bytes(s),
           .fma_flops = flops + (s.softcap != 0 ? 16 : 0) * pairs,
           .unfused_flops = (4.0 + (s.mask ? 1 : 0) + (s.softcap != 0 ? 7 : 0)) * pairs};
 }
@@ -230,6 +244,9 @@ std::optional<std::string> option_refusal(const Problem& problem) {
     if (!asked) continue;
     return fmt::format("{}={}: this is code for plain and causal attention without options", name,
                        problem.value(name));
+  }
+  if (s.kv_type != &float32) {
+    return fmt::format("kv_type={}: this is code for float32", s.kv_type->short_name);
   }
   return std::nullopt;
 }

@@ -1,7 +1,9 @@
 // attention/scalar: plain loops, one query after the other, auto-vectorisation off. The honest
 // floor; read it to learn what the others compute. Next: blas.cpp.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "backends/scalar.hpp"
 #include "core/buffer.hpp"
@@ -14,16 +16,28 @@ namespace {
 class ScalarPlan final : public Plan {
  public:
   explicit ScalarPlan(const Problem& problem)
-      : Plan(problem), s_(problem), weights_(static_cast<std::size_t>(s_.kv_len) * sizeof(float)) {}
+      : Plan(problem),
+        s_(problem),
+        weights_(static_cast<std::size_t>(s_.kv_len) * sizeof(float)),
+        row_(static_cast<std::size_t>(std::max(s_.head_dim, s_.v_dim))),
+        keys_(converts() ? static_cast<std::size_t>(s_.kv_len * s_.head_dim) : 0),
+        values_(converts() ? static_cast<std::size_t>(s_.kv_len * s_.v_dim) : 0) {}
 
   void run() override {
     for (std::int64_t batch = 0; batch < s_.batch; ++batch) {
       const Sizes s = in_.sizes_of(s_, batch);
       for (std::int64_t head = 0; head < s_.heads; ++head) {
         const std::int64_t kv_head = head / s_.group();
+        if (converts() && head % s_.group() == 0) {
+          decode(in_.stored_k, batch, kv_head, s.kv_len, s_.head_dim, keys_.data());
+          decode(in_.stored_v, batch, kv_head, s.kv_len, s_.v_dim, values_.data());
+        }
+        const Rows k = converts() ? Rows{keys_.data(), s_.head_dim}
+                                  : Rows{in_.k.matrix(batch, kv_head), in_.k.row_stride};
+        const Rows v = converts() ? Rows{values_.data(), s_.v_dim}
+                                  : Rows{in_.v.matrix(batch, kv_head), in_.v.row_stride};
         for (std::int64_t i = 0; i < s_.q_len; ++i) {
-          attend(s, i, in_.q.matrix(batch, head) + i * in_.q.row_stride,
-                 in_.k.matrix(batch, kv_head), in_.v.matrix(batch, kv_head),
+          attend(s, i, in_.q.matrix(batch, head) + i * in_.q.row_stride, k, v,
                  in_.o.matrix(batch, head) + i * in_.o.row_stride);
         }
       }
@@ -33,7 +47,8 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.workspace_bytes = weights_.bytes();
+    facts.workspace_bytes = weights_.bytes() + row_.size() * sizeof(double) +
+                            (keys_.size() + values_.size()) * sizeof(float);
     return facts;
   }
 
@@ -41,8 +56,24 @@ class ScalarPlan final : public Plan {
   void on_bind(const Operands& operands) override { in_ = Bound(operands, s_); }
 
  private:
+  struct Rows {
+    const float* data;
+    std::int64_t stride;
+    const float* row(std::int64_t j) const { return data + j * stride; }
+  };
+
+  bool converts() const { return s_.kv_type != &float32; }
+  // All rows of a kv head as float32, one after another.
+  void decode(const StoredHeads& heads, std::int64_t batch, std::int64_t head, std::int64_t rows,
+              std::int64_t width, float* to) {
+    for (std::int64_t j = 0; j < rows; ++j) {
+      heads.dtype->decode(heads.row(batch, head, j), row_.data(), width);
+      for (std::int64_t d = 0; d < width; ++d) *to++ = static_cast<float>(row_[d]);
+    }
+  }
+
   // Query i, q [head_dim], over the keys that it sees.
-  void attend(const Sizes& s, std::int64_t i, const float* q, const float* k, const float* v,
+  void attend(const Sizes& s, std::int64_t i, const float* q, const Rows& k, const Rows& v,
               float* o) {
     const auto scale = static_cast<float>(s.scale), cap = static_cast<float>(s.softcap);
     const std::int64_t begin = s.first_key(i), end = s.end_key(i);
@@ -53,7 +84,7 @@ class ScalarPlan final : public Plan {
     float largest = -std::numeric_limits<float>::infinity();
     for (std::int64_t j = begin; j < end; ++j) {
       float dot = 0;
-      for (std::int64_t d = 0; d < s.head_dim; ++d) dot += q[d] * k[j * in_.k.row_stride + d];
+      for (std::int64_t d = 0; d < s.head_dim; ++d) dot += q[d] * k.row(j)[d];
       w[j] = scale * dot;
       if (cap != 0) w[j] = cap * std::tanh(w[j] / cap);
       if (s.mask) w[j] += in_.mask.row(i)[j];
@@ -65,13 +96,15 @@ class ScalarPlan final : public Plan {
     for (std::int64_t j = begin; j < end; ++j) {
       w[j] = std::exp(w[j] - largest);
       sum += w[j];
-      for (std::int64_t d = 0; d < s.v_dim; ++d) o[d] += w[j] * v[j * in_.v.row_stride + d];
+      for (std::int64_t d = 0; d < s.v_dim; ++d) o[d] += w[j] * v.row(j)[d];
     }
     for (std::int64_t d = 0; d < s.v_dim; ++d) o[d] /= sum;
   }
 
   Sizes s_;
-  Buffer weights_;  // scores, then weights, of one query
+  Buffer weights_;           // scores, then weights, of one query
+  std::vector<double> row_;  // one of k or v
+  std::vector<float> keys_, values_;
   Bound in_;
 };
 
@@ -91,7 +124,7 @@ const Variant scalar = {
     .unsupported = nullptr,
     .tunings = no_tunings,
     .plan = plan,
-    .dtypes = float32_with_lengths,
+    .dtypes = all_with_lengths,
 };
 
 }  // namespace rooflane::attention

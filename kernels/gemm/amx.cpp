@@ -123,7 +123,7 @@ constexpr DotUnit bfloat16_unit = {.path = "amx-bf16",
                                    .pack = PackLanes<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
-                                   .quantise = nullptr,
+                                   .convert = RoundRow,
                                    .begin = BeginTiles,
                                    .end = EndTiles};
 
@@ -140,7 +140,7 @@ constexpr DotUnit integer_unit(void (*micro)(const MicroCall&)) {
           .pack = PackLanes<std::uint8_t>,
           .column_sums = SumColumns<nr>,
           .finish = FinishTile,
-          .quantise = QuantiseRow,
+          .convert = QuantiseRow,
           .begin = BeginTiles,
           .end = EndTiles};
 }

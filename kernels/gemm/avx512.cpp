@@ -23,7 +23,9 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,av
 namespace rooflane::gemm {
 namespace {
 
-#include "kernels/gemm/avx512_lanes-inl.h"
+// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
+constexpr __mmask16 all = 0xFFFF;
+constexpr __mmask8 all_of_8 = 0xFF;
 #include "kernels/gemm/dot_common-inl.h"
 
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
@@ -45,6 +47,10 @@ struct BFloat16Products {
     sums += _mm512_maskz_permute_ps(all, sums, 0x4E);
     return std::bit_cast<std::uint32_t>(sums[0] + sums[1]);
   }
+  static Sums Plus(Sums x, Sums y) { return _mm512_add_ps(x, y); }
+  static std::uint32_t Plus(std::uint32_t x, std::uint32_t y) {
+    return std::bit_cast<std::uint32_t>(std::bit_cast<float>(x) + std::bit_cast<float>(y));
+  }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << elements) - 1), from);
   }
@@ -64,6 +70,8 @@ struct IntegerProducts {
     const auto pair = static_cast<std::uint64_t>(sums[0]);
     return static_cast<std::uint32_t>(pair) + static_cast<std::uint32_t>(pair >> 32);
   }
+  static Sums Plus(Sums x, Sums y) { return _mm512_add_epi32(x, y); }
+  static std::uint32_t Plus(std::uint32_t x, std::uint32_t y) { return x + y; }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
   }
@@ -189,33 +197,81 @@ void Micro(const MicroCall& call) {
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
 
-// Bytes before they are read: some 16 lines in flight hide memory's latency, 100 ns at 10 GB/s a
-// stream.
-constexpr std::int64_t prefetch_bytes = 1024;
+// Pairs of lanes that x and y have in turn, added up.
+template <class Products>
+__attribute__((always_inline)) inline typename Products::Sums AddPairs(typename Products::Sums x,
+                                                                       typename Products::Sums y) {
+  using Sums = typename Products::Sums;
+  return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
+                        (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
+}
+// Additions across the lanes of four vectors at a time.
+template <class Products>
+__attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
+                                                      std::uint32_t (&to)[4]) {
+  using Sums = typename Products::Sums;
+  const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
+             high = (__m512i)AddPairs<Products>(of[2], of[3]);
+  Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
+                             (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
+  auto lanes = (__m512i)four;
+  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0x4E));
+  lanes = (__m512i)four;
+  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0xB1));
+  _mm512_mask_storeu_epi32(to, 0xF, (__m512i)four);
+}
+
+// Elements [first, last) of k, whose sums are added to those before.
+struct Part {
+  std::int64_t first, last;
+};
+
+// b before it is read. Few rows: products are faster than memory, and some 16 lines of each stream
+// in flight hide its latency, 100 ns at 10 GB/s. More: the next call's rows of b, in the order of
+// memory, into L2, as L1 waits for lines of a.
+template <class Products, int rows>
+struct SkinnyPrefetch {
+  using Element = typename Products::Element;
+  static constexpr std::int64_t line = 64 / sizeof(Element), lines = 16;
+  const Element* at;
+  const Element* end;
+  __attribute__((always_inline)) void Next(const Element* from) {
+    if constexpr (rows <= 2) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + lines * line), _MM_HINT_T0);
+    } else {
+      if (at < end) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+      at += line;
+    }
+  }
+};
 
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
-void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart) {
-  using Element = Products::Element;
+void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, std::int64_t apart) {
+  using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
+  const Element* const all_of_b = static_cast<const Element*>(call.b);
+  const Element* const b = all_of_b + col * call.ldb;
+  SkinnyPrefetch<Products, rows> prefetch{
+      all_of_b + call.cols * (call.ldb + part.first) + col * together * (part.last - part.first),
+      static_cast<const Element*>(call.end)};
   const __m512i ones = _mm512_set1_epi8(1);
-  typename Products::Sums sums[rows][together];
+  typename Products::Sums sums[together][rows];
   __m512i of_columns[together];
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     of_columns[r] = _mm512_setzero_si512();
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) sums[i][r] = Products::Zero();
+    for (int i = 0; i < rows; ++i) sums[r][i] = Products::Zero();
   }
-  for (std::int64_t p = 0; p < call.k; p += step) {
+  for (std::int64_t p = part.first; p < part.last; p += step) {
     const bool whole = p + step <= call.k;
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
       const Element* const from = b + r * apart * call.ldb + p;
-      _mm_prefetch(reinterpret_cast<const char*>(from) + prefetch_bytes, _MM_HINT_T0);
+      prefetch.Next(from);
       columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);
@@ -226,92 +282,52 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
       const __m512i row =
           _mm512_loadu_si512(call.a + i * call.lanes + p / (step / lanes_per_vector));
 #pragma GCC unroll 16
-      for (int r = 0; r < together; ++r) sums[i][r] = Products::Add(sums[i][r], row, columns[r]);
+      for (int r = 0; r < together; ++r) sums[r][i] = Products::Add(sums[r][i], row, columns[r]);
     }
   }
+  const auto add = [&](std::uint32_t& to, std::uint32_t total) {
+    to = part.first > 0 ? Products::Plus(to, total) : total;
+  };
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
+    const std::int64_t place = col + r * apart;
     if (call.column_sums != nullptr) {
-      call.column_sums[col + r * apart] =
-          static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
+      const auto total = static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
+      call.column_sums[place] = part.first > 0 ? call.column_sums[place] + total : total;
+    }
+    constexpr int in_fours = rows / 4 * 4;
+#pragma GCC unroll 16
+    for (int i = 0; i < in_fours; i += 4) {
+      std::uint32_t four[4];
+      FourTotals<Products>(&sums[r][i], four);
+      for (int t = 0; t < 4; ++t) add(call.sums[(i + t) * call.ld + place], four[t]);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      call.sums[i * call.ld + col + r * apart] = Products::Total(sums[i][r]);
+    for (int i = in_fours; i < rows; ++i) {
+      add(call.sums[i * call.ld + place], Products::Total(sums[r][i]));
     }
   }
 }
 
-// 16 columns as lanes: no additions across lanes, and a is read once for all of them, in steps of a
-// cache line of each row of b.
-template <class Products, int rows>
-void SkinnyLanes(const SkinnyCall& call, std::int64_t col) {
-  constexpr std::int64_t line = 64, line_lanes = line / 4;
-  const std::int64_t stride =
-      call.ldb * static_cast<std::int64_t>(sizeof(typename Products::Element));
-  const std::int64_t bytes = call.k * static_cast<std::int64_t>(sizeof(typename Products::Element));
-  const auto* const b = static_cast<const std::uint8_t*>(call.b) + col * stride;
-  const std::uint32_t* a = call.a;
-  Prefetches prefetches{b + group_columns * stride, static_cast<const std::uint8_t*>(call.end),
-                        group_columns * line};
-  typename Products::Sums sums[rows];
-  __m512i of_columns = _mm512_setzero_si512();
-  const __m512i ones = _mm512_set1_epi8(1);
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i) sums[i] = Products::Zero();
-  const auto step = [&](const std::uint8_t* from, std::int64_t apart)
-      __attribute__((always_inline)) {
-    prefetches.Next();
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) {
-      __m512i lanes[4];
-      FourLanes(from + 16 * v, apart, lanes);
-#pragma GCC unroll 4
-      for (int g = 0; g < 4; ++g) {
-        if constexpr (sizeof(typename Products::Element) == 1) {
-          of_columns = _mm512_dpbusd_epi32(of_columns, ones, lanes[g]);
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < rows; ++i) {
-          sums[i] = Products::Add(sums[i], Broadcast(a + i * call.lanes + 4 * v + g), lanes[g]);
-        }
-      }
-    }
-    a += line_lanes;
-  };
-  std::int64_t p = 0;
-  for (; p + line <= bytes; p += line) step(b + p, stride);
-  if (p < bytes) {
-    std::uint8_t rest[group_columns * line] = {};
-    for (int j = 0; j < group_columns; ++j) {
-      std::memcpy(rest + j * line, b + j * stride + p, static_cast<std::size_t>(bytes - p));
-    }
-    step(rest, line);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i) Products::Store(call.sums + i * call.ld + col, sums[i]);
-  if (call.column_sums != nullptr) _mm512_storeu_si512(call.column_sums + col, of_columns);
-}
-
-// From so many rows on shuffles cost less than adding lanes and reading a for each few columns.
-constexpr int least_rows_of_lanes = 2;
-
-// What lanes leave over: as many rows of b at a time as leave registers for their sums, and enough
-// of those for the latency. They are far apart, so that each is one of few long streams.
+// k in parts of which a's rows fill half of L1 at most, as all columns read them again. As many
+// rows of b at a time as leave registers for their sums, and enough of those for the latency; far
+// apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
 void SkinnyRowsOf(const SkinnyCall& call) {
-  std::int64_t first = 0;
-  if constexpr (rows >= least_rows_of_lanes) {
-    for (; first + group_columns <= call.cols; first += group_columns)
-      SkinnyLanes<Products, rows>(call, first);
-  }
-  constexpr int together = rows >= least_rows_of_lanes ? 1 : 4;
-  const std::int64_t apart = (call.cols - first) / together;
-  for (std::int64_t col = first; col < first + apart; ++col) {
-    SkinnyColumns<Products, rows, together>(call, col, apart);
-  }
-  for (std::int64_t col = first + apart * together; col < call.cols; ++col) {
-    SkinnyColumns<Products, rows, 1>(call, col, 1);
+  constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
+  constexpr int together = rows <= 4 ? 4 : of_many;
+  constexpr std::int64_t half_of_l1 = 16 << 10, line = 64;
+  constexpr std::int64_t most =
+      half_of_l1 / rows / line * line / sizeof(typename Products::Element);
+  const std::int64_t apart = call.cols / together;
+  for (std::int64_t p = 0; p < call.k; p += most) {
+    const Part part{p, std::min(call.k, p + most)};
+    for (std::int64_t col = 0; col < apart; ++col) {
+      SkinnyColumns<Products, rows, together>(call, part, col, apart);
+    }
+    for (std::int64_t col = apart * together; col < call.cols; ++col) {
+      SkinnyColumns<Products, rows, 1>(call, part, col, 1);
+    }
   }
 }
 
@@ -343,7 +359,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
-                                   .quantise = nullptr,
+                                   .convert = RoundRow,
                                    .begin = nullptr,
                                    .end = nullptr};
 constexpr DotUnit integer_unit = {.path = "vpdpbusd",
@@ -358,7 +374,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,
-                                  .quantise = QuantiseRow,
+                                  .convert = QuantiseRow,
                                   .begin = nullptr,
                                   .end = nullptr};
 

@@ -297,6 +297,19 @@ void ReadBlock(const QuantiseBlocksCall& c, std::int64_t block, float* to) {
   }
 }
 
+// Of each `period` bytes the first `by`, 0 or 2, become the last.
+template <int period>
+void Rotate(const std::int8_t (&from)[weights_per_block], int by,
+            std::uint32_t (&to)[lanes_per_block]) {
+  std::int8_t bytes[weights_per_block];
+  std::memcpy(bytes, from, sizeof from);
+  for (int first = 0; first < weights_per_block && by != 0; first += period) {
+    std::memcpy(bytes + first, from + first + 2, period - 2);
+    std::memcpy(bytes + first + period - 2, from + first, 2);
+  }
+  std::memcpy(to, bytes, sizeof to);
+}
+
 // As QuantiseRow of dot_common-inl.h, whose comments hold here.
 template <class Format>
 void Quantise(const QuantiseBlocksCall& c) {
@@ -318,13 +331,11 @@ void Quantise(const QuantiseBlocksCall& c) {
       const float rounded = finite ? values[p] * inverse + shift : shift;
       const auto integer =
           static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(rounded) - 0x4B400000u);
-      const int place = p / Format::period * Format::period +
-                        (p - Format::Rotation(t) + Format::period) % Format::period;
-      integers[place] = static_cast<std::int8_t>(integer);
+      integers[p] = static_cast<std::int8_t>(integer);
       total += integer;
     }
     std::uint32_t lanes[lanes_per_block];
-    std::memcpy(lanes, integers, sizeof lanes);
+    Rotate<Format::period>(integers, Format::Rotation(t), lanes);
     for (int g = 0; g < lanes_per_block; ++g) to[g * c.rows] = lanes[g];
     const float step = finite ? largest / 127 : std::bit_cast<float>(0x7FC00000u);
     to[lanes_per_block * c.rows] = std::bit_cast<std::uint32_t>(step);

@@ -1,6 +1,7 @@
 // What all dot-product units share and is worth their instructions: packing lanes, sums of columns,
-// storing c, quantising rows. Plain loops that the compiler makes vectors of. Include it once,
-// inside the attributes of the instructions and an anonymous namespace. Words: dot_unit.hpp.
+// storing c, quantising and rounding rows. Plain loops that the compiler makes vectors of. Include
+// it once, inside the attributes of the instructions and an anonymous namespace. Words:
+// dot_unit.hpp.
 
 // Lanes are read whole, whatever their alignment.
 inline std::uint32_t LaneAt(const void* from) {
@@ -186,10 +187,17 @@ void QuantiseWith(const QuantiseCall& c, const Read& read) {
   const float inverse = finite && largest > 0x1p-120f ? 127 / largest : 0;
   // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
   constexpr float shift = 0x1.8p23f;
+  auto* const to = static_cast<std::uint8_t*>(c.to);
   for (std::int64_t p = 0; p < c.k; ++p) {
     const float rounded = finite ? read(p * c.inner) * inverse + shift : shift;
-    c.to[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(rounded) + 128);
+    to[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(rounded) + 128);
   }
+}
+
+void RoundRow(const QuantiseCall& c) {
+  const auto* const from = static_cast<const float*>(c.from);
+  auto* const to = static_cast<std::uint16_t*>(c.to);
+  for (std::int64_t p = 0; p < c.k; ++p) to[p] = ToBFloat16(from[p * c.inner]);
 }
 
 void QuantiseRow(const QuantiseCall& c) {

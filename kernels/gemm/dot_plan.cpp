@@ -108,6 +108,7 @@ class DotPlan final : public Plan {
         lanes_(lanes_of(g_, unit)),
         threads_(std::max(env.threads, 1)),
         dynamic_(env.math == math_int8_dynamic.name),
+        rounded_(env.math == math_bf16.name && problem.dtype("a_type") == &float32),
         shifts_(unit.shifts_a && problem.dtype("a_type") == &int8),
         skinny_(unit.skinny != nullptr && g_.trans_b && !g_.prepack && g_.m <= skinny_rows),
         together_(batches_together(g_, unit)),
@@ -129,7 +130,7 @@ class DotPlan final : public Plan {
       output_.store_zeros();
       return;
     }
-    if (dynamic_) quantise();
+    if (converts()) convert();
     for (int64_t first = 0; first < g_.batch; first += together_) {
       const int64_t count = std::min(together_, g_.batch - first);
       if (skinny_) {
@@ -156,13 +157,16 @@ class DotPlan final : public Plan {
     facts.tuning = tuning_of(blocks_, unit_);
     facts.packed_bytes = g_.prepack ? b_panels_.bytes() : 0;
     facts.workspace_bytes = a_panels_.bytes() + scratch_.bytes() + column_sums_.bytes() +
-                            quantised_.bytes() + steps_.bytes() + kept_scale_.bytes() +
+                            converted_.bytes() + steps_.bytes() + kept_scale_.bytes() +
                             (g_.prepack ? 0 : b_panels_.bytes());
     if (gate_) gate_->add_to(facts);
     return facts;
   }
 
  private:
+  bool converts() const { return dynamic_ || rounded_; }
+  // Bytes of an element of a as the unit takes it.
+  int64_t converted_bytes() const { return rounded_ ? 2 : 1; }
   bool needs_column_sums() const { return dynamic_ || shifts_; }
   int64_t a_panels() const { return div_up(g_.m, unit_.mr); }
   int64_t b_panels() const { return div_up(g_.n, unit_.nr); }
@@ -188,8 +192,8 @@ class DotPlan final : public Plan {
     // Whole pages, so that threads share none.
     tile_words_ = round_up(tile_words_, 1024);
     scratch_ = words(tile_words_ * threads_);
-    if (!dynamic_) return;
-    quantised_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.k));
+    if (!converts()) return;
+    converted_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.k * converted_bytes()));
     steps_ = words(g_.batch * g_.m);
   }
 
@@ -231,24 +235,25 @@ class DotPlan final : public Plan {
     return out;
   }
 
-  void quantise() const {
+  void convert() const {
     constexpr int64_t rows_together = 8;
     const int64_t rows = g_.batch * g_.m;
     parallel_for(env_.pool, threads_, div_up(rows, rows_together), [&](int64_t task, int) {
       const PhaseTimer timer(RunPhase::pack);
       for (int64_t row = task * rows_together; row < std::min(rows, (task + 1) * rows_together);
            ++row) {
-        unit_.quantise({a_.at(row / g_.m, row % g_.m), short_a_, a_.inner, g_.k,
-                        static_cast<std::uint8_t*>(quantised_.data()) + row * g_.k,
-                        steps_.f32() + row});
+        unit_.convert({a_.at(row / g_.m, row % g_.m), short_a_, a_.inner, g_.k,
+                       static_cast<std::byte*>(converted_.data()) + row * g_.k * converted_bytes(),
+                       steps_.f32() + row});
       }
     });
   }
 
-  // a as the unit takes it: dynamic, what quantise() left.
+  // a as the unit takes it: what convert() left.
   Elements source_of_a() const {
-    if (!dynamic_) return a_;
-    return {static_cast<const std::byte*>(quantised_.data()), 1, g_.m * g_.k, g_.k, 1};
+    if (!converts()) return a_;
+    return {static_cast<const std::byte*>(converted_.data()), converted_bytes(), g_.m * g_.k, g_.k,
+            1};
   }
   std::uint32_t xor_mask() const { return shifts_ ? 0x80808080u : 0; }
 
@@ -358,8 +363,9 @@ class DotPlan final : public Plan {
   }
 
   static constexpr int64_t vector_lanes = 16;
-  // Rows of b of a task where a is skinny: a megabyte of weights at k = 8192.
-  static constexpr int64_t skinny_columns = 64;
+  // Rows of b of a task where a is skinny: half a megabyte of weights at k = 8192, so that the next
+  // task's fit in L2, too.
+  static constexpr int64_t skinny_columns = 32;
 
   const Gemm g_;
   const DotUnit& unit_;
@@ -368,11 +374,12 @@ class DotPlan final : public Plan {
   const int64_t lanes_;
   const int threads_;
   const bool dynamic_;  // a is quantised in the run
+  const bool rounded_;  // or rounded to bfloat16
   const bool shifts_;   // a is s8, packed as u8
   const bool skinny_;
   const int64_t together_;
   int64_t skinny_lanes_ = 0, tile_words_ = 0;
-  Buffer a_panels_, b_panels_, column_sums_, scratch_, quantised_, steps_, kept_scale_;
+  Buffer a_panels_, b_panels_, column_sums_, scratch_, converted_, steps_, kept_scale_;
   Elements a_, b_;
   bool short_a_ = false;
   const float* b_scale_ = nullptr;
@@ -389,9 +396,8 @@ std::optional<std::string> dot_unsupported(const Problem& problem, const Environ
   };
   const DType a = problem.dtype("a_type");
   if (env.math == math_bf16.name) {
-    for (const char* const name : {"a_type", "b_type"}) {
-      if (problem.dtype(name) != &bfloat16) return needs(name, "bf16");
-    }
+    if (a != &bfloat16 && a != &float32) return needs("a_type", "f32 or bf16");
+    if (problem.dtype("b_type") != &bfloat16) return needs("b_type", "bf16");
   }
   if (env.math == math_int8_dynamic.name && a != &float32 && a != &bfloat16) {
     return needs("a_type", "f32 or bf16");

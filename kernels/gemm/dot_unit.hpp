@@ -73,13 +73,14 @@ struct FinishCall {
   std::int64_t ld;
 };
 
-// Rows of float32 or bfloat16 numbers as u8: round(x · 127 / max|x|) + 128.
+// Rows of float32 or bfloat16 numbers as u8: round(x · 127 / max|x|) + 128; those of float32 as
+// bfloat16, without a step.
 struct QuantiseCall {
   const void* from;
   bool short_floats;
   std::int64_t inner;  // elements of a row are so far apart
   std::int64_t k;
-  std::uint8_t* to;
+  void* to;
   float* step;  // max|x| / 127; NaN: the row is not finite
 };
 
@@ -96,7 +97,7 @@ struct DotUnit {
   // Of the nr columns of a B micro-panel of s8.
   void (*column_sums)(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to);
   void (*finish)(const FinishCall&);
-  void (*quantise)(const QuantiseCall&);
+  void (*convert)(const QuantiseCall&);  // rows of a to what the unit multiplies
   // Around each task on its thread; null: nothing.
   void (*begin)();
   void (*end)();

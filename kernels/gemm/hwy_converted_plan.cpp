@@ -2,6 +2,7 @@
 // vector code and how it works: hwy_converted.cpp.
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -11,6 +12,7 @@
 #include "core/parallel.hpp"
 #include "core/phases.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/gate_product.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_converted.hpp"
 #include "kernels/gemm/hwy_converted_job.hpp"
@@ -64,7 +66,11 @@ class ConvertedPlan final : public Plan {
         skinny_(g_.trans_b && g_.m <= most_converted_rows),
         epilogue_(g_.has_epilogue() ? epilogue_function(target_) : nullptr),
         epilogue_job_(g_) {
-    if (g_.gate) plan_gate(constants);
+    if (g_.gate) {
+      gate_.emplace(problem, constants, [&](const Problem& product, const Operands& of_product) {
+        return std::make_unique<ConvertedPlan>(product, env, of_product);
+      });
+    }
     if (g_.prepack) keep_b(constants);
     if (g_.empty() || !g_.reads_ab()) return;
     if (skinny_) {
@@ -76,7 +82,7 @@ class ConvertedPlan final : public Plan {
 
   void run() override {
     if (g_.empty()) return;
-    if (gate_ != nullptr) gate_->run();
+    if (gate_) gate_->run();
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       if (!g_.reads_ab()) {
         store({batch, 0, 0, g_.m, g_.n}, nullptr, 0, thread_row(0));
@@ -90,11 +96,9 @@ class ConvertedPlan final : public Plan {
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
-    if (kept_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(kept_.data()), kept_.bytes()});
-    }
-    if (gate_ != nullptr && gate_->kept_.bytes() > 0) {
-      list.push_back({static_cast<const std::byte*>(gate_->kept_.data()), gate_->kept_.bytes()});
+    for (const Buffer* kept : {&kept_, gate_ ? &gate_->plan().kept_ : nullptr}) {
+      if (kept == nullptr || kept->bytes() == 0) continue;
+      list.push_back({static_cast<const std::byte*>(kept->data()), kept->bytes()});
     }
     return list;
   }
@@ -107,38 +111,14 @@ class ConvertedPlan final : public Plan {
     facts.workspace_bytes = a_rows_.bytes() + scratch_.bytes() + rows_.size() * sizeof(float) +
                             kept_scale_.size() * sizeof(float);
     for (const auto& block : blocks_) facts.workspace_bytes += block->facts().workspace_bytes;
-    if (gate_ != nullptr) {
-      const PlanFacts further = gate_->facts();
-      facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
-      facts.packed_bytes += further.packed_bytes;
-    }
+    if (gate_) gate_->add_to(facts);
     return facts;
   }
 
  private:
-  // gate=1: the first product by a plan of its own, which leaves its sums here.
-  void plan_gate(const Operands& constants) {
-    Problem product = problem();
-    product.set("gate", 0.0);
-    Operands of_gate;
-    if (g_.prepack) of_gate.set("b", half_of_b(constants.at("b"), g_.trans_b, 0));
-    gate_ = std::make_unique<ConvertedPlan>(product, env_, of_gate);
-    gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
-  }
-  View part_of_b(const View& b) const { return g_.gate ? half_of_b(b, g_.trans_b, 1) : b; }
-  void bind_gate(const Operands& operands) {
-    const View sums = contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
-    Operands of_gate;
-    of_gate.set("a", operands.at("a"));
-    if (!g_.prepack) of_gate.set("b", half_of_b(operands.at("b"), g_.trans_b, 0));
-    of_gate.set("c", sums);
-    gate_->bind(of_gate);
-    epilogue_job_.gate = const_matrix(sums);
-  }
-
   // prepack=1: b without gaps, in its own format, which is what is read fastest.
   void keep_b(const Operands& constants) {
-    const View b = part_of_b(constants.at("b"));
+    const View b = own_part_of_b(g_, constants.at("b"));
     if (constants.has("b_scale")) {
       const float* const scale = constants.at("b_scale").f32();
       kept_scale_.assign(scale, scale + g_.n);
@@ -237,12 +217,15 @@ class ConvertedPlan final : public Plan {
     const View& a = operands.at("a");
     a_ = StoredRows(a);
     if (!g_.prepack) {
-      b_ = StoredRows(part_of_b(operands.at("b")));
+      b_ = StoredRows(own_part_of_b(g_, operands.at("b")));
       if (operands.has("b_scale")) scale_ = operands.at("b_scale").f32();
     }
     c_ = operands.at("c");
     if (g_.reads_c0()) c0_ = operands.at("c0");
-    if (gate_ != nullptr) bind_gate(operands);
+    if (gate_) {
+      gate_->bind(operands);
+      epilogue_job_.gate = gate_->sums();
+    }
     if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual");
     if (epilogue_ != nullptr) epilogue_job_.bind(operands);
     if (!blocks_.empty() && a_in_place_) bind_blocks(a_view(a.f32(), a.strides[1]));
@@ -370,8 +353,7 @@ class ConvertedPlan final : public Plan {
   const bool skinny_;
   const EpilogueFunction epilogue_;  // null: there is none
   EpilogueJob epilogue_job_;
-  std::unique_ptr<ConvertedPlan> gate_;  // of the first product of gate=1
-  Buffer gate_sums_;
+  std::optional<GateProduct<ConvertedPlan>> gate_;
   bool a_in_place_ = false;
   int64_t width_ = 0;  // columns of a block
   int64_t lda_ = 0, rows_used_ = 0, tile_floats_ = 0;

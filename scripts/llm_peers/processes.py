@@ -106,9 +106,9 @@ class Transformers:
 class Session:
     """Rooflane's times on request."""
 
-    def __init__(self, program: Path, weights: Path, weight_type: str, threads: int) -> None:
+    def __init__(self, program: Path, weights: Path, threads: int, words: list[str]) -> None:
         self._lines = _Lines([str(program), "generate", "--weights", str(weights), "--measure",
-                              "--weight-type", weight_type, "--threads", str(threads)])
+                              "--threads", str(threads), *words])
 
     def ask(self, line: str) -> dict[str, float]:
         """{"ns":..., "bytes":...}"""

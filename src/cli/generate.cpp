@@ -29,7 +29,12 @@ void declare(Arguments& arguments) {
   arguments.positional("PROMPT", "the text to go on with");
   arguments.option("--weights", "FILE.gguf", "a model of the architecture llama");
   arguments.option("--weight-type", "T",
-                   "f32: dequantise when the file is read; default: file: when weights are used");
+                   "f32, bf16, s8c: convert when the file is read; default: file: as they are");
+  arguments.option("--math", "M",
+                   "of products by weights whose formats allow it: bf16, int8-dynamic; default: "
+                   "fp32");
+  arguments.option("--kv-type", "T", "of cached keys and values: f16, bf16, q8_0; default: f32");
+  arguments.flag("--no-fuse", "every step by itself, not joined with what follows it");
   arguments.option("--tokens", "N", "at most so many; default: 128");
   arguments.option("--temperature", "T",
                    "0: always the likeliest token (default); 1: as it is likely");
@@ -43,6 +48,7 @@ void declare(Arguments& arguments) {
   arguments.option("--threads", "N", "default: all physical cores");
   arguments.flag("--times", "tell tokens per second at the end");
   arguments.option("--ids", "I,J,...", "instead of PROMPT: token ids; prints ids, one a line");
+  arguments.flag("--score", "with --ids: no further tokens, but how well these are foreseen");
   arguments.option("--logits", "FILE.npy", "keep the logits by which each token was chosen");
   arguments.flag("--metadata", "print what the file says of itself as JSON, and nothing else");
   arguments.flag("--measure", "answer requests on standard input with times: docs/generate.md");
@@ -79,7 +85,7 @@ struct Request {
   std::int64_t tokens = default_tokens;
   generate::SamplerSettings sampler;
   generate::RunnerSettings runner;
-  bool ignore_end = false, times = false;
+  bool ignore_end = false, times = false, score = false;
   std::optional<std::string> logits;
 };
 
@@ -96,6 +102,46 @@ void check_kind(const Arguments& arguments) {
   throw argument_error(given.empty()
                            ? "PROMPT is missing; or give --ids, --metadata or --measure"
                            : fmt::format("{} and {}: allowed is one of them", given[0], given[1]));
+}
+
+// A format by its short name; `otherwise` where the option is not given.
+DType parse_type(const Arguments& arguments, const std::string& option, DType otherwise,
+                 const std::vector<std::pair<std::string, DType>>& allowed) {
+  const auto text = arguments.value(option);
+  if (!text) return otherwise;
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : allowed) {
+    if (*text == name) return dtype;
+    names.push_back(name);
+  }
+  throw argument_error(option + ": " + unknown_name("type", *text, names));
+}
+
+void read_formats(const Arguments& arguments, generate::RunnerSettings& runner,
+                  Complaints& complaints) {
+  runner.weight_type = complaints.check([&] {
+    return parse_type(
+        arguments, "--weight-type", nullptr,
+        {{"file", nullptr}, {"f32", &float32}, {"bf16", &bfloat16}, {"s8c", &int8_per_channel}});
+  });
+  runner.kv_type = complaints.check(
+      [&] {
+        return parse_type(
+            arguments, "--kv-type", &float32,
+            {{"f32", &float32}, {"f16", &float16}, {"bf16", &bfloat16}, {"q8_0", &q8_0}});
+      },
+      &float32);
+  runner.math = complaints.check(
+      [&] {
+        const std::string math = arguments.value("--math").value_or("fp32");
+        const std::vector<std::string> names = {"fp32", "bf16", "int8-dynamic"};
+        if (std::find(names.begin(), names.end(), math) == names.end()) {
+          throw argument_error("--math: " + unknown_name("math", math, names));
+        }
+        return math;
+      },
+      std::string("fp32"));
+  runner.fuse = !arguments.has("--no-fuse");
 }
 
 Request read_request(const Arguments& arguments) {
@@ -134,12 +180,13 @@ Request read_request(const Arguments& arguments) {
     }
     return true;
   });
-  request.runner.stored_formats = complaints.check([&] {
-    const std::string type = arguments.value("--weight-type").value_or("file");
-    if (type != "file" && type != "f32") {
-      throw argument_error("--weight-type: " + unknown_name("type", type, {"file", "f32"}));
+  read_formats(arguments, request.runner, complaints);
+  request.score = arguments.has("--score");
+  complaints.check([&] {
+    if (request.score && request.ids.size() < 2) {
+      throw argument_error("--score: --ids gives fewer than two tokens");
     }
-    return type == "file";
+    return true;
   });
   request.logits = arguments.value("--logits");
   complaints.check([&] {
@@ -175,6 +222,42 @@ void print_times(std::size_t prompt, double prefill_s, std::int64_t decoded, dou
   print_note(text);
 }
 
+void keep_logits(const Request& request, const std::vector<float>& kept, std::int64_t vocabulary) {
+  if (!request.logits) return;
+  write_npy(*request.logits, Shape{static_cast<std::int64_t>(kept.size()) / vocabulary, vocabulary},
+            &float32, kept.data());
+}
+
+// -log of the probability that these logits give a token.
+double surprise(std::span<const float> logits, std::int32_t token) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - most);
+  return std::log(sum) + most - logits[static_cast<std::size_t>(token)];
+}
+
+// Every id after the first, given those before it.
+int score_ids(const Request& request, const Gguf& gguf, const Catalogue& catalogue) {
+  const generate::LlamaSizes sizes = generate::read_llama_sizes(gguf);
+  check_ids("--ids", request.ids, sizes.vocabulary);
+  const std::int64_t count = std::ssize(request.ids);
+  generate::LanguageModel model(gguf, {1, count}, catalogue, request.runner);
+  std::vector<float> kept;
+  double total = 0;
+  const Stopwatch watch;
+  std::span<const float> logits = model.prefill(std::span(request.ids).first(1), 0);
+  for (std::int64_t i = 1; i < count; ++i) {
+    if (request.logits) kept.insert(kept.end(), logits.begin(), logits.end());
+    total += surprise(logits, request.ids[static_cast<std::size_t>(i)]);
+    if (i + 1 < count) logits = model.decode(request.ids[static_cast<std::size_t>(i)], i);
+  }
+  std::cout << fmt::format("{} tokens, perplexity {:.4f}\n", count - 1,
+                           std::exp(total / static_cast<double>(count - 1)));
+  if (request.times) print_times(1, watch.seconds(), count - 1, watch.seconds());
+  keep_logits(request, kept, sizes.vocabulary);
+  return 0;
+}
+
 int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& catalogue) {
   const generate::LlamaSizes sizes = generate::read_llama_sizes(gguf);
   check_ids("--ids", request.ids, sizes.vocabulary);
@@ -203,11 +286,7 @@ int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& cata
   if (request.times) {
     print_times(request.ids.size(), prefilled, decoded, watch.seconds() - prefilled);
   }
-  if (request.logits) {
-    write_npy(*request.logits,
-              Shape{static_cast<std::int64_t>(kept.size()) / sizes.vocabulary, sizes.vocabulary},
-              &float32, kept.data());
-  }
+  keep_logits(request, kept, sizes.vocabulary);
   return 0;
 }
 
@@ -222,6 +301,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   if (arguments.has("--measure")) {
     return serve_generate_session(gguf, catalogue, request.runner, std::cin, std::cout);
   }
+  if (request.score) return score_ids(request, gguf, catalogue);
   if (arguments.value("--ids")) return generate_ids(request, gguf, catalogue);
   const generate::LlamaSizes sizes = generate::read_llama_sizes(gguf);
   const generate::LlamaWeights checked(gguf, sizes);

@@ -15,6 +15,7 @@
 #include "cli/model_levels.hpp"
 #include "cli/model_memory.hpp"
 #include "cli/model_process.hpp"
+#include "cli/model_verify.hpp"
 #include "cli/model_weights.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
@@ -61,6 +62,7 @@ std::vector<const CatalogueEntry*> entries_of(const ModelArguments& read, const 
   for (const model::Change& change : read.what_if) names.push_back(change.variant);
   if (read.levels) {
     for (const std::string& level : level_names()) names.push_back(level);
+    names.insert(names.end(), {"amx", "avx512"});  // the forms' units
   }
   std::vector<const CatalogueEntry*> entries;
   std::set<const Kernel*> kernels;
@@ -80,7 +82,8 @@ std::vector<const CatalogueEntry*> entries_of(const ModelArguments& read, const 
 void require_model_memory(const ModelArguments& read, const Instance& instance) {
   std::set<std::string> variants;
   for (const model::Change& change : read.what_if) variants.insert(change.variant);
-  const double copies = 2 + static_cast<double>(read.levels ? 2 : variants.size());
+  // Levels: by three variants, and five forms with their weights twice at most.
+  const double copies = 2 + static_cast<double>(read.levels ? 2 + 2 * 5 : variants.size());
   const double needed = copies * model::memory_bytes(instance);
   const auto available = static_cast<double>(available_memory_bytes());
   if (needed <= available) return;
@@ -108,73 +111,6 @@ Ceilings ceilings_of(const ModelArguments& read, ProgressLine& progress) {
     progress.show(fmt::format("[{:3.0f} %] ceilings: {}", 100 * done, what));
   };
   return measure_ceilings(request);
-}
-
-// Prints what was compared; false when something failed.
-bool report_checks(const Chain& chain, const std::vector<model::StepCheck>& checks) {
-  bool good = true;
-  std::size_t calls = 0;
-  const model::StepCheck* worst = nullptr;
-  for (const model::StepCheck& check : checks) {
-    calls += check.calls;
-    if (worst == nullptr || check.verification.value > worst->verification.value) worst = &check;
-    if (check.verification.passed()) continue;
-    const Phase& phase = chain.phase(check.phase);
-    const std::string text =
-        fmt::format("{} {}/{} by {}: {}", name_of(check.verification.status), phase.name,
-                    phase.steps[check.step].name, check.entry->name, check.verification.reason);
-    if (check.verification.usable()) {
-      print_note(text);
-    } else {
-      print_error(text);
-      good = false;
-    }
-  }
-  if (worst == nullptr) return good;
-  const Phase& phase = chain.phase(worst->phase);
-  std::cout << fmt::format(
-      "verified: {} calls of {} steps and variants; at most {:.3g} of a bound ({} by {})\n", calls,
-      checks.size(), worst->verification.value, phase.steps[worst->step].name, worst->entry->name);
-  return good;
-}
-
-bool report_whole(const Chain& chain, const std::vector<model::WholeCheck>& checks) {
-  bool good = true;
-  for (const model::WholeCheck& check : checks) {
-    good = good && check.passed();
-    const std::string found =
-        check.reference_is_finite
-            ? fmt::format("errs by {:.3g}, bound grown from the steps' {:.3g}", check.error,
-                          check.bound)
-            : "cannot be judged: the reference itself is not finite";
-    std::cout << fmt::format("whole: {} {}/{} {}\n",
-                             name_of(check.passed() ? Status::passed : Status::failed),
-                             chain.phase(check.phase).name, check.tensor, found);
-  }
-  return good;
-}
-
-struct Verified {
-  bool good = false;
-  std::vector<model::StepCheck> steps;
-  std::vector<model::WholeCheck> whole;  // of small models
-};
-
-// Steps against references, and where that is quick the whole.
-Verified verify_model(Chain& chain, const model::WeightSource& weights) {
-  Verified verified;
-  verified.steps = model::check_steps(chain);
-  verified.good = report_checks(chain, verified.steps);
-  for (std::size_t p = 0; p < chain.instance().phases.size(); ++p) {
-    const std::string reason = model::not_finite(chain, p);
-    if (reason.empty()) continue;
-    print_error(fmt::format("FAILED {}: {}", chain.phase(p).name, reason));
-    verified.good = false;
-  }
-  if (!verified.good || !model::is_small(chain.instance())) return verified;
-  verified.whole = model::check_whole(chain, weights, model::as_it_is(chain));
-  verified.good = report_whole(chain, verified.whole);
-  return verified;
 }
 
 // What others need to compute the outputs elsewhere: symbols, and what the outputs may err by.
@@ -298,34 +234,44 @@ model::ChainSettings chain_settings(const ModelArguments& read) {
 
 std::vector<model::PhaseRounds> take_rounds(Chain& chain,
                                             const std::vector<std::vector<model::Swap>>& swaps,
-                                            const ModelArguments& read, ProgressLine& progress) {
+                                            std::vector<FormRun>& runs, const ModelArguments& read,
+                                            ProgressLine& progress) {
   model::RoundsSettings settings;
   settings.seconds = read.max_time;
   settings.interval_pct = read.interval_pct;
   settings.progress = [&](int round) { progress.show(fmt::format("round {}", round + 1)); };
-  auto rounds = model::take_rounds(chain, swaps, settings);
+  std::vector<model::ChainSwaps> chains = {{&chain, swaps}};
+  for (const FormRun& run : runs) {
+    chains.push_back({run.chain.get(), std::vector<std::vector<model::Swap>>(swaps.size())});
+  }
+  auto rounds = model::take_rounds(chains, settings);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].rounds = std::move(rounds[i + 1]);
   progress.wipe();
-  return rounds;
+  return std::move(rounds.front());
 }
 
-int measure(const ModelArguments& read, const Instance& instance, const Catalogue& catalogue,
-            const ModelWeights& from) {
+// `judge`: what the instance must compute, unless it is that itself.
+int measure(const ModelArguments& read, const Instance& instance, const Instance& judge,
+            const Catalogue& catalogue, const ModelWeights& from) {
   const model::WeightSource& weights = from.source();
+  const model::ChainSettings settings = chain_settings(read);
   ProgressLine progress;
+  std::vector<ModelForm> forms;
   std::vector<LevelMemory> memory;
   if (read.levels) {
     progress.show("memory of the levels");
-    memory = measure_level_memory(instance, weights, chain_settings(read), catalogue, read);
+    forms = forms_of(read, instance, from, settings, catalogue);
+    memory = measure_level_memory(instance, weights, settings, catalogue, read, forms);
   }
   progress.show("planning");
-  Chain chain(instance, weights, chain_settings(read));
+  Chain chain(instance, weights, settings);
   model::plan_chain(chain, catalogue, read.preferred, read.swaps);
   const auto swaps = read.levels
                          ? model::plan_levels(chain, catalogue, level_names())
                          : model::plan_swaps(chain, catalogue, read.what_if,
                                              [&](const std::string& note) { print_note(note); });
   progress.show("verifying");
-  const Verified verified = verify_model(chain, weights);
+  const Verified verified = verify_model(chain, judge, weights);
   if (!verified.good) return 1;
   const std::vector<std::uint64_t> hashes = output_hashes(chain);
   if (!read.save.empty()) {
@@ -333,10 +279,19 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
     return 0;
   }
   LevelErrors errors;
-  if (read.levels) errors = level_errors(chain, weights, swaps, verified.steps);
+  std::vector<FormRun> runs;
+  if (read.levels) {
+    errors = level_errors(chain, weights, swaps, verified.steps);
+    runs = plan_forms(forms, instance, weights, settings, catalogue);
+    for (const FormRun& run : runs) {
+      if (!run.verified.good) return 1;
+    }
+    add_differences(chain, swaps, runs, errors);
+    for (const FormRun& run : runs) run.chain->drop_packed_weights();
+  }
   chain.drop_packed_weights();
   const Ceilings ceilings = ceilings_of(read, progress);
-  const auto rounds = take_rounds(chain, swaps, read, progress);
+  const auto rounds = take_rounds(chain, swaps, runs, read, progress);
   if (output_hashes(chain) != hashes) {
     print_error("FAILED: the outputs are others after the measurement than when verified");
     return 1;
@@ -345,7 +300,7 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
   write_files(read.csv, chain, rounds, results);
   print_results(chain, rounds, results, !read.levels);
   if (!read.levels) return 0;
-  print_levels(chain, rounds, errors);
+  print_levels(chain, rounds, runs, errors);
   print_level_memory(memory);
   if (!read.csv.empty()) write_text(levels_path(read.csv), level_memory_csv(memory));
   print_growth(read, chain.settings(), catalogue, from.format());
@@ -355,8 +310,10 @@ int measure(const ModelArguments& read, const Instance& instance, const Catalogu
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const ModelArguments read = read_model_arguments(arguments, catalogue);
   ModelWeights weights(read);
-  const Instance instance = model::instantiate(read.text, read.size, read.settings,
-                                               catalogue.kernels(), weights.format());
+  const Instance plain = model::instantiate(read.text, read.size, read.settings,
+                                            catalogue.kernels(), weights.format());
+  const Instance instance =
+      read.fuse ? fused_instance(read, plain, chain_settings(read), catalogue) : plain;
   weights.open(read, instance);
   if (read.dry_run) {
     weights.note_unread();
@@ -371,7 +328,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   std::optional<Watchdog> watchdog;
   if (read.common.timeout) watchdog.emplace(*read.common.timeout, instance.model);
   weights.note_unread();
-  return measure(read, instance, catalogue, weights);
+  return measure(read, instance, plain, catalogue, weights);
 }
 
 }  // namespace

@@ -113,7 +113,10 @@ void declare_model(Arguments& arguments) {
   arguments.repeatable("--swap", "STEP=VARIANT,...", "the chain with this variant for the step");
   arguments.repeatable("--what-if", "K=VARIANT,...",
                        "predicts, then measures, the gain of other variants: K a step or a kernel");
-  arguments.flag("--levels", "every step by scalar, by blas, by hwy: time, memory, error, growth");
+  arguments.flag("--fuse", "joins products with what follows them, and sums with their norms");
+  arguments.flag("--levels",
+                 "by scalar, by blas, by hwy, fused, in bf16, in int8, as --weights stores it: "
+                 "time, memory, error; growth");
   declare_common(arguments, Many::no);
   arguments.option("--max-time", "SECONDS", "for all rounds; default 10");
   arguments.option("--interval", "PERCENT",
@@ -145,6 +148,7 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   read.settings = complaints.check([&] { return read_settings(arguments); });
   read.swaps = complaints.check([&] { return read_changes(arguments, "--swap"); });
   read.what_if = complaints.check([&] { return read_changes(arguments, "--what-if"); });
+  read.fuse = arguments.has("--fuse");
   read.levels = arguments.has("--levels");
   read.dry_run = arguments.has("--dry-run");
   read_times(arguments, read, complaints);

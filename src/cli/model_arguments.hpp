@@ -20,6 +20,7 @@ struct ModelArguments {
   std::vector<std::string> preferred;  // variants, the first that serves a step
   std::vector<model::Change> swaps;    // of the chain as it is
   std::vector<model::Change> what_if;  // predicted and proven
+  bool fuse = false;
   bool levels = false;
   bool dry_run = false;
   double max_time = 10, ceilings_time = 10, interval_pct = 1;

@@ -49,7 +49,8 @@ std::string served(const Chain& chain, std::size_t phase, const Swap& level) {
   return fmt::format("{} of {}", own, of.steps.size());
 }
 
-void print_buffers(const Chain& chain, std::size_t phase) {
+// `whose`: " of LEVEL", or nothing of the model as it is.
+void print_buffers(const Chain& chain, std::size_t phase, const std::string& whose) {
   const auto lives = model::lives_of(chain.phase(phase));
   const auto live = model::live_bytes(lives, chain.phase(phase).calls.size());
   std::int64_t apart = 0;
@@ -59,7 +60,7 @@ void print_buffers(const Chain& chain, std::size_t phase) {
   const std::string& step =
       of.steps[of.calls[static_cast<std::size_t>(most - live.begin())].step].name;
   std::cout << fmt::format(
-      "buffers: {} in one arena, {} each by itself; live are at most {}, during {}\n",
+      "buffers{}: {} in one arena, {} each by itself; live are at most {}, during {}\n", whose,
       bytes_text(model::plan_arena(lives).bytes), bytes_text(apart), bytes_text(*most), step);
 }
 
@@ -88,8 +89,111 @@ LevelErrors level_errors(Chain& chain, const model::WeightSource& weights,
   return errors;
 }
 
+std::vector<FormRun> plan_forms(const std::vector<ModelForm>& forms, const model::Instance& plain,
+                                const model::WeightSource& weights,
+                                const model::ChainSettings& settings, const Catalogue& catalogue) {
+  std::vector<FormRun> runs;
+  for (const ModelForm& form : forms) {
+    FormRun run;
+    run.form = &form;
+    run.chain = std::make_unique<Chain>(*form.instance, *form.weights, settings);
+    model::plan_chain(*run.chain, catalogue, form.preferred, {});
+    std::cout << form.name << ": ";
+    const bool same = form.name == "fused";
+    run.verified =
+        verify_model(*run.chain, same ? plain : *form.instance, same ? weights : *form.weights);
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+namespace {
+
+LevelErrors::Difference difference_of(const std::vector<std::vector<double>>& outputs,
+                                      const std::vector<std::vector<double>>& expected) {
+  LevelErrors::Difference difference;
+  double largest = 0;
+  for (std::size_t t = 0; t < expected.size(); ++t) {
+    for (std::size_t i = 0; i < expected[t].size(); ++i) {
+      difference.absolute = std::max(difference.absolute, std::abs(outputs[t][i] - expected[t][i]));
+      largest = std::max(largest, std::abs(expected[t][i]));
+    }
+  }
+  if (largest > 0) difference.relative = difference.absolute / largest;
+  return difference;
+}
+
+double worst_of(const FormRun& run, std::size_t phase) {
+  double worst = 0;
+  for (const model::StepCheck& check : run.verified.steps) {
+    if (check.phase == phase) worst = std::max(worst, check.verification.value);
+  }
+  return worst;
+}
+
+}  // namespace
+
+void add_differences(Chain& chain, const std::vector<std::vector<Swap>>& levels,
+                     const std::vector<FormRun>& runs, LevelErrors& errors) {
+  std::vector<model::OutputValues> outputs;
+  for (std::size_t i = 0; i < levels.front().size(); ++i) {
+    std::vector<Choice> choices;
+    for (std::size_t p = 0; p < levels.size(); ++p) {
+      choices.push_back(model::choice_of(chain.phase(p), levels[p][i].of_step));
+    }
+    outputs.push_back(model::output_values(chain, choices));
+  }
+  const std::size_t exact = outputs.size() - 1;
+  for (const FormRun& run : runs) {
+    outputs.push_back(model::output_values(*run.chain, model::as_it_is(*run.chain)));
+    for (std::size_t p = 0; p < levels.size(); ++p) {
+      errors.steps[p].push_back(worst_of(run, p));
+      if (!errors.whole[p].empty()) errors.whole[p].push_back(0);
+    }
+    for (const model::WholeCheck& check : run.verified.whole) {
+      double& error = errors.whole[check.phase].back();
+      error = std::max(error, check.error);
+    }
+  }
+  errors.differences.resize(levels.size());
+  for (std::size_t p = 0; p < levels.size(); ++p) {
+    for (const model::OutputValues& of : outputs) {
+      errors.differences[p].push_back(difference_of(of[p], outputs[exact][p]));
+    }
+  }
+}
+
+namespace {
+
+// What is said of a level's time and plans.
+struct LevelRow {
+  std::string name, own_steps;
+  double ns;
+  Chain::PlanBytes bytes;
+};
+
+std::vector<LevelRow> rows_of(const Chain& chain, const model::PhaseRounds& rounds,
+                              const std::vector<FormRun>& runs) {
+  std::vector<LevelRow> rows;
+  const std::size_t p = rounds.phase;
+  for (std::size_t i = 0; i < rounds.swaps.size(); ++i) {
+    const Swap& level = rounds.swaps[i];
+    rows.push_back({level.name, served(chain, p, level), median(rounds.swap_whole[i]),
+                    chain.plan_bytes(p, model::choice_of(chain.phase(p), level.of_step))});
+  }
+  for (const FormRun& run : runs) {
+    const std::vector<model::Step>& steps = run.chain->phase(p).steps;
+    rows.push_back({run.form->name, fmt::format("{} of {}", steps.size(), steps.size()),
+                    median(run.rounds[p].whole),
+                    run.chain->plan_bytes(p, model::as_it_is(*run.chain)[p])});
+  }
+  return rows;
+}
+
+}  // namespace
+
 void print_levels(const Chain& chain, const std::vector<model::PhaseRounds>& rounds,
-                  const LevelErrors& errors) {
+                  const std::vector<FormRun>& runs, const LevelErrors& errors) {
   for (std::size_t p = 0; p < rounds.size(); ++p) {
     TextTable table{{{"level"},
                      {"own steps", true},
@@ -99,24 +203,26 @@ void print_levels(const Chain& chain, const std::vector<model::PhaseRounds>& rou
                      {"packed", true},
                      {"workspace", true},
                      {"error/bound", true},
-                     {"whole errs by", true}},
+                     {"whole errs by", true},
+                     {"off float32 by", true},
+                     {"of largest", true}},
                     {}};
-    const std::vector<Swap>& levels = rounds[p].swaps;
-    const double first = median(rounds[p].swap_whole.front());
+    const std::vector<LevelRow> levels = rows_of(chain, rounds[p], runs);
     for (std::size_t i = 0; i < levels.size(); ++i) {
-      const double ns = median(rounds[p].swap_whole[i]);
-      const double before = median(rounds[p].swap_whole[i == 0 ? 0 : i - 1]);
-      const auto bytes = chain.plan_bytes(p, model::choice_of(chain.phase(p), levels[i].of_step));
+      const LevelRow& level = levels[i];
+      const LevelErrors::Difference& difference = errors.differences[p][i];
       table.rows.push_back(
-          {levels[i].name, served(chain, p, levels[i]), time_text(ns),
-           i == 0 ? "" : fmt::format("{:.2f}x", before / ns), fmt::format("{:.2f}x", first / ns),
-           bytes_text(bytes.packed), bytes_text(bytes.workspace),
-           fmt::format("{:.3g}", errors.steps[p][i]),
-           errors.whole[p].empty() ? "-" : fmt::format("{:.3g}", errors.whole[p][i])});
+          {level.name, level.own_steps, time_text(level.ns),
+           i == 0 ? "" : fmt::format("{:.2f}x", levels[i - 1].ns / level.ns),
+           fmt::format("{:.2f}x", levels.front().ns / level.ns), bytes_text(level.bytes.packed),
+           bytes_text(level.bytes.workspace), fmt::format("{:.3g}", errors.steps[p][i]),
+           errors.whole[p].empty() ? "-" : fmt::format("{:.3g}", errors.whole[p][i]),
+           fmt::format("{:.3g}", difference.absolute), fmt::format("{:.3g}", difference.relative)});
     }
     std::cout << fmt::format("\nlevels of {} {}\n", chain.instance().model, chain.phase(p).name)
               << terminal_table(table);
-    print_buffers(chain, p);
+    print_buffers(chain, p, "");
+    for (const FormRun& run : runs) print_buffers(*run.chain, p, " of " + run.form->name);
   }
 }
 

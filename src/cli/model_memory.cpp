@@ -132,7 +132,8 @@ std::vector<LevelMemory> measure_level_memory(const model::Instance& instance,
                                               const model::WeightSource& weights,
                                               const model::ChainSettings& settings,
                                               const Catalogue& catalogue,
-                                              const ModelArguments& read) {
+                                              const ModelArguments& read,
+                                              const std::vector<ModelForm>& forms) {
   std::vector<LevelMemory> levels;
   for (const std::string& name : level_names()) {
     const std::vector<std::string> preferred = preferred_at(levels.size(), read);
@@ -140,6 +141,12 @@ std::vector<LevelMemory> measure_level_memory(const model::Instance& instance,
       return hold_level(instance, weights, settings, catalogue, preferred);
     });
     levels.push_back({name, parse_stages(text)});
+  }
+  for (const ModelForm& form : forms) {
+    const std::string text = in_child("memory of level " + form.name, [&] {
+      return hold_level(*form.instance, *form.weights, settings, catalogue, form.preferred);
+    });
+    levels.push_back({form.name, parse_stages(text)});
   }
   return levels;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/model_arguments.hpp"
+#include "cli/model_forms.hpp"
 #include "core/catalogue.hpp"
 #include "model/chain.hpp"
 
@@ -31,7 +32,8 @@ std::vector<LevelMemory> measure_level_memory(const model::Instance& instance,
                                               const model::WeightSource& weights,
                                               const model::ChainSettings& settings,
                                               const Catalogue& catalogue,
-                                              const ModelArguments& read);
+                                              const ModelArguments& read,
+                                              const std::vector<ModelForm>& forms);
 
 void print_level_memory(const std::vector<LevelMemory>& levels);
 // level,stage,ns,resident_bytes,peak_bytes

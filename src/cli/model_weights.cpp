@@ -26,10 +26,14 @@ ModelWeights::ModelWeights(const ModelArguments& read) {
   if (read.weight_type != nullptr) {
     format_ = model::matrices_in(read.weight_type);
   } else {
-    format_ = [weights = model::GgufWeights(*gguf_)](const model::Tensor& weight) {
-      return weights.format_of(weight);
-    };
+    format_ = file_format();
   }
+}
+
+model::WeightFormat ModelWeights::file_format() const {
+  return [weights = model::GgufWeights(*gguf_)](const model::Tensor& weight) {
+    return weights.format_of(weight);
+  };
 }
 
 void ModelWeights::open(const ModelArguments& read, const model::Instance& instance) {

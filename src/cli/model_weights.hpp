@@ -22,6 +22,9 @@ class ModelWeights {
   // Throws Error(argument), before anything is allocated, for a file that lacks a weight or has it
   // in another shape or format.
   void open(const ModelArguments& read, const model::Instance& instance);
+  bool has_file() const { return gguf_.has_value(); }
+  // As the file of --weights has them.
+  model::WeightFormat file_format() const;
   const model::WeightSource& source() const { return *source_; }
   // A file may hold more layers than the model has, and much that another model would read.
   void note_unread() const;

@@ -9,6 +9,8 @@
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "model/low_precision.hpp"
+#include "model/swaps.hpp"
 
 namespace rooflane::generate {
 namespace {
@@ -31,8 +33,25 @@ Room checked(const Gguf& gguf, const LlamaSizes& sizes, const Room& room) {
 }
 
 model::WeightFormat format_of(const LlamaWeights& weights, const RunnerSettings& settings) {
-  if (!settings.stored_formats) return nullptr;
+  if (settings.weight_type != nullptr) return nullptr;
   return [&weights](const model::Tensor& weight) { return weights.format_of(weight); };
+}
+
+// The model with the settings' weights, arithmetic, caches and fused steps.
+StoredCaches formed(const model::Instance& plain, const Catalogue& catalogue,
+                    const RunnerSettings& settings) {
+  const bool converts = settings.weight_type != nullptr && settings.weight_type != &float32;
+  model::Instance instance =
+      converts ? model::with_products_in(plain, settings.weight_type, "") : plain;
+  if (settings.math != "fp32") instance = model::with_math(instance, settings.math);
+  if (settings.fuse) {
+    model::ChainSettings of_chain;
+    of_chain.threads = settings.threads;
+    of_chain.isa = settings.isa;
+    instance =
+        model::fused(instance, model::keeping_variants(catalogue, runner_variants(), of_chain));
+  }
+  return with_stored_caches(instance, settings.kv_type);
 }
 
 // Weights are held twice.
@@ -61,17 +80,21 @@ LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue
       end_tokens_(generate::end_tokens(gguf, sizes_.vocabulary)),
       weights_(gguf, sizes_),
       room_(checked(gguf, sizes_, room)),
-      first_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels(),
+      kv_type_(settings.kv_type),
+      plain_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels(),
                             format_of(weights_, settings))),
-      next_(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels(),
-                           format_of(weights_, settings))),
-      memory_(fitting(first_), weights_, 1, settings.threads),
+      first_(formed(plain_, catalogue, settings)),
+      next_(formed(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels(),
+                                  format_of(weights_, settings)),
+                   catalogue, settings)),
+      converted_(model::converted_weights(plain_, first_.instance, weights_)),
+      memory_(fitting(first_.instance), *converted_, 1, settings.threads),
       prefill_(memory_, prefill_phase, first_, next_, catalogue, settings),
       decode_(memory_, decode_phase, first_, next_, catalogue, settings) {}
 
 std::span<const float> LanguageModel::run(std::size_t phase, PhaseRunner& runner,
                                           std::span<const std::int32_t> ids, std::int64_t more) {
-  const model::Phase& of = first_.phases[phase];
+  const model::Phase& of = first_.instance.phases[phase];
   const View input = memory_.all_of(phase, tensor_named(of, "ids"));
   std::copy(ids.begin(), ids.end(), input.as<std::int32_t>());
   runner.run(more);
@@ -93,14 +116,14 @@ std::span<const float> LanguageModel::decode(std::int32_t id, std::int64_t past)
 
 double LanguageModel::decode_bytes(std::int64_t past) const {
   double bytes = 0;
-  for (const model::Tensor& tensor : first_.phases[decode_phase].tensors) {
+  for (const model::Tensor& tensor : first_.instance.phases[decode_phase].tensors) {
     // Of the embedding one row is read.
     if (tensor.kind == model::Tensor::Kind::weight && tensor.name != "token_embd") {
       bytes += tensor.bytes();
     }
   }
   const std::int64_t row = 2 * sizes_.layers * sizes_.kv_heads * sizes_.head_dim;
-  return bytes + static_cast<double>((past + 1) * row * std::int64_t{sizeof(float)});
+  return bytes + static_cast<double>(kv_type_->bytes((past + 1) * row));
 }
 
 }  // namespace rooflane::generate

@@ -43,7 +43,10 @@ class LanguageModel {
   std::vector<std::int32_t> end_tokens_;
   LlamaWeights weights_;
   Room room_;
-  model::Instance first_, next_;
+  DType kv_type_;
+  model::Instance plain_;  // the first, before it took the settings' form
+  StoredCaches first_, next_;
+  std::unique_ptr<model::WeightSource> converted_;
   model::Memory memory_;
   PhaseRunner prefill_, decode_;
 };

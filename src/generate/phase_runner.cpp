@@ -43,35 +43,60 @@ Problem problem_at(const Problem& first, const Problem& next, std::int64_t more)
 
 }  // namespace
 
-PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase,
-                         const model::Instance& first, const model::Instance& next,
-                         const Catalogue& catalogue, const RunnerSettings& settings)
+std::vector<std::string> runner_variants() { return {"amx", "avx512", "hwy", "scalar"}; }
+
+PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
+                         const StoredCaches& next, const Catalogue& catalogue,
+                         const RunnerSettings& settings)
     : memory_(memory), phase_(phase), catalogue_(catalogue), settings_(settings) {
-  const std::vector<model::Call>& calls = first.phases[phase].calls;
-  for (std::size_t i = 0; i < calls.size(); ++i) add(calls[i], next.phases[phase].calls[i]);
+  const std::vector<model::Call>& calls = first.instance.phases[phase].calls;
+  const std::vector<CacheStore>& stores = first.stores[phase];
+  std::size_t stored = 0;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    add(calls[i], next.instance.phases[phase].calls[i]);
+    for (; stored < stores.size() && stores[stored].call == i; ++stored) {
+      add_store(stores[stored], next.stores[phase][stored]);
+    }
+  }
 }
 
-const CatalogueEntry& PhaseRunner::entry_for(const Problem& problem) const {
-  const CatalogueEntry *scalar = nullptr, *hwy = nullptr;
-  for (const CatalogueEntry* entry : catalogue_.variants(problem.kernel())) {
-    if (entry->name == "scalar") scalar = entry;
-    if (entry->name == "hwy") hwy = entry;
-  }
-  // scalar stands in for hwy where a kernel has none, never where hwy refuses: that would take
-  // orders of magnitude longer and not say so.
-  const CatalogueEntry* const entry = hwy != nullptr ? hwy : scalar;
-  if (entry == nullptr) {
-    throw unavailable_error(
-        fmt::format("{}: its kernel has neither hwy nor scalar", problem.text()));
-  }
-  if (const auto reason = refusal(*entry->variant, problem, environment_of(*entry))) {
-    throw unavailable_error(fmt::format("{} {}: {}", entry->name, problem.text(), *reason));
-  }
-  return *entry;
+void PhaseRunner::add_store(const CacheStore& first, const CacheStore& next) {
+  Step step;
+  step.stores = true;
+  step.views.push_back({"from", memory_.view(phase_, first.from), memory_.view(phase_, next.from)});
+  step.views.push_back({"to", memory_.view(phase_, first.to), memory_.view(phase_, next.to)});
+  steps_.push_back(std::move(step));
 }
 
-Environment PhaseRunner::environment_of(const CatalogueEntry& entry) const {
+const CatalogueEntry& PhaseRunner::entry_for(const model::Call& call) const {
+  const std::string text = call.problem.text();
+  const std::vector<const CatalogueEntry*> known = catalogue_.variants(call.problem.kernel());
+  std::string reasons;
+  bool has_hwy = false;
+  for (const std::string& name : runner_variants()) {
+    const auto entry = std::find_if(known.begin(), known.end(),
+                                    [&](const CatalogueEntry* each) { return each->name == name; });
+    // scalar stands in for hwy where a kernel has none, never where hwy refuses: that would take
+    // orders of magnitude longer and not say so.
+    if (entry == known.end() || (name == "scalar" && has_hwy)) continue;
+    has_hwy = has_hwy || name == "hwy";
+    auto reason = absent_reason(**entry);
+    if (!reason) {
+      reason = refusal(*(*entry)->variant, call.problem, environment_of(call.math, **entry));
+    }
+    if (!reason) return **entry;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, *reason);
+  }
+  if (reasons.empty()) {
+    throw unavailable_error(fmt::format("{}: its kernel has neither hwy nor scalar", text));
+  }
+  throw unavailable_error(fmt::format("{}: {}", text, reasons));
+}
+
+Environment PhaseRunner::environment_of(const std::string& math,
+                                        const CatalogueEntry& entry) const {
   Environment environment;
+  if (!math.empty()) environment.math = math;
   environment.threads = entry.variant->threads == Threads::one ? 1 : settings_.threads;
   environment.isa = settings_.isa;
   environment.library = entry.library;
@@ -89,11 +114,12 @@ std::vector<PhaseRunner::MovingView> PhaseRunner::views_of(const model::Call& fi
 }
 
 std::size_t PhaseRunner::add_moving(const model::Call& first, const model::Call& next) {
-  const std::string text = first.problem.text() + " " + next.problem.text();
+  const std::string text =
+      fmt::format("{} {} {}", first.math, first.problem.text(), next.problem.text());
   const auto known = std::find_if(moving_.begin(), moving_.end(),
                                   [&](const Moving& moving) { return moving.text == text; });
   if (known != moving_.end()) return static_cast<std::size_t>(known - moving_.begin());
-  moving_.push_back({text, first.problem, next.problem, &entry_for(first.problem), nullptr});
+  moving_.push_back({text, first.problem, next.problem, first.math, &entry_for(first), nullptr});
   return moving_.size() - 1;
 }
 
@@ -113,7 +139,7 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
     steps_.push_back(std::move(step));
     return;
   }
-  const CatalogueEntry& entry = entry_for(first.problem);
+  const CatalogueEntry& entry = entry_for(first);
   Operands operands, constants;
   for (std::size_t i = 0; i < step.views.size(); ++i) {
     operands.set(step.views[i].name, step.views[i].first);
@@ -121,7 +147,8 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
       constants.set(step.views[i].name, step.views[i].first);
     }
   }
-  plans_.push_back(make_plan(*entry.variant, first.problem, {}, environment_of(entry), constants));
+  plans_.push_back(
+      make_plan(*entry.variant, first.problem, {}, environment_of(first.math, entry), constants));
   step.plan = plans_.back().get();
   step.plan->bind(operands);
   const bool stays = std::all_of(step.views.begin(), step.views.end(), [](const MovingView& view) {
@@ -145,7 +172,7 @@ Operands operands_at(const Views& views, std::int64_t more) {
 void PhaseRunner::plan_for(std::int64_t more) {
   for (Moving& moving : moving_) {
     moving.plan = make_plan(*moving.entry->variant, problem_at(moving.first, moving.next, more), {},
-                            environment_of(*moving.entry), {});
+                            environment_of(moving.math, *moving.entry), {});
   }
   for (const Step& step : steps_) {
     if (step.plan != nullptr && !step.views.empty()) {
@@ -158,6 +185,12 @@ void PhaseRunner::plan_for(std::int64_t more) {
 void PhaseRunner::run(std::int64_t more) {
   if (planned_ != more) plan_for(more);
   for (const Step& step : steps_) {
+    if (step.stores) {
+      const MovingView &from = step.views[0], &to = step.views[1];
+      store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more),
+                 settings_.threads);
+      continue;
+    }
     Plan* plan = step.plan;
     if (plan == nullptr) {
       plan = moving_[step.moving].plan.get();

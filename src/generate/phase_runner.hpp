@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/catalogue.hpp"
+#include "generate/stored_cache.hpp"
 #include "model/memory.hpp"
 
 namespace rooflane::generate {
@@ -18,19 +19,24 @@ namespace rooflane::generate {
 struct RunnerSettings {
   int threads = 1;
   std::string isa;  // empty: the CPU's best
-  // Weights as the file stores them, where kernels read that; else all in float32.
-  bool stored_formats = true;
+  // Of matrices: as the file stores them where kernels read that (null), or converted to float32,
+  // bfloat16 or int8_per_channel when the file is read.
+  DType weight_type = nullptr;
+  std::string math = "fp32";  // of products by weights, where their formats allow it
+  DType kv_type = &float32;   // of the caches of keys and values
+  bool fuse = true;           // join products with what follows them
 };
+// The variants that serve a call, the first that does; `scalar` only where a kernel has no hwy.
+std::vector<std::string> runner_variants();
 
 class PhaseRunner {
  public:
   // `first` and `next`: the same model where one token more is past, as `memory` holds the first.
   // Whatever differs between the two grows by the same step with each further token. Every call
-  // runs as `hwy`, or `scalar` where that is all there is. Neither instance is read afterwards.
+  // runs by the first of runner_variants() that serves it. Neither instance is read afterwards.
   // Throws as make_plan does.
-  PhaseRunner(const model::Memory& memory, std::size_t phase, const model::Instance& first,
-              const model::Instance& next, const Catalogue& catalogue,
-              const RunnerSettings& settings);
+  PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
+              const StoredCaches& next, const Catalogue& catalogue, const RunnerSettings& settings);
 
   // Runs all calls with `more` tokens past than `first` has. What they touch must lie in the
   // tensors.
@@ -45,6 +51,7 @@ class PhaseRunner {
   // In the order of the phase. A plan of its own, bound once or, where its views move, for each
   // number of tokens; or one of `moving_`, which other layers share.
   struct Step {
+    bool stores = false;     // no plan: rows of its first view go into a cache, the second
     Plan* plan = nullptr;    // null: a moving one
     std::size_t moving = 0;  // which
     bool binds = false;  // before it runs: the step before it with the same plan has other views
@@ -54,17 +61,19 @@ class PhaseRunner {
   struct Moving {
     std::string text;  // what tells it apart
     Problem first, next;
+    std::string math;
     const CatalogueEntry* entry;
     std::unique_ptr<Plan> plan;
     std::size_t last = 0;  // step
   };
 
   void add(const model::Call& first, const model::Call& next);
+  void add_store(const CacheStore& first, const CacheStore& next);
   std::size_t add_moving(const model::Call& first, const model::Call& next);
   std::vector<MovingView> views_of(const model::Call& first, const model::Call& next) const;
   void plan_for(std::int64_t more);
-  const CatalogueEntry& entry_for(const Problem& problem) const;
-  Environment environment_of(const CatalogueEntry& entry) const;
+  const CatalogueEntry& entry_for(const model::Call& call) const;
+  Environment environment_of(const std::string& math, const CatalogueEntry& entry) const;
 
   const model::Memory& memory_;
   std::size_t phase_;

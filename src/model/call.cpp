@@ -173,10 +173,7 @@ bool is_tensor_too(const Kernel& kernel, const ParamSpec& param) {
   });
 }
 
-// Views of a call by the kernel's names, as given.
-using Given = std::vector<std::pair<std::string, Strided>>;
-
-const Strided* find_view(const Given& given, std::string_view name) {
+const Strided* find_view(const Views& given, std::string_view name) {
   for (const auto& [known, view] : given) {
     if (known == name) return &view;
   }
@@ -192,7 +189,7 @@ bool covers(const Strided& view, const Tensor& tensor) {
 }
 
 // How many of the views are of tensors in another format than the problem says.
-std::int64_t unfit_formats(const Problem& problem, const Given& given,
+std::int64_t unfit_formats(const Problem& problem, const Views& given,
                            const std::vector<Tensor>& tensors) {
   const std::vector<TensorSpec> specs = problem.kernel().tensors(problem);
   return std::ranges::count_if(specs, [&](const TensorSpec& spec) {
@@ -203,7 +200,7 @@ std::int64_t unfit_formats(const Problem& problem, const Given& given,
 
 // Parameters that choose a number format and are not given follow the tensors, as far as more of
 // them fit then.
-Problem with_formats(Problem known, const Given& given, const std::vector<Tensor>& tensors) {
+Problem with_formats(Problem known, const Views& given, const std::vector<Tensor>& tensors) {
   std::int64_t unfit = unfit_formats(known, given, tensors);
   for (const ParamSpec& param : known.kernel().params) {
     if (param.dtypes.empty() || known.has(param.name)) continue;
@@ -243,8 +240,10 @@ void require_format(const TensorSpec& spec, const Strided& view, const Tensor& t
   }
 }
 
+}  // namespace
+
 // Sizes and formats from what is read, then every tensor held against them.
-Call complete_call(const Problem& asked, const Given& given, const std::vector<Tensor>& tensors) {
+Call call_of(const Problem& asked, const Views& given, const std::vector<Tensor>& tensors) {
   const Problem known = with_formats(asked, given, tensors);
   std::vector<NamedShape> shapes;
   std::vector<std::string> names;
@@ -287,15 +286,13 @@ Call complete_call(const Problem& asked, const Given& given, const std::vector<T
   return call;
 }
 
-}  // namespace
-
 Call parse_call(const Statement& statement, const Symbols& symbols,
                 std::span<const Kernel* const> kernels, const std::vector<Tensor>& tensors,
                 const std::function<Strided(const std::string& name)>& find) {
   const std::vector<std::string>& words = statement.words;
   const Kernel& kernel = find_kernel(words[1], kernels);
   Problem known(kernel);
-  Given given;
+  Views given;
   for (auto word = words.begin() + 2; word != words.end(); ++word) {
     const auto [key, value] = key_and_value(*word);
     try {
@@ -310,7 +307,7 @@ Call parse_call(const Statement& statement, const Symbols& symbols,
       throw argument_error(fmt::format("{}: {}", key, error.what()));
     }
   }
-  return complete_call(known, given, tensors);
+  return call_of(known, given, tensors);
 }
 
 }  // namespace rooflane::model

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -21,6 +22,12 @@ class UnfitFormat : public Error {
 
 // `KIND NAME [AXIS,...] key=value...`. Throws Error(argument).
 Tensor parse_tensor(const Statement& statement, const Symbols& symbols);
+
+// Views of a call by the kernel's names.
+using Views = std::vector<std::pair<std::string, Strided>>;
+// The call of a kernel with these parameters and a view for each of its tensors. Throws
+// Error(argument), UnfitFormat among them.
+Call call_of(const Problem& asked, const Views& given, const std::vector<Tensor>& tensors);
 
 // `step NAME KERNEL key=value...`: parameters of the kernel, and a view for each of its tensors,
 // from whose shapes all sizes follow that are not given, and from whose number formats the

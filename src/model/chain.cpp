@@ -15,9 +15,9 @@ namespace {
 
 // Calls with equal problems and the same memory are one: a plan serves the layers of a loop whose
 // tensors it writes anew in each.
-std::string identity(const Problem& problem, const Operands& operands,
+std::string identity(const Problem& problem, const std::string& math, const Operands& operands,
                      const CatalogueEntry& entry) {
-  std::string text = fmt::format("{} {}", entry.name, problem.text());
+  std::string text = fmt::format("{} {} {}", entry.name, math, problem.text());
   for (const auto& [name, view] : operands.all()) {
     text += fmt::format(" {}", view.data);
     for (int i = 0; i < view.rank; ++i) text += fmt::format(",{}", view.strides[i]);
@@ -41,22 +41,23 @@ Tuning Chain::tuning_of(const CatalogueEntry& entry) const {
   return {};
 }
 
-Environment Chain::environment_of(const CatalogueEntry& entry) const {
+Environment Chain::environment_of(const Call& call, const CatalogueEntry& entry) const {
   Environment environment;
   const bool one = threads_of(*entry.variant, tuning_of(entry)) == Threads::one;
   environment.threads = one ? 1 : settings_.threads;
   environment.isa = settings_.isa;
-  environment.math = settings_.math;
+  environment.math = math_of(call);
   environment.library = entry.library;
   environment.device = settings_.device;
   environment.tuned = settings_.tuned;
   return environment;
 }
 
-Problem Chain::problem_for(const Problem& problem, const CatalogueEntry& entry) const {
+Problem Chain::problem_for(const Call& call, const CatalogueEntry& entry) const {
+  const Problem& problem = call.problem;
   constexpr const char* packing = "prepack";
   if (find_param(problem.kernel(), packing) == nullptr || !problem.flag(packing)) return problem;
-  const Environment environment = environment_of(entry);
+  const Environment environment = environment_of(call, entry);
   if (!rooflane::refusal(*entry.variant, problem, environment)) return problem;
   Problem unpacked = problem;
   unpacked.set(packing, 0.0);
@@ -68,12 +69,12 @@ std::optional<std::string> Chain::refusal(std::size_t phase, std::size_t step,
   if (entry.foreign()) return "it runs in a process of its own";
   if (auto reason = absent_reason(entry)) return reason;
   const Phase& of = instance_.phases[phase];
-  const Environment environment = environment_of(entry);
   std::set<std::string> asked;  // layers repeat their problems
   for (const std::size_t call : of.steps[step].calls) {
-    const Problem& problem = of.calls[call].problem;
-    if (!asked.insert(problem.text()).second) continue;
-    auto reason = rooflane::refusal(*entry.variant, problem_for(problem, entry), environment);
+    const Call& each = of.calls[call];
+    if (!asked.insert(each.math + each.problem.text()).second) continue;
+    auto reason =
+        rooflane::refusal(*entry.variant, problem_for(each, entry), environment_of(each, entry));
     if (reason) return reason;
   }
   return std::nullopt;
@@ -88,15 +89,16 @@ Operands Chain::operands(std::size_t phase, std::size_t call) const {
 }
 
 Runner Chain::make_runner(std::size_t phase, std::size_t call, const CatalogueEntry& entry) {
-  const Problem problem = problem_for(instance_.phases[phase].calls[call].problem, entry);
+  const Call& of = instance_.phases[phase].calls[call];
+  const Problem problem = problem_for(of, entry);
   const Operands all = operands(phase, call);
-  const std::string key = identity(problem, all, entry);
+  const std::string key = identity(problem, math_of(of), all, entry);
   if (const auto known = made_.find(key); known != made_.end()) return known->second;
   Operands constants;
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (tensor.role == Role::constant) constants.set(tensor.name, all.at(tensor.name));
   }
-  Runner runner{&entry, problem, nullptr, environment_of(entry), 0};
+  Runner runner{&entry, problem, nullptr, environment_of(of, entry), 0};
   if (const Devices* devices = entry.variant->backend->devices) devices->prepare(settings_.device);
   const double start = steady_clock_ns();
   plans_.push_back(

@@ -57,6 +57,11 @@ class Chain {
     return runners_[phase][call];
   }
 
+  // By which arithmetic a call is computed.
+  const std::string& math_of(const Call& call) const {
+    return call.math.empty() ? settings_.math : call.math;
+  }
+
   // What a call is bound to, with weights as they were given; those that were dropped are null.
   Operands operands(std::size_t phase, std::size_t call) const;
   const Memory& memory() const { return memory_; }
@@ -75,10 +80,10 @@ class Chain {
   PlanBytes plan_bytes(std::size_t phase, const Choice& choice) const;
 
  private:
-  Environment environment_of(const CatalogueEntry& entry) const;
+  Environment environment_of(const Call& call, const CatalogueEntry& entry) const;
   Tuning tuning_of(const CatalogueEntry& entry) const;
-  // What the variant would be given for a problem: as it is, or without packed constants.
-  Problem problem_for(const Problem& problem, const CatalogueEntry& entry) const;
+  // What the variant would be given for a call: its problem, or that without packed constants.
+  Problem problem_for(const Call& call, const CatalogueEntry& entry) const;
   Runner make_runner(std::size_t phase, std::size_t call, const CatalogueEntry& entry);
 
   const Instance& instance_;

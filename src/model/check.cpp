@@ -194,7 +194,7 @@ class PhaseChecker {
   void check(std::size_t c) {
     const Call& call = chain_.phase(phase_).calls[c];
     const std::vector<Runner>& runners = chain_.runners(phase_, c);
-    const Math& math = math_of(call.problem.kernel(), chain_.settings().math);
+    const Math& math = math_of(call.problem.kernel(), chain_.math_of(call));
     const CallOperands operands(call, chain_.operands(phase_, c));
     const std::uint64_t seed = chain_.settings().seed;
     const Reference reference = compute_reference(call.problem, operands.inputs(), seed, math);

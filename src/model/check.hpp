@@ -42,6 +42,14 @@ struct WholeCheck {
 // in double precision as there are: for small sizes only.
 std::vector<WholeCheck> check_whole(Chain& chain, const WeightSource& weights,
                                     const std::vector<Choice>& choices);
+// The same against another form of the model, with the same tensors first: what fused steps
+// compute, judged by the steps that they are made of.
+std::vector<WholeCheck> check_whole(Chain& chain, const std::vector<Choice>& choices,
+                                    const Instance& judge, const WeightSource& weights);
+
+// What the outputs of a run with these choices hold: by phase and tensor, empty but for outputs.
+using OutputValues = std::vector<std::vector<std::vector<double>>>;
+OutputValues output_values(Chain& chain, const std::vector<Choice>& choices);
 
 // A checksum of what a phase's outputs hold, and where one is not finite; empty: nowhere.
 std::uint64_t output_hash(const Chain& chain, std::size_t phase);

@@ -12,7 +12,7 @@
 namespace rooflane::model {
 namespace {
 
-using Outputs = std::vector<std::vector<std::vector<double>>>;  // by phase and tensor
+using Outputs = OutputValues;
 
 // Runs references on memory of its own, and each result is rounded to its format, as between steps.
 class References {
@@ -48,7 +48,7 @@ class References {
   void run_call(std::size_t phase, std::size_t c, std::uint64_t perturbation) {
     const Call& call = instance_.phases[phase].calls[c];
     const Kernel& kernel = call.problem.kernel();
-    const Math* const math = find_math(kernel, settings_.math);
+    const Math* const math = find_math(kernel, call.math.empty() ? settings_.math : call.math);
     Operands inputs;
     for (const Operand& operand : call.operands) {
       if (is_read(operand.role)) inputs.set(operand.name, memory_.view(phase, operand.view));
@@ -107,14 +107,35 @@ bool is_finite(const std::vector<double>& values) {
 
 }  // namespace
 
+OutputValues output_values(Chain& chain, const std::vector<Choice>& choices) {
+  OutputValues values;
+  chain.reset_states();
+  for (std::size_t phase = 0; phase < choices.size(); ++phase) {
+    const Phase& of = chain.phase(phase);
+    std::vector<double> unused(of.calls.size());
+    chain.run(phase, choices[phase], unused);
+    values.emplace_back();
+    for (std::size_t t = 0; t < of.tensors.size(); ++t) {
+      if (of.tensors[t].kind != Tensor::Kind::output) {
+        values.back().emplace_back();
+        continue;
+      }
+      values.back().push_back(
+          References::values_of(chain.memory().all_of(phase, t), of.tensors[t]));
+    }
+  }
+  return values;
+}
+
 std::vector<WholeCheck> check_whole(Chain& chain, const WeightSource& weights,
                                     const std::vector<Choice>& choices) {
-  const Instance& instance = chain.instance();
-  chain.reset_states();
-  for (std::size_t phase = 0; phase < instance.phases.size(); ++phase) {
-    std::vector<double> unused(instance.phases[phase].calls.size());
-    chain.run(phase, choices[phase], unused);
-  }
+  return check_whole(chain, choices, chain.instance(), weights);
+}
+
+std::vector<WholeCheck> check_whole(Chain& chain, const std::vector<Choice>& choices,
+                                    const Instance& judge, const WeightSource& weights) {
+  const Instance& instance = judge;
+  const Outputs got = output_values(chain, choices);
   References references(instance, weights, chain.settings());
   const Outputs expected = references.run(0);
   // Signs drawn anew each time: what the largest element moves by is then within a few tenths of
@@ -131,9 +152,7 @@ std::vector<WholeCheck> check_whole(Chain& chain, const WeightSource& weights,
       if (of.tensors[t].kind != Tensor::Kind::output) continue;
       WholeCheck check{phase, of.tensors[t].name};
       check.reference_is_finite = is_finite(expected[phase][t]);
-      check.error =
-          largest_difference(References::values_of(chain.memory().all_of(phase, t), of.tensors[t]),
-                             expected[phase][t]);
+      check.error = largest_difference(got[phase][t], expected[phase][t]);
       for (const Outputs& outputs : moved) {
         check.reference_is_finite = check.reference_is_finite && is_finite(outputs[phase][t]);
         check.bound = std::max(check.bound,

@@ -51,6 +51,7 @@ struct Call {
   std::size_t step = 0;  // in Phase::steps
   Problem problem;
   std::vector<Operand> operands;
+  std::string math;  // of this call; empty: that of the whole
 };
 
 // A statement of the file; in a loop it is called several times.

@@ -47,7 +47,7 @@ StepResult step_result(const Chain& chain, const PhaseRounds& rounds, std::size_
     result.flops += cost.flops;
     result.exps += cost.exps;
     result.bytes += cost.bytes;
-    const auto roof = roof_of(phase, call, ceilings, chain.settings().math, facts,
+    const auto roof = roof_of(phase, call, ceilings, chain.math_of(call), facts,
                               result.runner->environment.threads, cold_weights);
     all = all && roof.has_value();
     if (!roof) continue;
@@ -147,6 +147,7 @@ RowWithSamples step_row(const Chain& chain, const PhaseRounds& rounds, const Pha
   const Problem& problem = step.runner->problem;
   const PlanFacts facts = step.runner->plan->facts();
   const Variant& variant = *step.runner->entry->variant;
+  row.math = chain.math_of(phase.calls[of.calls.front()]);
   row.step += "/" + of.name;
   row.calls = static_cast<std::int64_t>(of.calls.size());
   row.share_pct = 100 * step.share.share.value;

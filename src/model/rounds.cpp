@@ -247,10 +247,15 @@ void take_round(std::vector<PhaseRun>& phases, std::uint64_t seed, int round, bo
 
 }  // namespace
 
-std::vector<PhaseRounds> take_rounds(Chain& chain, const std::vector<std::vector<Swap>>& swaps,
-                                     const RoundsSettings& settings) {
+std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>& chains,
+                                                  const RoundsSettings& settings) {
   std::vector<PhaseRun> phases;
-  for (std::size_t p = 0; p < swaps.size(); ++p) phases.emplace_back(chain, p, swaps[p]);
+  for (const ChainSwaps& each : chains) {
+    for (std::size_t p = 0; p < each.of_phase.size(); ++p) {
+      phases.emplace_back(*each.chain, p, each.of_phase[p]);
+    }
+  }
+  const std::uint64_t seed = chains.front().chain->settings().seed;
   const double begin_ns = steady_clock_ns();
   const auto elapsed = [&] { return (steady_clock_ns() - begin_ns) * 1e-9; };
   for (int round = 0; round < most_rounds; ++round) {
@@ -263,11 +268,21 @@ std::vector<PhaseRounds> take_rounds(Chain& chain, const std::vector<std::vector
       break;
     }
     if (settings.progress) settings.progress(round);
-    take_round(phases, chain.settings().seed, round, !late);
+    take_round(phases, seed, round, !late);
   }
-  std::vector<PhaseRounds> result;
-  for (PhaseRun& phase : phases) result.push_back(phase.take());
+  std::vector<std::vector<PhaseRounds>> result;
+  auto phase = phases.begin();
+  for (const ChainSwaps& each : chains) {
+    result.emplace_back();
+    for (std::size_t p = 0; p < each.of_phase.size(); ++p)
+      result.back().push_back((phase++)->take());
+  }
   return result;
+}
+
+std::vector<PhaseRounds> take_rounds(Chain& chain, const std::vector<std::vector<Swap>>& swaps,
+                                     const RoundsSettings& settings) {
+  return take_rounds({{&chain, swaps}}, settings).front();
 }
 
 }  // namespace rooflane::model

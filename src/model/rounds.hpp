@@ -42,7 +42,16 @@ struct RoundsSettings {
   std::function<void(int round)> progress;
 };
 
-// `swaps`: of each phase.
+// Swaps of each phase of a chain.
+struct ChainSwaps {
+  Chain* chain = nullptr;
+  std::vector<std::vector<Swap>> of_phase;
+};
+// Several chains in the same rounds, their turns shuffled together; phases of each. The seed is the
+// first one's.
+std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>& chains,
+                                                  const RoundsSettings& settings);
+// One chain; `swaps`: of each phase.
 std::vector<PhaseRounds> take_rounds(Chain& chain, const std::vector<std::vector<Swap>>& swaps,
                                      const RoundsSettings& settings);
 

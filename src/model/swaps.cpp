@@ -101,6 +101,30 @@ void plan_chain(Chain& chain, const Catalogue& catalogue, const std::vector<std:
   }
 }
 
+std::size_t rank_of(const Call& call, const Catalogue& catalogue,
+                    const std::vector<std::string>& preferred, const ChainSettings& settings) {
+  Environment environment;
+  environment.threads = settings.threads;
+  environment.isa = settings.isa;
+  environment.math = call.math.empty() ? settings.math : call.math;
+  for (std::size_t rank = 0; rank < preferred.size(); ++rank) {
+    const CatalogueEntry* const entry =
+        find_entry(catalogue, call.problem.kernel(), preferred[rank]);
+    if (entry == nullptr || entry->foreign() || absent_reason(*entry)) continue;
+    environment.library = entry->library;
+    if (!rooflane::refusal(*entry->variant, call.problem, environment)) return rank;
+  }
+  return preferred.size();
+}
+
+Accepts keeping_variants(const Catalogue& catalogue, const std::vector<std::string>& preferred,
+                         const ChainSettings& settings) {
+  return [=, &catalogue](const Call& fused, const Call& first) {
+    return rank_of(fused, catalogue, preferred, settings) <=
+           rank_of(first, catalogue, preferred, settings);
+  };
+}
+
 namespace {
 
 // Builds the swaps of one phase.

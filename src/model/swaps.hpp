@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/catalogue.hpp"
+#include "model/fuse.hpp"
 #include "model/rounds.hpp"
 
 namespace rooflane::model {
@@ -29,6 +30,15 @@ using Notes = std::function<void(const std::string&)>;
 // that serves it. Throws Error(unavailable) with the reasons where none does.
 void plan_chain(Chain& chain, const Catalogue& catalogue, const std::vector<std::string>& preferred,
                 const std::vector<Change>& swaps);
+
+// The place in `preferred` of the first variant that serves the call; its size: none does.
+std::size_t rank_of(const Call& call, const Catalogue& catalogue,
+                    const std::vector<std::string>& preferred, const ChainSettings& settings);
+
+// A fused call is wanted where it costs no better variant: the first of `preferred` that serves the
+// call without what is joined serves it with that, too.
+Accepts keeping_variants(const Catalogue& catalogue, const std::vector<std::string>& preferred,
+                         const ChainSettings& settings);
 
 // For each phase: of every change of a kernel its steps one by one, then all of them; at last all
 // changes together. Steps that refuse a variant, or have it already, are noted and left out.
