@@ -43,7 +43,9 @@ void BeginTiles() {
     configuration.row_bytes[tile] = tile_bytes;
     configuration.rows[tile] = tile_rows;
   }
-  _tile_loadconfig(&configuration);
+  // Not by _tile_loadconfig: GCC 12's reads 8 bytes as far as the compiler knows, which then leaves
+  // the stores to the others out.
+  asm volatile("ldtilecfg %0" : : "m"(configuration));
 }
 void EndTiles() { _tile_release(); }
 
