@@ -2,6 +2,7 @@
 // caches are short writes every new row there, layer by layer, at its place.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
