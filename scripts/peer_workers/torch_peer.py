@@ -174,11 +174,12 @@ class CompiledTorchPeer(TorchPeer):
         """Ways of its own are of constants, which it freezes, and of rows that it quantises."""
         ways = super().special_ways(problem, tensors)
         b = problem.tensors[1].dtype
+        one = {problem.tensors[0].dtype, b, problem.output.dtype} == {b}
         if ways is None or problem.math == "int8-dynamic":
             return ways
-        if not problem.prepack and problem.output.dtype == b:
+        if not problem.prepack and one:
             return None
-        if not problem.prepack or b not in ("float32", *torch_gemm.SHORT):
+        if not problem.prepack or not one or b not in ("float32", *torch_gemm.SHORT):
             raise Unsupported("torch.compile would call what eager PyTorch calls")
         return {"frozen": torch_gemm.frozen(problem, tensors)}
 
