@@ -72,6 +72,9 @@ constexpr const char* shared = "path=5,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,
 constexpr const char* wide = "path=5,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
 constexpr const char* streams = "path=6,code_path=0,rows=2,warps=2,stages=2,splits=1";
 constexpr const char* streams_shared = "path=6,code_path=0,rows=4,warps=1,stages=3,splits=3";
+constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1";
+constexpr const char* tensor_shared =
+    "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,splits=2";
 constexpr const char* small_tile = "path=4,tm=4,tv=1,mt=1,nt=1,wx=4,wy=4,bk=16";
 
 }  // namespace
@@ -103,6 +106,8 @@ TEST_CASE("what follows a product is fused into every way of computing it") {
         {"bf16", "gemm:m=18,n=35,k=40,a_type=b_type=bf16,epilogue=bias+silu", shared},
         {"f16", "gemm:m=20,n=72,k=24,a_type=b_type=f16,gate=1", wide},
         {"bf16", "gemm:m=20,n=33,k=24,a_type=b_type=bf16,gate=1,trans_b=1,batch=2", shared},
+        {"3xtf32", "gemm:m=35,n=36,k=19,beta=0.5,epilogue=bias+gelu+add", tensor},
+        {"3xtf32", "gemm:m=18,n=35,k=36,batch=2,epilogue=add+clamp,low=-0.5", tensor_shared},
         {"fp32", "gemm:m=21,n=18,k=65,gate=1,trans_b=1", small_tile},
         {"fp32", "gemm:m=21,n=18,k=33,a_type=bf16,c_type=f16,epilogue=bias+relu", small_tile},
         {"fp32", "gemm:m=3,n=9,k=256,b_type=q8_0,trans_b=1,gate=1", streams},

@@ -240,9 +240,8 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  const bool tensor = env.math == math_3xtf32.name;
-  if (tensor && (has_formats(problem, env) || !Epilogue(problem).empty())) {
-    return fmt::format("math {}: path=3 computes the product alone, of float32", env.math);
+  if (env.math == math_3xtf32.name && has_formats(problem, env)) {
+    return fmt::format("math {}: of float32 alone and without gate=1", env.math);
   }
   if (auto reason = unrounded_operands(problem, env)) return reason;
   if (has_formats(problem, env)) return formats_unsupported(problem, env);

@@ -152,7 +152,7 @@ std::vector<Tuning> formats_tunings(const Gemm& g, const DeviceInfo& info) {
     list.push_back(Tile{8, 2, g.m <= 8 ? 1 : 4, 4, 1, 1, 32}.tuning());
   } else {
     const Tile large{8, 2, 1, 1, 16, 16, 16}, small{4, 1, 1, 1, 16, 16, 16};
-    const bool is_large = g.batch * tiles(g.m, large.bm()) * tiles(g.n, large.bn()) >= info.compute_units;
+    const bool is_large = g.batch * tiles(g.m, large.bm()) * tiles(g.n, large.bn()) >= info.compute_units / 2;
     for (const Tile& t : {is_large ? large : small, is_large ? small : large, Tile{4, 1, 1, 1, 8, 8, 32}}) {
       if (fits(t, info)) list.push_back(t.tuning());
     }
