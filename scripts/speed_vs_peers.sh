@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The targets of bench/targets/ against every peer that this machine has or can install: builds,
 # measures, prints one line per class and thread count as Markdown. speed_vs_peers.py says more.
-# Usage: scripts/speed_vs_peers.sh [--quick | --full] [--threads N,...] [--launches N]
-#          [--classes C,...] [--random N [--seed S]] [--out PREFIX [--resume]]
+# Usage: scripts/speed_vs_peers.sh [--low-precision] [--quick | --full] [--threads N,...]
+#          [--launches N] [--classes C,...] [--random N [--seed S]] [--out PREFIX [--resume]]
 #        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises
 # opencl_vs_peers.sh is the same with --opencl in front.
 set -euo pipefail

@@ -5,6 +5,7 @@ import ctypes
 import time
 
 import numpy as np
+
 from peer_workers import llama_cpp_peer
 from peer_workers.formats import block_parts, stored_shape
 from peer_workers.peer import Unsupported, aligned_array

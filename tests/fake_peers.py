@@ -112,8 +112,8 @@ class Worker:
         if self.name == "refuses":
             return {"ok": False, "status": "UNSUPPORTED", "reason": "not in the mood"}
         _, math_of_its_own = ROUNDING.get(self.name, (0, ""))
-        return {"isa": "", "library": "Fake 1.0", "math": math_of_its_own, "device": "", "driver": "", "tuning": [],
-                "workspace_bytes": 0, "packed_bytes": 0, "plan_ns": 1.0}
+        return {"isa": "", "library": "Fake 1.0", "math": math_of_its_own, "device": "",
+                "driver": "", "tuning": [], "workspace_bytes": 0, "packed_bytes": 0, "plan_ns": 1.0}
 
     def compute(self):
         if self.name in ROUNDING:

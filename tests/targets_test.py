@@ -304,6 +304,16 @@ esac
                                      "--math bf16 ", "--cache cold ")):
             self.assertIn(words, run)
 
+    def test_a_peer_that_is_inaccurate_counts_and_is_named(self):
+        run = self.run_of()
+        run.ours()
+        run.add("x", 2.0)
+        run.rows[1][COLUMNS.index("status")] = "INACCURATE"
+        run.rows[1][COLUMNS.index("reason")] = "computes in int8-block"
+        self.assertEqual(self.line(run)["ratio to the best peer [95 %]"], "2.00 [2.00, 2.00]")
+        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: computes "
+                      "in int8-block", self.text)
+
     def test_classes_choose_lines(self):
         run = self.run_of()
         for preset in ("gemm-small", "softmax-odd", "softmax-long"):

@@ -1,5 +1,5 @@
-"""Number formats as NumPy holds them (src/core/dtype.cpp has the same): the stored type of each, what
-a block of 32 along a row takes, and how float values become such a block.
+"""Number formats as NumPy holds them (src/core/dtype.cpp has the same): the stored type of each,
+what a block of 32 along a row takes, and how float values become such a block.
 
 Integers and blocks are rounded to nearest, ties to even, relative to a scale as float16 holds it.
 """

@@ -1,5 +1,5 @@
-"""llama.cpp's matrix products, through the ggml libraries that llama-cpp-python brings along: mul_mat
-of weights as GGUF files store them, by the same backend and buffers as llama.cpp's.
+"""llama.cpp's matrix products, through the ggml libraries that llama-cpp-python brings along:
+mul_mat of weights as GGUF files store them, by the same backend and buffers as llama.cpp's.
 
 ggml multiplies in the format of its weights: float32 activations become bfloat16 or float16
 numbers, and beside quantised weights 8-bit integers with a float16 scale per 32 of a row

@@ -115,11 +115,14 @@ def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> 
     libraries: dict[str, set[str]] = {}
     best: dict[str, int] = {}
     failures: dict[str, list[str]] = {}
+    coarse: dict[str, list[str]] = {}
     for problem in problems:
         for row in problem.variants:
             name = row["variant"]
             libraries.setdefault(name, set()).update({row["library"]} - {None})
-            if not passed(row) and row["status"] not in ("UNSUPPORTED", "SKIPPED"):
+            if row["status"] == "INACCURATE":
+                coarse.setdefault(name, []).append(f"{problem.text}: {row['reason']}")
+            elif not passed(row) and row["status"] not in ("UNSUPPORTED", "SKIPPED"):
                 failures.setdefault(name, []).append(f"{problem.text} {failure(row)}")
         for fastest in problem.peers[:1]:
             best[fastest["variant"]] = best.get(fastest["variant"], 0) + 1
@@ -134,6 +137,9 @@ def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> 
         text += "\nMissing:\n\n" + "".join(
             f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n"
             for name in missing)
+    if coarse:
+        text += "\nINACCURATE, and counted as peers all the same:\n\n" + "".join(
+            f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in coarse.items())
     if failures:
         text += "\nNot counted, of problems with another outcome than PASSED:\n\n" + "".join(
             f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in failures.items())

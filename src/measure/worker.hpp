@@ -20,9 +20,9 @@
 //    "problem":{"kernel":"gemm","text":"gemm:m=8,n=8,k=8","parameters":{"m":8,...,"beta":0.0},
 //               "tensors":[{"name":"a","role":"input","dtype":"float32","shape":[1,8,8],
 //                           "seed_scale":1.0},...],"cost":{"flops":1024.0,...}}} -> Opened's fields
-//        (Opened's: "math":"int8-block" where it computes in another math than asked for)
 //        int32 tensors with "ids_below":"vocab" hold 0 to that parameter's value less one, with
 //        "counts_to" the value itself; with "ascending":true they are sorted (core/seeds.hpp)
+//        "math":"int8-block" in the answer: it computes in that instead of the math asked for
 //        the case's line is enough for a build of Rooflane; who has no parser for it takes the
 //        resolved fields: every parameter with its value, every tensor, defaults filled in
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
