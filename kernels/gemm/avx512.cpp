@@ -16,8 +16,10 @@
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_blocks.hpp"
+#include "kernels/gemm/avx512_skinny.hpp"
 #include "kernels/gemm/block_plan.hpp"
 #include "kernels/gemm/dot_plan.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
@@ -345,6 +347,10 @@ void Skinny(const SkinnyCall& call) {
 HWY_POP_ATTRIBUTES
 
 namespace rooflane::gemm {
+
+SkinnyProducts avx512_skinny_bfloat16() { return {Skinny<BFloat16Products>, "vdpbf16ps", false}; }
+SkinnyProducts avx512_skinny_integers() { return {Skinny<IntegerProducts>, "vpdpbusd", true}; }
+
 namespace {
 
 constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
@@ -355,7 +361,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .whole_panels = false,
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Products>,
-                                   .skinny = Skinny<BFloat16Products>,
+                                   .skinny = avx512_skinny_bfloat16,
                                    .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
@@ -370,7 +376,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .whole_panels = false,
                                   .shifts_a = true,
                                   .micro = Micro<IntegerProducts>,
-                                  .skinny = Skinny<IntegerProducts>,
+                                  .skinny = avx512_skinny_integers,
                                   .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,
@@ -397,6 +403,12 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return dot_tunings(problem, env, unit_of(problem, env));
 }
 
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment&) {
+  if (block_unit_of(problem) == nullptr || tuning.values().empty()) return std::nullopt;
+  return "tunables are those of operands without blocks; weights in blocks have none";
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   if (const BlockUnit* const unit = block_unit_of(problem)) {
@@ -418,6 +430,7 @@ const Variant avx512 = {.name = "avx512",
                         .unsupported = unsupported,
                         .tunings = tunings,
                         .plan = plan,
+                        .tuning_defect = tuning_defect,
                         .maths = dot_maths,
                         .dtypes = types};
 
