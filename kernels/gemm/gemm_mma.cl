@@ -222,12 +222,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
 #define ALL_COPIES (COPIES(BM) + COPIES(BN))
 #define COPY_SOME(stage, from, to)                                                              \
   UNROLL_LANES                                                                                  \
-  for (int i = 0; i < ALL_COPIES; ++i) {                                                        \
-    if (i < (from) || i >= (to)) continue;                                                      \
-    if (i < COPIES(BM)) {                                                                       \
-      COPY_A(i, A_TILE(stage), BM, a, a_ld_now, m - row0, k_room, BM, 0)                            \
+  for (int copy = 0; copy < ALL_COPIES; ++copy) {                                               \
+    if (copy < (from) || copy >= (to)) continue;                                                \
+    if (copy < COPIES(BM)) {                                                                    \
+      COPY_A(copy, A_TILE(stage), BM, a, a_ld_now, m - row0, k_room, BM, 0)                            \
     } else {                                                                                    \
-      COPY_B(i - COPIES(BM), B_TILE(stage), BN, b, b_ld_now, n - col0, k_room, OWN_COLS,            \
+      COPY_B(copy - COPIES(BM), B_TILE(stage), BN, b, b_ld_now, n - col0, k_room, OWN_COLS,            \
              n - OWN_COLS)                                                                      \
     }                                                                                           \
   }

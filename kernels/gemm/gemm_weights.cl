@@ -72,8 +72,8 @@ float byte_above(uint x, uint selector) {
 #define WORD(r, t) own[(r)*CHUNK_WORDS + lane * UNIT_WORDS + (t)]
 
 // A unit of every row: x_tile is the chunk's. Inlined, since a call would put the sums in memory.
-__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own, __local const float* x_tile,
-                   int lane) {
+__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own,
+                                                  __local const float* x_tile, int lane) {
 #if B_TYPE == Q4_0 || B_TYPE == Q4_1 || B_TYPE == Q8_0
   UNROLL_LANES
   for (int block = 0; block < UNIT / 32; ++block) {

@@ -119,8 +119,8 @@ bool has_formats(const Problem& problem, const Environment& env) {
 }
 
 int number_of(DType type) {
-  constexpr std::array<DType, 10> numbers = {&float32, &float16, &bfloat16, &int8, &uint8,
-                                             &int32,   &q8_0,    &q4_0,     &q4_1, &int8_per_channel};
+  constexpr std::array<DType, 10> numbers = {
+      &float32, &float16, &bfloat16, &int8, &uint8, &int32, &q8_0, &q4_0, &q4_1, &int8_per_channel};
   return static_cast<int>(std::find(numbers.begin(), numbers.end(), type) - numbers.begin());
 }
 
@@ -152,8 +152,10 @@ std::vector<Tuning> formats_tunings(const Gemm& g, const DeviceInfo& info) {
     list.push_back(Tile{8, 2, g.m <= 8 ? 1 : 4, 4, 1, 1, 32}.tuning());
   } else {
     const Tile large{8, 2, 1, 1, 16, 16, 16}, small{4, 1, 1, 1, 16, 16, 16};
-    const bool is_large = g.batch * tiles(g.m, large.bm()) * tiles(g.n, large.bn()) >= info.compute_units;
-    for (const Tile& t : {is_large ? large : small, is_large ? small : large, Tile{4, 1, 1, 1, 8, 8, 32}}) {
+    const bool is_large =
+        g.batch * tiles(g.m, large.bm()) * tiles(g.n, large.bn()) >= info.compute_units / 2;
+    for (const Tile& t :
+         {is_large ? large : small, is_large ? small : large, Tile{4, 1, 1, 1, 8, 8, 32}}) {
       if (fits(t, info)) list.push_back(t.tuning());
     }
   }
