@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "backends/highway.hpp"
+#include "bench/ablation.hpp"
 #include "bench/google_benchmark.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -186,9 +187,19 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
   }
 }
 
-// Every rung of an entry's ladder but the one that is for --fusion, or that one, then the variant
-// itself; those with one thread, and on a device
-// that takes no threads, once.
+// The case with one decision changed, for each that has another way.
+void add_ablation(const CatalogueEntry& entry, Case c, Group& group) {
+  for (const Tuning& tuning : one_factor_tunings(*entry.variant, c.problem, c.environment())) {
+    const std::string name = case_name(c);
+    c.tuning = tuning;
+    group.cases.push_back({c, &entry, fmt::format("{}/tuning:{}", name, tuning.text()), 0});
+    c.tuning = {};
+  }
+}
+
+// Every rung of an entry's ladder but the one that is for --fusion, or that one and the variant
+// with one decision changed; then the variant itself. Those with one thread, and on a device that
+// takes no threads, once.
 void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
                 const std::vector<int>& counts, Group& group) {
   const Variant& variant = *entry.variant;
@@ -208,6 +219,7 @@ void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
       const std::vector<int> once = {whole_device ? 0 : 1};
       for (const int threads : single || whole_device ? once : counts) {
         c.threads = threads;
+        if (options.fusion && tuning.values().empty()) add_ablation(entry, c, group);
         group.cases.push_back({c, &entry, case_name(c), 0});
       }
     }

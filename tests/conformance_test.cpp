@@ -20,6 +20,7 @@
 #include "core/seeds.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/gemm/epilogue.hpp"
+#include "kernels/softmax/softmax.hpp"
 #include "known_reference.hpp"
 #include "measure/verify.hpp"
 #include "skip.hpp"
@@ -179,15 +180,25 @@ bool takes_formats(const Variant& variant, const Problem& problem) {
   });
 }
 
+// Formats that the library behind a variant has or lacks, by its version and the CPU.
+bool library_may_lack(const Variant& variant, const Problem& problem) {
+  const std::string backend = variant.backend->name;
+  if (backend != "cblas" && backend != "onednn") return false;
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorSpec& tensor) { return tensor.dtype != &float32; });
+}
+
 bool is_norm(const std::string& kernel) { return kernel == "layernorm" || kernel == "rmsnorm"; }
 
-// Attention's options, GEMM's epilogue and the norms' residual, which some code says that it lacks
-// (attention_options_test.cpp, epilogue_test.cpp).
+// Attention's options, softmax's, GEMM's epilogue and the norms' residual, which some code says
+// that it lacks (attention_options_test.cpp, epilogue_test.cpp).
 bool has_options(const Problem& problem) {
   const std::string kernel = problem.kernel().name;
   return (kernel == "attention" && attention::option_refusal(problem).has_value()) ||
          (kernel == "gemm" && !gemm::epilogue_text(problem).empty()) ||
-         (is_norm(kernel) && problem.flag("residual"));
+         (is_norm(kernel) && problem.flag("residual")) ||
+         (kernel == "softmax" && softmax::option_refusal(problem).has_value());
 }
 
 // What peers' post-operations lose a NaN in or lack; `opencl` has no two products in one.
@@ -203,10 +214,12 @@ bool may_refuse_epilogue(const Variant& variant, const Problem& problem) {
 
 // What variants refuse because they, or the library behind them, have no such facility.
 bool may_refuse(const Variant& variant, const Problem& problem) {
-  if (!takes_formats(variant, problem)) return true;
+  if (!takes_formats(variant, problem) || library_may_lack(variant, problem)) return true;
   const std::string kernel = problem.kernel().name, backend = variant.backend->name;
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
-  if (is_norm(kernel)) return backend != "scalar" && backend != "highway" && has_options(problem);
+  if (is_norm(kernel) || kernel == "softmax") {
+    return backend != "scalar" && backend != "highway" && has_options(problem);
+  }
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
   if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))
     return true;
@@ -337,7 +350,9 @@ int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
         ++checked;
       }
       INFO(entry->name, " ", math->name);
-      CHECK((checked > 0 || math == &math_int8));
+      const std::string backend = entry->variant->backend->name;
+      const bool library_decides = backend == "cblas" || backend == "onednn";
+      CHECK((checked > 0 || math == &math_int8 || library_decides));
     }
   }
   return pairs;

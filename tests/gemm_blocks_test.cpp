@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
@@ -71,7 +70,10 @@ TEST_CASE("blocks: layouts, types, scalars and what follows the product") {
 }
 
 TEST_CASE("blocks: a row's sums are the same bits whichever rows and threads are beside it") {
-  if (!has_unit()) test::skip_part("no vpdpbusd here", "");
+  if (!has_unit()) {
+    test::skip_part("no vpdpbusd here", "");
+    return;
+  }
   for (const char* const format : formats) {
     INFO(format);
     const auto rows_of = [&](const std::string& m, int threads) {
@@ -83,7 +85,7 @@ TEST_CASE("blocks: a row's sums are the same bits whichever rows and threads are
     const std::vector<float> alone = rows_of("1", 1);
     for (const char* const m : {"2", "8", "9", "26"}) {
       const std::vector<float> beside = rows_of(m, 2);
-      CHECK(std::memcmp(alone.data(), beside.data(), 83 * sizeof(float)) == 0);
+      CHECK(alone == beside);
     }
   }
 }
@@ -164,6 +166,17 @@ TEST_CASE("blocks: mistakes in quantising op(a) are found, element by element an
             }) == Status::failed);
     }
   }
+}
+
+TEST_CASE("blocks: there is nothing to tune") {
+  const Trial trial("m=3,n=5,k=64,trans_b=1,b_type=q4_1", "int8-dynamic");
+  const Variant* const unit = variant_for(trial, "avx512");
+  if (unit == nullptr) {
+    test::skip_part("no vpdpbusd here", "");
+    return;
+  }
+  CHECK_FALSE(unit->tuning_defect(trial.problem, {}, trial.environment()));
+  CHECK(unit->tuning_defect(trial.problem, {{"mc", 24}}, trial.environment()));
 }
 
 TEST_CASE("blocks: variants without products of blocks refuse them by name") {

@@ -8,6 +8,7 @@ want the packages of scripts/generate.py: those tests are skipped where PyPI can
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -68,6 +69,63 @@ class Ids(Model):
         self.held_against_double(tiny.tensors(seed=6), "--weight-type", "f32",
                                  prompt=[i * 7 % 250 for i in range(61)])
         self.held_against_double(tiny.tensors(seed=6), prompt=[i * 7 % 250 for i in range(61)])
+
+    def logits(self, *words: str) -> list[float]:
+        """Of the first token after a long prompt, and of 7 more, each after the ones before."""
+        self.ids("--tokens", "8", "--ignore-end", "--logits", self.path("logits.npy"), *words,
+                 prompt=[i * 7 % 250 for i in range(61)])
+        return read_npy(self.path("logits.npy"))[2]
+
+    def test_short_caches_weights_and_arithmetic_are_near_to_float32(self):
+        self.model()
+        exact = self.logits("--weight-type", "f32")
+        # Logits reach 5. Roundings of 2^-9 and 2^-12 of what is attended to, and of 1/254 and 2^-9
+        # of weights, through two layers: tenths at most, and something.
+        for words, near in ((("--kv-type", "f16"), 0.01), (("--kv-type", "bf16"), 0.05),
+                            (("--weight-type", "bf16"), 0.2), (("--weight-type", "s8c"), 0.2),
+                            (("--weight-type", "s8c", "--math", "int8-dynamic"), 0.4),
+                            (("--math", "int8-dynamic", "--kv-type", "f16"), 0.4)):
+            with self.subTest(words):
+                logits = self.logits(*words)
+                # Until a token differs; after that texts are others.
+                off = max(abs(x - y) for x, y in zip(logits[:tiny.VOCABULARY], exact))
+                self.assertLess(off, near)
+                self.assertGreater(off, 0)
+
+    def test_fused_and_separate_steps_choose_the_same(self):
+        self.model()
+        self.assertEqual(self.ids("--tokens", "20", "--ignore-end"),
+                         self.ids("--tokens", "20", "--ignore-end", "--no-fuse"))
+
+    def test_ids_are_scored_by_how_well_they_are_foreseen(self):
+        self.model()
+        greedy = self.ids("--tokens", "20", "--ignore-end")
+        scores = []
+        for ids in (greedy, greedy[::-1]):
+            out = self.succeed("generate", "--weights", self.path("tiny.gguf"), "--ids",
+                               ",".join(map(str, PROMPT + ids)), "--score", "--logits",
+                               self.path("logits.npy"))
+            self.assertRegex(out, r"^24 tokens, perplexity \d+\.\d{4}\n$")
+            scores.append(float(out.split()[-1]))
+            shape, _, logits = read_npy(self.path("logits.npy"))
+            self.assertEqual(shape, (24, tiny.VOCABULARY))
+            total = 0.0
+            for place, token in enumerate((PROMPT + ids)[1:]):
+                row = logits[place * tiny.VOCABULARY:(place + 1) * tiny.VOCABULARY]
+                total += math.log(sum(map(math.exp, row))) - row[token]
+            self.assertAlmostEqual(math.exp(total / 24), scores[-1], delta=1e-3 * scores[-1])
+        self.assertLess(scores[0], scores[1])
+
+    def test_formats_that_are_not_to_be_had_are_refused(self):
+        self.model()
+        weights = ["generate", "--weights", self.path("tiny.gguf"), "--ids", "1,2"]
+        self.refuse(2, ["--kv-type", "nearest is 'bf16'"], *weights, "--kv-type", "bf17")
+        self.refuse(2, ["heads of 16 elements: q8_0 needs a multiple of 32"], *weights,
+                    "--kv-type", "q8_0")
+        self.refuse(2, ["--math", "int8-dynamic"], *weights, "--math", "int8")
+        self.refuse(2, ["--weight-type", "s8c"], *weights, "--weight-type", "q4")
+        self.refuse(2, ["--score", "fewer than two"], "generate", "--weights",
+                    self.path("tiny.gguf"), "--ids", "1", "--score")
 
     def test_a_seed_repeats_what_is_drawn(self):
         self.model()

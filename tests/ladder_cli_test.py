@@ -171,23 +171,45 @@ class Ladder(unittest.TestCase):
                            "rows.csv", *QUICK)
         rows = self.rows("rows.csv")
         step = [rung["name"] for rung in self.all_rungs()["gemm"]].index("separate")
-        self.assertEqual([row["variant"] for row in rows], ["hwy", "hwy"])
-        self.assertEqual([row["status"] for row in rows], ["PASSED", "PASSED"])
+        self.assertEqual({row["variant"] for row in rows}, {"hwy"})
+        self.assertEqual({row["status"] for row in rows}, {"PASSED"})
         self.assertEqual(rows[0]["tuning"], f"step={step}")
-        self.assertFalse(rows[1]["tuning"].startswith("step="))
-        line, = (text for text in out.splitlines() if text.startswith("gemm:"))
+        # The variant's own choice comes last; before it stand those that differ in one decision.
+        self.assertEqual([row["tuning_source"] for row in rows],
+                         ["given"] * (len(rows) - 1) + ["model"])
+        own = set(rows[-1]["tuning"].split(","))
+        changed = [{text.split("=")[0] for text in set(row["tuning"].split(",")) - own}
+                   for row in rows[1:-1]]
+        self.assertIn({"order"}, changed)
+        self.assertTrue(any(keys <= {"mr", "nr"} for keys in changed), changed)
+        line = next(text for text in out.splitlines() if "epilogue apart" in text)
         fused = 4 * (48 * 52 + 52 * 50 + 48 * 50 + 50)
-        self.assertEqual(float(rows[1]["bytes"]), fused)
+        self.assertEqual(float(rows[-1]["bytes"]), fused)
         # Two passes read and write c once more each.
         self.assertIn(f"{fused / 1024:.4g} KiB", out)
         self.assertIn(f"{(fused + 2 * 2 * 4 * 48 * 50) / 1024:.4g} KiB", out)
         self.assertRegex(line, r"[0-9.]+x( \[[0-9.]+, [0-9.]+\])?.*[0-9.]+x$")
 
-    def test_the_preset_of_fusion_holds_pairs_and_nothing_else(self) -> None:
+    def test_of_a_gate_two_products_and_a_pass_are_counted_and_the_json_has_it(self) -> None:
+        self.succeed("bench", "--fusion", "--shape", "gemm:m=48,n=50,k=52,gate=1", "--threads", "1",
+                     "--csv", "rows.csv", "--json", "rows.json", *QUICK)
+        with open(os.path.join(self.folder.name, "rows.json"), encoding="utf-8") as file:
+            document = json.load(file)
+        apart = next(f for f in document["fusions"] if f["changed"] == "epilogue apart")
+        product = 4 * (48 * 52 + 52 * 50 + 48 * 50)
+        self.assertEqual(apart["bytes_fused"], product + 4 * 52 * 50)
+        self.assertEqual(apart["bytes_other"], 2 * product + 3 * 4 * 48 * 50)
+        self.assertGreater(apart["roof_gain"], 1)
+        self.assertEqual(document["rows"][apart["fused"]]["tuning_source"], "model")
+        self.assertIn("step=", document["rows"][apart["other"]]["tuning"])
+
+    def test_the_preset_of_fusion_holds_fused_and_separate(self) -> None:
         planned = self.succeed("bench", "--fusion", "--dry-run", "--threads", "1").splitlines()
         cases = [text for text in planned if text.startswith("gemm:")]
         self.assertGreater(len(cases), 4)
-        self.assertEqual(2 * sum("tuning=step=" in text for text in cases), len(cases))
+        own = [text for text in cases if "tuning=" not in text]
+        self.assertEqual(len(own), sum("tuning=step=" in text for text in cases))
+        self.assertGreater(len(cases), 2 * len(own))
 
 
 if __name__ == "__main__":

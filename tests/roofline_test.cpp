@@ -107,6 +107,21 @@ TEST_CASE("products of short operands are held against the best unit for them") 
   CHECK(find_compute_peak(c, "fp32", "AVX2", 1, "") == 50);
 }
 
+TEST_CASE("on a device with several units only what names its own is held against it") {
+  Ceilings c;
+  c.fma.push_back({"fp32", "", 0, "GPU", 60});
+  CHECK(find_compute_peak(c, "f16", "", 0, "GPU", "") == 60);
+  c.fma.push_back({"int8", "mma", 0, "GPU", 900});
+  c.fma.push_back({"int8", "dp4a", 0, "GPU", 100});
+  c.fma.push_back({"f16", "mma", 0, "GPU", 600});
+  CHECK(find_compute_peak(c, "int8", "", 0, "GPU", "dp4a") == 100);
+  CHECK(find_compute_peak(c, "f16", "", 0, "GPU", "mma") == 600);
+  CHECK(find_compute_peak(c, "f16", "", 0, "GPU", "fma") == 60);
+  // A library may use a faster one than any that was measured.
+  CHECK(find_compute_peak(c, "f16", "", 0, "GPU", "") == std::nullopt);
+  CHECK(find_compute_peak(c, "int8", "", 0, "GPU", "another") == std::nullopt);
+}
+
 TEST_CASE("what names its unit is held against that unit, others against the best") {
   Ceilings c = synthetic();
   c.fma.push_back({"bf16", "amx-bf16", 1, "", 1600});

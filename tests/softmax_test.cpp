@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/error.hpp"
@@ -293,4 +294,51 @@ TEST_CASE("the check of whole softmax outputs finds rows that were swapped or no
   run(variant, c.problem, {}, {}, c.operands);
   c.x.row(2)[7] = not_a_number;
   CHECK(whole() > 1);
+}
+
+TEST_CASE("softmax of scale times x plus a mask whose rows repeat is that of the sums") {
+  // Two heads of three queries over 21 keys: one mask of three rows under both.
+  constexpr std::int64_t rows = 6, cols = 21, mask_rows = 3;
+  constexpr float scale = 0.25F, hidden = -std::numeric_limits<float>::infinity();
+  Matrix x(rows, cols), mask(mask_rows, cols), sums(rows, cols), y(rows, cols),
+      expected(rows, cols);
+  x.fill(wave);
+  mask.fill(
+      [&](std::int64_t r, std::int64_t j) { return j > r + 15 ? hidden : 0.5F * wave(r, j); });
+  sums.fill([&](std::int64_t r, std::int64_t j) {
+    return scale * wave(r, j) + (j > r % 3 + 15 ? hidden : 0.5F * wave(r % 3, j));
+  });
+  Operands plain;
+  plain.set("x", sums.view());
+  plain.set("y", expected.view());
+  const Problem of_sums = make_problem("softmax:rows=6,cols=21");
+  each_way(of_sums, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+    if (variant.name == std::string("scalar")) run(variant, of_sums, tuning, env, plain);
+  });
+  const Problem problem = make_problem("softmax:rows=6,cols=21,scale=0.25,mask=1,mask_rows=3");
+  Operands operands;
+  operands.set("x", x.view());
+  operands.set("mask", mask.view());
+  operands.set("y", y.view());
+  int ways = 0;
+  each_way(problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
+    if (tuning.find(std::string(step_key))) return;  // rungs have no options
+    y.fill([](auto, auto) { return not_a_number; });
+    run(variant, problem, tuning, env, operands);
+    ++ways;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < cols; ++j) {
+        CHECK(std::abs(y.row(r)[j] - expected.row(r)[j]) <= 1e-6F);
+        if (j > r % 3 + 15) CHECK(y.row(r)[j] == 0);
+      }
+    }
+  });
+  CHECK(ways >= 2);
+}
+
+TEST_CASE("softmax refuses a mask that does not repeat evenly, and a scale that is not finite") {
+  CHECK_THROWS_WITH_AS(make_problem("softmax:rows=6,cols=2,mask=1,mask_rows=4"),
+                       doctest::Contains("mask_rows=4: allowed are divisors of rows=6"), Error);
+  CHECK_THROWS_WITH_AS(make_problem("softmax:rows=6,cols=2,scale=1e39"),
+                       doctest::Contains("scale=1e39: allowed is a finite number"), Error);
 }

@@ -1,4 +1,4 @@
-// Rows of float16 and bfloat16, and rows with a residual, by way of a block of float32. See
+// Rows of short floats, and rows with what is added to them, by way of a block of float32. See
 // converted_rows.hpp.
 #include "kernels/common/converted_rows.hpp"
 
@@ -23,24 +23,31 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// to = x + residual.
+// to = scale·x + added; null: nothing is added.
 template <class T>
-HWY_INLINE void Sum(const T* x, const T* residual, float* to, std::size_t n) {
-  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
+HWY_INLINE void Sum(const T* x, float scale, const T* added, float* to, std::size_t n) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  const auto factor = hn::Set(d, scale);
+  const auto scaled = [&](std::size_t i, auto fill)
+                          ROOFLANE_LAMBDA { return hn::Mul(factor, LoadElements(d, x + i, fill)); };
   const auto sum = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hwy::HWY_NAMESPACE::Add(LoadElements(d, x + i, fill),
-                                   LoadElements(d, residual + i, fill));
+    return hn::MulAdd(factor, LoadElements(d, x + i, fill), LoadElements(d, added + i, fill));
   };
-  WriteElements<false>(d, to, n, sum);
+  if (added == nullptr) {
+    WriteElements<false>(d, to, n, scaled);
+  } else {
+    WriteElements<false>(d, to, n, sum);
+  }
 }
-void SumFloat32(const float* x, const float* residual, float* to, std::size_t n) {
-  Sum(x, residual, to, n);
+void SumFloat32(const float* x, float scale, const float* added, float* to, std::size_t n) {
+  Sum(x, scale, added, to, n);
 }
-void SumFloat16(const Float16* x, const Float16* residual, float* to, std::size_t n) {
-  Sum(x, residual, to, n);
+void SumFloat16(const Float16* x, float scale, const Float16* added, float* to, std::size_t n) {
+  Sum(x, scale, added, to, n);
 }
-void SumBFloat16(const BFloat16* x, const BFloat16* residual, float* to, std::size_t n) {
-  Sum(x, residual, to, n);
+void SumBFloat16(const BFloat16* x, float scale, const BFloat16* added, float* to, std::size_t n) {
+  Sum(x, scale, added, to, n);
 }
 
 // float32 as it is: vectors of the norm's operands into the plan's own, and rows back.
@@ -84,7 +91,7 @@ template <class T>
 struct Conversion {
   void (*widen)(const T*, float*, std::size_t);
   void (*narrow)(const float*, T*, std::size_t, bool);
-  void (*sum)(const T*, const T*, float*, std::size_t);
+  void (*sum)(const T*, float, const T*, float*, std::size_t);
 };
 template <class T>
 Conversion<T> conversion_of(std::int64_t target) {
@@ -104,7 +111,16 @@ Conversion<T> conversion_of(std::int64_t target) {
 
 // A block of float32 takes half of a small L1, so that it stays there with what is converted.
 constexpr std::int64_t block_bytes = 16384;
+// Of tensors that are added.
 constexpr const char* residual_name = "residual";
+constexpr const char* mask_name = "mask";
+
+bool is_set(const Problem& problem, const char* flag) {
+  return find_param(problem.kernel(), flag) != nullptr && problem.flag(flag);
+}
+double scale_of(const Problem& problem) {
+  return find_param(problem.kernel(), "scale") != nullptr ? problem.value("scale") : 1;
+}
 
 template <class T>
 class ConvertedRows final : public Plan {
@@ -119,8 +135,10 @@ class ConvertedRows final : public Plan {
         threads_(split_ ? std::max(env.threads, 1) : useful_threads(env.threads, rows_, cols_)),
         pool_(env.pool),
         tuning_(tuning),
-        has_residual_(find_param(problem.kernel(), residual_name) != nullptr &&
-                      problem.flag(residual_name)),
+        scale_(static_cast<float>(scale_of(problem))),
+        added_name_(is_set(problem, residual_name) ? residual_name
+                    : is_set(problem, mask_name)   ? mask_name
+                                                   : nullptr),
         convert_(conversion_of<T>(resolve_isa(env.isa))) {
     const std::int64_t row_bytes = cols_ * static_cast<std::int64_t>(sizeof(float));
     block_rows_ = split_ ? 1 : std::clamp<std::int64_t>(block_bytes / row_bytes, 1, 64);
@@ -166,10 +184,11 @@ class ConvertedRows final : public Plan {
  protected:
   void on_bind(const Operands& operands) override {
     io_ = TypedRows<T>(operands);
-    if (has_residual_) {
-      const View& residual = operands.at(residual_name);
-      residual_ = residual.as<T>();
-      residual_stride_ = residual.strides[0];
+    if (added_name_ != nullptr) {
+      const View& added = operands.at(added_name_);
+      added_ = added.as<T>();
+      added_stride_ = added.strides[0];
+      added_rows_ = std::max<std::int64_t>(added.rows(), 1);
     }
     for (Vector& vector : vectors_) vector.from = operands.at(vector.name).template as<T>();
   }
@@ -191,7 +210,8 @@ class ConvertedRows final : public Plan {
     Problem problem = this->problem();
     problem.set("rows", static_cast<double>(rows));
     problem.set("type", float32.short_name);
-    if (has_residual_) problem.set(residual_name, 0.0);
+    if (added_name_ != nullptr) problem.set(added_name_, 0.0);
+    if (scale_ != 1) problem.set("scale", 1.0);
     const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"prefetch", 0}};
     auto plan = float_rows(problem, in_cache, env);
     Operands operands;
@@ -205,11 +225,13 @@ class ConvertedRows final : public Plan {
     return plan;
   }
 
-  // x, with the residual, of columns from `from` on.
+  // x, scaled and with what is added, of columns from `from` on.
   void load(std::int64_t row, std::int64_t from, std::size_t cols, float* to) const {
     const T* x = io_.x + row * io_.x_stride + from;
-    if (has_residual_) {
-      convert_.sum(x, residual_ + row * residual_stride_ + from, to, cols);
+    if (added_name_ != nullptr) {
+      convert_.sum(x, scale_, added_ + row % added_rows_ * added_stride_ + from, to, cols);
+    } else if (scale_ != 1) {
+      convert_.sum(x, scale_, nullptr, to, cols);
     } else {
       convert_.widen(x, to, cols);
     }
@@ -254,9 +276,10 @@ class ConvertedRows final : public Plan {
   int threads_;
   Pool* pool_;
   Tuning tuning_;
-  bool has_residual_;
-  const T* residual_ = nullptr;
-  std::int64_t residual_stride_ = 0;
+  float scale_;
+  const char* added_name_;  // null: nothing is added
+  const T* added_ = nullptr;
+  std::int64_t added_stride_ = 0, added_rows_ = 1;
   Conversion<T> convert_;
   std::int64_t block_rows_ = 1;
   std::vector<Vector> vectors_;

@@ -1,7 +1,9 @@
 // GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and
 // later. Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded
 // serves two products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the
-// micro-kernel: dot_plan.hpp, dot_common-inl.h.
+// micro-kernel: dot_plan.hpp, dot_common-inl.h. Few rows of a against b as it lies are for vectors
+// (avx512_skinny.hpp): they read b once, while tiles need it packed, which is read, written and
+// read again; of a packed b (prepack=1) tiles compute faster than it is read.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -13,7 +15,9 @@
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
+#include "kernels/gemm/avx512_skinny.hpp"
 #include "kernels/gemm/dot_plan.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
 namespace rooflane::gemm {
@@ -39,7 +43,9 @@ void BeginTiles() {
     configuration.row_bytes[tile] = tile_bytes;
     configuration.rows[tile] = tile_rows;
   }
-  _tile_loadconfig(&configuration);
+  // Not by _tile_loadconfig: GCC 12's reads 8 bytes as far as the compiler knows, which then leaves
+  // the stores to the others out.
+  asm volatile("ldtilecfg %0" : : "m"(configuration));
 }
 void EndTiles() { _tile_release(); }
 
@@ -117,7 +123,7 @@ constexpr DotUnit bfloat16_unit = {.path = "amx-bf16",
                                    .whole_panels = true,
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Tiles>,
-                                   .skinny = nullptr,
+                                   .skinny = avx512_skinny_bfloat16,
                                    .pack = PackLanes<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
@@ -134,7 +140,7 @@ constexpr DotUnit integer_unit(void (*micro)(const MicroCall&)) {
           .whole_panels = true,
           .shifts_a = false,
           .micro = micro,
-          .skinny = nullptr,
+          .skinny = avx512_skinny_integers,
           .pack = PackLanes<std::uint8_t>,
           .column_sums = SumColumns<nr>,
           .finish = FinishTile,

@@ -16,8 +16,10 @@
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_blocks.hpp"
+#include "kernels/gemm/avx512_skinny.hpp"
 #include "kernels/gemm/block_plan.hpp"
 #include "kernels/gemm/dot_plan.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
@@ -199,9 +201,9 @@ void Micro(const MicroCall& call) {
 
 // Pairs of lanes that x and y have in turn, added up.
 template <class Products>
-__attribute__((always_inline)) inline typename Products::Sums AddPairs(
-    typename Products::Sums x, typename Products::Sums y) {
-  using Sums = typename Products::Sums;
+__attribute__((always_inline)) inline Products::Sums AddPairs(typename Products::Sums x,
+                                                              typename Products::Sums y) {
+  using Sums = Products::Sums;
   return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
                         (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
 }
@@ -209,7 +211,7 @@ __attribute__((always_inline)) inline typename Products::Sums AddPairs(
 template <class Products>
 __attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
                                                       std::uint32_t (&to)[4]) {
-  using Sums = typename Products::Sums;
+  using Sums = Products::Sums;
   const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
   Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
@@ -226,27 +228,36 @@ struct Part {
   std::int64_t first, last;
 };
 
-// Where b is prefetched: of few rows products are faster than memory, and some 16 lines in flight
-// hide its latency, 100 ns at 10 GB/s a stream; of more the stream's next rows but one, into L2, as
-// L1 waits for lines of a.
+// b before it is read. Few rows: products are faster than memory, and some 16 lines of each stream
+// in flight hide its latency, 100 ns at 10 GB/s. More: the next call's rows of b, in the order of
+// memory, into L2, as L1 waits for lines of a.
 template <class Products, int rows>
-__attribute__((always_inline)) inline void PrefetchSkinny(const typename Products::Element* from,
-                                                          std::int64_t ldb) {
-  if constexpr (rows <= 2) {
-    constexpr std::int64_t lines = 16 * 64;
-    _mm_prefetch(reinterpret_cast<const char*>(from) + lines, _MM_HINT_T0);
-  } else {
-    _mm_prefetch(reinterpret_cast<const char*>(from + 2 * ldb), _MM_HINT_T1);
+struct SkinnyPrefetch {
+  using Element = Products::Element;
+  static constexpr std::int64_t line = 64 / sizeof(Element), lines = 16;
+  const Element* at;
+  const Element* end;
+  __attribute__((always_inline)) void Next(const Element* from) {
+    if constexpr (rows <= 2) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + lines * line), _MM_HINT_T0);
+    } else {
+      if (at < end) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+      at += line;
+    }
   }
-}
+};
 
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
 void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, std::int64_t apart) {
-  using Element = typename Products::Element;
+  using Element = Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const Element* const b = static_cast<const Element*>(call.b) + col * call.ldb;
+  const Element* const all_of_b = static_cast<const Element*>(call.b);
+  const Element* const b = all_of_b + col * call.ldb;
+  SkinnyPrefetch<Products, rows> prefetch{
+      all_of_b + call.cols * (call.ldb + part.first) + col * together * (part.last - part.first),
+      static_cast<const Element*>(call.end)};
   const __m512i ones = _mm512_set1_epi8(1);
   typename Products::Sums sums[together][rows];
   __m512i of_columns[together];
@@ -262,7 +273,7 @@ void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, s
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
       const Element* const from = b + r * apart * call.ldb + p;
-      PrefetchSkinny<Products, rows>(from, call.ldb);
+      prefetch.Next(from);
       columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);
@@ -336,6 +347,10 @@ void Skinny(const SkinnyCall& call) {
 HWY_POP_ATTRIBUTES
 
 namespace rooflane::gemm {
+
+SkinnyProducts avx512_skinny_bfloat16() { return {Skinny<BFloat16Products>, "vdpbf16ps", false}; }
+SkinnyProducts avx512_skinny_integers() { return {Skinny<IntegerProducts>, "vpdpbusd", true}; }
+
 namespace {
 
 constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
@@ -346,7 +361,7 @@ constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
                                    .whole_panels = false,
                                    .shifts_a = false,
                                    .micro = Micro<BFloat16Products>,
-                                   .skinny = Skinny<BFloat16Products>,
+                                   .skinny = avx512_skinny_bfloat16,
                                    .pack = PackVectors<std::uint16_t>,
                                    .column_sums = nullptr,
                                    .finish = FinishTile,
@@ -361,7 +376,7 @@ constexpr DotUnit integer_unit = {.path = "vpdpbusd",
                                   .whole_panels = false,
                                   .shifts_a = true,
                                   .micro = Micro<IntegerProducts>,
-                                  .skinny = Skinny<IntegerProducts>,
+                                  .skinny = avx512_skinny_integers,
                                   .pack = PackVectors<std::uint8_t>,
                                   .column_sums = SumColumns<nr>,
                                   .finish = FinishTile,
@@ -388,6 +403,12 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return dot_tunings(problem, env, unit_of(problem, env));
 }
 
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment&) {
+  if (block_unit_of(problem) == nullptr || tuning.values().empty()) return std::nullopt;
+  return "tunables are those of operands without blocks; weights in blocks have none";
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   if (const BlockUnit* const unit = block_unit_of(problem)) {
@@ -409,6 +430,7 @@ const Variant avx512 = {.name = "avx512",
                         .unsupported = unsupported,
                         .tunings = tunings,
                         .plan = plan,
+                        .tuning_defect = tuning_defect,
                         .maths = dot_maths,
                         .dtypes = types};
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "hwy/base.h"
+#include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
@@ -310,7 +311,7 @@ void Rotate(const std::int8_t (&from)[weights_per_block], int by,
   std::memcpy(to, bytes, sizeof to);
 }
 
-// As QuantiseRow of dot_common-inl.h, whose comments hold here.
+// Rounded by adding 1.5·2^23, as QuantiseWith of dot_common-inl.h has it.
 template <class Format>
 void Quantise(const QuantiseBlocksCall& c) {
   std::uint32_t* to = c.to + c.row;
@@ -321,14 +322,12 @@ void Quantise(const QuantiseBlocksCall& c) {
     for (const float value : values) {
       most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
     }
-    const float largest = std::bit_cast<float>(most);
-    const bool finite = most < 0x7F800000;
-    const float inverse = finite && largest > 0x1p-120f ? 127 / largest : 0;
+    const QuantisationStep by = quantisation_step(most);
     constexpr float shift = 0x1.8p23f;
     std::int32_t total = 0;
     std::int8_t integers[weights_per_block];
     for (int p = 0; p < weights_per_block; ++p) {
-      const float rounded = finite ? values[p] * inverse + shift : shift;
+      const float rounded = by.finite ? values[p] * by.inverse + shift : shift;
       const auto integer =
           static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(rounded) - 0x4B400000u);
       integers[p] = static_cast<std::int8_t>(integer);
@@ -337,8 +336,7 @@ void Quantise(const QuantiseBlocksCall& c) {
     std::uint32_t lanes[lanes_per_block];
     Rotate<Format::period>(integers, Format::Rotation(t), lanes);
     for (int g = 0; g < lanes_per_block; ++g) to[g * c.rows] = lanes[g];
-    const float step = finite ? largest / 127 : std::bit_cast<float>(0x7FC00000u);
-    to[lanes_per_block * c.rows] = std::bit_cast<std::uint32_t>(step);
+    to[lanes_per_block * c.rows] = std::bit_cast<std::uint32_t>(by.step);
     to[(lanes_per_block + 1) * c.rows] =
         Format::has_minimum ? std::bit_cast<std::uint32_t>(static_cast<float>(total))
                             : static_cast<std::uint32_t>(-Format::zero * total);

@@ -175,21 +175,17 @@ void FinishTile(const FinishCall& call) {
 
 template <class Read>
 void QuantiseWith(const QuantiseCall& c, const Read& read) {
-  // By bits, as magnitudes of floats are ordered like integers, NaN above all.
   std::uint32_t most = 0;
   for (std::int64_t p = 0; p < c.k; ++p) {
     most = std::max(most, std::bit_cast<std::uint32_t>(read(p * c.inner)) & 0x7FFFFFFF);
   }
-  const float largest = std::bit_cast<float>(most);
-  const bool finite = most < 0x7F800000;
-  *c.step = finite ? largest / 127 : std::bit_cast<float>(0x7FC00000u);
-  // A row of zeros, or whose inverse would overflow, is all zeros.
-  const float inverse = finite && largest > 0x1p-120f ? 127 / largest : 0;
+  const QuantisationStep by = quantisation_step(most);
+  *c.step = by.step;
   // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
   constexpr float shift = 0x1.8p23f;
   auto* const to = static_cast<std::uint8_t*>(c.to);
   for (std::int64_t p = 0; p < c.k; ++p) {
-    const float rounded = finite ? read(p * c.inner) * inverse + shift : shift;
+    const float rounded = by.finite ? read(p * c.inner) * by.inverse + shift : shift;
     to[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(rounded) + 128);
   }
 }

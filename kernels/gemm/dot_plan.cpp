@@ -109,8 +109,9 @@ class DotPlan final : public Plan {
         threads_(std::max(env.threads, 1)),
         dynamic_(env.math == math_int8_dynamic.name),
         rounded_(env.math == math_bf16.name && problem.dtype("a_type") == &float32),
-        shifts_(unit.shifts_a && problem.dtype("a_type") == &int8),
-        skinny_(unit.skinny != nullptr && g_.trans_b && !g_.prepack && g_.m <= skinny_rows),
+        few_rows_(unit.skinny()),
+        skinny_(g_.trans_b && !g_.prepack && g_.m <= skinny_rows),
+        shifts_((skinny_ ? few_rows_.shifts_a : unit.shifts_a) && problem.dtype("a_type") == &int8),
         together_(batches_together(g_, unit)),
         output_(g_, unit.finish) {
     if (g_.gate) {
@@ -153,7 +154,7 @@ class DotPlan final : public Plan {
 
   PlanFacts facts() const override {
     PlanFacts facts;
-    facts.path = unit_.path;
+    facts.path = skinny_ ? few_rows_.path : unit_.path;
     facts.tuning = tuning_of(blocks_, unit_);
     facts.packed_bytes = g_.prepack ? b_panels_.bytes() : 0;
     facts.workspace_bytes = a_panels_.bytes() + scratch_.bytes() + column_sums_.bytes() +
@@ -344,7 +345,7 @@ class DotPlan final : public Plan {
                   1, xor_mask(), words_at(a_panels_, row * skinny_lanes_)});
     }
     const int64_t tasks = div_up(g_.n, skinny_columns);
-    // In static chunks: a thread prefetches what it will read itself.
+    // In static chunks: a thread prefetches what its next task reads.
     parallel_for_static(env_.pool, threads_, count * tasks, [&](int64_t task, int thread) {
       const int64_t place = task / tasks, batch = first + place;
       const int64_t col = task % tasks * skinny_columns;
@@ -355,15 +356,17 @@ class DotPlan final : public Plan {
           needs_column_sums()
               ? static_cast<std::int32_t*>(column_sums_.data()) + place * n_padded() + col
               : nullptr;
-      unit_.skinny({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
-                    b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns});
+      few_rows_.multiply({words_at(a_panels_, place * g_.m * skinny_lanes_), skinny_lanes_, g_.m,
+                          b_.at(batch, col), b_.outer, g_.k, cols, sums, skinny_columns, of_columns,
+                          b_.at(batch, g_.n)});
       output_.store(batch, {&out, 0, g_.m, col, cols, sums, skinny_columns});
     });
   }
 
   static constexpr int64_t vector_lanes = 16;
-  // Rows of b of a task where a is skinny: a megabyte of weights at k = 8192.
-  static constexpr int64_t skinny_columns = 64;
+  // Rows of b of a task where a is skinny: half a megabyte of weights at k = 8192, so that the next
+  // task's fit in L2, too.
+  static constexpr int64_t skinny_columns = 32;
 
   const Gemm g_;
   const DotUnit& unit_;
@@ -373,8 +376,9 @@ class DotPlan final : public Plan {
   const int threads_;
   const bool dynamic_;  // a is quantised in the run
   const bool rounded_;  // or rounded to bfloat16
-  const bool shifts_;   // a is s8, packed as u8
+  const SkinnyProducts few_rows_;
   const bool skinny_;
+  const bool shifts_;  // a is s8, packed as u8
   const int64_t together_;
   int64_t skinny_lanes_ = 0, tile_words_ = 0;
   Buffer a_panels_, b_panels_, column_sums_, scratch_, converted_, steps_, kept_scale_;

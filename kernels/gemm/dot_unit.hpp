@@ -49,8 +49,15 @@ struct SkinnyCall {
   std::uint32_t* sums;
   std::int64_t ld;
   std::int32_t* column_sums;  // of b; null: not asked for
+  const void* end;            // of b: nothing behind it is prefetched
 };
 inline constexpr std::int64_t skinny_rows = 8;
+
+struct SkinnyProducts {
+  void (*multiply)(const SkinnyCall&);
+  const char* path;  // the instruction
+  bool shifts_a;     // s8 a is packed as u8, 128 larger
+};
 
 // What becomes of sums: a tile of c. c and c0 point at their element (0,0).
 struct Output {
@@ -91,7 +98,7 @@ struct DotUnit {
   bool whole_panels;  // the last A micro-panel, too, has mr rows
   bool shifts_a;      // s8 a is packed as u8, 128 larger
   void (*micro)(const MicroCall&);
-  void (*skinny)(const SkinnyCall&);  // null: there is none
+  SkinnyProducts (*skinny)();
   void (*pack)(const PackCall&);
   // Of the nr columns of a B micro-panel of s8.
   void (*column_sums)(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to);

@@ -4,8 +4,9 @@
 //
 // A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8 columns.
 // Copies of 16 bytes bring tiles t+1 … t+STAGES-1 while tile t is multiplied; one barrier a tile.
-// Fragments are loaded by ldmatrix, those of the next step of k before the products of this one, also
-// where the next step is another tile's: the products hide the wait for it.
+// Fragments are loaded by ldmatrix, those of the next step of k between the products of this one, also
+// where the next step is another tile's: the products hide the wait for it. Loads and copies stand
+// apart from each other, since a warp issues in order and many at once fill the queue to local memory.
 //
 // Tiles in local memory, where ldmatrix reads 8 rows of 16 bytes at a time without bank conflicts:
 //   deep (rows along k): rows of 128 bytes of k; piece q of row r stands at place q XOR r mod 8.
@@ -138,36 +139,35 @@ void MULTIPLY(number (*sum)[4], uint (*a)[4], uint (*b)[4], int h) {
 }
 #endif
 
-// Copies a tile of R rows, deep or wide: zeros where rows from r_room or bytes of k from k_room on do not
-// exist, both counted from the tile's first. SKIP: rows beyond half of R are so many rows farther on.
-#define COPY_DEEP(tile, R, from, ld, r_room, k_room, HALF, skip)                                \
-  UNROLL_LANES                                                                                  \
-  for (int i = 0; i < ((R)*PIECES + ITEMS - 1) / ITEMS; ++i) {                                  \
-    const int at = i * ITEMS + lid;                                                             \
+// An item's copy number i of a tile of R rows, deep or wide: zeros where rows from r_room or bytes of k from
+// k_room on do not exist, both counted from the tile's first. Rows from HALF on are `skip` farther on.
+#define COPIES(R) (((R)*PIECES + ITEMS - 1) / ITEMS)
+#define COPY_DEEP(i, tile, R, from, ld, r_room, k_room, HALF, skip)                             \
+  {                                                                                             \
+    const int at = (i)*ITEMS + lid;                                                             \
     const int row = at / PIECES;                                                                \
     const int piece = at % PIECES;                                                              \
-    if ((R)*PIECES % ITEMS != 0 && row >= (R)) break;                                           \
     const bool is_far = (HALF) < (R) && row >= (HALF);                                          \
     const bool is_inside = row - (is_far ? (HALF) : 0) < (r_room) && piece * 16 < (k_room);     \
-    copy_async4((__local float*)((tile) + DEEP_PLACE(row, piece)),                              \
-                (__global const float*)((from) + (long)(row + (is_far ? (skip) : 0)) * (ld) +   \
-                                        piece * 16),                                            \
-                is_inside ? 4 : 0);                                                             \
+    if ((R)*PIECES % ITEMS == 0 || row < (R))                                                   \
+      copy_async4((__local float*)((tile) + DEEP_PLACE(row, piece)),                            \
+                  (__global const float*)((from) + (long)(row + (is_far ? (skip) : 0)) * (ld) + \
+                                          piece * 16),                                          \
+                  is_inside ? 4 : 0);                                                           \
   }
-#define COPY_WIDE(tile, R, from, ld, r_room, k_room, HALF, skip)                                \
-  UNROLL_LANES                                                                                  \
-  for (int i = 0; i < (BK * (R) / 8 + ITEMS - 1) / ITEMS; ++i) {                                \
-    const int at = i * ITEMS + lid;                                                             \
+#define COPY_WIDE(i, tile, R, from, ld, r_room, k_room, HALF, skip)                             \
+  {                                                                                             \
+    const int at = (i)*ITEMS + lid;                                                             \
     const int step = at / ((R) / 8);                                                            \
     const int piece = at % ((R) / 8);                                                           \
-    if (BK * (R) / 8 % ITEMS != 0 && step >= BK) break;                                         \
     const bool is_far = (HALF) < (R) && piece * 8 >= (HALF);                                    \
     const bool is_inside =                                                                      \
         piece * 8 - (is_far ? (HALF) : 0) < (r_room) && step * BYTES < (k_room);                \
-    copy_async4((__local float*)((tile) + WIDE_PLACE(step, piece, R)),                          \
-                (__global const float*)((from) + (long)step * (ld) +                            \
-                                        (piece * 8 + (is_far ? (skip) : 0)) * 2),               \
-                is_inside ? 4 : 0);                                                             \
+    if ((R)*PIECES % ITEMS == 0 || step < BK)                                                   \
+      copy_async4((__local float*)((tile) + WIDE_PLACE(step, piece, R)),                        \
+                  (__global const float*)((from) + (long)step * (ld) +                          \
+                                          (piece * 8 + (is_far ? (skip) : 0)) * 2),             \
+                  is_inside ? 4 : 0);                                                           \
   }
 #if A_WIDE
 #define COPY_A COPY_WIDE
@@ -188,11 +188,8 @@ void MULTIPLY(number (*sum)[4], uint (*a)[4], uint (*b)[4], int h) {
 #define B_AT(col, step) ((long)(col) * b_ld + (step) * BYTES)
 #endif
 
-#define LOAD_FRAGMENTS(place, s)                                                                \
-  UNROLL_LANES                                                                                  \
-  for (int i = 0; i < MT; ++i) LOAD_MATRICES(A_STRAIGHT, x[place][i], a_tile, A_PLACE, i, s);   \
-  UNROLL_LANES                                                                                  \
-  for (int i = 0; i < NT / 2; ++i) LOAD_MATRICES(B_STRAIGHT, y[place][i], b_tile, B_PLACE, i, s);
+#define LOAD_A(place, i, s) LOAD_MATRICES(A_STRAIGHT, x[place][i], a_tile, A_PLACE, i, s)
+#define LOAD_B(place, i, s) LOAD_MATRICES(B_STRAIGHT, y[place][i], b_tile, B_PLACE, i, s)
 
 // a_ld, b_ld: bytes of a row; a_batch, b_batch: of a matrix. k in elements; where an operand was laid out anew,
 // filled up. k = 0 reads neither a nor b. n: columns of c.
@@ -220,15 +217,34 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
   int k_room = (k_end - k_begin) * BYTES;
 #define A_TILE(stage) (tiles + (stage)*STAGE_BYTES)
 #define B_TILE(stage) (A_TILE(stage) + BM * ROW)
-// The next tiles of a and b; beyond k_end zeros, into a stage that nobody reads.
-#define COPY_TILE_A(stage)                                                                      \
-  COPY_A(A_TILE(stage), BM, a, a_ld, m - row0, k_room, BM, 0)                                   \
-  a += A_AT(0, BK);
-#define COPY_TILE_B(stage)                                                                      \
-  COPY_B(B_TILE(stage), BN, b, b_ld, n - col0, k_room, OWN_COLS, n - OWN_COLS)                  \
+// An item's copies of the next tiles of a and b, numbers [from, to) of them; beyond k_end zeros, into a stage
+// that nobody reads.
+#define ALL_COPIES (COPIES(BM) + COPIES(BN))
+#define COPY_SOME(stage, from, to)                                                              \
+  UNROLL_LANES                                                                                  \
+  for (int copy = 0; copy < ALL_COPIES; ++copy) {                                               \
+    if (copy < (from) || copy >= (to)) continue;                                                \
+    if (copy < COPIES(BM)) {                                                                    \
+      COPY_A(copy, A_TILE(stage), BM, a, a_ld_now, m - row0, k_room, BM, 0)                            \
+    } else {                                                                                    \
+      COPY_B(copy - COPIES(BM), B_TILE(stage), BN, b, b_ld_now, n - col0, k_room, OWN_COLS,            \
+             n - OWN_COLS)                                                                      \
+    }                                                                                           \
+  }
+#define END_COPIES                                                                              \
+  a += A_AT(0, BK);                                                                             \
   b += B_AT(0, BK);                                                                             \
   k_room -= ROW;                                                                                \
   copies_commit();
+// Where copies come from is computed anew for each tile: kept from tile to tile it takes the registers
+// of fragments.
+#if CODE_PATH == 1
+#define ANEW(value, from) asm volatile("mov.b32 %0, %1;" : "=r"(value) : "r"(from))
+#else
+#define ANEW(value, from) value = from
+#endif
+  int a_ld_now = a_ld;
+  int b_ld_now = b_ld;
 
   const int warp = WARP_OF(lid);
   const int lane = LANE_OF(lid, 0);
@@ -246,8 +262,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
 
   UNROLL_LANES
   for (int t = 0; t < STAGES - 1; ++t) {
-    COPY_TILE_A(t)
-    COPY_TILE_B(t)
+    COPY_SOME(t, 0, ALL_COPIES)
+    END_COPIES
   }
   copies_wait(STAGES - 2);
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -257,11 +273,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
   uint y[2][NT / 2][WARP_LANES][4];
   __local const uchar* a_tile = A_TILE(0);
   __local const uchar* b_tile = B_TILE(0);
-  LOAD_FRAGMENTS(0, 0)
+  UNROLL_LANES
+  for (int i = 0; i < MT; ++i) LOAD_A(0, i, 0);
+  UNROLL_LANES
+  for (int j = 0; j < NT / 2; ++j) LOAD_B(0, j, 0);
   for (int t = 0; t < steps; ++t) {
+    ANEW(a_ld_now, a_ld);
+    ANEW(b_ld_now, b_ld);
     UNROLL_LANES
     for (int s = 0; s < STEPS; ++s) {
       if (s + 1 == STEPS) {
+        END_COPIES
         // Everybody has the fragments of this tile, and the next one is there.
         copies_wait(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -270,18 +292,22 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
         a_tile = A_TILE(stage);
         b_tile = B_TILE(stage);
       }
-      LOAD_FRAGMENTS((s + 1) % 2, (s + 1) % STEPS)
-      // Not before the first fragments, which would wait for the addresses.
-      if (s == 0) {
-        COPY_TILE_A(last_stage)
-      }
-      if (s == 1) {
-        COPY_TILE_B(last_stage)
-      }
       UNROLL_LANES
-      for (int i = 0; i < MT; ++i)
+      for (int i = 0; i < MT; ++i) {
+        LOAD_A((s + 1) % 2, i, (s + 1) % STEPS);
         UNROLL_LANES
-      for (int j = 0; j < NT; ++j) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
+        for (int j = 0; j < NT / 2; ++j) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
+        UNROLL_LANES
+        for (int j = i * (NT / 2) / MT; j < (i + 1) * (NT / 2) / MT; ++j)
+          LOAD_B((s + 1) % 2, j, (s + 1) % STEPS);
+        if (s + 1 < STEPS) {
+          COPY_SOME(last_stage, (s * MT + i) * ALL_COPIES / ((STEPS - 1) * MT),
+                    (s * MT + i + 1) * ALL_COPIES / ((STEPS - 1) * MT))
+        }
+        UNROLL_LANES
+        for (int j = NT / 2; j < NT; ++j)
+          MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
+      }
     }
   }
 

@@ -250,7 +250,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
     __global const float* restrict a, __global const float* restrict b,
     __global const float* restrict c0, __global float* restrict c, __global float* restrict parts,
     __global const float* restrict packed_a, __global const float* restrict packed_b, int m, int n,
-    int k, int row_tiles, int col_tiles, int k_share, float alpha, float beta) {
+    int k, int row_tiles, int col_tiles, int k_share, float alpha, float beta EPILOGUE_ARGS) {
   __local float tiles[STAGES * STAGE_FLOATS] __attribute__((aligned(128)));
   const int lid = get_local_id(0) & (ITEMS - 1);
   const int tile_count = row_tiles * col_tiles;
@@ -266,6 +266,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
   b += (long)batch * n * k;
   c += (long)batch * m * n;
   c0 += (long)batch * m * n;
+  EPILOGUE_FROM((long)batch * m * n)
 
   const int k_begin = min(split * k_share, k);
   const int k_end = min(k_begin + k_share, k);
@@ -431,20 +432,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
         if (COPY_C == 4) {
           float4 all = (float4)(value[0], value[1], value[2], value[3]);
           if (!is_part && beta != 0.0f) all += beta * *(__global const float4*)(c0 + at);
-          *(__global float4*)(to + at) = all;
+          *(__global float4*)(to + at) = is_part ? all : EPILOGUE(all, col, at);
         } else {
           UNROLL_LANES
           for (int j = 0; j < 4; ++j) {
             if (col + j >= n) continue;
             if (!is_part && beta != 0.0f) value[j] += beta * c0[at + j];
-            to[at + j] = value[j];
+            to[at + j] = is_part ? value[j] : EPILOGUE_ONE(value[j], col + j, at + j);
           }
         }
       }
     }
   }
   if (is_part || not_finite == 0.0f) return;
-  // Rare: the lane's elements once more, those of them that came out infinite or NaN.
+  // Rare: the lane's elements once more, those of them that came out infinite or NaN; behind an epilogue,
+  // which may hide that, all of them.
   for (int l = 0; l < WARP_LANES; ++l) {
     const int g = LANE_OF(lid, l) / 4;
     const int q = LANE_OF(lid, l) % 4;
@@ -452,10 +454,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
       for (int y = 0; y < NT * 2; ++y) {
         const int row = row0 + warp_row + x / 4 * 32 + 4 * g + x % 4;
         const int col = col0 + warp_col + y / 8 * 32 + 8 * q + y % 8;
-        if (row >= m || col >= n || isfinite(c[(long)row * n + col])) continue;
-        const float value = alpha * strict_dot(a, b, m, n, k, row, col);
+        if (row >= m || col >= n || (!CHAIN && isfinite(c[(long)row * n + col]))) continue;
+        const float product = alpha * strict_dot(a, b, m, n, k, row, col);
         const long at = (long)row * n + col;
-        c[at] = beta != 0.0f ? value + beta * c0[at] : value;
+        const float value = beta != 0.0f ? product + beta * c0[at] : product;
+        c[at] = EPILOGUE_ONE(value, col, at);
       }
     }
   }
@@ -465,7 +468,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
 __kernel void add_scaled_parts(__global const float* restrict a, __global const float* restrict b,
                                __global const float* restrict c0, __global float* restrict c,
                                __global const float* restrict parts, int batches, int m, int n,
-                               int k, float alpha, float beta) {
+                               int k, float alpha, float beta EPILOGUE_ARGS) {
   const long at = get_global_id(0);
   const long elements = (long)batches * m * n;
   if (at >= elements) return;
@@ -476,6 +479,7 @@ __kernel void add_scaled_parts(__global const float* restrict a, __global const 
     const long row = at / n;
     sum = strict_dot(a + row / m * m * k, b + row / m * n * k, m, n, k, row % m, at % n);
   }
-  const float value = alpha * sum;
-  c[at] = beta != 0.0f ? value + beta * c0[at] : value;
+  const float product = alpha * sum;
+  const float value = beta != 0.0f ? product + beta * c0[at] : product;
+  c[at] = EPILOGUE_ONE(value, at % n, at);
 }

@@ -63,39 +63,39 @@ float byte_above(uint x, uint selector) {
 
 // part[r][i] += four steps of k, row i of a times row r of b.
 #define ADD_FOUR(r, four_of_k, weights)                                                              \
-  _Pragma("unroll") for (int i = 0; i < FEW; ++i)                                               \
+  UNROLL_LANES for (int i = 0; i < FEW; ++i)                                               \
       part[r][i] = fma(x[four_of_k][i].w, (weights).w, fma(x[four_of_k][i].z, (weights).z,                \
                    fma(x[four_of_k][i].y, (weights).y, fma(x[four_of_k][i].x, (weights).x, part[r][i]))));
 #define LOAD_X(place, four_of_k)                                                                \
-  _Pragma("unroll") for (int i = 0; i < FEW; ++i)                                               \
+  UNROLL_LANES for (int i = 0; i < FEW; ++i)                                               \
       x[place][i] = *(__local const float4*)(x_tile + i * KS + ((four_of_k)*32 + lane) * 4);
 #define WORD(r, t) own[(r)*CHUNK_WORDS + lane * UNIT_WORDS + (t)]
 
 // A unit of every row: x_tile is the chunk's. Inlined, since a call would put the sums in memory.
-__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own, __local const float* x_tile,
-                   int lane) {
+__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own,
+                                                  __local const float* x_tile, int lane) {
 #if B_TYPE == Q4_0 || B_TYPE == Q4_1 || B_TYPE == Q8_0
-#pragma unroll
+  UNROLL_LANES
   for (int block = 0; block < UNIT / 32; ++block) {
     float part[R][FEW];
     float scale[R];
     float zero[R];
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < R; ++r) {
       const uint head = WORD(r, block * (UNIT_WORDS / 2));
       scale[r] = float_of_half((ushort)(block == 0 ? head : head >> 16));
       zero[r] = B_TYPE == Q4_1 ? float_of_half((ushort)(head >> 16)) : 0.0f;
-#pragma unroll
+  UNROLL_LANES
       for (int i = 0; i < FEW; ++i) part[r][i] = 0.0f;
     }
-#pragma unroll
+  UNROLL_LANES
     for (int t = 0; t < (B_TYPE == Q8_0 ? 8 : 4); ++t) {
       float4 x[2][FEW];
       LOAD_X(0, block * 8 + t)
 #if B_TYPE != Q8_0
       LOAD_X(1, block * 8 + 4 + t)
 #endif
-#pragma unroll
+  UNROLL_LANES
       for (int r = 0; r < R; ++r) {
         // The second block's integers begin at a word, the first one's in its middle.
         const bool is_straight = B_TYPE == Q4_1 || block == 1;
@@ -117,25 +117,25 @@ __attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local con
 #endif
       }
     }
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < R; ++r)
-#pragma unroll
+  UNROLL_LANES
       for (int i = 0; i < FEW; ++i)
         sum[r][i] = B_TYPE == Q4_1 ? sum[r][i] + part[r][i] : fma(scale[r], part[r][i], sum[r][i]);
   }
 #else
   float(*part)[FEW] = sum;
   uint words[R][4];
-#pragma unroll
+  UNROLL_LANES
   for (int r = 0; r < R; ++r) {
     const uint4 all = *(__local const uint4*)(own + r * CHUNK_WORDS + lane * 4);
     words[r][0] = all.x, words[r][1] = all.y, words[r][2] = all.z, words[r][3] = all.w;
   }
-#pragma unroll
+  UNROLL_LANES
   for (int t = 0; t < UNIT / 4; ++t) {
     float4 x[1][FEW];
     LOAD_X(0, t)
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < R; ++r) {
 #if B_TYPE == S8C
       const float4 w = FOUR_OF(words[r][t] ^ 0x80808080u, 128.0f);
@@ -214,9 +214,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_weights(
   for (int block = 0; block < own_blocks; ++block) {
     const int col = ((group + block * groups) * WARPS + warp) * OWN;
     float sum[R][FEW];
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < R; ++r)
-#pragma unroll
+  UNROLL_LANES
       for (int i = 0; i < FEW; ++i) sum[r][i] = 0.0f;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       copies_wait(STAGES - 2);
@@ -226,13 +226,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_weights(
       last_slot = slot;
       slot = slot + 1 == STAGES ? 0 : slot + 1;
     }
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < R; ++r)
-#pragma unroll
+  UNROLL_LANES
       for (int i = 0; i < FEW; ++i) sum[r][i] = near_add(sum[r][i], scratch, 32, 1);
-#pragma unroll
+  UNROLL_LANES
     for (int r = 0; r < OWN; ++r)
-#pragma unroll
+  UNROLL_LANES
       for (int i = 0; i < FEW; ++i) {
         if (lane != (r * FEW + i) % 32 || col + r >= n) continue;
         const long at = (long)i * n + col + r;

@@ -91,7 +91,6 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -102,6 +101,7 @@ HWY_AFTER_NAMESPACE();
 #include "core/phases.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_converted.hpp"
+#include "kernels/gemm/quantised_rows.hpp"
 
 namespace rooflane::gemm {
 
@@ -139,7 +139,7 @@ void widen(const T* from, int64_t inner, int64_t count, std::int16_t* to) {
   for (int64_t p = 0; p < count; ++p) to[p] = static_cast<std::int16_t>(int{from[p * inner]});
 }
 
-// A row's integers and its step, as dot_common-inl.h has them.
+// A row's integers; returns its step.
 template <class T>
 float quantise(const T* from, int64_t inner, int64_t count, std::int16_t* to) {
   std::uint32_t most = 0;
@@ -147,14 +147,12 @@ float quantise(const T* from, int64_t inner, int64_t count, std::int16_t* to) {
     const auto value = static_cast<float>(from[p * inner]);
     most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
   }
-  const auto largest = std::bit_cast<float>(most);
-  const bool finite = std::isfinite(largest);
-  const float inverse = finite && largest > 0x1p-120f ? 127 / largest : 0;
+  const QuantisationStep by = quantisation_step(most);
   for (int64_t p = 0; p < count; ++p) {
-    const float value = finite ? static_cast<float>(from[p * inner]) * inverse : 0;
+    const float value = by.finite ? static_cast<float>(from[p * inner]) * by.inverse : 0;
     to[p] = static_cast<std::int16_t>(std::nearbyint(value));
   }
-  return finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
+  return by.step;
 }
 
 class IntegerPlan final : public Plan {

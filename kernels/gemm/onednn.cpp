@@ -263,6 +263,9 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
     return fmt::format("epilogue with {}: oneDNN's loses a NaN",
                        Epilogue::names[static_cast<std::size_t>(op)]);
   }
+  if (g.epilogue.has(Epilogue::Op::bias)) {
+    if (auto fault = onednn::row_operand_fault(g.batch, g.m, g.n)) return fault;
+  }
   return g.prepack ? onednn::packed_matmul_fault(env.threads, g.beta) : std::nullopt;
 }
 

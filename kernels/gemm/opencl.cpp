@@ -22,7 +22,8 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math 3xtf32; "
+     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math "
+     "3xtf32; "
      "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights",
      0, 6, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
@@ -132,8 +133,8 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on every
-// device.
+// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on
+// every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
@@ -240,9 +241,8 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  const bool tensor = env.math == math_3xtf32.name;
-  if (tensor && (has_formats(problem, env) || !Epilogue(problem).empty())) {
-    return fmt::format("math {}: path=3 computes the product alone, of float32", env.math);
+  if (env.math == math_3xtf32.name && has_formats(problem, env)) {
+    return fmt::format("math {}: of float32 alone and without gate=1", env.math);
   }
   if (auto reason = unrounded_operands(problem, env)) return reason;
   if (has_formats(problem, env)) return formats_unsupported(problem, env);

@@ -119,8 +119,8 @@ bool has_formats(const Problem& problem, const Environment& env) {
 }
 
 int number_of(DType type) {
-  constexpr std::array<DType, 10> numbers = {&float32, &float16, &bfloat16, &int8, &uint8,
-                                             &int32,   &q8_0,    &q4_0,     &q4_1, &int8_per_channel};
+  constexpr std::array<DType, 10> numbers = {
+      &float32, &float16, &bfloat16, &int8, &uint8, &int32, &q8_0, &q4_0, &q4_1, &int8_per_channel};
   return static_cast<int>(std::find(numbers.begin(), numbers.end(), type) - numbers.begin());
 }
 
@@ -143,15 +143,19 @@ std::optional<std::string> formats_unsupported(const Problem& problem, const Env
   return opencl::unsupported_anywhere(problem, env, b_bytes);
 }
 
-// A CPU device runs one item per group, whose 16 vectors of sums fill its registers; elsewhere 16
-// sums an item serve each value from local memory four times.
+// A CPU device runs one item per group, whose 16 vectors of sums fill its registers; elsewhere 64
+// sums an item use each value from local memory eight times, or 16 where the grid would leave units
+// without a group.
 std::vector<Tuning> formats_tunings(const Gemm& g, const DeviceInfo& info) {
   std::vector<Tuning> list;
   if (info.kind == DeviceKind::cpu) {
     list.push_back(Tile{8, 2, g.m <= 8 ? 1 : 4, 4, 1, 1, 32}.tuning());
   } else {
+    const Tile large{8, 2, 1, 1, 16, 16, 16}, small{4, 1, 1, 1, 16, 16, 16};
+    const bool is_large =
+        g.batch * tiles(g.m, large.bm()) * tiles(g.n, large.bn()) >= info.compute_units / 2;
     for (const Tile& t :
-         {Tile{4, 1, 1, 1, 16, 16, 16}, Tile{4, 1, 2, 1, 16, 16, 16}, Tile{4, 1, 1, 1, 8, 8, 32}}) {
+         {is_large ? large : small, is_large ? small : large, Tile{4, 1, 1, 1, 8, 8, 32}}) {
       if (fits(t, info)) list.push_back(t.tuning());
     }
   }

@@ -1,5 +1,5 @@
-// GEMM of short operands on matrix units (maths f16, bf16, int8): which tiles, and their launch. The
-// kernel and its ideas stand in gemm_mma.cl.
+// GEMM of short operands on matrix units (maths f16, bf16, int8): which tiles, and their launch.
+// The kernel and its ideas stand in gemm_mma.cl.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +29,10 @@ struct Mma {
             get("nt"),        get("stages"), get("raster"), get("splits")};
   }
   Tuning tuning() const {
-    return {{"path", path_mma}, {"code_path", code_path}, {"wm", wm},         {"wn", wn},
-            {"mt", mt},         {"nt", nt},               {"stages", stages}, {"raster", raster},
+    return {{"path", path_mma}, {"code_path", code_path},
+            {"wm", wm},         {"wn", wn},
+            {"mt", mt},         {"nt", nt},
+            {"stages", stages}, {"raster", raster},
             {"splits", splits}};
   }
   int64_t warps() const { return wm * wn; }
@@ -92,7 +94,8 @@ bool is_of_math(const Problem& problem, const Environment& env) {
          (env.math == math_int8.name && problem.dtype("c_type") == &int32);
 }
 
-// Matrix units that take tf32 take float16, bfloat16 and 8-bit integers too, and come with ldmatrix.
+// Matrix units that take tf32 take float16, bfloat16 and 8-bit integers too, and come with
+// ldmatrix.
 bool has_units(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
   return found.mma_tf32 && found.mma_f16 && found.copy_async;
@@ -111,9 +114,9 @@ bool fits(const Mma& t, const Problem& problem, const DeviceInfo& info) {
          parts_bytes(t, g) <= most_parts_bytes;
 }
 
-// Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix unit
-// takes 1.6 clocks for a product of fragments (an H200, 63 % of its peak, which is what mma.sync
-// reaches there); the fewer fragments a warp holds, the more it loads for each.
+// Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix
+// unit takes 1.6 clocks for a product of fragments (an H200, 63 % of its peak, which is what
+// mma.sync reaches there); the fewer fragments a warp holds, the more it loads for each.
 double expected_ns(const Mma& t, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
   const Sides sides(g, problem.dtype("a_type"));
@@ -131,10 +134,9 @@ double expected_ns(const Mma& t, const Problem& problem, const DeviceInfo& info)
   const double rate = share * std::min(1.0, (warps + 4) / 12);
   const auto steps = static_cast<double>(tiles(tiles(g.k * sides.bytes, row_bytes), t.splits) * 4);
   const double waves = std::ceil(groups / (gpu.units * resident));
-  const double wave_ns =
-      resident * static_cast<double>(t.warps()) * fragments * steps * product_clocks / rate /
-          clock_ghz +
-      2500;
+  const double wave_ns = resident * static_cast<double>(t.warps()) * fragments * steps *
+                             product_clocks / rate / clock_ghz +
+                         2500;
   const auto area = [&](int64_t x, int64_t y) {
     return static_cast<double>(g.batch) * static_cast<double>(x) * static_cast<double>(y);
   };
@@ -162,9 +164,9 @@ class MmaPlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), g_(problem), sides_(g_, problem.dtype("a_type")) {
     if (g_.empty()) return;
     const Mma t = Mma::from(tuning);
-    options_ = fmt::format("-DTYPE={} -DA_WIDE={:d} -DB_WIDE={:d}{}{}",
-                           number_of(problem.dtype("a_type")), sides_.a.wide, sides_.b.wide,
-                           opencl::defines(tuning), output_options(problem));
+    options_ =
+        fmt::format("-DTYPE={} -DA_WIDE={:d} -DB_WIDE={:d}{}{}", number_of(problem.dtype("a_type")),
+                    sides_.a.wide, sides_.b.wide, opencl::defines(tuning), output_options(problem));
     const int64_t row_tiles = tiles(g_.m, t.bm());
     const int64_t col_tiles = tiles(g_.n, t.own_cols(g_));
     const int64_t k = g_.reads_ab() ? g_.k : 0;
@@ -299,8 +301,10 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
   }
   if (fits(t, problem, info)) return std::nullopt;
   return fmt::format(
-      "path=5 wants powers of two for wm, wn, mt and nt, nt at least 2, stages at least 2, tiles of "
-      "at least 64 along an operand's rows that lie across k, a group's {} items at most {}, its {} "
+      "path=5 wants powers of two for wm, wn, mt and nt, nt at least 2, stages at least 2, tiles "
+      "of "
+      "at least 64 along an operand's rows that lie across k, a group's {} items at most {}, its "
+      "{} "
       "bytes of local memory at most {} on {}, sizes below {}, and partial sums of at most {:.0f} "
       "bytes",
       t.items(), info.max_work_group, t.local_bytes(), local_limit(t.code_path, info), info.name,

@@ -4,8 +4,8 @@
 //   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
 //   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
-//   4  formats   any number formats and gate=1: tiles, any device (opencl_formats.cpp, gemm_formats.cl)
-//   5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
+//   4  formats   any number formats and gate=1: tiles, any device (opencl_formats.cpp,
+//   gemm_formats.cl) 5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
 //   6  weights   GPUs: few rows of a against short or quantised weights (opencl_weights.cpp,
 //                gemm_weights.cl)
 #pragma once

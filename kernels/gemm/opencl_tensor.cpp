@@ -194,6 +194,7 @@ class TensorPlan final : public opencl::DevicePlan {
                     opencl::defines(t.tuning()), g_.trans_a, g_.trans_b,
                     copy_width(g_.trans_a ? g_.m : g_.k), copy_width(g_.trans_b ? g_.k : g_.n),
                     copy_width(g_.n)) +
+        epilogue_options(problem) +
         (t.code_path == 1 && t.most_registers > 0
              ? fmt::format(" -cl-nv-maxrregcount={}", t.most_registers)
              : "");
@@ -224,11 +225,16 @@ class TensorPlan final : public opencl::DevicePlan {
       }
     }
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
+    const auto add_epilogue = [&](opencl::KernelCall& call) {
+      add_epilogue_args(
+          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
+    };
     if (t.splits > 1) {
       parts = workspace(static_cast<std::size_t>(parts_bytes(t, g_)));
       add_ = kernel(gemm_tensor_cl, options, "add_scaled_parts");
       add_.set_args(context(), a, b, c0, c, parts, as_int(g_.batch), as_int(g_.m), as_int(g_.n),
                     as_int(k), cl_float{g_.alpha}, cl_float{g_.beta});
+      add_epilogue(add_);
       constexpr int64_t items = 128;
       add_size_ = {static_cast<std::size_t>(tiles(g_.batch * g_.m * g_.n, items)),
                    static_cast<std::size_t>(items)};
@@ -237,6 +243,7 @@ class TensorPlan final : public opencl::DevicePlan {
     gemm_.set_args(context(), a, b, c0, c, parts, packed_a, packed_b, as_int(g_.m), as_int(g_.n),
                    as_int(k), as_int(row_tiles), as_int(col_tiles), as_int(k_share),
                    cl_float{g_.alpha}, cl_float{g_.beta});
+    add_epilogue(gemm_);
     size_ = {static_cast<std::size_t>(g_.batch * row_tiles * col_tiles * t.splits),
              static_cast<std::size_t>(t.items())};
   }

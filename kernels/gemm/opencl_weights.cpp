@@ -1,5 +1,5 @@
-// GEMM of a few rows against weights that a GPU reads once (gemm_weights.cl): how rows and k are shared
-// among groups, and their launch.
+// GEMM of a few rows against weights that a GPU reads once (gemm_weights.cl): how rows and k are
+// shared among groups, and their launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,10 +25,10 @@ constexpr int64_t half_of_local = 113 * 1024;
 struct Unit {
   int64_t elements, bytes;
   explicit Unit(DType type)
-      : elements(type == &q4_1         ? 32
-                 : is_blocks(type)     ? 64
-                 : size_of(type) == 1  ? 16
-                                       : 8),
+      : elements(type == &q4_1        ? 32
+                 : is_blocks(type)    ? 64
+                 : size_of(type) == 1 ? 16
+                                      : 8),
         bytes(static_cast<int64_t>(type->bytes(elements))) {}
   static bool is_blocks(DType type) { return type->block > 1; }
   int64_t chunk() const { return lanes * elements; }
@@ -60,7 +60,8 @@ int64_t local_bytes(const Weights& w, const Gemm& g, const Unit& unit) {
          4 * w.items();
 }
 
-// Groups of a share of k: as many as the device holds at a time, each with several blocks of columns.
+// Groups of a share of k: as many as the device holds at a time, each with several blocks of
+// columns.
 int64_t groups_of(const Weights& w, const Gemm& g, const Unit& unit, const DeviceInfo& info) {
   const int64_t per_unit = std::clamp<int64_t>(
       std::min(227 * 1024 / (local_bytes(w, g, unit) + 1024), 32 / w.warps), 1, 8);
@@ -95,20 +96,21 @@ bool fits(const Weights& w, const Problem& problem, const Environment& env,
 }
 
 // Reading b at memory speed, or its decoding and products where rows of a are many: 3 operations an
-// element and one a product, of which half of the peak is reached. Units without a group, or with one
-// alone, read slower.
+// element and one a product, of which half of the peak is reached. Units without a group, or with
+// one alone, read slower.
 double expected_ns(const Weights& w, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
   const GpuModel gpu(info);
   const Unit unit(problem.dtype("b_type"));
   const double elements = static_cast<double>(g.b_cols()) * static_cast<double>(g.k);
-  const double bytes = elements * static_cast<double>(unit.bytes) / static_cast<double>(unit.elements);
+  const double bytes =
+      elements * static_cast<double>(unit.bytes) / static_cast<double>(unit.elements);
   const double operations = elements * static_cast<double>(3 + g.m);
   const double busy = static_cast<double>(groups_of(w, g, unit, info) * w.splits) / gpu.units;
-  const double slower = 1 + 0.5 * std::max(0.0, std::log2(2 / busy)) +
-                        (w.rows < 4 ? 0.1 : 0.0) +
+  const double slower = 1 + 0.5 * std::max(0.0, std::log2(2 / busy)) + (w.rows < 4 ? 0.1 : 0.0) +
                         (local_bytes(w, g, unit) > half_of_local ? 0.2 : 0.0);
-  return slower * std::max(bytes / gpu.bytes_per_ns, operations / (gpu.units * gpu.mads_per_ns * 0.5)) +
+  return slower *
+             std::max(bytes / gpu.bytes_per_ns, operations / (gpu.units * gpu.mads_per_ns * 0.5)) +
          gpu.launch_ns * (w.splits > 1 ? 1.7 : 1);
 }
 
@@ -211,7 +213,8 @@ std::optional<std::string> weights_defect(const Problem& problem, const Tuning& 
   const Weights w = Weights::from(tuning);
   if (fits(w, problem, env, info)) return std::nullopt;
   return fmt::format(
-      "path=6 wants at most {} rows of float a and batch=1, b of f16, bf16, q8_0, q4_0, q4_1 or s8c "
+      "path=6 wants at most {} rows of float a and batch=1, b of f16, bf16, q8_0, q4_0, q4_1 or "
+      "s8c "
       "with trans_b=1 and rows of a multiple of {} bytes, stages at least 2, with gate=1 an even "
       "number of rows, at most {} items and {} bytes of local memory on {}, and partial sums of at "
       "most {:.0f} bytes",

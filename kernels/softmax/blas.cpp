@@ -81,6 +81,11 @@ class BlasPlan final : public Plan {
   common::RowOperands io_;
 };
 
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = option_refusal(problem)) return reason;
+  return cblas::unsupported_anywhere(problem, env);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands&) {
   return std::make_unique<BlasPlan>(problem, env);
@@ -94,7 +99,7 @@ const Variant blas = {
     .backend = &cblas::backend,
     .threads = Threads::many,
     .tunables = {},
-    .unsupported = cblas::unsupported_anywhere,
+    .unsupported = unsupported,
     .tunings = no_tunings,
     .plan = plan,
 };

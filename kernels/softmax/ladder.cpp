@@ -142,6 +142,7 @@ HWY_EXPORT(Steps);
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& step, const Environment& env,
                            const Operands& constants) {
+  require_no_options(problem, step);
   const std::int64_t target = resolve_isa(env.isa);
   return common::plan_rung(problem, step, env, constants, target,
                            ROOFLANE_HWY_FUNCTION(Steps, target)());

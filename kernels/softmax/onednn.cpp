@@ -49,6 +49,11 @@ class OnednnPlan final : public Plan {
   onednn::Call call_;
 };
 
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = option_refusal(problem)) return reason;
+  return onednn::unsupported_anywhere(problem, env);
+}
+
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands&) {
   return std::make_unique<OnednnPlan>(problem, env);
@@ -62,7 +67,7 @@ const Variant onednn = {
     .backend = &onednn::backend,
     .threads = Threads::many,
     .tunables = {},
-    .unsupported = onednn::unsupported_anywhere,
+    .unsupported = unsupported,
     .tunings = no_tunings,
     .plan = plan,
 };

@@ -24,6 +24,7 @@ class OpenclPlan final : public common::OpenclRowPlan {
 };
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  if (auto reason = option_refusal(problem)) return reason;
   return opencl::unsupported_anywhere(problem, env, 0);
 }
 

@@ -13,6 +13,7 @@ class LadderPlan final : public common::OpenclRung {
  public:
   LadderPlan(const Problem& problem, const Tuning& step, const Environment& env, const Operands&)
       : OpenclRung(problem, step, env) {
+    require_no_options(problem, step);
     const cl_long rows = problem.size("rows");
     const cl_long cols = problem.size("cols");
     static constexpr const char* names[] = {"softmax_naive", "softmax_group", "softmax_vectors"};

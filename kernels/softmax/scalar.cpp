@@ -1,6 +1,7 @@
 // Softmax in three plain loops per row, one thread, auto-vectorisation off: the honest floor.
 // The sum is kept in double, because a float32 sum of n terms may err by n roundings. Shorter
-// formats are converted element by element; their exps wait in a row of float.
+// formats are converted element by element; their exps wait in a row of float, as what a scale and
+// a mask make of x does.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -18,8 +19,13 @@ template <class T>
 class ScalarPlan final : public Plan {
  public:
   explicit ScalarPlan(const Problem& problem)
-      : Plan(problem), rows_(problem.size("rows")), cols_(problem.size("cols")) {
-    if (!in_place) exps_.resize(static_cast<std::size_t>(cols_));
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        mask_rows_(problem.size("mask_rows")),
+        scale_(static_cast<float>(problem.value("scale"))),
+        plain_(!option_refusal(problem)) {
+    if (!in_place || !plain_) exps_.resize(static_cast<std::size_t>(cols_));
   }
 
   void run() override {
@@ -27,17 +33,19 @@ class ScalarPlan final : public Plan {
       const T* x = io_.x + row * io_.x_stride;
       T* y = io_.y + row * io_.y_stride;
       float* exps = exps_.data();
-      if constexpr (in_place) exps = y;
-      float max = -std::numeric_limits<float>::infinity();
-      for (std::int64_t j = 0; j < cols_; ++j)
-        max = static_cast<float>(x[j]) > max ? static_cast<float>(x[j]) : max;
-      double sum = 0;
-      for (std::int64_t j = 0; j < cols_; ++j) {
-        exps[j] = std::exp(static_cast<float>(x[j]) - max);
-        sum += exps[j];
+      if constexpr (in_place) {
+        if (plain_) exps = y;
       }
-      const auto scale = static_cast<float>(1 / sum);
-      for (std::int64_t j = 0; j < cols_; ++j) y[j] = static_cast<T>(exps[j] * scale);
+      if (plain_) {
+        normalise(x, exps, y);
+      } else {
+        const T* mask = mask_.data == nullptr ? nullptr : mask_row(row);
+        for (std::int64_t j = 0; j < cols_; ++j) {
+          exps[j] = scale_ * static_cast<float>(x[j]);
+          if (mask != nullptr) exps[j] += static_cast<float>(mask[j]);
+        }
+        normalise(exps, exps, y);
+      }
     }
   }
 
@@ -49,12 +57,37 @@ class ScalarPlan final : public Plan {
   }
 
  protected:
-  void on_bind(const Operands& operands) override { io_ = common::TypedRows<T>(operands); }
+  void on_bind(const Operands& operands) override {
+    io_ = common::TypedRows<T>(operands);
+    if (operands.has("mask")) mask_ = operands.at("mask");
+  }
 
  private:
+  const T* mask_row(std::int64_t row) const {
+    return mask_.as<T>() + row % mask_rows_ * mask_.strides[0];
+  }
+
+  // y = softmax of x, exps on the way in `exps`, which may be x or y.
+  template <class X>
+  void normalise(const X* x, float* exps, T* y) const {
+    float max = -std::numeric_limits<float>::infinity();
+    for (std::int64_t j = 0; j < cols_; ++j)
+      max = static_cast<float>(x[j]) > max ? static_cast<float>(x[j]) : max;
+    double sum = 0;
+    for (std::int64_t j = 0; j < cols_; ++j) {
+      exps[j] = std::exp(static_cast<float>(x[j]) - max);
+      sum += exps[j];
+    }
+    const auto scale = static_cast<float>(1 / sum);
+    for (std::int64_t j = 0; j < cols_; ++j) y[j] = static_cast<T>(exps[j] * scale);
+  }
+
   static constexpr bool in_place = std::is_same_v<T, float>;
   std::int64_t rows_;
-  std::int64_t cols_;
+  std::int64_t cols_, mask_rows_;
+  float scale_;
+  bool plain_;  // neither scale nor mask
+  View mask_;
   std::vector<float> exps_;
   common::TypedRows<T> io_;
 };

@@ -2,6 +2,9 @@
 //
 //   y[r,i] = exp(x[r,i] - max_j x[r,j]) / sum_j exp(x[r,j] - max_j x[r,j])     x, y: [rows,cols]
 //
+// scale=S and mask=1: x is everywhere S·x + mask, the mask [mask_rows,cols] of x's format, whose
+// row r mod mask_rows is row r's: mask_rows is rows, or what x repeats, as a mask [q,kv] of scores
+// [batch,heads,q,kv]; 1 is one row for all. S·x + mask crosses no memory.
 // Subtracting the maximum changes nothing in exact arithmetic and keeps exp from overflowing.
 // Values: NaN in a row makes the whole row NaN, so does +inf (inf - inf); -inf weighs zero; a row
 // of nothing but -inf is NaN. This is what NumPy and PyTorch give.
@@ -10,7 +13,8 @@
 // Tolerance: |error| <= (8 + |x_i - max|)·u·y_i + 2^-126, u = 2^-24. The subtraction's rounding is
 // worth |x_i - max|·u in the exponent; exp, sum, reciprocal and product share the 8; results below
 // the smallest normal float may be flushed. A plain float32 sum of the row may lose
-// (8 + sqrt(cols))·u·y_i more.
+// (8 + sqrt(cols))·u·y_i more. With scale or mask every term errs by e_j = 2u·(|S·x_j| + |s_j|) in
+// the exponent, s_j = S·x_j + mask_j, which adds (e_i + Σ e_j·y_j)·y_i.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k softmax`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), for rows
@@ -37,6 +41,8 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "kernels/common/rows.hpp"
 
@@ -45,6 +51,11 @@ namespace rooflane::softmax {
 // The ladders of hwy (ladder.cpp) and opencl (opencl_ladder.cpp).
 extern const Rung ladder[4];
 extern const Rung opencl_ladder[3];
+
+// Why code that takes x as it is cannot serve the problem; nothing when it can.
+std::optional<std::string> option_refusal(const Problem& problem);
+// Of a ladder's rung: throws Error(unavailable) with that reason.
+void require_no_options(const Problem& problem, const Tuning& step);
 
 // Maximum and sum of exp(x - max) of some elements. The maximum is at least -FLT_MAX, so that
 // elements of -inf weigh zero whatever the others are.

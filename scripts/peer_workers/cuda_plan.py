@@ -38,10 +38,24 @@ def device_names() -> tuple[str, str]:
 
 
 def pinned(array: np.ndarray) -> torch.Tensor:
-    """A copy in memory that the device reads at full speed."""
-    tensor = torch.empty(array.shape, pin_memory=array.size > 0)
-    tensor.numpy()[...] = array
-    return tensor
+    """A copy in memory that the device reads at full speed; what is stored as bits is bfloat16."""
+    bits = array.dtype == np.uint16
+    given = torch.from_numpy(array.view(np.int16) if bits else array)
+    tensor = torch.empty(array.shape, dtype=given.dtype, pin_memory=array.size > 0)
+    tensor.copy_(given)
+    return tensor.view(torch.bfloat16) if bits else tensor
+
+
+def stored(tensor: torch.Tensor) -> np.ndarray:
+    """The same memory as the lab stores it."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16)
+    return tensor.numpy()
+
+
+def fill_wrong(tensor: torch.Tensor) -> None:
+    """With what no right result holds."""
+    tensor.fill_(float("nan") if tensor.is_floating_point() else -1)
 
 
 def events(count: int) -> list[torch.cuda.Event]:
@@ -89,7 +103,7 @@ class CudaPlan(Plan):
         before = torch.cuda.memory_allocated()
         *inputs, output = [tensor.name for tensor in problem.tensors]
         host = {name: pinned(arrays[name]) for name in arrays}
-        arrays.update({name: tensor.numpy() for name, tensor in host.items()})
+        arrays.update({name: stored(tensor) for name, tensor in host.items()})
         tensors = {name: tensor.to("cuda") for name, tensor in host.items()}
         self.pairs = [(tensors[name], host[name]) for name in inputs]
         self.host_output = host[output]
@@ -115,11 +129,11 @@ class CudaPlan(Plan):
 
     @torch.inference_mode()
     def poison(self) -> None:
-        self.host_output.fill_(float("nan"))
-        self.result.fill_(float("nan"))
+        fill_wrong(self.host_output)
+        fill_wrong(self.result)
 
     def output(self) -> np.ndarray:
-        return self.host_output.numpy()
+        return stored(self.host_output)
 
     def _copy_in(self) -> None:
         for device, host in self.pairs:

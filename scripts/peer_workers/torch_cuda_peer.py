@@ -1,5 +1,5 @@
-"""PyTorch on an NVIDIA GPU, eager, strict float32: cuBLAS for gemm, PyTorch's own CUDA kernels for
-the rest. What is computed stands in torch_kernels.py, device memory and its clock in cuda_plan.py;
+"""PyTorch on an NVIDIA GPU, eager: cuBLAS for gemm in float32, float16, bfloat16 and 8-bit integers,
+PyTorch's own CUDA kernels for the rest, in strict float32. What is computed stands in torch_kernels.py, device memory and its clock in cuda_plan.py;
 here PyTorch is asked which of its ways to compute a problem is the fastest."""
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from peer_workers.cuda_plan import CudaPlan, Tensors, device_names, fastest
 from peer_workers.kernels import KERNELS
-from peer_workers.peer import Arrays, Peer, Plan, no_prepack
+from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_prepack
 from peer_workers.problem import Problem
 from peer_workers.torch_kernels import attention_ways, function_into, function_of, operands_of
 
@@ -50,8 +50,34 @@ def vector_call(problem: Problem, operands: list[torch.Tensor], out: torch.Tenso
     return call
 
 
+def short_product(problem: Problem, tensors: Tensors) -> dict[str, Call] | None:
+    """a·b of two matrices of 16-bit floats or of 8-bit integers; nothing: operands are float32.
+    cuBLAS rounds a product once. Raises Unsupported for what PyTorch would round in between."""
+    p = problem
+    a_type, b_type, c_type = (tensor.dtype for tensor in (*p.tensors[:2], p.output))
+    if {a_type, b_type, c_type} == {"float32"}:
+        return None
+    if p.functions or p.batch != 1 or p.alpha != 1 or p.beta != 0 or p.k == 0:
+        raise Unsupported("PyTorch: of formats other than float32 a·b of two matrices alone")
+    a, b, c = (tensors[name][0] for name in ("a", "b", "c"))
+    a, b = a.t() if p.trans_a else a, b.t() if p.trans_b else b
+    if b_type == "int8":
+        if a_type != "int8":
+            raise Unsupported("PyTorch: _int_mm multiplies s8 by s8")
+        return {"_int_mm": lambda: torch._int_mm(a, b, out=c)}
+    if a_type != b_type or a_type not in ("float16", "bfloat16"):
+        raise Unsupported("PyTorch: both operands are of one 16-bit format")
+    if c_type == a_type:
+        return {"mm": lambda: torch.mm(a, b, out=c)}
+    if c_type == "float32":
+        return {"mm to float32": lambda: torch.mm(a, b, out_dtype=torch.float32)}
+    raise Unsupported(f"PyTorch gives {a_type} or float32, not {c_type}")
+
+
 def ways_of(problem: Problem, tensors: Tensors) -> dict[str, Call]:
     """Every way in which PyTorch computes the problem, by name."""
+    if problem.kernel == "gemm" and (ways := short_product(problem, tensors)):
+        return ways
     operands = operands_of(problem, tensors)
     out = tensors[problem.output.name]
     if problem.kernel == "attention":
@@ -67,6 +93,8 @@ def ways_of(problem: Problem, tensors: Tensors) -> dict[str, Call]:
 
 class TorchCudaPeer(Peer):
     kernels = dict.fromkeys(KERNELS, "device")
+    dtypes = ("float32", "float16", "bfloat16", "int8", "uint8", "int32")
+    maths = ("fp32", "f16", "bf16", "int8")
 
     def absent(self) -> str | None:
         return None if torch.cuda.is_available() else "this PyTorch sees no CUDA device"
@@ -81,6 +109,10 @@ class TorchCudaPeer(Peer):
         no_prepack(problem, "PyTorch")
         torch.set_float32_matmul_precision("highest")  # no TF32 in products
         torch.backends.cudnn.allow_tf32 = False
+        for short in ("fp16", "bf16"):  # sums in float32
+            setattr(torch.backends.cuda.matmul, f"allow_{short}_reduced_precision_reduction", False)
+        if problem.kernel != "gemm" and {t.dtype for t in problem.tensors} != {"float32"}:
+            raise Unsupported("PyTorch on CUDA: formats of gemm alone are compared here")
         chosen = ""
 
         @torch.inference_mode()

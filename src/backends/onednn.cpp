@@ -228,6 +228,12 @@ std::optional<std::string> packed_matmul_fault(int threads, double beta) {
                      description());
 }
 
+std::optional<std::string> row_operand_fault(std::int64_t batch, std::int64_t m, std::int64_t n) {
+  if (dnnl::version()->major != 2 || batch < 2 || m != 1 || n == 1) return std::nullopt;
+  return fmt::format("{} crashes where a row is added to several products of one row",
+                     description());
+}
+
 std::optional<std::string> matmul_fault(const Matmul& matmul,
                                         std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> src_strides,

@@ -94,6 +94,10 @@ std::optional<std::string> matmul_fault(const Matmul& matmul,
 // program. No small product shows it alone, so no test notices where it has gone.
 std::optional<std::string> packed_matmul_fault(int threads, double beta);
 
+// The same of a row that is added to all rows of dst [batch,m,n], seen as a crash in random
+// problems; a test would end with it.
+std::optional<std::string> row_operand_fault(std::int64_t batch, std::int64_t m, std::int64_t n);
+
 // A layout of oneDNN's own choice.
 Desc any_layout(std::span<const std::int64_t> dims, DType dtype = &float32);
 

@@ -93,8 +93,8 @@ double unfused_gflops(DeviceBench& bench, double seconds) {
 struct ProductUnit {
   const char* math;
   const char* path;
-  const char* option;    // of mma_peak.cl
-  double operations;     // of a warp's product, multiplies and adds
+  const char* option;  // of mma_peak.cl
+  double operations;   // of a warp's product, multiplies and adds
 };
 constexpr ProductUnit unit_tf32 = {"tf32", "", "-DUNIT_TF32=1", 2 * 16 * 8 * 8};
 constexpr ProductUnit unit_f16 = {"f16", "mma.m16n8k16.f16", "-DUNIT_F16=1", 2 * 16 * 8 * 16};
@@ -118,25 +118,25 @@ double product_gflops(DeviceBench& bench, const ProductUnit& unit, double second
   bench.write(start, values.data());
   double best = 0;
   for (const int chains : chain_counts) {
-    KernelCall kernel = bench.kernel(
-        mma_peak_cl, fmt::format("{} -DCHAINS={}", unit.option, chains), "mma_peak");
+    KernelCall kernel =
+        bench.kernel(mma_peak_cl, fmt::format("{} -DCHAINS={}", unit.option, chains), "mma_peak");
     const auto warps = grid.groups * grid.group_items / lanes;
     const Stopwatch watch;
     double steps = 256;
     for (int run = 0; run < 3 || watch.seconds() < seconds / chain_counts.size(); ++run) {
       kernel.set_args(bench.context(), start.get(), sink.get(), static_cast<cl_int>(steps));
       const double ns = bench.time_kernel_ns(kernel, grid);
-      best = std::max(best, unit.operations * std::floor(steps) * chains *
-                                static_cast<double>(warps) / ns);
+      best = std::max(
+          best, unit.operations * std::floor(steps) * chains * static_cast<double>(warps) / ns);
       steps = std::clamp(steps * bench.launch_ns() / ns, 64.0, 1e8);
     }
   }
   return best;
 }
 
-// Of devices that have them; units that take tf32 take bf16 and 8-bit integers too. A float32 product of
-// operands split in two parts takes three products of parts (the fourth is too small to count),
-// hence a third of the peak.
+// Of devices that have them; units that take tf32 take bf16 and 8-bit integers too. A float32
+// product of operands split in two parts takes three products of parts (the fourth is too small to
+// count), hence a third of the peak.
 void add_tensor_core_peaks(DeviceBench& bench, int device, int threads, double seconds,
                            Ceilings& into) {
   const Features& features = opencl::features(device);

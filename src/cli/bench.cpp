@@ -53,12 +53,14 @@ class MemorySink : public RowSink {
   }
   void on_sample(const Sample& sample) override { samples_.push_back(sample); }
   void on_row(const Row& row) override { rows_.push_back({row, {}}); }
-  std::vector<MeasuredRow> take() {
+  // All rows with their samples, when the run has ended.
+  const std::vector<MeasuredRow>& rows() {
     for (const Sample& sample : samples_) {
       const auto position = static_cast<std::size_t>(sample.row);
       if (position < rows_.size()) rows_[position].samples.push_back(sample);
     }
-    return std::move(rows_);
+    samples_.clear();
+    return rows_;
   }
 
  private:
@@ -175,8 +177,13 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
   progress.wipe();
   if (!read.trace.empty()) trace.write(read.trace);
   if (!read.json.empty()) {
-    write_json(read.json,
-               document_json(result.rows, context_of(arguments, options, result, slowdowns)));
+    auto document = document_json(result.rows, context_of(arguments, options, result, slowdowns));
+    if (options.fusion) {
+      const std::vector<MeasuredRow>& rows = memory.rows();
+      document["fusions"] =
+          fusions_json(fusions_of(rows, bytes_of_fusion(*options.catalogue)), rows);
+    }
+    write_json(read.json, document);
   }
   if (files) files->finish();
   return std::move(result.rows);
@@ -228,7 +235,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   MemorySink memory(interrupted ? &interrupted->earlier : nullptr);
   const std::vector<Row> rows =
       measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, memory);
-  const bool regressed = print_summary(read, memory.take());
+  const bool regressed = print_summary(read, memory.rows());
   StatusesByVariant seen;
   for (const Row& row : rows) {
     if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);

@@ -10,6 +10,9 @@
 
 namespace rooflane {
 
+// The flag of a kernel whose product is two, one of them the other's gate.
+static constexpr std::string_view gate_flag = "gate";
+
 std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
                                             const std::vector<const Kernel*>& kernels) {
   std::vector<std::string> names;
@@ -40,14 +43,24 @@ BytesOfFusion bytes_of_fusion(const Catalogue& catalogue) {
       if (is_written(tensor.role)) written += tensor_bytes(problem, tensor);
     }
     double passes = 0;
+    bool gates = false;
     for (const ParamSpec& param : kernel.params) {
-      if (param.kind != ParamKind::chain) continue;
-      passes += static_cast<double>(problem.chain(param.name).size());
-      problem.set(param.name, 0.0);
+      if (param.kind == ParamKind::chain) {
+        passes += static_cast<double>(problem.chain(param.name).size());
+        problem.set(param.name, 0.0);
+      } else if (param.name == gate_flag && problem.flag(param.name)) {
+        gates = true;
+        problem.set(param.name, 0.0);
+      }
     }
-    if (passes == 0) return std::nullopt;
-    bytes.separate += 2 * written * passes;
+    if (passes == 0 && !gates) return std::nullopt;
     bytes.product = kernel.cost(problem).bytes;
+    if (gates) {
+      // Two products, whose outputs a pass reads while it writes the last one.
+      bytes.product *= 2;
+      bytes.separate = bytes.product + 3 * written;
+    }
+    bytes.separate += 2 * written * passes;
     return bytes;
   };
 }

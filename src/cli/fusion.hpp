@@ -15,7 +15,8 @@ namespace rooflane {
 std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
                                             const std::vector<const Kernel*>& kernels);
 
-// Of problems whose functions behind the product are a chain; the catalogue must outlive it.
+// Of problems whose functions behind the product are a chain or a gate; the catalogue must outlive
+// it.
 BytesOfFusion bytes_of_fusion(const Catalogue& catalogue);
 
 }  // namespace rooflane

@@ -164,9 +164,10 @@ void declare_common(Arguments& arguments, Many many) {
     arguments.option("--threads", "N", "threads; default: all physical cores");
     arguments.option("--isa", "TARGET", "Highway target; default: the CPU's best");
   }
-  arguments.option(
-      "--math", "fp32|3xtf32",
-      "arithmetic; default: fp32, strict float32; 3xtf32: three tf32 products for one");
+  arguments.option("--math", "MATH",
+                   "arithmetic; default: fp32, strict float32; where a variant has it 3xtf32, "
+                   "bf16, f16, int8 or "
+                   "int8-dynamic");
   arguments.repeatable("--tuning", "V:key=value,...", "tunables of a variant");
   arguments.option("--tuned", "FILE|none",
                    "tuned schedules, for variants without --tuning; default: $ROOFLANE_TUNED, or "

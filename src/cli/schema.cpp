@@ -173,15 +173,29 @@ ordered_json document(const std::string& verb, const ordered_json& fields,
 
 namespace {
 
+ordered_json fusion_schema() {
+  return object(
+      "A fused row and one that does something differently.",
+      {{"fused", value("integer", "position of its row")},
+       {"other", value("integer", "position of the other's row")},
+       {"changed", value("string", "what the other does differently")},
+       {"gain", nullable("object", "its time over that of fused")},
+       {"bytes_fused", nullable("number", "bytes through memory")},
+       {"bytes_other", nullable("number", "bytes through memory of the product and its passes")},
+       {"roof_gain", nullable("number", "what the measured ceilings allow")}});
+}
+
 ordered_json bench_schema() {
   ordered_json definitions = machine_definitions();
   definitions["row"] = versioned_row();
   definitions["context"] = context_schema();
   definitions["worker"] = worker_schema();
-  return document("bench",
-                  {{"context", definition("context")},
-                   {"rows", list_of(definition("row"), "in the order of the CSV")}},
-                  definitions);
+  ordered_json schema = document("bench",
+                                 {{"context", definition("context")},
+                                  {"rows", list_of(definition("row"), "in the order of the CSV")}},
+                                 definitions);
+  schema["properties"]["fusions"] = list_of(fusion_schema(), "of --fusion: what fusing buys");
+  return schema;
 }
 
 const std::pair<const char*, ordered_json (*)()> schemas[] = {

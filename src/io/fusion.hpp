@@ -1,6 +1,6 @@
 // Fused against separate, in a table: a variant's rows beside those of its rung `separate`, which
-// does apart what the variant fuses, from the same rounds. Knows rows and samples only; which rung
-// that is and how many bytes either moves is told by the caller.
+// does apart what the variant fuses, and of itself with one other decision changed, from the same
+// rounds. Knows rows and samples only; how many bytes fusing saves is told by the caller.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/measured_rows.hpp"
+#include "nlohmann/json.hpp"
 
 namespace rooflane {
 
@@ -23,8 +24,10 @@ using BytesOfFusion = std::function<std::optional<FusionBytes>(const Row& fused)
 
 struct FusionLine {
   const Row* fused = nullptr;
-  const Row* separate = nullptr;
-  std::optional<Ratio> gain;  // time of separate / time of fused
+  const Row* other = nullptr;
+  std::string changed;        // what the other does differently: "epilogue apart", "order=0"
+  std::optional<Ratio> gain;  // time of the other / time of fused
+  // Of `separate` alone, as what follows.
   std::optional<FusionBytes> bytes;
   // The same ratio of the least times that the ceilings allow: of fused the greater one of its
   // flops at the peak and its bytes at the bandwidth, of separate that of the product and the
@@ -32,9 +35,14 @@ struct FusionLine {
   std::optional<double> roof_gain;
 };
 
-// Of all pairs of rows of a variant and of a rung of it, by problem, ISA target, threads and cache.
+// Of all pairs of a variant's row at its own schedule and one of a rung or a given tuning of it, by
+// problem, ISA target, threads and cache.
 std::vector<FusionLine> fusions_of(std::span<const MeasuredRow> rows, const BytesOfFusion& bytes);
 
+// [{fused, other: positions of rows, changed, gain, bytes_fused, bytes_other, roof_gain}…]; what is
+// not known is null.
+nlohmann::ordered_json fusions_json(std::span<const FusionLine> lines,
+                                    std::span<const MeasuredRow> rows);
 std::string terminal_fusions(std::span<const FusionLine> lines);
 
 }  // namespace rooflane

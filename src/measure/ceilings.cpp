@@ -269,6 +269,15 @@ std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_vi
                                         std::string_view isa, int threads, std::string_view device,
                                         std::string_view path) {
   const bool on_cpu = device.empty();
+  // Not every unit of a device is measured: what does not say which it used may have a faster one.
+  const bool has_units =
+      std::any_of(ceilings.fma.begin(), ceilings.fma.end(), [&](const FmaCeiling& fma) {
+        return fma.math == math && fma.device == device && !fma.isa.empty();
+      });
+  if (!on_cpu && has_units) {
+    if (path == "fma") return find_fma_peak(ceilings, "fp32", isa, threads, device);
+    return path.empty() ? std::nullopt : find_fma_peak(ceilings, math, path, threads, device);
+  }
   if (on_cpu && math.starts_with("int8-")) math = "int8";
   if (on_cpu && !path.empty()) {
     if (auto unit = find_fma_peak(ceilings, math, path, threads, device)) return unit;

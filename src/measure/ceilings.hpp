@@ -39,7 +39,8 @@ std::optional<double> find_fma_peak(const Ceilings& ceilings, std::string_view m
 
 // What the products of a row can reach: the FMA peak above, and on the CPU, where a math has units
 // of its own, that of the unit that the row's `path` names, else the best of them at any ISA
-// target; int8-dynamic multiplies as int8, and bf16 and f16 without units as fp32.
+// target; int8-dynamic multiplies as int8, and bf16 and f16 without units as fp32. On a device with
+// units for the math only that of the `path`.
 std::optional<double> find_compute_peak(const Ceilings& ceilings, std::string_view math,
                                         std::string_view isa, int threads, std::string_view device,
                                         std::string_view path = {});
