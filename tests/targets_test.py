@@ -292,13 +292,15 @@ esac
 """, encoding="utf-8")
         program.chmod(0o755)
         done = summarise("--rooflane", str(program), "--low-precision", "--quick", "--random", "2",
-                         "--classes", "gemm-bf16,gemm-weights4,gemm-fused,gemm-fused-random")
+                         "--classes", "gemm-bf16,gemm-weights4,gemm-fused,gemm-fused-random,"
+                         "softmax-bf16")
         self.assertIn("no row of a class", done.stderr)
         runs = [line for line in calls.read_text(encoding="utf-8").splitlines()
                 if line.startswith("bench")]
-        self.assertEqual(len(runs), 3)
-        for run in runs:
+        self.assertEqual(len(runs), 4)
+        for run in runs[:3]:
             self.assertIn("-v hwy,avx512,onednn --peers torch", run)
+        self.assertIn("--preset softmax-bf16 -v hwy,onednn --peers torch", runs[3])
         for run, words in zip(runs, ("--preset gemm-fused,gemm-fused-random ",
                                      "--preset gemm-bf16 -v hwy,avx512,onednn --peers torch "
                                      "--math bf16 ", "--cache cold ")):
@@ -311,8 +313,8 @@ esac
         run.rows[1][COLUMNS.index("status")] = "INACCURATE"
         run.rows[1][COLUMNS.index("reason")] = "computes in int8-block"
         self.assertEqual(self.line(run)["ratio to the best peer [95 %]"], "2.00 [2.00, 2.00]")
-        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: computes "
-                      "in int8-block", self.text)
+        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: "
+                      "computes in int8-block", self.text)
 
     def test_classes_choose_lines(self):
         run = self.run_of()

@@ -20,6 +20,7 @@ from peer_workers.torch_kernels import Tensors, epilogue_function
 
 SHORT = ("bfloat16", "float16")
 GROUP = 32  # of int4 weights, as GGUF's blocks
+INT4_COLUMNS = 16  # that _weight_int4pack_mm takes together
 # Post-operations of oneDNN's linear: attribute and algorithm.
 FUSED = {"relu": ("relu", ""), "leaky_relu": ("leaky_relu", ""), "gelu": ("gelu", "none"),
          "gelu_tanh": ("gelu", "tanh"), "silu": ("swish", ""), "clamp": ("hardtanh", "")}
@@ -154,7 +155,7 @@ def of_blocks(p: Problem, tensors: Tensors, kind: str) -> dict[str, Way]:
     values = (integers.reshape(p.n, -1, GROUP) * scale[..., None].astype(np.float64)
               + low[..., None]).reshape(p.n, p.k).astype(np.float32)
     ways = decoded(p, tensors["a"][0], torch.from_numpy(values))
-    if kind == "q8_0":
+    if kind == "q8_0" or p.n % INT4_COLUMNS:
         return ways
     both = np.stack([scale.T, (low + 8 * scale).T], axis=2)  # [k/32,n,2]
     packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(

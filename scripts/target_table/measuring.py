@@ -102,7 +102,8 @@ def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
             continue
         for name in classes:
             (folder / name).write_text("\n".join(request.shapes[name]) + "\n", encoding="utf-8")
-        ours = [sides.ours, *(name for name in sides.others if name in here)]
+        ours = [sides.ours, *(name for name, has in sides.others.items()
+                              if name in here and set(has) & set(kernels))]
         usable = [variant for variant in peers if variant in here]
         built = [variant for variant in usable if sides.peers[variant] is None]
         served = [peer for variant in usable if (peer := sides.peers[variant])]

@@ -22,7 +22,8 @@ class Sides:
     threads: str | None = None  # of every run that is not told others; nothing: bench's own
     options: tuple[str, ...] = ()  # further arguments of every run
     on_device: bool = False
-    others: tuple[str, ...] = ()  # further variants of ours: a class counts the one that is best
+    # Further variants of ours and the kernels that they have: a class counts the one that is best.
+    others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Whether peers take part where ours computes in another math than fp32; otherwise those of the
     # fp32 run of the same problems stand beside it.
     peers_in_maths: bool = False
@@ -57,7 +58,7 @@ CPU = Sides(
 
 # Short operands, quantised weights and fused functions: every peer that has some of these.
 LOW_PRECISION = Sides(
-    ours="hwy", others=("avx512", "amx"),
+    ours="hwy", others={"avx512": ("gemm",), "amx": ("gemm",)},
     peers={"onednn": None, "blas-mkl": "mkl", "torch": "torch", "torch-compile": "torch-compile",
            "torch-int8": "torch-int8", "onnxruntime": "onnxruntime",
            "onnxruntime-int8": "onnxruntime-int8", "llama-cpp": "llama-cpp"},
