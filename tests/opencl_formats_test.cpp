@@ -122,9 +122,9 @@ TEST_CASE("few rows stream weights of every format") {
   // Rows that end within a chunk, shares of k that are uneven, no k at all.
   for (const Case& c :
        {Case{"fp32", "gemm:m=1,n=13,k=2304,b_type=q4_0,trans_b=1", streams},
-        {"fp32", "gemm:m=8,n=7,k=256,b_type=q4_0,trans_b=1", streams},
+        {"fp32", "gemm:m=4,n=7,k=256,b_type=q4_0,trans_b=1", streams},
         {"fp32", "gemm:m=3,n=13,k=3200,b_type=q4_1,trans_b=1,prepack=1", streams_shared},
-        {"fp32", "gemm:m=2,n=13,k=2304,b_type=q8_0,trans_b=1,alpha=-0.75,beta=1.5", streams},
+        {"fp32", "gemm:m=2,n=13,k=1792,b_type=q8_0,trans_b=1,alpha=-0.75,beta=1.5", streams},
         {"fp32", "gemm:m=2,n=13,k=528,a_type=bf16,b_type=s8c,trans_a=1,trans_b=1,prepack=1",
          streams_shared},
         {"fp32", "gemm:m=2,n=13,k=264,a_type=f16,b_type=f16,trans_b=1", streams},

@@ -102,6 +102,7 @@ ordered_json line_schema() {
                 {{"row", value("integer", "its position in rows")},
                  {"variant", value("string", "the implementation")},
                  {"verdict", verdict},
+                 {"cliff", value("boolean", "below a tenth of its roof, or slower than float32")},
                  {"over_scalar", definition("figure")},
                  {"over_best_peer", definition("figure")},
                  {"over_model", definition("figure")},

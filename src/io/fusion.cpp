@@ -28,7 +28,7 @@ bool is_pair(const Row& fused, const Row& other) {
 
 // What the other does differently, in the words of tunings.
 std::string change(const Row& fused, const Row& other) {
-  if (step_of(other)) return "epilogue apart";
+  if (step_of(other)) return "separate";
   const std::vector<std::string_view> own = split(fused.tuning, ',');
   std::vector<std::string> differing;
   for (const std::string_view value : split(other.tuning, ',')) {
@@ -123,15 +123,19 @@ std::string terminal_fusions(std::span<const FusionLine> lines) {
                    {"time", true},
                    {"gain [95 %]", true},
                    {"bytes fused", true},
-                   {"apart", true},
+                   {"separate", true},
                    {"roof's gain", true}},
                   {}};
   std::string notes;
+  const Row* shown = nullptr;
   for (const FusionLine& line : lines) {
     const Row& row = *line.fused;
-    table.rows.push_back({row.kernel + ":" + row.shape, row.variant,
-                          row.threads ? fmt::format("{}", *row.threads) : "", status_text(row),
-                          line.changed, status_text(*line.other), gain_text(line),
+    const bool again = line.fused == shown;
+    shown = line.fused;
+    const std::string threads = row.threads ? fmt::format("{}", *row.threads) : "";
+    table.rows.push_back({again ? "" : row.kernel + ":" + row.shape, again ? "" : row.variant,
+                          again ? "" : threads, again ? "" : status_text(row), line.changed,
+                          status_text(*line.other), gain_text(line),
                           line.bytes ? bytes_text(line.bytes->fused) : "",
                           line.bytes ? bytes_text(line.bytes->separate) : "",
                           line.roof_gain ? fmt::format("{:.3f}x", *line.roof_gain) : ""});

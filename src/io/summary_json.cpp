@@ -37,6 +37,7 @@ ordered_json line_json(const SummaryGroup& group, const SummaryLine& line,
   ordered_json object = {{"row", positions.at(line.row)},
                          {"variant", line.row->variant},
                          {"verdict", name_of(line.verdict)},
+                         {"cliff", line.cliff},
                          {"over_scalar", ratio_json(line.over_scalar)},
                          {"over_best_peer", ratio_json(line.over_peer)},
                          {"over_model", ratio_json(line.over_model)}};
