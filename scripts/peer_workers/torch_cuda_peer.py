@@ -1,5 +1,5 @@
-"""PyTorch on an NVIDIA GPU, eager: cuBLAS for gemm in float32, float16, bfloat16 and 8-bit integers,
-PyTorch's own CUDA kernels for the rest, in strict float32. What is computed stands in
+"""PyTorch on an NVIDIA GPU, eager: cuBLAS for gemm in float32, float16, bfloat16 and 8-bit
+integers, PyTorch's own CUDA kernels for the rest, in strict float32. What is computed stands in
 torch_kernels.py, device memory and its clock in cuda_plan.py; here PyTorch is asked which of its
 ways to compute a problem is the fastest."""
 from __future__ import annotations
