@@ -301,11 +301,13 @@ std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tunin
 }
 
 // All threads share each row where there are fewer rows than threads and a thread's part is worth
-// its meeting; past the caches from as many bytes on as rows of float32 are.
+// its meeting. float32 goes past the caches from as many bytes on as rows of float32 do; of shorter
+// numbers a row is narrowed at once, so that stores past the caches wait for one another (a Zen 4).
 std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env) {
   const std::int64_t rows = problem.size("rows"), cols = problem.size("cols");
   const int threads = useful_threads(env.threads, rows, cols);
   const bool stream =
+      problem.dtype("type") == &float32 &&
       operand_bytes(problem) > static_cast<double>(streaming_bytes(machine(), threads, cols));
   const bool split = rows < env.threads && cols / std::max(env.threads, 1) >= least_share;
   std::vector<Tuning> tunings;
