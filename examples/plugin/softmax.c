@@ -4,6 +4,10 @@
 #include <rooflane/variant.h>
 #include <stdlib.h>
 
+static const char* unsupported(const rooflane_problem* problem, int32_t threads) {
+  const int plain = rooflane_value(problem, "scale") == 1 && rooflane_value(problem, "mask") == 0;
+  return plain ? NULL : "no scale and no mask";
+}
 static void* plan(const rooflane_problem* problem, int32_t threads, const int64_t* tuning,
                   const rooflane_tensors* none) {
   return calloc(2, sizeof(rooflane_tensor));  // what bind finds: x and y
@@ -26,7 +30,11 @@ static int32_t run(void* plan) {  // this alone is timed
   }
   return 0;
 }
-static const rooflane_variant softmax = {
-    .kernel = "softmax", .plan = plan, .bind = bind, .run = run, .destroy = free};
+static const rooflane_variant softmax = {.kernel = "softmax",
+                                         .unsupported = unsupported,
+                                         .plan = plan,
+                                         .bind = bind,
+                                         .run = run,
+                                         .destroy = free};
 static const rooflane_plugin plugin = {ROOFLANE_VARIANT_ABI, 1, &softmax, NULL};
 const rooflane_plugin* rooflane_describe(void) { return &plugin; }

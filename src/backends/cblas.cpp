@@ -130,7 +130,7 @@ bool describe_openblas(const Symbols& symbols, Library& library) {
 template <class Family>
 void find_family(const Symbols& symbols, const std::string& name, Family& family) {
   const auto find = [&]<class Function>(const char* suffix, Function*& function) {
-    function = symbols.find<Function>((name + suffix).c_str());
+    function = symbols.find<Function>(name + suffix);
   };
   find("", family.multiply);
   find("_pack_get_size", family.pack_get_size);
