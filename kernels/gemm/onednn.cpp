@@ -241,12 +241,14 @@ std::optional<std::string> formats_fault(const Problem& problem, const Environme
   if (g.empty()) return std::nullopt;
   if (!g.reads_ab()) return "without a product there is nothing for oneDNN to do";
   // Whether this CPU has it, oneDNN says when it is asked.
-  const int64_t a_dims[] = {g.m, g.k}, b_dims[] = {g.k, g.n}, c_dims[] = {g.m, g.n};
-  const int64_t a_strides[] = {g.k, 1}, c_strides[] = {g.n, 1};
+  const Layout a_layout(g.batch, g.m, g.k, {g.m * g.k, g.k, 1});
+  const Layout c_layout(g.batch, g.m, g.n, {g.m * g.n, g.n, 1});
+  const bool along_k = g.trans_b;
+  const Layout b_layout(g.batch, g.k, g.n, {g.k * g.n, along_k ? 1 : g.n, along_k ? g.k : 1});
   try {
-    const onednn::Matmul tried(*onednn::describe(a_dims, a_strides, a),
-                               onednn::any_layout(b_dims, b),
-                               *onednn::describe(c_dims, c_strides, c));
+    const onednn::Matmul tried(*a_layout.desc(a), onednn::any_layout(b_layout.lengths(), b),
+                               *c_layout.desc(c));
+    if (g.prepack) return onednn::reorder_fault(*b_layout.desc(b), tried.weights);
   } catch (const Error& error) {
     return error.what();
   }

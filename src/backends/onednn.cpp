@@ -259,6 +259,15 @@ Desc any_layout(std::span<const std::int64_t> dims, DType dtype) {
           dnnl::memory::format_tag::any};
 }
 
+std::optional<std::string> reorder_fault(const Desc& from, const Desc& to) {
+  try {
+    const dnnl::reorder::primitive_desc tried(engine(), from, engine(), to);
+  } catch (const dnnl::error& error) {
+    return fmt::format("{}: {}", description(), error.what());
+  }
+  return std::nullopt;
+}
+
 void reorder(const Desc& from, const void* source, const Desc& to, void* target) {
   dnnl::memory in(from, engine(), const_cast<void*>(source));
   dnnl::memory out(to, engine(), target);

@@ -101,6 +101,8 @@ std::optional<std::string> row_operand_fault(std::int64_t batch, std::int64_t m,
 // A layout of oneDNN's own choice.
 Desc any_layout(std::span<const std::int64_t> dims, DType dtype = &float32);
 
+// Why it cannot copy between these layouts, by its own words; nothing where it can.
+std::optional<std::string> reorder_fault(const Desc& from, const Desc& to);
 // Copies between layouts.
 void reorder(const Desc& from, const void* source, const Desc& to, void* target);
 
