@@ -42,12 +42,13 @@ struct Layout {
 // cannot express, are copied at each run.
 class Source {
  public:
-  void bind(const View& view, bool is_transposed) {
+  // `gathers`: always.
+  void bind(const View& view, bool is_transposed, bool gathers = false) {
     view_ = view;
     strides_ = {view.strides[0], view.strides[1], 1};
     transposed_ = is_transposed;
     gathered_ = Buffer();
-    if (desc()) return;
+    if (!gathers && desc()) return;
     gathered_ = Buffer(view.dtype->bytes(view.elements()));
     strides_ = {view.shape[1] * view.shape[2], view.shape[2], 1};
   }
@@ -109,6 +110,10 @@ class OnednnPlan final : public Plan {
     if (!g_.prepack) return;
     packed_layout_ = matmul_->weights;
     packed_ = Buffer(packed_layout_.get_size());
+    // oneDNN 3 packs 8-bit weights from dense rows alone.
+    if (onednn::reorder_fault(*b_.desc(), packed_layout_)) {
+      b_.bind(constants.at("b"), g_.trans_b, true);
+    }
     onednn::reorder(*b_.desc(), b_.data(), packed_layout_, packed_.data());
   }
 
