@@ -6,8 +6,6 @@
 // our own.
 #include <algorithm>
 #include <climits>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <vector>
 

@@ -65,16 +65,9 @@ class FormatsPlan final : public opencl::DevicePlan {
     const int64_t k = g_.reads_ab() ? g_.k : 0;
     cl_mem c = copy_of("c");
     // Arguments that the kernel does not read still want a buffer.
-    const auto b_part = [&](const char* name) {
-      if (!g_.prepack) return copy_of(name);
-      const View& view = constants.at(name);
-      cl_mem memory = packed(view.dtype->bytes(view.elements()));
-      write_now(memory, view);
-      return memory;
-    };
     cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : b_part("b");
-    cl_mem scale = k == 0 || !scaled ? c : b_part("b_scale");
+    cl_mem b = k == 0 ? c : copy_of("b", constants);
+    cl_mem scale = k == 0 || !scaled ? c : copy_of("b_scale", constants);
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
     gemm_ = kernel(gemm_formats_cl,
                    fmt::format("-DA_TYPE={}{}{}", number_of(problem.dtype("a_type")),

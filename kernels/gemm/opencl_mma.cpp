@@ -233,14 +233,9 @@ class MmaPlan final : public opencl::DevicePlan {
 
   cl_mem operand_b(const Operands& constants) {
     if (!g_.prepack) return operand(b_, copy_of("b"), sides_.b, g_.b_cols(), g_.trans_b, false);
+    if (!sides_.b.laid) return copy_of("b", constants);
     const View& view = constants.at("b");
-    const std::size_t bytes = view.dtype->bytes(view.elements());
-    if (!sides_.b.laid) {
-      cl_mem memory = packed(bytes);
-      write_now(memory, view);
-      return memory;
-    }
-    const opencl::DeviceBuffer plain(context(), bytes);
+    const opencl::DeviceBuffer plain(context(), view.dtype->bytes(view.elements()));
     write_now(plain.get(), view);
     Lay once;
     cl_mem memory = operand(once, plain.get(), sides_.b, g_.b_cols(), g_.trans_b, true);

@@ -132,16 +132,9 @@ class WeightsPlan final : public opencl::DevicePlan {
     const int64_t groups = groups_of(w, g_, unit, context().info());
     cl_mem c = copy_of("c");
     // Arguments that the kernel does not read still want a buffer.
-    const auto b_part = [&](const char* name) {
-      if (!g_.prepack) return copy_of(name);
-      const View& view = constants.at(name);
-      cl_mem memory = packed(view.dtype->bytes(view.elements()));
-      write_now(memory, view);
-      return memory;
-    };
     cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : b_part("b");
-    cl_mem scale = k == 0 || type != &int8_per_channel ? c : b_part("b_scale");
+    cl_mem b = k == 0 ? c : copy_of("b", constants);
+    cl_mem scale = k == 0 || type != &int8_per_channel ? c : copy_of("b_scale", constants);
     cl_mem parts = c;
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
     const auto finish = [&](opencl::KernelCall& call) {

@@ -204,6 +204,18 @@ cl_mem DevicePlan::packed(std::size_t bytes) {
   return packed_.emplace_back(*context_, bytes).get();
 }
 
+cl_mem DevicePlan::copy_of(std::string_view tensor, const Operands& constants) {
+  const std::vector<TensorSpec> tensors = problem().kernel().tensors(problem());
+  const bool is_constant = std::any_of(tensors.begin(), tensors.end(), [&](const TensorSpec& spec) {
+    return spec.name == tensor && spec.role == Role::constant;
+  });
+  if (!is_constant) return copy_of(tensor);
+  const View& view = constants.at(tensor);
+  cl_mem memory = packed(view.dtype->bytes(view.elements()));
+  write_now(memory, view);
+  return memory;
+}
+
 void DevicePlan::write_now(cl_mem target, const View& view) {
   const std::size_t bytes = dense_bytes(view);
   if (bytes == 0) return;

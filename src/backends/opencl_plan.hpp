@@ -66,6 +66,9 @@ class DevicePlan : public Plan {
   // The device copy of a tensor that is no constant. In cold runs kernels get others in its place:
   // `launch` sees to arguments given before.
   cl_mem copy_of(std::string_view tensor) const;
+  // The same of a tensor that is a constant in some problems: then it is kept as it lies among
+  // `constants`, counted as packed; waits.
+  cl_mem copy_of(std::string_view tensor, const Operands& constants);
   // Device memory beside the copies; counted in workspace_bytes.
   cl_mem workspace(std::size_t bytes);
   // The same, all bytes 0; waits.

@@ -17,7 +17,7 @@ namespace rooflane {
 //           through the same ports;
 //   others: the largest of the four terms, since a GPU has units of their own for exps;
 // and never below the strict roof, which counts every flop at P. Bandwidth, isa, threads, device
-// and path // as in roof_of; nothing where that is nothing or the rates were not measured.
+// and path as in roof_of; nothing where that is nothing or the rates were not measured.
 std::optional<double> model_ns(const Problem& problem, const Ceilings& ceilings,
                                std::string_view math, std::string_view isa, int threads,
                                std::string_view device, CacheMode cache = CacheMode::warm,
