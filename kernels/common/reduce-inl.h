@@ -23,11 +23,23 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// The sum and the maximum of a vector's lanes, by halving: log2(lanes) roundings.
+// The sum of a vector's lanes, by halving: log2(lanes) roundings, in an order that does not depend
+// on Highway's version, so that a vector and its two halves added up give the same bits.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE float SumLanes(D d, V v) {
-  return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::SumOfLanes(d, v));
+HWY_INLINE hwy::HWY_NAMESPACE::TFromD<D> SumLanes(D d, V v) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(hn::SumOfLanes(d, v));
+#else
+  if constexpr (hn::MaxLanes(d) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return SumLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
 }
+// Their maximum.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE float MaxLanes(D d, V v) {
   return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));

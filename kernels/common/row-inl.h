@@ -335,7 +335,7 @@ class RowSummer {
 
   HWY_INLINE RowSums Result() const {
     namespace hn = hwy::HWY_NAMESPACE;
-    return {hn::GetLane(hn::SumOfLanes(DD(), hn::Add(low_, high_))), hn::GetLane(centre_),
+    return {SumLanes(DD(), hn::Add(low_, high_)), hn::GetLane(centre_),
             static_cast<double>(SumLanes(D(), hn::Add(total_, squares_)))};
   }
 
