@@ -62,27 +62,28 @@ END
 }
 
 build() {  # BUILD_DIR COMPILER SANITIZER
-  local options=(-Doptimization=1 -Ddebug=true -Db_lundef=false -Db_ndebug=false)
+  local options=(-Doptimization=1 -Db_lundef=false -Db_ndebug=false)
   # The address sanitizer's checks as calls, and none of the pointers' own, which are as many: written
   # out for every access of every tile, GCC is not done with the GEMM in half an hour.
-  local flags=-fno-sanitize=null,object-size,pointer-overflow
+  # Of debug information only the lines.
+  local flags=-g1 pointers=null,object-size,pointer-overflow
   case $2-$3 in
-    gcc-address) flags+=" --param=asan-instrumentation-with-call-threshold=0" ;;
+    gcc-address) flags+=" -fno-sanitize=$pointers --param=asan-instrumentation-with-call-threshold=0" ;;
     clang-address)
-      flags+=" -mllvm -asan-instrumentation-with-call-threshold=0"
+      flags+=" -fno-sanitize=$pointers -mllvm -asan-instrumentation-with-call-threshold=0"
       # Programs in C that link the library need the C++ part of the runtime.
       options+=(-Dc_link_args=-fsanitize-link-c++-runtime -Dopenmp=disabled)
       ;;
     *) options+=(-Dopenmp=disabled) ;;
   esac
   if [[ $3 == address ]]; then
-    options+=(-Db_sanitize=address,undefined "-Dcpp_args=$flags")
+    options+=(-Db_sanitize=address,undefined)
   else
     options+=(-Db_sanitize=thread -Dopencl=disabled)
   fi
   if [[ ! -f $1/build.ninja ]]; then
     use "$2" || return
-    meson setup "$1" "${options[@]}" || return
+    meson setup "$1" "${options[@]}" "-Dcpp_args=$flags" || return
   fi
   local files=""
   if ((${#tests[@]})); then files=$(files_of "$1" "${tests[@]}") || return; fi
