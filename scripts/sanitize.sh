@@ -27,8 +27,14 @@ tests=("$@")
 
 scripts/setup.sh
 
-find_clang() {  # the newest
-  compgen -c clang++ | grep -E '^clang\+\+(-[0-9]+)?$' | sort -Vu | tail -1
+find_clang() {  # the newest that has the sanitizers' runtimes, a package of their own (libclang-rt-dev)
+  local name
+  for name in $(compgen -c clang++ | grep -E '^clang\+\+(-[0-9]+)?$' | sort -Vru); do
+    if "$name" -fsanitize=address -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
 }
 
 # The compilers as Meson takes them.
@@ -39,7 +45,8 @@ use() {  # COMPILER
     local as_root=()
     if ((EUID != 0)); then as_root=(sudo); fi
     "${as_root[@]}" apt-get -qq update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install clang >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install clang \
+      libclang-rt-dev >&2
   fi
   CXX=$(find_clang)
   CC=${CXX/++/}
