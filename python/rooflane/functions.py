@@ -71,7 +71,7 @@ def compute(kernel: str, inputs: dict[str, Array], outputs: dict[str, Array] | N
 def _one(kernel: str, output: str, inputs: Values, out: Array | None, parameters: Values,
          options: Options) -> Array:
     """The output of a kernel that has one."""
-    first = next(iter(inputs.values()))
+    first = next(iter(inputs.values()), None)
     results = _core.compute(kernel, inputs, {} if out is None else {output: out}, parameters,
                             options, allocator_for(first))
     return results[0]

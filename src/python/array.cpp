@@ -29,6 +29,10 @@ std::string complaint_of(nb::handle object) {
   return "it cannot be exported";
 }
 
+bool is_numpy(nb::handle object) {
+  return std::string_view(Py_TYPE(object.ptr())->tp_name) == "numpy.ndarray";
+}
+
 bool is_numpy_bfloat16(nb::handle object) {
   if (!nb::hasattr(object, "view")) return false;
   const nb::object dtype = nb::getattr(object, "dtype", nb::none());
@@ -72,16 +76,29 @@ nb::ndarray<nb::ro> import(nb::handle object, Access access) {
   return nb::ndarray<nb::ro>(writable);
 }
 
-nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access access) {
+nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access access,
+                              bool& is_bfloat16) {
   if (!nb::hasattr(object, "__dlpack__") && PyObject_CheckBuffer(object.ptr()) == 0) {
     throw nb::type_error(
         fmt::format("{} is {}: allowed are NumPy arrays and what has __dlpack__ or a buffer", name,
                     class_name(object))
             .c_str());
   }
-  nb::ndarray<nb::ro> memory = import(object, access);
+  if (!is_numpy(object) && nb::cast<bool>(nb::getattr(object, "requires_grad", nb::bool_(false)))) {
+    throw argument_error(fmt::format("{} requires a gradient, which kernels do not have: "
+                                     "pass it with detach()",
+                                     name));
+  }
+  nb::object source = nb::borrow(object);
+  nb::ndarray<nb::ro> memory = import(source, access);
+  // Neither DLPack nor the buffer protocol carries ml_dtypes' type out of NumPy: its bits do.
+  if (!memory.is_valid() && is_numpy_bfloat16(source)) {
+    is_bfloat16 = true;
+    source = source.attr("view")("uint16");
+    memory = import(source, access);
+  }
   if (memory.is_valid()) return memory;
-  if (access == Access::write && import(object, Access::read).is_valid()) {
+  if (access == Access::write && import(source, Access::read).is_valid()) {
     throw argument_error(fmt::format("{} is read only: an output is written in place", name));
   }
   throw argument_error(fmt::format("{}: {}", name, complaint_of(object)));
@@ -99,11 +116,16 @@ void require_host(const Array& array) {
                                    print_shape(array.shape), why));
 }
 
+bool is_empty(const Array& array) {
+  return std::find(array.shape.begin(), array.shape.end(), 0) != array.shape.end();
+}
+
 void check_strides(const Array& array) {
   const std::size_t rank = array.shape.size();
+  if (is_empty(array)) return;
   for (std::size_t axis = 0; axis < rank; ++axis) {
     const std::int64_t stride = array.strides[axis];
-    if (array.shape[axis] <= 1) continue;  // its stride means nothing
+    if (array.shape[axis] == 1) continue;  // its stride means nothing
     if (axis + 1 == rank && stride != 1) {
       want_copy(array, fmt::format("has elements {} apart along its last axis, allowed is 1",
                                    stride));
@@ -118,8 +140,7 @@ struct Extent {
 
 // The first `count` axes as one. `dense`: the stride of an axis there without gaps.
 Extent joined(const Array& array, std::size_t count, std::int64_t dense) {
-  const bool empty =
-      std::find(array.shape.begin(), array.shape.end(), 0) != array.shape.end();
+  const bool empty = is_empty(array);
   Extent all{1, dense};
   for (std::size_t i = count; i-- > 0;) {
     if (array.shape[i] != 1 && !empty) {
@@ -152,14 +173,12 @@ void count_elements(const Array& array, View& view) {
 }  // namespace
 
 Array array_of(std::string name, nb::handle object, Access access) {
-  // Neither DLPack nor the buffer protocol carries ml_dtypes' type out of NumPy: its bits do.
-  const bool bits = is_numpy_bfloat16(object);
-  const nb::object stored = bits ? object.attr("view")("uint16") : nb::borrow(object);
   Array array;
   array.name = std::move(name);
-  array.memory = memory_of(array.name, stored, access);
+  bool is_bfloat16 = false;
+  array.memory = memory_of(array.name, object, access, is_bfloat16);
   require_host(array);
-  array.dtype = bits ? &bfloat16 : format_of(array.memory.dtype());
+  array.dtype = is_bfloat16 ? &bfloat16 : format_of(array.memory.dtype());
   if (array.dtype == nullptr) {
     throw argument_error(fmt::format("{} has elements of {}, which no kernel takes", array.name,
                                      text_of(nb::getattr(object, "dtype", nb::str("?")))));
