@@ -25,6 +25,7 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
+import package_environment
 import skip
 
 ROOFLANE, BUILD, ROOT = Path(), Path(), Path()
@@ -78,6 +79,7 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(r"scripts/python_overhead\.py", "--rounds 3 --runs 100", "ten seconds"),
     Added(r"scripts/models\.sh", "--quick --models block --threads 1", "ten minutes"),
     Added(r"build/rooflane model (?!.*--dry-run).*",
           "--threads 1 --max-time 0.1 --ceilings-time 0.2", "few samples"),
@@ -108,6 +110,9 @@ SWAPPED = [
     Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
     Swapped("--peers all", "--peers numpy", "PyTorch is large"),
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
+    Swapped("PYTHONPATH=build/python python3",
+            "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON",
+            "a Python that has NumPy and pandas; limits that are hardly measured"),
     Swapped("old=../old/build/rooflane", "old=build/rooflane", "the other build is the reader's"),
     Swapped("compare old.csv new.csv --fail-on-regression",
             "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
@@ -147,6 +152,10 @@ EXPECTED = [
     Expected(r"scripts/speed_vs_peers\.sh --csv.*", r"goals of Zen 5"),
     Expected(r"scripts/opencl_vs_peers\.sh (?!.*--cl-device).*", r"OpenCL sees no GPU", 3),
     Expected(r"build/rooflane compare (?!.*--json).*", r"(?m)^\**[1-9]\d* rows?: "),
+    Expected(r".*examples/python/arrays\.py", r"rows sum to 1: True\nplan agrees: True"),
+    Expected(r".*examples/python/mine\.py", r"mine +PASSED"),
+    Expected(r".*examples/python/tour\.py", r"(?s)agrees with plain loops: True.*verdict"),
+    Expected(r".*python_overhead\.py", r"plan\.run\(\) beyond C\+\+ +-?\d+ ns"),
     Expected(r"\./main .*", r"(?m)^\w+: c\[0\] = 16$"),
     Expected(r"build/rooflane tune (?!--space).*", r"(?m)^  \d+ evaluations, \d+ correct; run \d"),
     Expected(r"build/rooflane tune --space .*", r"(?m)^ +\d+ ns predicted +path=.*default$"),
@@ -251,6 +260,18 @@ def python_with_numpy() -> tuple[str, str]:
     return done.stdout.strip(), ""
 
 
+def python_with_package() -> tuple[str, str]:
+    """An interpreter that has what the Python package needs, or nothing and the reason."""
+    if not list((BUILD / "python/rooflane").glob("_core*.so")):
+        return "", "built without the Python package"
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from python_environment import Unavailable
+    try:
+        return str(package_environment.interpreter()), ""
+    except Unavailable as reason:
+        return "", str(reason)
+
+
 @dataclass(frozen=True)
 class Ran:
     """What became of a command."""
@@ -270,8 +291,8 @@ class Place:
     # Who sees an OpenCL device, of PoCL; elsewhere its kernels would take seconds to build.
     DEVICE = "docs/gpu.md"
 
-    def __init__(self, folder: Path, numpy: str):
-        self.folder, self.numpy = folder, numpy
+    def __init__(self, folder: Path, numpy: str, package: str):
+        self.folder, self.numpy, self.package = folder, numpy, package
         for name in ("tools", "installed", "drivers", "no-drivers"):
             (folder / name).mkdir()
         # The compiler of the build; looked for where it was, not in this folder.
@@ -291,6 +312,7 @@ class Place:
         shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
                         ignore=shutil.ignore_patterns("*.exe", "tmp*"))
         (copy / "build/rooflane").symlink_to(ROOFLANE)
+        (copy / "build/python").symlink_to(BUILD / "python")
         (copy / "build/bench").mkdir()
         (copy / "build/bench/model-regret").symlink_to(BUILD / "bench/model-regret")
         write_program(copy / "scripts/build.sh", "#!/bin/sh\n")  # all is built
@@ -310,6 +332,7 @@ class Place:
 
         variables = {
             **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
+            "PACKAGE_PYTHON": self.package,
             "ROOFLANE_ARCHIVE": str(self.folder / "tune.sqlite"),
             "PATH": search("PATH", str(self.folder / "tools")),
             "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers, "OCL_ICD_FILENAMES": "",
@@ -438,15 +461,18 @@ class Commands(unittest.TestCase):
     """Every command of PAGES, once."""
 
     ran: list[Ran] = []
-    no_numpy, no_device = "", ""
+    no_numpy, no_package, no_device = "", "", ""
 
     @classmethod
     def setUpClass(cls) -> None:
-        numpy = ""
-        if any("$NUMPY" in to_run(command) for page in PAGES for command in commands(page)):
+        numpy = package = ""
+        run = "".join(to_run(command) for page in PAGES for command in commands(page))
+        if "$NUMPY" in run:
             numpy, cls.no_numpy = python_with_numpy()
+        if "$PACKAGE_PYTHON" in run:
+            package, cls.no_package = python_with_package()
         with tempfile.TemporaryDirectory() as folder:
-            place = Place(Path(folder), numpy)
+            place = Place(Path(folder), numpy, package)
             cls.no_device = place.no_device
             for page in PAGES:
                 cls.ran += place.work_through(page)
@@ -462,6 +488,8 @@ class Commands(unittest.TestCase):
         if self.no_numpy and "$NUMPY" in "".join(
                 other.run for other in self.ran if other.block.page == ran.block.page):
             self.skipTest(skip.reason(self.no_numpy, "from PyPI: numpy"))
+        if self.no_package and ("$PACKAGE_PYTHON" in ran.run or "python_overhead" in ran.run):
+            self.skipTest(skip.reason(self.no_package))
         if ran.status == 3 and ran.command.startswith("scripts/report.py"):
             self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
                                       "from PyPI: altair vl-convert-python"))

@@ -16,6 +16,7 @@
 
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
+#include "core/planning.hpp"
 #include "core/text.hpp"
 
 using namespace rooflane;
@@ -143,27 +144,16 @@ Operands operands_of(const Problem& problem, const rooflane_array* arrays, std::
   return operands;
 }
 
-std::unique_ptr<Plan> plan_of(const Problem& problem, const rooflane_options& options,
-                              const Operands& constants) {
-  const CatalogueEntry& entry =
-      catalogue().variant(problem.kernel(), text_or(options.variant, "hwy"));
-  if (const auto reason = absent_reason(entry)) {
-    throw unavailable_error(fmt::format("{}: {}", entry.name, *reason));
-  }
-  if (options.threads < 1) {
-    throw argument_error(fmt::format("threads: {}: allowed: from 1", options.threads));
-  }
-  Environment environment;
-  environment.threads = options.threads;
-  environment.device = options.device;
-  environment.math = math_for(problem, text_or(options.math, "fp32"));
-  environment.isa = text_or(options.isa, "");
-  environment.library = text_or(options.library, entry.library);
-  if (const auto reason = refusal(*entry.variant, problem, environment)) {
-    throw unavailable_error(fmt::format("{}: {}", entry.name, *reason));
-  }
-  const Tuning tuning = parse_tuning(*entry.variant, text_or(options.tuning, ""));
-  return make_plan(*entry.variant, problem, tuning, environment, constants);
+PlanOptions plan_options(const rooflane_options& options) {
+  PlanOptions plan;
+  plan.variant = text_or(options.variant, plan.variant);
+  plan.tuning = text_or(options.tuning, plan.tuning);
+  plan.math = text_or(options.math, plan.math);
+  plan.isa = text_or(options.isa, plan.isa);
+  plan.library = text_or(options.library, plan.library);
+  plan.threads = options.threads;
+  plan.device = options.device;
+  return plan;
 }
 
 }  // namespace
@@ -250,8 +240,8 @@ rooflane_plan* rooflane_plan_create(const rooflane_parsed* parsed, const rooflan
                                     const rooflane_array* constants, size_t count) {
   return made([&] {
     const Problem& problem = needed(parsed, "problem").problem;
-    return new rooflane_plan{
-        plan_of(problem, known(options), operands_of(problem, constants, count))};
+    return new rooflane_plan{plan_by_name(catalogue(), problem, plan_options(known(options)),
+                                          operands_of(problem, constants, count))};
   });
 }
 void rooflane_plan_destroy(rooflane_plan* plan) { delete plan; }

@@ -100,7 +100,7 @@ def serve(request: Request) -> Answer:
 def describe(given: argparse.Namespace, options: tuple[str, ...]) -> Machine | str:
     """This machine's fingerprint, and what the command's arguments mean on it; or why it cannot
     take part."""
-    from rooflane.tune.command import Unavailable, Wrong, targets_of
+    from rooflane.tuner.command import Unavailable, Wrong, targets_of
     if "ROOFLANE_PROGRAM" not in os.environ:
         return "ROOFLANE_PROGRAM is not set there: start it by scripts/tune.py worker"
     try:
@@ -127,6 +127,6 @@ def _machine(space: Space, facts: dict[str, Any], targets: Sequence[Target]) -> 
 
 def keep(*arguments: Any) -> None:
     """Writes a verdict into this machine's own store; arguments as export.keep takes them."""
-    from rooflane.tune import export
+    from rooflane.tuner import export
     with Evaluator() as evaluator:
         export.keep(evaluator.store, *arguments)

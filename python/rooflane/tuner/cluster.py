@@ -30,8 +30,8 @@ from distributed import Client, Future, KilledWorker
 
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluation, Lost, Refused, Step, Target
-from rooflane.tune import command, remote
-from rooflane.tune.search import Search
+from rooflane.tuner import command, remote
+from rooflane.tuner.search import Search
 from rooflane.tuning import (
     Configuration,
     Cost,

@@ -4,20 +4,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rooflane import report, strategies
+from rooflane import program, report, strategies
 from rooflane.archive.database import ArchiveError
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Evaluator, Lost, Refused, Target, program
+from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
-from rooflane.tune import export, final
-from rooflane.tune.search import COMPLETE, HALVING, Limits, Search
+from rooflane.tuner import export, final
+from rooflane.tuner.search import COMPLETE, HALVING, Limits, Search
 from rooflane.tuning import History, Space, Verdict, text_of
 
 INTERRUPTED = 130
@@ -113,12 +112,11 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
 
 def ask(*words: str) -> dict[str, Any]:
     """A document of the program. Raises Wrong, Unavailable."""
-    done = subprocess.run([str(program()), *words], capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL)
-    if done.returncode == 0:
-        return json.loads(done.stdout)
-    lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-    raise (Wrong if done.returncode == 2 else Unavailable)(lines[-1].removeprefix("rooflane: "))
+    try:
+        return json.loads(program.run(program.path(), words).stdout)
+    except program.Refused as refused:
+        error = Wrong if refused.status == program.ARGUMENT else Unavailable
+        raise error(str(refused)) from None
 
 
 def targets_of(given: argparse.Namespace) -> list[Target]:
@@ -418,7 +416,7 @@ def main(words: list[str]) -> int:
                for word in (f"--{option}", value)]
     try:
         if given.cluster:
-            from rooflane.tune import cluster  # takes a second to import
+            from rooflane.tuner import cluster  # takes a second to import
             return cluster.run(given, options)
         targets = targets_of(given)
         with Evaluator(options, given.timeout) as evaluator:
