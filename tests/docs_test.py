@@ -35,6 +35,7 @@ PATIENCE = 300  # seconds for a command: other tests use the machine meanwhile
 README_LINES = 150
 
 GEMM, SOFTMAX = "--shape gemm:m=5,n=7,k=3", "--shape softmax:rows=4,cols=9"
+LAYERNORM = "--shape layernorm:rows=4,cols=9"
 ATTENTION = "--shape attention:batch=1,heads=2,q_len=9,kv_len=9,head_dim=8"
 BRIEF = "--threads 1 --min-time 0.0001 --max-time 0.05 --launches 1 --ceilings-time 0.1"
 # For scripts that call `bench` themselves: a list of peers that has none of their names, and the
@@ -85,6 +86,7 @@ ADDED = [
     Added(r"build/rooflane (bench|verify) .*-k gemm.*", GEMM, "a small problem"),
     Added(r"(build/)?rooflane (bench|verify) .*-k softmax.*", SOFTMAX, "a small problem"),
     Added(MEASURES + r".*-k attention.*", ATTENTION, "a small problem"),
+    Added(MEASURES + r".*-k layernorm.*", LAYERNORM, "a small problem"),
     Added(MEASURES + r".*--(shape gemm|preset quick).*",
           "--benchmark_filter='m=64,|m=128,|rows=1,'", "the small ones of these problems"),
     Added(MEASURES + r".*--preset crossover.*", "--benchmark_filter='hwy.*rows=16,'",
@@ -92,6 +94,7 @@ ADDED = [
 ]
 SWAPPED = [
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
+    Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
@@ -233,6 +236,10 @@ def to_run(command: str) -> str:
     return run
 
 
+def unindented(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
 def cells(line: str) -> list[str]:
     """The headings of a line of a table on the terminal."""
     return re.split(r"\s{2,}", line.strip())
@@ -287,6 +294,10 @@ class Place:
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(
             ".*", "build*", "results", "__pycache__"))
         (copy / "results").mkdir()
+        for rows in set(re.findall(r"results/\S+\.csv", "\n".join(commands(page)))):
+            for path in filter(Path.exists, (ROOT / rows, ROOT / f"{rows}.samples.csv")):
+                (copy / rows).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, (copy / rows).parent)
         (copy / "build/meson-logs").mkdir(parents=True)
         shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
                         ignore=shutil.ignore_patterns("*.exe", "tmp*"))
@@ -354,18 +365,17 @@ class Pages(unittest.TestCase):
     def test_the_readme_takes_two_minutes(self):
         self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
 
-    def test_every_page_is_linked_from_the_readme(self):
-        readme = text_of("README.md")
+    def test_every_page_is_in_the_book(self):
+        navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
         for page in pages()[1:]:
-            self.assertIn(f"]({page})", readme)
+            place = page.removeprefix("docs/") if page.startswith("docs/") else f"tree/{page}"
+            with self.subTest(page):
+                self.assertRegex(navigation, rf"(?m)^ +- .+: {re.escape(place)}$")
 
-    def test_every_link_leads_to_a_file(self):
-        for page in pages():
-            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-                with self.subTest(page, link=target):
-                    self.assertFalse(target.startswith("#"), "link to pages, not within one")
-                    if not re.match(r"https?://", target):
-                        self.assertTrue(((ROOT / page).parent / target).exists())
+    def test_every_link_leads_to_a_file_or_a_heading(self):
+        done = subprocess.run([sys.executable, ROOT / "scripts/check_links.py"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_every_block_is_of_a_kind_that_is_checked(self):
         for block in all_blocks():
@@ -378,11 +388,22 @@ class Pages(unittest.TestCase):
                     for pattern in ("*/*.c*", "*/*.py")
                     for path in (ROOT / "examples").glob(pattern)]
         shown = [block for block in all_blocks() if block.language in ("c", "cpp", "python")
-                 and block.page != "kernels/README.md"]
+                 and not re.match(r"kernels/|docs/ladder-", block.page)]
         self.assertEqual(len(shown), len(examples))
         for block in shown:
             with self.subTest(block.place):
                 self.assertIn(block.text, examples)
+
+    def test_code_of_a_ladder_is_that_of_its_steps(self):
+        for page in pages():
+            if not (kernel := re.fullmatch(r"docs/ladder-(\w+)\.md", page)):
+                continue
+            source = (ROOT / f"kernels/{kernel[1]}/ladder.cpp").read_text(encoding="utf-8")
+            shown = [block for block in blocks(page) if block.language == "cpp"]
+            self.assertGreater(len(shown), 2)
+            for block in shown:
+                with self.subTest(block.place):
+                    self.assertIn(unindented(block.text), unindented(source))
 
     def test_files_are_those_of_the_examples(self):
         for language, pattern in (("json", "*/*.json"), ("text", "*/*.txt")):
