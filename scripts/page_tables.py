@@ -51,15 +51,20 @@ def table(headings: list[str], lines: list[list[str]]) -> str:
 
 
 @functools.cache
-def ladders(program: Path, kernel: str) -> dict[str, list[dict[str, str]]]:
-    """Of each problem, as it is printed, the lines of the program's table of the ladder."""
-    done = subprocess.run([program, "roofline", "--markdown", LADDERS / f"{kernel}.csv"],
+def printed(program: Path, kernel: str, *options: str) -> str:
+    """What the program prints of the rows of a kernel's ladder."""
+    done = subprocess.run([program, "roofline", *options, LADDERS / f"{kernel}.csv"],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Wrong(f"roofline {kernel}.csv: {done.stderr.strip()}")
+    return done.stdout
+
+
+def ladders(program: Path, kernel: str) -> dict[str, list[dict[str, str]]]:
+    """Of each problem, as it is printed, the lines of the program's table of the ladder."""
     found: dict[str, list[dict[str, str]]] = {}
     for title, text in re.findall(r"(?ms)^\*\*(\S+)  ladder of hwy .*?\*\*\n\n(.*?)(?:\n\n|\Z)",
-                                  done.stdout):
+                                  printed(program, kernel, "--markdown")):
         lines = [[cell.strip() for cell in line.strip("|").split("|")]
                  for line in text.splitlines() if line.startswith("|")]
         found[title] = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
@@ -75,6 +80,14 @@ def ladder(program: Path, kernel: str, problem: str) -> str:
     cells = [[("" if line["step"] == "-" else line["step"] + " ") + line["name"],
               *(line[name] for name in shown[1:])] for line in lines]
     return table(["step", *shown[1:]], cells)
+
+
+def terminal(program: Path, kernel: str, problem: str) -> str:
+    """One problem's ladder as the terminal shows it."""
+    for text in re.findall(r"(?ms)^\S+  ladder of .*?(?=\n\n|\Z)", printed(program, kernel)):
+        if text.startswith(f"{problem} "):
+            return f"```\n{text.strip()}\n```\n"
+    raise Wrong(f"no ladder of {problem} in {kernel}.csv")
 
 
 def bought(program: Path, kernel: str, step: str) -> str:
@@ -126,8 +139,8 @@ def spread(_: Path) -> str:
     return table(["ladder of", "rows", "median", "most"], cells)
 
 
-TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "bought": bought, "slowdown": slowdown,
-                                         "spread": spread}
+TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "bought": bought,
+                                         "slowdown": slowdown, "spread": spread}
 
 
 def filled(program: Path, text: str) -> str:

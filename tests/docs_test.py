@@ -35,7 +35,6 @@ PATIENCE = 300  # seconds for a command: other tests use the machine meanwhile
 README_LINES = 150
 
 GEMM, SOFTMAX = "--shape gemm:m=5,n=7,k=3", "--shape softmax:rows=4,cols=9"
-LAYERNORM = "--shape layernorm:rows=4,cols=9"
 ATTENTION = "--shape attention:batch=1,heads=2,q_len=9,kv_len=9,head_dim=8"
 BRIEF = "--threads 1 --min-time 0.0001 --max-time 0.05 --launches 1 --ceilings-time 0.1"
 # For scripts that call `bench` themselves: a list of peers that has none of their names, and the
@@ -86,7 +85,6 @@ ADDED = [
     Added(r"build/rooflane (bench|verify) .*-k gemm.*", GEMM, "a small problem"),
     Added(r"(build/)?rooflane (bench|verify) .*-k softmax.*", SOFTMAX, "a small problem"),
     Added(MEASURES + r".*-k attention.*", ATTENTION, "a small problem"),
-    Added(MEASURES + r".*-k layernorm.*", LAYERNORM, "a small problem"),
     Added(MEASURES + r".*--(shape gemm|preset quick).*",
           "--benchmark_filter='m=64,|m=128,|rows=1,'", "the small ones of these problems"),
     Added(MEASURES + r".*--preset crossover.*", "--benchmark_filter='hwy.*rows=16,'",
