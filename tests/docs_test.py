@@ -94,6 +94,7 @@ ADDED = [
 ]
 SWAPPED = [
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
+    Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
@@ -242,6 +243,10 @@ def to_run(command: str) -> str:
     return run
 
 
+def unindented(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
 def cells(line: str) -> list[str]:
     """The headings of a line of a table on the terminal."""
     return re.split(r"\s{2,}", line.strip())
@@ -308,6 +313,10 @@ class Place:
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(
             ".*", "build*", "results", "__pycache__"))
         (copy / "results").mkdir()
+        for rows in set(re.findall(r"results/\S+\.csv", "\n".join(commands(page)))):
+            for path in filter(Path.exists, (ROOT / rows, ROOT / f"{rows}.samples.csv")):
+                (copy / rows).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, (copy / rows).parent)
         (copy / "build/meson-logs").mkdir(parents=True)
         shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
                         ignore=shutil.ignore_patterns("*.exe", "tmp*"))
@@ -377,18 +386,17 @@ class Pages(unittest.TestCase):
     def test_the_readme_takes_two_minutes(self):
         self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
 
-    def test_every_page_is_linked_from_the_readme(self):
-        readme = text_of("README.md")
+    def test_every_page_is_in_the_book(self):
+        navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
         for page in pages()[1:]:
-            self.assertIn(f"]({page})", readme)
+            place = page.removeprefix("docs/") if page.startswith("docs/") else f"tree/{page}"
+            with self.subTest(page):
+                self.assertRegex(navigation, rf"(?m)^ +- .+: {re.escape(place)}$")
 
-    def test_every_link_leads_to_a_file(self):
-        for page in pages():
-            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-                with self.subTest(page, link=target):
-                    self.assertFalse(target.startswith("#"), "link to pages, not within one")
-                    if not re.match(r"https?://", target):
-                        self.assertTrue(((ROOT / page).parent / target).exists())
+    def test_every_link_leads_to_a_file_or_a_heading(self):
+        done = subprocess.run([sys.executable, ROOT / "scripts/check_links.py"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_every_block_is_of_a_kind_that_is_checked(self):
         for block in all_blocks():
@@ -401,11 +409,22 @@ class Pages(unittest.TestCase):
                     for pattern in ("*/*.c*", "*/*.py")
                     for path in (ROOT / "examples").glob(pattern)]
         shown = [block for block in all_blocks() if block.language in ("c", "cpp", "python")
-                 and block.page != "kernels/README.md"]
+                 and not re.match(r"kernels/|docs/ladder-", block.page)]
         self.assertEqual(len(shown), len(examples))
         for block in shown:
             with self.subTest(block.place):
                 self.assertIn(block.text, examples)
+
+    def test_code_of_a_ladder_is_that_of_its_steps(self):
+        for page in pages():
+            if not (kernel := re.fullmatch(r"docs/ladder-(\w+)\.md", page)):
+                continue
+            source = (ROOT / f"kernels/{kernel[1]}/ladder.cpp").read_text(encoding="utf-8")
+            shown = [block for block in blocks(page) if block.language == "cpp"]
+            self.assertGreater(len(shown), 2)
+            for block in shown:
+                with self.subTest(block.place):
+                    self.assertIn(unindented(block.text), unindented(source))
 
     def test_files_are_those_of_the_examples(self):
         for language, pattern in (("json", "*/*.json"), ("text", "*/*.txt")):
