@@ -97,7 +97,7 @@ SWAPPED = [
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
     Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
     Swapped("scripts/wheel.sh", "bash -n scripts/wheel.sh", "minutes"),
-    Swapped("python3 -m pip install dist/rooflane-*.whl", "true", "the package of the build instead"),
+    Swapped("python3 -m pip install dist/rooflane-*.whl", "true", "the build's package instead"),
     Swapped("python3 -m rooflane bench",
             "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench",
             "a Python that has NumPy and pandas; limits that are hardly measured"),
