@@ -23,6 +23,8 @@ namespace {
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // waits some ten cycles; `yield` does nothing on most cores
 #endif
 }
 
