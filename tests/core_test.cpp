@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cmath>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "core/cpu_model.hpp"
 #include "core/error.hpp"
 #include "core/kernel.hpp"
 #include "core/machine.hpp"
@@ -399,4 +401,22 @@ TEST_CASE("the machine has cores, placement and memory") {
   CHECK(m.l1d_bytes > 0);
   CHECK(available_memory_bytes() > 0);
   CHECK(available_memory_bytes() <= m.memory_bytes);
+}
+
+TEST_CASE("a CPU's name is its model's, an ARM part's, or a board's") {
+  const auto name_of = [](const char* text) {
+    std::istringstream cpuinfo(text);
+    return cpu_model(cpuinfo);
+  };
+  CHECK(name_of("processor\t: 0\nmodel name\t: AMD EPYC 9B45\nmodel name\t: other\n") ==
+        "AMD EPYC 9B45");
+  CHECK(name_of("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n") ==
+        "Arm Neoverse-V2");
+  // Little cores come first.
+  CHECK(name_of("CPU implementer\t: 0x61\nCPU part\t: 0x022\n\n"
+                "CPU implementer\t: 0x61\nCPU part\t: 0x023\n") == "Apple M1 Firestorm");
+  CHECK(name_of("CPU implementer\t: 0x41\nCPU part\t: 0xfff\nModel\t\t: A board\n") ==
+        "ARM implementer 0x41 part 0xfff");
+  CHECK(name_of("Hardware\t: x\nModel\t\t: Some Board Rev 1.4\n") == "Some Board Rev 1.4");
+  CHECK(name_of("CPU implementer\t:\n") == "unknown CPU");
 }

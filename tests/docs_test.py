@@ -93,6 +93,8 @@ ADDED = [
           "the small ones of these problems; PoCL takes seconds to build a kernel"),
 ]
 SWAPPED = [
+    Swapped("scripts/arm.sh", "bash -n scripts/arm.sh #", "an hour, and a cross compiler"),
+    Swapped("scripts/arm_predict.py", "scripts/arm_predict.py --help", "a build for aarch64"),
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
     Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",

@@ -99,6 +99,11 @@ TEST_CASE("a target's FMA rate follows its lanes, and SSE has half for want of a
   const double avx3 = derived_traits(sixteen_cores(), "AVX3", 1).one.fma;
   CHECK(derived_traits(sixteen_cores(), "AVX2", 1).one.fma == doctest::Approx(avx3 / 2));
   CHECK(derived_traits(sixteen_cores(), "SSE4", 1).one.fma == doctest::Approx(avx3 / 8));
+  for (const char* quarter : {"NEON", "NEON_WITHOUT_AES", "SVE2_128"}) {
+    CHECK(derived_traits(sixteen_cores(), quarter, 1).one.fma == doctest::Approx(avx3 / 4));
+  }
+  CHECK(derived_traits(sixteen_cores(), "SVE_256", 1).one.fma == doctest::Approx(avx3 / 2));
+  CHECK(derived_traits(sixteen_cores(), "SVE", 1).one.fma == doctest::Approx(avx3));
 }
 
 TEST_CASE("a machine that reports no caches has the smallest of the last ten years") {
