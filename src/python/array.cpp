@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "core/error.hpp"
@@ -29,8 +30,14 @@ std::string complaint_of(nb::handle object) {
   return "it cannot be exported";
 }
 
+// By the type that was NumPy's last time: asking for its name takes longer than all else here.
 bool is_numpy(nb::handle object) {
-  return std::string_view(Py_TYPE(object.ptr())->tp_name) == "numpy.ndarray";
+  static std::atomic<const void*> known = nullptr;
+  const nb::handle type = object.type();
+  if (type.ptr() == known.load(std::memory_order_relaxed)) return true;
+  if (text_of(nb::type_name(type)) != "numpy.ndarray") return false;
+  known.store(type.ptr(), std::memory_order_relaxed);
+  return true;
 }
 
 bool is_numpy_bfloat16(nb::handle object) {
