@@ -92,9 +92,10 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
             .c_str());
   }
   if (!is_numpy(object) && nb::cast<bool>(nb::getattr(object, "requires_grad", nb::bool_(false)))) {
-    throw argument_error(fmt::format("{} requires a gradient, which kernels do not have: "
-                                     "pass it with detach()",
-                                     name));
+    throw argument_error(
+        fmt::format("{} requires a gradient, which kernels do not have: "
+                    "pass it with detach()",
+                    name));
   }
   nb::object source = nb::borrow(object);
   nb::ndarray<nb::ro> memory = import(source, access);
@@ -114,8 +115,8 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
 void require_host(const Array& array) {
   const int device = array.memory.device_type();
   if (device == nb::device::cpu::value || device == nb::device::cuda_host::value) return;
-  throw argument_error(fmt::format(
-      "{} lies in a device's memory: allowed is memory of this process", array.name));
+  throw argument_error(
+      fmt::format("{} lies in a device's memory: allowed is memory of this process", array.name));
 }
 
 [[noreturn]] void want_copy(const Array& array, const std::string& why) {
@@ -134,8 +135,8 @@ void check_strides(const Array& array) {
     const std::int64_t stride = array.strides[axis];
     if (array.shape[axis] == 1) continue;  // its stride means nothing
     if (axis + 1 == rank && stride != 1) {
-      want_copy(array, fmt::format("has elements {} apart along its last axis, allowed is 1",
-                                   stride));
+      want_copy(array,
+                fmt::format("has elements {} apart along its last axis, allowed is 1", stride));
     }
     if (stride < 0) want_copy(array, fmt::format("runs backwards along axis {}", axis));
   }
@@ -163,8 +164,8 @@ Extent joined(const Array& array, std::size_t count, std::int64_t dense) {
 }
 
 [[noreturn]] void refuse_shape(const Array& array, const Shape& shape, const Shape& wanted) {
-  throw argument_error(fmt::format("{} is {}, allowed is {}", array.name, print_shape(shape),
-                                   print_shape(wanted)));
+  throw argument_error(
+      fmt::format("{} is {}, allowed is {}", array.name, print_shape(shape), print_shape(wanted)));
 }
 
 // Strides in stored elements, which of block formats are bytes, as strides in elements.
