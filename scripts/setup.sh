@@ -58,6 +58,8 @@ prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
 if [[ ${1:-} == --tests ]]; then
   prefer oclgrind has_command oclgrind
+  prefer mandoc has_command mandoc  # looks at the manual page
+  prefer zsh has_command zsh        # completes
   prefer postgresql has_file '/usr/lib/postgresql/*/bin/initdb'  # started by the tests themselves
 fi
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi
