@@ -134,6 +134,7 @@ SWAPPED = [
     Swapped("--ids 504,3575,314", "--ids 72,101,7", "fewer tokens"),
     Swapped("scripts/llm_compare.py", "python3 -m py_compile scripts/llm_compare.py #",
             "it builds llama.cpp"),
+    Swapped("$(git rev-parse HEAD)", "0123456789" * 4, "the copy has no history"),
     Swapped("meson install -C build", "meson install -C $BUILD --no-rebuild --destdir $INSTALLED",
             "into an empty folder"),
 ]
