@@ -12,6 +12,7 @@
 #include "core/buffer.hpp"
 #include "core/cpu_model.hpp"
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 #include "core/kernel.hpp"
 #include "core/machine.hpp"
 #include "core/parallel.hpp"
@@ -160,6 +161,17 @@ TEST_CASE("a bad shape is refused with a message that names the place") {
   CHECK(message("toy:rows=1..100000+1,cols=1").find("more than") != std::string::npos);
   CHECK(message("toy:rows=4503599627370496,cols=4503599627370496").find("elements") !=
         std::string::npos);
+}
+
+TEST_CASE("JSON is refused where its nesting would end the process") {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  CHECK(parse_json(nested(most_nesting)).is_array());
+  CHECK_THROWS_AS(parse_json(nested(most_nesting + 1)), nlohmann::json::exception);
+  CHECK_THROWS_AS(parse_json("{\"a\":" + nested(1000000) + "}"), nlohmann::json::exception);
+  CHECK_THROWS_AS(parse_json(std::string(1000000, '[')), nlohmann::json::exception);
+  CHECK(parse_json("\"\\\"" + std::string(100, '[') + "\"").is_string());
 }
 
 TEST_CASE("sizes come from arrays, and a disagreement names both axes") {

@@ -209,6 +209,8 @@ TEST_CASE("a broken file says which line is wrong and what is allowed") {
         "line 18: region '': a number of at least 0");
   CHECK(complaint(with(good, "threads 16", "threads 0")) ==
         "line 5: threads '0': a whole number from 1 to 65536");
+  CHECK(complaint(with(good, "l1_bytes 49152", "l1_bytes 1e300")) ==
+        "line 8: l1_bytes '1e300': a whole number from 1 to 1125899906842624");
   CHECK(complaint(with(good, "one.stream", "one.steam")).find("nearest is 'one.stream'") !=
         std::string::npos);
   CHECK(complaint(with(good, "region 4e-06\n", "")) == "missing: region");
