@@ -62,6 +62,11 @@ prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
 if [[ ${1:-} == --tests ]]; then
   prefer oclgrind has_command oclgrind
+  # Kernels for aarch64, run by an emulator.
+  prefer g++-aarch64-linux-gnu has_command aarch64-linux-gnu-g++
+  prefer qemu-user has_command qemu-aarch64
+  prefer mandoc has_command mandoc  # looks at the manual page
+  prefer zsh has_command zsh        # completes
   prefer postgresql has_file '/usr/lib/postgresql/*/bin/initdb'  # started by the tests themselves
 fi
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi

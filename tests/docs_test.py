@@ -94,6 +94,8 @@ ADDED = [
           "the small ones of these problems; PoCL takes seconds to build a kernel"),
 ]
 SWAPPED = [
+    Swapped("scripts/arm.sh", "bash -n scripts/arm.sh #", "an hour, and a cross compiler"),
+    Swapped("scripts/arm_predict.py", "scripts/arm_predict.py --help", "a build for aarch64"),
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
     Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
     Swapped("scripts/wheel.sh", "bash -n scripts/wheel.sh", "minutes"),
@@ -132,6 +134,7 @@ SWAPPED = [
     Swapped("--ids 504,3575,314", "--ids 72,101,7", "fewer tokens"),
     Swapped("scripts/llm_compare.py", "python3 -m py_compile scripts/llm_compare.py #",
             "it builds llama.cpp"),
+    Swapped("$(git rev-parse HEAD)", "0123456789" * 4, "the copy has no history"),
     Swapped("meson install -C build", "meson install -C $BUILD --no-rebuild --destdir $INSTALLED",
             "into an empty folder"),
 ]

@@ -22,12 +22,13 @@
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::softmax {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using Tag = hn::ScalableTag<float>;

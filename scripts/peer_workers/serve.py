@@ -244,11 +244,12 @@ def serve(make: Callable[[], Server]) -> int:
     protocol = protocol_output()
     server = make()
     print(json.dumps(server.greeting()), file=protocol)
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     gc.disable()  # a collection in the middle of a sample would be timed
     for line in sys.stdin:
         try:
             request = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # of brackets inside brackets without end
             request = {"op": f"{line.strip()[:60]}: {error}"}
         print(json.dumps(server.answer(request)), file=protocol)
     return 0

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -100,6 +103,9 @@ rooflane_options known(const rooflane_options* given) {
   return options;
 }
 
+// Offsets in bytes are numbers of 64 bits.
+constexpr double most_elements = 0x1p58;
+
 View view_of(const rooflane_array& array, DType of_problem) {
   const std::string name = needed(array.name, "array: name");
   if (array.rank < 1 || array.rank > View::max_rank) {
@@ -118,6 +124,19 @@ View view_of(const rooflane_array& array, DType of_problem) {
   }
   if (std::any_of(array.shape, array.shape + rank, [](std::int64_t x) { return x < 0; })) {
     throw argument_error(fmt::format("array {}: a negative length", name));
+  }
+  const double elements = std::accumulate(
+      array.shape, array.shape + rank, 1.0,
+      [](double product, std::int64_t length) { return product * std::max(1.0, 1.0 * length); });
+  const double reach =
+      std::inner_product(array.shape, array.shape + rank, array.strides, 0.0, std::plus<>(),
+                         [](std::int64_t length, std::int64_t stride) {
+                           return 1.0 * length * std::abs(1.0 * stride);
+                         });
+  if (std::max(elements, reach) > most_elements) {
+    throw argument_error(
+        fmt::format("array {}: it reaches over {:.3g} elements; allowed are {:.3g}", name,
+                    std::max(elements, reach), most_elements));
   }
   View view = contiguous_view(array.data, Shape(array.shape, array.shape + rank), dtype);
   if (std::any_of(array.strides, array.strides + rank, [](std::int64_t x) { return x != 0; })) {

@@ -116,6 +116,7 @@ std::vector<std::string> Arguments::without_json(const std::vector<std::string>&
 void Arguments::pass_through(const std::string& prefix) { prefix_ = prefix; }
 
 void Arguments::examples(const std::vector<std::string>& commands) {
+  examples_ = commands;
   std::string text = "Examples:\n";
   for (const std::string& command : commands) text += "  " + command + "\n";
   app_->footer(text);
@@ -170,6 +171,25 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
 }
 
 std::string Arguments::help() const { return app_->help(); }
+
+std::vector<Arguments::Described> Arguments::described() const {
+  std::vector<Described> all;
+  for (const CLI::Option* option : app_->get_options()) {
+    Described described;
+    for (const std::string& name : option->get_snames()) described.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) described.names.push_back("--" + name);
+    described.is_positional = option->get_positional();
+    if (described.is_positional) described.names = {option->get_name()};
+    described.value = option->get_type_name();
+    described.is_repeatable = described.value.ends_with(repeated);
+    if (described.is_repeatable) {
+      described.value.resize(described.value.size() - std::string_view(repeated).size());
+    }
+    described.help = option->get_description();
+    all.push_back(std::move(described));
+  }
+  return all;
+}
 
 bool Arguments::has(const std::string& name) const {
   const auto flag = flags_.find(name);

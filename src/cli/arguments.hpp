@@ -43,6 +43,17 @@ class Arguments {
   Outcome parse(const std::vector<std::string>& words);
   std::string help() const;
 
+  // What was declared, in the order of the help, which says the same.
+  struct Described {
+    std::vector<std::string> names;
+    std::string value;  // what it takes; empty: nothing
+    std::string help;
+    bool is_repeatable = false;
+    bool is_positional = false;
+  };
+  std::vector<Described> described() const;
+  const std::vector<std::string>& example_commands() const { return examples_; }
+
   bool has(const std::string& name) const;
   std::optional<std::string> value(const std::string& name) const;
   const std::vector<std::string>& values(const std::string& name) const;
@@ -69,6 +80,7 @@ class Arguments {
   std::vector<std::string> valid_flags_;
   std::string prefix_;
   std::vector<std::string> passed_;
+  std::vector<std::string> examples_;
   std::vector<std::string> words_;
   bool takes_json_ = false;
   bool has_positionals_ = false;

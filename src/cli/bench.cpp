@@ -236,6 +236,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   const std::vector<Row> rows =
       measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, memory);
   const bool regressed = print_summary(read, memory.rows());
+  if (read.format->asked()) read.format->write(memory.rows());
   StatusesByVariant seen;
   for (const Row& row : rows) {
     if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);

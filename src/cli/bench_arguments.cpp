@@ -30,6 +30,10 @@ constexpr const char* fusion_example =
     "rooflane bench --fusion --shape gemm:m=64,n=256,k=64,epilogue=bias+gelu --threads 1 "
     "--launches 1 --ceilings-time 1";
 
+constexpr const char* tracking_example =
+    "rooflane bench -v hwy --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --format "
+    "bmf";
+
 // `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
 constexpr double default_budget_seconds = 140;
 // Of each thread in a trace of a row: a hundred of runs that pack, compute and wait in 40 phases,
@@ -96,6 +100,11 @@ void read_files(const Arguments& arguments, BenchArguments& read, Complaints& co
   read.csv = complaints.check([&] { return read_output(arguments, "--csv", beside); });
   read.json = complaints.check([&] { return read_output(arguments, "--json", {}); });
   read.trace = complaints.check([&] { return read_output(arguments, "--trace", {}); });
+  complaints.check([&] {
+    if (!read.format.emplace(arguments, "csv").replaces_text()) return true;
+    if (!read.options.google_benchmark.prints()) return true;
+    throw argument_error("--format bmf and --benchmark_format both write to standard output");
+  });
   complaints.check([&] {
     std::vector<std::string> of_csv = {read.csv};
     for (const auto path_beside : beside) {
@@ -186,6 +195,7 @@ void declare_bench(Arguments& arguments) {
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
   arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
   arguments.option("--json", "FILE", "rows with the context of the run");
+  RowFormat::declare(arguments, "csv");
   arguments.flag("--phases",
                  "record, beside the samples, where the time of a run goes; to FILE.phases.csv, "
                  "for `rooflane roofline --explain`");
@@ -204,7 +214,8 @@ void declare_bench(Arguments& arguments) {
   arguments.pass_through("--benchmark_");
   arguments.examples(
       {"rooflane bench --shape softmax:rows=64,cols=512 --min-time 0.001 --csv rows.csv",
-       sizes_example, ladder_example, fusion_example, "rooflane bench --dry-run"});
+       sizes_example, ladder_example, fusion_example, tracking_example,
+       "rooflane bench --dry-run"});
 }
 
 BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catalogue,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/options.hpp"
+#include "cli/row_format.hpp"
 
 namespace rooflane {
 
@@ -11,6 +12,7 @@ struct BenchArguments {
   BenchOptions options;
   std::vector<std::string> named;  // variants that the user wants: by -v, or all with a ladder
   std::string csv, json, trace;    // files; empty: none
+  std::optional<RowFormat> format;  // never empty once read
   bool dry_run = false;
   bool resume = false;
   bool fail_on_regression = false;
@@ -18,8 +20,10 @@ struct BenchArguments {
 
   // Rows and samples go to a file, and what is printed is a summary of them.
   bool has_file() const { return !csv.empty(); }
-  // Nothing but rows or what Google Benchmark writes may stand on standard output.
-  bool prints_summary() const { return !options.google_benchmark.prints(); }
+  // Nothing but rows or what Google Benchmark or --format writes may stand on standard output.
+  bool prints_summary() const {
+    return !options.google_benchmark.prints() && !format->replaces_text();
+  }
 };
 
 void declare_bench(Arguments& arguments);

@@ -11,8 +11,10 @@
 
 #include "cli/build_facts.hpp"
 #include "cli/terminal.hpp"
+#include "cli/verb_table.hpp"
 #include "cli/verbs.hpp"
 #include "core/text.hpp"
+#include "io/json.hpp"
 
 namespace rooflane {
 namespace {
@@ -31,7 +33,7 @@ std::string usage_text() {
   for (const Verb* verb : verbs) text += fmt::format("  {:<9} {}\n", verb->name, verb->summary);
   return text +
          "\n`rooflane VERB --help` says what a verb takes, with examples; `rooflane --version` "
-         "prints the version.\n";
+         "prints the version,\n`rooflane --verbs` all of this as JSON.\n";
 }
 
 int dispatch(const std::vector<std::string>& words, const Catalogue& built_in,
@@ -51,11 +53,15 @@ int dispatch(const std::vector<std::string>& words, const Catalogue& built_in,
     std::cout << version_text();
     return 0;
   }
+  if (first == "--verbs") {
+    std::cout << json_text(verb_table(verbs, built_in));
+    return 0;
+  }
   const auto verb =
       std::find_if(verbs.begin(), verbs.end(), [&](const Verb* v) { return v->name == first; });
   if (verb == verbs.end()) {
     if (!first.starts_with("-")) throw argument_error(unknown_name("verb", first, names));
-    throw argument_error(unknown_name("flag", first, {"--help", "--version"}));
+    throw argument_error(unknown_name("flag", first, {"--help", "--version", "--verbs"}));
   }
   const std::vector<std::string> others(words.begin() + 1, words.end());
   if ((*verb)->forward != nullptr) {

@@ -203,6 +203,10 @@ std::string machine_slug() {
     text += " " + devices->facts(0).name;
     break;
   }
+  return plain_slug(text);
+}
+
+std::string plain_slug(std::string text) {
   for (const std::string_view mark : {"(R)", "(TM)", "(r)", "(tm)"}) {
     for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark)) {
       text.replace(at, mark.size(), " ");

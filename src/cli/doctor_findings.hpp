@@ -55,5 +55,7 @@ nlohmann::ordered_json findings_json(const Findings& findings);
 // Words of [a-z0-9] joined by '-': CPU model, best ISA target, cores, and the first device
 // where it is more than the CPU again. Never the host's name. It names a folder of results/.
 std::string machine_slug();
+// The words of a text likewise.
+std::string plain_slug(std::string text);
 
 }  // namespace rooflane

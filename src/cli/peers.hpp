@@ -9,8 +9,8 @@ namespace rooflane {
 
 class PeersScript {
  public:
-  // $ROOFLANE_PEERS, else peers.py beside this program: ../scripts, ../share/rooflane. Throws
-  // Error(unavailable) when there is none.
+  // $ROOFLANE_PEERS, else peers.py beside this program: ../scripts, ../share/rooflane/scripts.
+  // Throws Error(unavailable) when there is none.
   PeersScript();
 
   const std::vector<std::string>& names() const { return names_; }

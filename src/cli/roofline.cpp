@@ -8,6 +8,7 @@
 
 #include "cli/json_output.hpp"
 #include "cli/ladder.hpp"
+#include "cli/row_format.hpp"
 #include "cli/verbs.hpp"
 #include "core/status.hpp"
 #include "core/text.hpp"
@@ -36,10 +37,12 @@ void declare(Arguments& arguments) {
   arguments.flag("--explain",
                  "instead of the summary: where the lost share of the roof went, from phases that "
                  "`bench --phases` recorded");
+  RowFormat::declare(arguments, "text");
   arguments.json_output("groups, ratios, winners, classes and rows as JSON");
   arguments.examples({bench_example, "rooflane roofline softmax.csv",
                       "rooflane roofline --markdown --all softmax.csv",
-                      "rooflane roofline --json softmax.csv", phases_example,
+                      "rooflane roofline --json softmax.csv",
+                      "rooflane roofline --format bmf softmax.csv", phases_example,
                       "rooflane roofline --explain gemm.csv"});
 }
 
@@ -112,6 +115,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   if (arguments.has("--explain") && json.asked()) {
     throw argument_error("--explain prints a text: allowed without --json");
   }
+  const RowFormat format(arguments, "text");
+  if (format.asked() && (arguments.has("--explain") || json.asked())) {
+    throw argument_error("--format is instead of the summary: allowed without --explain and --json");
+  }
   const std::vector<std::string> files = files_of(arguments);
   std::vector<std::size_t> counts;
   const std::vector<MeasuredRow> rows =
@@ -127,6 +134,10 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   }
   if (arguments.has("--explain")) {
     std::cout << explanation_of(rows, files, counts, arguments.has("--markdown"));
+    return 0;
+  }
+  if (format.asked()) {
+    format.write(rows);
     return 0;
   }
   if (!json.replaces_text()) {

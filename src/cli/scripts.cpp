@@ -22,12 +22,12 @@ std::string script_path(const std::string& file, const std::string& variable,
   std::error_code ignored;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   const auto above = program.parent_path().parent_path();
-  for (const auto& path : {above / "scripts" / file, above / "share/rooflane" / file}) {
+  for (const auto& path : {above / "scripts" / file, above / "share/rooflane/scripts" / file}) {
     if (std::filesystem::exists(path, ignored)) return path;
   }
   throw unavailable_error(fmt::format("{}: {} is neither in {} nor in {}; {} may name it", what,
                                       file, (above / "scripts").string(),
-                                      (above / "share/rooflane").string(), variable));
+                                      (above / "share/rooflane/scripts").string(), variable));
 }
 
 void become_script(const std::string& file, const std::string& variable, const std::string& what,

@@ -1,5 +1,5 @@
-// Scripts that stand beside the program: scripts/ of the tree it was built in, share/rooflane where
-// it was installed.
+// Scripts that stand beside the program: scripts/ of the tree it was built in,
+// share/rooflane/scripts where it was installed.
 #pragma once
 
 #include <string>

@@ -208,7 +208,7 @@ void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
 #elif defined(__aarch64__)
-  __asm__ volatile("yield");
+  asm volatile("isb");  // waits some ten cycles; `yield` does nothing on most cores
 #endif
 }
 

@@ -20,6 +20,7 @@ from rooflane.tuner.search import COMPLETE, HALVING, Limits, Search
 from rooflane.tuning import History, Space, Verdict, text_of
 
 INTERRUPTED = 130
+NOBODY_READS = 141  # as a shell says it of SIGPIPE
 
 
 class Wrong(Exception):
@@ -424,6 +425,10 @@ def main(words: list[str]) -> int:
                 return print_spaces(evaluator, targets, given.json)
             if given.export_space and given.export_space.exists():
                 spaces.read(given.export_space)  # before hours of measuring
+            for kept in [] if given.no_store else [evaluator.store]:
+                export.require_writable(kept)
+            if given.export:
+                export.require_writable(given.export)
             archive = Archive(given.archive)
             tuning = Tuning(given, targets, archive, evaluator)
             try:
@@ -440,6 +445,9 @@ def main(words: list[str]) -> int:
     except (export.BadFile, spaces.SpaceError) as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # who reads has seen enough; the archive holds what was found
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
     except (Unavailable, strategies.Unavailable, ArchiveError, Refused, Lost, OSError) as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 3

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from rooflane import files
 from rooflane.tuning import Space, Verdict, text_of
 
 VERSION = 1
@@ -47,9 +48,13 @@ def keep(path: Path, machine: dict[str, Any], space: Space, verdict: Verdict,
                                if any(other.get(key) != entry[key] for key in KEYS)]
         if verdict.chosen != space.default:
             document["entries"].append(entry)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(_text_of(document), encoding="utf-8")
-        partial.replace(path)
+        files.replace(path, _text_of(document))
+
+
+def require_writable(path: Path) -> None:
+    """Before hours of measuring. Raises OSError."""
+    with _locked(path):
+        pass
 
 
 def _text_of(document: dict[str, Any]) -> str:

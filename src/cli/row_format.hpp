@@ -1,0 +1,33 @@
+// `--format bmf|asv` of bench and roofline: rows for programs that track speed over time, to
+// standard output instead of the text or to `--output`. The formats stand in io/tracking.hpp and
+// io/asv.hpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.hpp"
+#include "io/measured_rows.hpp"
+
+namespace rooflane {
+
+class RowFormat {
+ public:
+  // `plain` is the format of what is written without the option.
+  static void declare(Arguments& arguments, const std::string& plain);
+  // What the arguments ask for. Throws Error(argument): an unknown format, an output without one or
+  // that cannot be written, a commit that is no whole hash.
+  RowFormat(const Arguments& arguments, const std::string& plain);
+
+  bool asked() const { return !format_.empty(); }
+  // Nothing else may stand on standard output.
+  bool replaces_text() const { return asked() && output_.empty(); }
+  // Rows that did not pass are left out, with a note. Throws Error(argument).
+  void write(std::span<const MeasuredRow> rows) const;
+
+ private:
+  std::string format_, output_, commit_;
+};
+
+}  // namespace rooflane

@@ -1,0 +1,16 @@
+// `rooflane --verbs`: what the command line takes, as JSON, from the tables behind `--help`. The
+// manual page and the completions of shells are made from it (scripts/command_pages.py).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+
+#include "cli/verbs.hpp"
+
+namespace rooflane {
+
+// {version, kernels, variants, presets, verbs: [{name, summary, options, positionals, examples}]};
+// verbs whose arguments a script reads have a name and a summary alone.
+nlohmann::ordered_json verb_table(std::span<const Verb* const> verbs, const Catalogue& catalogue);
+
+}  // namespace rooflane
