@@ -39,11 +39,13 @@ def main() -> int:
         print(f"book.sh: {error}", file=sys.stderr)
         return 3
     # The theme advertises its successor at each call.
-    done = subprocess.run([str(python), "-m", "mkdocs", "build", "--strict", "--quiet",
+    done = subprocess.run([str(python), "-m", "mkdocs", "build", "--strict",
                            "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(out)],
                           env={**os.environ, "NO_MKDOCS_2_WARNING": "1",
-                               "PYTHONDONTWRITEBYTECODE": "1"}, check=False)
-    if done.returncode != 0:
+                               "PYTHONDONTWRITEBYTECODE": "1"},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:  # not by --quiet, which keeps warnings from being errors
+        print(done.stdout, end="", file=sys.stderr)
         return 1
     if found := list(errors(out)):
         print("\n".join(f"book.sh: {error}" for error in found), file=sys.stderr)
