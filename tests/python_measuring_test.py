@@ -71,10 +71,13 @@ class Frames(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.rows = rooflane.bench(SHAPE, variant=["hwy", "scalar"], **BRIEF)
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.file = Path(folder.name) / "rows.csv"
+        cls.rows = rooflane.bench(SHAPE, csv=cls.file, variant=["hwy", "scalar"], **BRIEF)
 
     def test_columns_are_the_files(self):
-        header = Path(self.rows.attrs["csv"]).read_text(encoding="utf-8").splitlines()[0]
+        header = self.file.read_text(encoding="utf-8").splitlines()[0]
         self.assertEqual(list(self.rows.columns), header.split(","))
         self.assertEqual(sorted(self.rows.variant), ["hwy", "scalar"])
         self.assertTrue((self.rows.status == "PASSED").all())
@@ -83,13 +86,9 @@ class Frames(unittest.TestCase):
         self.assertTrue(self.rows.device.isna().all())
 
     def test_files_that_are_named_stay(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "rows.csv"
-            rows = rooflane.bench(SHAPE, csv=file, variant="scalar", **BRIEF)
-            self.assertEqual(rows.attrs["csv"], str(file))
-            again = rooflane.read(file)
-            self.assertTrue(rows.equals(again))
-            self.assertEqual(len(rooflane.roofline(str(file))), 1)
+        self.assertEqual(self.rows.attrs["csv"], str(self.file))
+        self.assertTrue(self.rows.equals(rooflane.read(self.file)))
+        self.assertEqual(len(rooflane.roofline(str(self.file))), 2)
 
     def test_roofline(self):
         judged = rooflane.roofline(self.rows)
@@ -102,11 +101,10 @@ class Frames(unittest.TestCase):
     def test_compare(self):
         compared = rooflane.compare(self.rows, self.rows)
         self.assertEqual(len(compared), 2)
-        self.assertTrue((compared.ratio == 1).all())
+        self.assertLessEqual(set(compared.verdict), {"SAME", "UNSURE"})
         self.assertFalse(compared.attrs["regressed"])
         with self.assertRaisesRegex(ValueError, "attrs"):
-            rooflane.compare(self.rows, self.rows.iloc[:1].set_axis(self.rows.columns, axis=1)
-                             .pipe(lambda frame: type(frame)(frame.to_dict("list"))))
+            rooflane.compare(self.rows, pandas.DataFrame({"variant": ["hwy"]}))
 
     def test_wrong_arguments(self):
         with self.assertRaisesRegex(ValueError, "nearest is 'softmax'"):
@@ -200,5 +198,6 @@ class CommandLine(unittest.TestCase):
 
 if __name__ == "__main__":
     package_environment.enter(Path(sys.argv[1]))
+    import pandas
     import rooflane
     skip.main([sys.argv[0], *sys.argv[2:]])

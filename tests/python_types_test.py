@@ -2,6 +2,7 @@
 """Types and help of the Python package: python_types_test.py BUILD_DIR."""
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import os
@@ -33,39 +34,46 @@ def package_folder() -> Path:
     return Path(rooflane.__file__).parent
 
 
-def mypy(*words):
-    with tempfile.TemporaryDirectory() as cache:
-        return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache,
-                               "--python-version", "3.10", *words], capture_output=True, text=True,
-                              check=False, env={**os.environ, "MYPYPATH": os.environ["PYTHONPATH"]})
-
-
 class Types(unittest.TestCase):
     """mypy --strict."""
 
-    def test_the_package(self):
-        words = [word for module in MODULES if module != "_core"
-                 for word in ("-m", f"rooflane.{module}".removesuffix(".__init__"))]
-        done = mypy(*words)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
 
-    def test_users(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "use.py"
-            file.write_text(USE.format(""), encoding="utf-8")
-            done = mypy(file)
-            self.assertEqual(done.returncode, 0, done.stdout)
-            file.write_text(USE.format("rooflane.softmax(x, thread=1)\nrooflane.gem(x, x)"),
-                            encoding="utf-8")
-            done = mypy(file)
-            self.assertEqual(done.stdout.count(": error:"), 2, done.stdout)
+    def mypy(self, *words):
+        return subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", self.folder / "cache",
+             "--python-version", "3.10", *words], capture_output=True, text=True, check=False,
+            env={**os.environ, "MYPYPATH": os.environ["PYTHONPATH"]})
 
-    def test_the_stub_is_the_modules(self):
-        done = subprocess.run([sys.executable, "-m", "mypy.stubtest", "rooflane._core",
-                               "--ignore-missing-stub"], capture_output=True, text=True,
-                              check=False, env={**os.environ,
-                                                "MYPYPATH": os.environ["PYTHONPATH"]})
+    def test_the_package_and_its_users(self):
+        names = [f"rooflane.{module}".removesuffix(".__init__") for module in MODULES]
+        imports = "".join(f"import {name}\n" for name in names)
+        good, bad = self.folder / "good.py", self.folder / "bad.py"
+        good.write_text(imports + USE.format(""), encoding="utf-8")
+        bad.write_text(USE.format("rooflane.softmax(x, thread=1)\nrooflane.gem(x, x)"),
+                       encoding="utf-8")
+        done = self.mypy(good)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.mypy(bad)
+        self.assertEqual(done.stdout.count(": error:"), 2, done.stdout)
+
+    def test_the_stub_has_what_the_module_has(self):
+        stub = ast.parse((package_folder() / "_core.pyi").read_text(encoding="utf-8"))
+
+        def names(body):
+            return {node.target.id if isinstance(node, ast.AnnAssign) else node.name
+                    for node in body
+                    if isinstance(node, (ast.AnnAssign, ast.ClassDef, ast.FunctionDef))}
+
+        def public(owner):
+            return {name for name in vars(owner) if not name.startswith("__")}
+
+        plan, = (node for node in stub.body if isinstance(node, ast.ClassDef))
+        self.assertEqual(names(stub.body), public(rooflane._core))
+        self.assertEqual(names(plan.body) - {"__init__"}, public(rooflane._core.Plan))
 
     def test_the_package_says_that_it_is_typed(self):
         self.assertTrue((package_folder() / "py.typed").exists())
@@ -95,4 +103,5 @@ class Help(unittest.TestCase):
 if __name__ == "__main__":
     package_environment.enter(Path(sys.argv[1]))
     import rooflane
+    import rooflane._core
     skip.main([sys.argv[0], *sys.argv[2:]])

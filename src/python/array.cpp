@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "core/error.hpp"
@@ -29,8 +30,14 @@ std::string complaint_of(nb::handle object) {
   return "it cannot be exported";
 }
 
+// By the type that was NumPy's last time: asking for its name takes longer than all else here.
 bool is_numpy(nb::handle object) {
-  return std::string_view(Py_TYPE(object.ptr())->tp_name) == "numpy.ndarray";
+  static std::atomic<const void*> known = nullptr;
+  const nb::handle type = object.type();
+  if (type.ptr() == known.load(std::memory_order_relaxed)) return true;
+  if (text_of(nb::type_name(type)) != "numpy.ndarray") return false;
+  known.store(type.ptr(), std::memory_order_relaxed);
+  return true;
 }
 
 bool is_numpy_bfloat16(nb::handle object) {
@@ -85,9 +92,10 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
             .c_str());
   }
   if (!is_numpy(object) && nb::cast<bool>(nb::getattr(object, "requires_grad", nb::bool_(false)))) {
-    throw argument_error(fmt::format("{} requires a gradient, which kernels do not have: "
-                                     "pass it with detach()",
-                                     name));
+    throw argument_error(
+        fmt::format("{} requires a gradient, which kernels do not have: "
+                    "pass it with detach()",
+                    name));
   }
   nb::object source = nb::borrow(object);
   nb::ndarray<nb::ro> memory = import(source, access);
@@ -107,8 +115,8 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
 void require_host(const Array& array) {
   const int device = array.memory.device_type();
   if (device == nb::device::cpu::value || device == nb::device::cuda_host::value) return;
-  throw argument_error(fmt::format(
-      "{} lies in a device's memory: allowed is memory of this process", array.name));
+  throw argument_error(
+      fmt::format("{} lies in a device's memory: allowed is memory of this process", array.name));
 }
 
 [[noreturn]] void want_copy(const Array& array, const std::string& why) {
@@ -127,8 +135,8 @@ void check_strides(const Array& array) {
     const std::int64_t stride = array.strides[axis];
     if (array.shape[axis] == 1) continue;  // its stride means nothing
     if (axis + 1 == rank && stride != 1) {
-      want_copy(array, fmt::format("has elements {} apart along its last axis, allowed is 1",
-                                   stride));
+      want_copy(array,
+                fmt::format("has elements {} apart along its last axis, allowed is 1", stride));
     }
     if (stride < 0) want_copy(array, fmt::format("runs backwards along axis {}", axis));
   }
@@ -156,8 +164,8 @@ Extent joined(const Array& array, std::size_t count, std::int64_t dense) {
 }
 
 [[noreturn]] void refuse_shape(const Array& array, const Shape& shape, const Shape& wanted) {
-  throw argument_error(fmt::format("{} is {}, allowed is {}", array.name, print_shape(shape),
-                                   print_shape(wanted)));
+  throw argument_error(
+      fmt::format("{} is {}, allowed is {}", array.name, print_shape(shape), print_shape(wanted)));
 }
 
 // Strides in stored elements, which of block formats are bytes, as strides in elements.

@@ -113,8 +113,8 @@ KindPointer make_kind(const std::string& key, const std::string& kernel, const n
                       const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   auto kind = std::make_shared<Kind>();
   kind->key = key;
-  kind->problem = inferred_problem(known_problem(catalogue().kernel(kernel), parameters), inputs,
-                                   outputs);
+  kind->problem =
+      inferred_problem(known_problem(catalogue().kernel(kernel), parameters), inputs, outputs);
   kind->outputs = outputs_of(kind->problem, inputs);
   return kind;
 }

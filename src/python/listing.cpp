@@ -52,8 +52,8 @@ nb::list kernels() {
     nb::list parameters, maths;
     for (const ParamSpec& param : kernel->params) parameters.append(parameter(param));
     for (const Math* math : kernel->maths) maths.append(std::string(math->name));
-    all.append(nb::make_tuple(kernel->name, kernel->summary, nb::tuple(parameters),
-                              nb::tuple(maths)));
+    all.append(
+        nb::make_tuple(kernel->name, kernel->summary, nb::tuple(parameters), nb::tuple(maths)));
   }
   return all;
 }

@@ -47,9 +47,10 @@ void define_plan(nb::module_& module) {
       .def("_facts", &BoundPlan::facts)
       .def("unbind", &BoundPlan::unbind,
            "Lets the arrays go; run() then raises ValueError until bind() is called again.")
-      .def("run", &BoundPlan::run,
-           "Computes on the bound arrays; returns when the outputs are complete. Raises ValueError\n"
-           "when nothing is bound.")
+      .def(
+          "run", &BoundPlan::run,
+          "Computes on the bound arrays; returns when the outputs are complete. Raises ValueError\n"
+          "when nothing is bound.")
       .def("time_runs", &BoundPlan::time_runs, "runs"_a,
            "Runs so often in a loop of C++; the mean time of a run in ns.")
       .def_prop_ro(

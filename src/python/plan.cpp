@@ -91,8 +91,7 @@ double BoundPlan::time_runs(std::int64_t runs) {
   run_bound();
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < runs; ++i) plan_->run();
-  const std::chrono::duration<double, std::nano> elapsed =
-      std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
   return elapsed.count() / static_cast<double>(runs);
 }
 
@@ -119,8 +118,8 @@ nb::list tensors_of(const Problem& problem) {
       const std::int64_t elements = tensor_shape(problem, spec).back();
       shape[shape.size() - 1] = spec.dtype->bytes(elements);
     }
-    tensors.append(nb::make_tuple(spec.name, name_of_role(spec.role),
-                                  std::string(spec.dtype->name), nb::tuple(shape)));
+    tensors.append(nb::make_tuple(spec.name, name_of_role(spec.role), std::string(spec.dtype->name),
+                                  nb::tuple(shape)));
   }
   return tensors;
 }
@@ -146,8 +145,7 @@ Problem problem_from(const std::string& kernel, const nb::dict& parameters,
 }
 
 nb::list outputs_like(const Problem& problem, const nb::dict& arrays) {
-  const std::vector<NamedShape> shapes =
-      shapes_of(problem, arrays_of(arrays, Access::read));
+  const std::vector<NamedShape> shapes = shapes_of(problem, arrays_of(arrays, Access::read));
   nb::list outputs;
   for (const TensorSpec& spec : problem.kernel().tensors(problem)) {
     if (spec.role != Role::output) continue;

@@ -48,8 +48,7 @@ nb::list tensors_of(const Problem& problem);
 void construct(BoundPlan* place, const Problem& problem, const nb::dict& options,
                const nb::dict& constants);
 // The problem that parameters and arrays of inputs, and of outputs, make.
-Problem problem_from(const std::string& kernel, const nb::dict& parameters,
-                     const nb::dict& arrays);
+Problem problem_from(const std::string& kernel, const nb::dict& parameters, const nb::dict& arrays);
 // (name, dtype, shape) of each output for these arrays of inputs: with the axes that they have.
 nb::list outputs_like(const Problem& problem, const nb::dict& arrays);
 

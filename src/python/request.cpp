@@ -20,8 +20,7 @@ void set_parameter(Problem& problem, const std::string& name, nb::handle value) 
   } else if (PyNumber_Check(value.ptr()) != 0) {
     problem.set(name, nb::cast<double>(nb::float_(value)));
   } else {
-    throw nb::type_error(
-        fmt::format("{}: a parameter is a number, a bool or a str", name).c_str());
+    throw nb::type_error(fmt::format("{}: a parameter is a number, a bool or a str", name).c_str());
   }
 }
 
@@ -46,15 +45,14 @@ std::vector<std::string> tensors_of(const Problem& known, const ParamSpec& param
 [[noreturn]] void refuse_format(const ParamSpec& param, const Array& array) {
   std::vector<std::string> plain, blocks;
   for (const DType dtype : param.dtypes) {
-    (dtype->block == 1 ? plain : blocks).emplace_back(dtype->block == 1 ? dtype->name
-                                                                        : dtype->short_name);
+    (dtype->block == 1 ? plain : blocks)
+        .emplace_back(dtype->block == 1 ? dtype->name : dtype->short_name);
   }
   const bool may_be_blocks = array.dtype == &uint8 && !blocks.empty();
-  throw argument_error(
-      fmt::format("{} is {}, allowed are {}{}", array.name, array.dtype->name, join(plain, ", "),
-                  may_be_blocks ? fmt::format("; or bytes of what {} says: {}", param.name,
-                                              join(blocks, ", "))
-                                : std::string()));
+  throw argument_error(fmt::format(
+      "{} is {}, allowed are {}{}", array.name, array.dtype->name, join(plain, ", "),
+      may_be_blocks ? fmt::format("; or bytes of what {} says: {}", param.name, join(blocks, ", "))
+                    : std::string()));
 }
 
 // Sets a choice of formats to what the first array has whose tensor it decides.
@@ -129,14 +127,13 @@ std::vector<NamedShape> shapes_of(const Problem& problem, std::span<const Array>
       return tensor.name == array.name;
     });
     // An array without a tensor is refused by name where sizes are inferred.
-    shapes.push_back({array.name, spec == tensors.end() ? array.shape
-                                                        : elements_of(array, spec->dtype)});
+    shapes.push_back(
+        {array.name, spec == tensors.end() ? array.shape : elements_of(array, spec->dtype)});
   }
   return shapes;
 }
 
-Operands operands_of(const Problem& problem, std::span<const Array> arrays,
-                     bool (*wanted)(Role)) {
+Operands operands_of(const Problem& problem, std::span<const Array> arrays, bool (*wanted)(Role)) {
   const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
   std::vector<std::string> names;
   Operands operands;
