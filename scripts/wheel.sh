@@ -37,8 +37,8 @@ add_licences() {  # FOLDER of an unpacked wheel
   local library name path package
   for library in "$1"/rooflane.libs/*; do
     name=$(basename "$library")
-    path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f | head -n 1)
-    package=$(dpkg -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1)
+    path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f -print -quit)
+    package=$(dpkg -S "$path" 2>/dev/null) && package=${package%%:*}
     if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
       cp "/usr/share/doc/$package/copyright" "$1"/rooflane-*.dist-info/licenses/"$package.txt"
     else
