@@ -64,16 +64,10 @@ bool is_preset(std::string_view name) {
   return is_drawn(name) || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::vector<BenchProblem> preset_problems(std::string_view name,
-                                          std::span<const Kernel* const> kernels) {
-  if (is_drawn(name)) return drawn_problems(name, kernels);
-  const auto preset = std::find_if(std::begin(presets), std::end(presets),
-                                   [&](const Preset& known) { return name == known.name; });
-  if (preset == std::end(presets)) {
-    throw argument_error(unknown_name("preset", name, preset_names()));
-  }
+std::vector<BenchProblem> parse_preset(std::string_view text, std::string_view name,
+                                       std::span<const Kernel* const> kernels) {
   std::vector<BenchProblem> problems;
-  for (std::string_view line : split(preset->text, '\n')) {
+  for (std::string_view line : split(text, '\n')) {
     line = line.substr(0, line.find('#'));
     while (line.ends_with(' ')) line.remove_suffix(1);
     const std::string_view kernel = line.substr(0, line.find(':'));
@@ -85,6 +79,17 @@ std::vector<BenchProblem> preset_problems(std::string_view name,
     }
   }
   return problems;
+}
+
+std::vector<BenchProblem> preset_problems(std::string_view name,
+                                          std::span<const Kernel* const> kernels) {
+  if (is_drawn(name)) return drawn_problems(name, kernels);
+  const auto preset = std::find_if(std::begin(presets), std::end(presets),
+                                   [&](const Preset& known) { return name == known.name; });
+  if (preset == std::end(presets)) {
+    throw argument_error(unknown_name("preset", name, preset_names()));
+  }
+  return parse_preset(preset->text, name, kernels);
 }
 
 }  // namespace rooflane

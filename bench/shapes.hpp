@@ -22,4 +22,9 @@ bool is_preset(std::string_view name);
 std::vector<BenchProblem> preset_problems(std::string_view name,
                                           std::span<const Kernel* const> kernels);
 
+// The same of a preset's text, a shape a line and `#` before remarks; lines of other kernels are
+// passed over. Throws Error for a shape that does not parse.
+std::vector<BenchProblem> parse_preset(std::string_view text, std::string_view name,
+                                       std::span<const Kernel* const> kernels);
+
 }  // namespace rooflane

@@ -14,8 +14,16 @@ loud() {  # runs a command; prints what it said only when it fails
     exit 1
   }
 }
+# What the Python package is built with; all else is built without it too.
+has_bindings=1
+bindings=$(scripts/bindings_environment.py 2>"$log") || {
+  has_bindings=0
+  echo "build: without the Python package: $bindings" >&2
+}
 if [[ ! -f build/build.ninja ]]; then
   loud meson setup build --buildtype=release
+elif ((has_bindings)) && ! grep -q python/rooflane/_core build/build.ninja; then
+  loud meson setup --reconfigure build
 fi
 echo "build: building in build/ (minutes the first time)" >&2
 if [[ -t 2 ]]; then

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from python_environment import Pip, Unavailable, ensure
+from python_environment import Unavailable, with_packages
 from rooflane_json import PROGRAM
 
 PACKAGES = ["gguf==0.19.0", "ml_dtypes==0.5.4", "numpy==2.4.6"]
@@ -33,10 +33,7 @@ DYNAMIC_ERROR = 0.05
 
 def interpreter() -> Path:
     """The environment's interpreter, made now if need be. Raises Unavailable."""
-    def install(pip: Pip) -> None:
-        pip(["--only-binary=:all:", *PACKAGES])
-
-    return ensure("formats", " ".join(PACKAGES), install)
+    return with_packages("formats", PACKAGES)
 
 
 def weights(name: str, values: Any) -> tuple[dict[str, Any], Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rooflane"
+FOLDERS = {"tune": "tuner"}  # where a verb's options are declared; default: a folder of its name
 CHANGELOG = PACKAGE.parent.parent / "debian" / "changelog"
 MATHS = ["fp32", "3xtf32", "bf16", "f16", "int8", "int8-dynamic"]
 EXIT_STATUS = {
@@ -97,7 +98,7 @@ def verbs_of(table: dict[str, Any]) -> list[Verb]:
 
     verbs = []
     for verb in table["verbs"]:
-        source = PACKAGE / verb["name"] / "command.py"
+        source = PACKAGE / FOLDERS.get(verb["name"], verb["name"]) / "command.py"
         options = described(verb["options"]) if "options" in verb else \
             [Option(["-h", "--help"], "", "print this help"), *options_in(source)]
         verbs.append(Verb(verb["name"], verb["summary"], options,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from python_environment import Unavailable, ensure
+from python_environment import Unavailable, with_packages
 
 # Pinned: what is clean here is clean on every system. clang-tidy takes half as long since 22, which
 # passes over the system's headers.
@@ -38,6 +38,7 @@ MAY_INCLUDE = {
     "src/backends": {"core"},
     "kernels": {"core", "backends"},
     "src/io": {"core"},
+    "src/python": {"core"},
     "src/measure": {"core", "backends"},
     "bench": {"core", "backends", "io", "measure"},
     "src/model": {"core", "io", "measure"},
@@ -258,8 +259,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
     arguments = parser.parse_args()
     try:
-        python = ensure("lint", " ".join(PACKAGES),
-                        lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
+        python = with_packages("lint", PACKAGES)
     except Unavailable as error:
         print(f"lint: nothing was checked: {error}", file=sys.stderr)
         return 1

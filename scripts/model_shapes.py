@@ -17,22 +17,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parent
-PACKAGE = SCRIPTS.parent / "python"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from python_environment import Unavailable, ensure  # noqa: E402
-from rooflane_json import PROGRAM, Refused, ask  # noqa: E402
+from python_environment import Unavailable, with_packages  # noqa: E402
+from rooflane_json import PACKAGE, PROGRAM, Refused, ask  # noqa: E402
 
 PACKAGES = ["numpy==2.4.6", "onnx==1.23.2"]
 
 
-def interpreter() -> str:
+def interpreter() -> Path:
     """The interpreter of the environment, made now if need be. Raises Unavailable."""
-    if given := os.environ.get("ROOFLANE_ONNX_PYTHON"):
-        return given
-    return str(ensure("onnx", " ".join(PACKAGES),
-                      lambda pip: pip(["--only-binary=:all:", *PACKAGES])))
+    return with_packages("onnx", PACKAGES, "ROOFLANE_ONNX_PYTHON")
 
 
 def main(words: list[str]) -> int:

@@ -74,6 +74,14 @@ def ensure(name: str, recipe: str, install: Callable[[Pip], None]) -> Path:
         raise Unavailable(f"environment {folder} cannot be made: {error}") from error
 
 
+def with_packages(name: str, packages: Sequence[str], variable: str = "") -> Path:
+    """The interpreter that the environment variable names, else that of an environment with these
+    packages and nothing else, made now if need be. Raises Unavailable."""
+    if given := os.environ.get(variable):
+        return Path(given)
+    return ensure(name, " ".join(packages), lambda pip: pip(["--only-binary=:all:", *packages]))
+
+
 def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
     print(f"making the Python environment {folder}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS))
 
-from python_environment import Unavailable, ensure  # noqa: E402
+from python_environment import Unavailable, with_packages  # noqa: E402
 from report_page import readme, results  # noqa: E402
 from rooflane_json import PROGRAM, Refused  # noqa: E402
 
@@ -66,8 +66,7 @@ def main() -> int:
 
 def draw(arguments: argparse.Namespace) -> int:
     """Writes page and picture in the environment that can draw. Raises Unavailable."""
-    python = ensure("report", " ".join(PACKAGES),
-                    lambda pip: pip(["--only-binary=:all:", *PACKAGES]))
+    python = with_packages("report", PACKAGES)
     command = [str(python), "-m", "report_page", "--rooflane", str(arguments.rooflane.absolute()),
                *(str(Path(p).resolve()) for p in arguments.csv)]
     for option in ("html", "svg"):

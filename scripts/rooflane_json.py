@@ -1,42 +1,47 @@
-"""Asks the program for JSON (`rooflane VERB --json`); standard library only.
+"""What scripts ask the program for (`rooflane VERB --json`), and the package python/rooflane for
+them; standard library only.
 
 Scripts read what C++ computed and compute no statistic of their own: `rooflane schema VERB` says
 what the documents hold.
 """
 from __future__ import annotations
 
-import json
-import subprocess
+import contextlib
+import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PROGRAM = Path(__file__).resolve().parent.parent / "build" / "rooflane"
+from python_environment import cache_folder
+
+SCRIPTS = Path(__file__).resolve().parent
 
 
-class Refused(Exception):
-    """The program could not do what it was asked; the text is its own line."""
+def package_folder() -> Path:
+    """What to name in PYTHONPATH for the package and nothing else. Where scripts came with an
+    installed package, beside which others lie, a folder of links of the user's cache."""
+    if (SCRIPTS.parent / "python").is_dir():
+        return SCRIPTS.parent / "python"
+    name = hashlib.sha256(str(SCRIPTS.parent).encode()).hexdigest()[:16]
+    link = cache_folder() / f"package-{name}" / "rooflane"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        with contextlib.suppress(FileExistsError):  # another process was first
+            link.symlink_to(SCRIPTS.parent)
+    return link.parent
 
-    def __init__(self, text: str, status: int):
-        super().__init__(text)
-        self.status = status
+
+PACKAGE = package_folder()
+sys.path.insert(0, str(PACKAGE))
+
+from rooflane.program import PLACES, Refused, ask  # noqa: E402
+
+PROGRAM = next(filter(Path.exists, PLACES), PLACES[-1])
 
 
-def ask(program: Path, verb: str, *arguments: str | Path) -> dict[str, Any]:
-    """The document that a verb prints. Raises Refused."""
-    # Absolute: a bare name would be looked for in $PATH.
-    command = [str(program.absolute()), verb, "--json", *map(str, arguments)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise Refused(f"{program} cannot be run ({error.strerror}): build it, or name another with "
-                      "--rooflane", 3) from error
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        raise Refused(lines[-1].removeprefix("rooflane: "), done.returncode)
-    return json.loads(done.stdout)
+__all__ = ["PACKAGE", "PROGRAM", "Figure", "Refused", "ask", "figure_of", "summary_of"]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ has_command() { command -v "$1" >/dev/null 2>&1; }
 has_module() { has_command pkg-config && pkg-config --exists "$1"; }
 has_header() { [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]]; }
 has_venv() { python3 -c 'import ensurepip' >/dev/null 2>&1; }
+has_python_headers() {
+  python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null
+}
 has_file() {  # one of some globs
   local glob
   for glob in "$@"; do
@@ -53,11 +56,15 @@ prefer() {  # PACKAGE CHECK...
   shift
   "$@" || optional+=("$package")
 }
+prefer python3-dev has_python_headers
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'
 if [[ ${1:-} == --tests ]]; then
   prefer oclgrind has_command oclgrind
+  # Kernels for aarch64, run by an emulator.
+  prefer g++-aarch64-linux-gnu has_command aarch64-linux-gnu-g++
+  prefer qemu-user has_command qemu-aarch64
   prefer mandoc has_command mandoc  # looks at the manual page
   prefer zsh has_command zsh        # completes
   prefer postgresql has_file '/usr/lib/postgresql/*/bin/initdb'  # started by the tests themselves

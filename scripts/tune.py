@@ -21,17 +21,16 @@ import re
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parent
-PACKAGE = SCRIPTS.parent / "python"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from package_verb import start  # noqa: E402
 from peer_workers import environments  # noqa: E402
-from python_environment import Pip, Unavailable, ensure  # noqa: E402
-from rooflane_json import PROGRAM  # noqa: E402
+from python_environment import Pip, ensure, with_packages  # noqa: E402
 
 PACKAGES = ["cmaes==0.13.1", "distributed==2026.8.0", "json-repair==0.64.6", "jsonschema==4.26.0",
             "numpy==2.4.6", "openai==3.57.0", "optuna==5.0.0", "psycopg[binary]==3.3.9",
             "scikit-learn==1.9.1", "scipy==1.17.1", "sqlalchemy==2.1.9"]
+VARIABLE = "ROOFLANE_TUNE_PYTHON"
 
 
 def asks_for_gp(words: list[str]) -> bool:
@@ -39,53 +38,31 @@ def asks_for_gp(words: list[str]) -> bool:
     return any("gp" in re.split("[=,:]", word) for word in words)
 
 
-def interpreter(gp: bool = False) -> str:
+def interpreter(gp: bool = False) -> Path:
     """The interpreter of the environment, made now if need be; `gp`: of the one with PyTorch.
     Raises Unavailable."""
-    if given := os.environ.get("ROOFLANE_TUNE_PYTHON"):
-        return given
-    recipe = " ".join(PACKAGES)
-
-    def install(pip: Pip) -> None:
-        pip(["--only-binary=:all:", *PACKAGES])
+    if not gp or os.environ.get(VARIABLE):
+        return with_packages("tune", PACKAGES, VARIABLE)
 
     def install_with_torch(pip: Pip) -> None:
-        install(pip)
+        pip(["--only-binary=:all:", *PACKAGES])
         environments.install_torch(pip, "tune-gp")
 
-    if gp:
-        recipe += " " + environments.torch_recipe()
-        return str(ensure("tune-gp", recipe, install_with_torch))
-    return str(ensure("tune", recipe, install))
+    return ensure("tune-gp", " ".join([*PACKAGES, environments.torch_recipe()]),
+                  install_with_torch)
 
 
 def variables(gp: bool = False) -> dict[str, str]:
     """The environment variables that the interpreter is started with."""
-    changes = {"PYTHONPATH": str(PACKAGE)}
-    if gp and not os.environ.get("ROOFLANE_TUNE_PYTHON"):
-        changes |= environments.torch_variables("tune-gp")
-    return changes
+    if gp and not os.environ.get(VARIABLE):
+        return environments.torch_variables("tune-gp")
+    return {}
 
 
 def main(words: list[str]) -> int:
     """Becomes the package in its interpreter."""
     gp = asks_for_gp(words)
-    try:
-        python = interpreter(gp)
-        if words[:1] == ["--prepare"]:
-            return 0
-        if words[:1] == ["--python"]:
-            print(python)
-            return 0
-        environment = {**os.environ, **variables(gp)}
-        environment.setdefault("ROOFLANE_PROGRAM", str(PROGRAM))
-        sys.stdout.flush()
-        os.execve(python, [python, "-m", "rooflane", *words], environment)
-    except Unavailable as reason:
-        print(f"rooflane: the tuner's Python environment cannot be had: {reason}", file=sys.stderr)
-    except OSError as error:
-        print(f"rooflane: {error}", file=sys.stderr)
-    return 3
+    return start(words, words, lambda: interpreter(gp), "the tuner's", variables(gp))
 
 
 if __name__ == "__main__":

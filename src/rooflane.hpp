@@ -9,6 +9,7 @@
 #include "core/kernel.hpp"
 #include "core/machine.hpp"
 #include "core/parallel.hpp"
+#include "core/planning.hpp"
 #include "core/problem.hpp"
 #include "core/seeds.hpp"
 #include "core/tensor.hpp"

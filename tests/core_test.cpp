@@ -5,11 +5,14 @@
 #include <atomic>
 #include <cmath>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "core/cpu_model.hpp"
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 #include "core/kernel.hpp"
 #include "core/machine.hpp"
 #include "core/parallel.hpp"
@@ -158,6 +161,17 @@ TEST_CASE("a bad shape is refused with a message that names the place") {
   CHECK(message("toy:rows=1..100000+1,cols=1").find("more than") != std::string::npos);
   CHECK(message("toy:rows=4503599627370496,cols=4503599627370496").find("elements") !=
         std::string::npos);
+}
+
+TEST_CASE("JSON is refused where its nesting would end the process") {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  CHECK(parse_json(nested(most_nesting)).is_array());
+  CHECK_THROWS_AS(parse_json(nested(most_nesting + 1)), nlohmann::json::exception);
+  CHECK_THROWS_AS(parse_json("{\"a\":" + nested(1000000) + "}"), nlohmann::json::exception);
+  CHECK_THROWS_AS(parse_json(std::string(1000000, '[')), nlohmann::json::exception);
+  CHECK(parse_json("\"\\\"" + std::string(100, '[') + "\"").is_string());
 }
 
 TEST_CASE("sizes come from arrays, and a disagreement names both axes") {
@@ -399,4 +413,22 @@ TEST_CASE("the machine has cores, placement and memory") {
   CHECK(m.l1d_bytes > 0);
   CHECK(available_memory_bytes() > 0);
   CHECK(available_memory_bytes() <= m.memory_bytes);
+}
+
+TEST_CASE("a CPU's name is its model's, an ARM part's, or a board's") {
+  const auto name_of = [](const char* text) {
+    std::istringstream cpuinfo(text);
+    return cpu_model(cpuinfo);
+  };
+  CHECK(name_of("processor\t: 0\nmodel name\t: AMD EPYC 9B45\nmodel name\t: other\n") ==
+        "AMD EPYC 9B45");
+  CHECK(name_of("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n") ==
+        "Arm Neoverse-V2");
+  // Little cores come first.
+  CHECK(name_of("CPU implementer\t: 0x61\nCPU part\t: 0x022\n\n"
+                "CPU implementer\t: 0x61\nCPU part\t: 0x023\n") == "Apple M1 Firestorm");
+  CHECK(name_of("CPU implementer\t: 0x41\nCPU part\t: 0xfff\nModel\t\t: A board\n") ==
+        "ARM implementer 0x41 part 0xfff");
+  CHECK(name_of("Hardware\t: x\nModel\t\t: Some Board Rev 1.4\n") == "Some Board Rev 1.4");
+  CHECK(name_of("CPU implementer\t:\n") == "unknown CPU");
 }

@@ -25,6 +25,7 @@ import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
+import package_environment
 import skip
 
 ROOFLANE, BUILD, ROOT = Path(), Path(), Path()
@@ -78,6 +79,8 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(r"scripts/python_overhead\.py", "--rounds 3 --runs 100", "ten seconds"),
+    Added(r"python3 -m rooflane bench.*", BRIEF, "few samples"),
     Added(r"scripts/models\.sh", "--quick --models block --threads 1", "ten minutes"),
     Added(r"build/rooflane model (?!.*--dry-run).*",
           "--threads 1 --max-time 0.1 --ceilings-time 0.2", "few samples"),
@@ -91,7 +94,15 @@ ADDED = [
           "the small ones of these problems; PoCL takes seconds to build a kernel"),
 ]
 SWAPPED = [
+    Swapped("scripts/arm.sh", "bash -n scripts/arm.sh #", "an hour, and a cross compiler"),
+    Swapped("scripts/arm_predict.py", "scripts/arm_predict.py --help", "a build for aarch64"),
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
+    Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
+    Swapped("scripts/wheel.sh", "bash -n scripts/wheel.sh", "minutes"),
+    Swapped("python3 -m pip install dist/rooflane-*.whl", "true", "the build's package instead"),
+    Swapped("python3 -m rooflane bench",
+            "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench",
+            "a Python that has NumPy and pandas; limits that are hardly measured"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
@@ -107,7 +118,15 @@ SWAPPED = [
     Swapped("check_models.py --torch", "check_models.py block", "PyTorch is large"),
     Swapped("--peers numpy,torch", "--peers numpy", "PyTorch is large"),
     Swapped("--peers all", "--peers numpy", "PyTorch is large"),
+    Swapped("scripts/wheel.sh python3", "bash -n scripts/wheel.sh", "a build of its own"),
+    Swapped("python3 -m pip install dist/rooflane-*.whl", "test -e pyproject.toml",
+            "there is no wheel"),
+    Swapped("python3 -m rooflane bench --preset quick --launches 1 --csv rows.csv",
+            "PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane list", "a minute"),
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
+    Swapped("PYTHONPATH=build/python python3",
+            "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON",
+            "a Python that has NumPy and pandas; limits that are hardly measured"),
     Swapped("old=../old/build/rooflane", "old=build/rooflane", "the other build is the reader's"),
     Swapped("compare old.csv new.csv --fail-on-regression",
             "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
@@ -150,6 +169,10 @@ EXPECTED = [
     Expected(r"scripts/speed_vs_peers\.sh --csv.*", r"goals of Zen 5"),
     Expected(r"scripts/opencl_vs_peers\.sh (?!.*--cl-device).*", r"OpenCL sees no GPU", 3),
     Expected(r"build/rooflane compare (?!.*--json).*", r"(?m)^\**[1-9]\d* rows?: "),
+    Expected(r".*examples/python/arrays\.py", r"rows sum to 1: True\nplan agrees: True"),
+    Expected(r".*examples/python/mine\.py", r"mine +PASSED"),
+    Expected(r".*examples/python/tour\.py", r"(?s)agrees with plain loops: True.*verdict"),
+    Expected(r".*python_overhead\.py", r"plan\.run\(\) beyond C\+\+ +-?\d+ ns"),
     Expected(r"\./main .*", r"(?m)^\w+: c\[0\] = 16$"),
     Expected(r"build/rooflane tune (?!--space).*", r"(?m)^  \d+ evaluations, \d+ correct; run \d"),
     Expected(r"build/rooflane tune --space .*", r"(?m)^ +\d+ ns predicted +path=.*default$"),
@@ -236,6 +259,10 @@ def to_run(command: str) -> str:
     return run
 
 
+def unindented(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
 def cells(line: str) -> list[str]:
     """The headings of a line of a table on the terminal."""
     return re.split(r"\s{2,}", line.strip())
@@ -252,6 +279,18 @@ def python_with_numpy() -> tuple[str, str]:
         if done.returncode != 0:
             return "", done.stderr.strip().splitlines()[-1]
     return done.stdout.strip(), ""
+
+
+def python_with_package() -> tuple[str, str]:
+    """An interpreter that has what the Python package needs, or nothing and the reason."""
+    if not list((BUILD / "python/rooflane").glob("_core*.so")):
+        return "", "built without the Python package"
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from python_environment import Unavailable
+    try:
+        return str(package_environment.interpreter()), ""
+    except Unavailable as reason:
+        return "", str(reason)
 
 
 @dataclass(frozen=True)
@@ -273,8 +312,8 @@ class Place:
     # Who sees an OpenCL device, of PoCL; elsewhere its kernels would take seconds to build.
     DEVICE = "docs/gpu.md"
 
-    def __init__(self, folder: Path, numpy: str):
-        self.folder, self.numpy = folder, numpy
+    def __init__(self, folder: Path, numpy: str, package: str):
+        self.folder, self.numpy, self.package = folder, numpy, package
         for name in ("tools", "installed", "drivers", "no-drivers"):
             (folder / name).mkdir()
         # The compiler of the build; looked for where it was, not in this folder.
@@ -290,10 +329,15 @@ class Place:
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(
             ".*", "build*", "results", "__pycache__"))
         (copy / "results").mkdir()
+        for rows in set(re.findall(r"results/\S+\.csv", "\n".join(commands(page)))):
+            for path in filter(Path.exists, (ROOT / rows, ROOT / f"{rows}.samples.csv")):
+                (copy / rows).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, (copy / rows).parent)
         (copy / "build/meson-logs").mkdir(parents=True)
         shutil.copytree(BUILD / "meson-private", copy / "build/meson-private",
                         ignore=shutil.ignore_patterns("*.exe", "tmp*"))
         (copy / "build/rooflane").symlink_to(ROOFLANE)
+        (copy / "build/python").symlink_to(BUILD / "python")
         (copy / "build/bench").mkdir()
         (copy / "build/bench/model-regret").symlink_to(BUILD / "bench/model-regret")
         write_program(copy / "scripts/build.sh", "#!/bin/sh\n")  # all is built
@@ -313,6 +357,7 @@ class Place:
 
         variables = {
             **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
+            "PACKAGE_PYTHON": self.package,
             "ROOFLANE_ARCHIVE": str(self.folder / "tune.sqlite"),
             "PATH": search("PATH", str(self.folder / "tools")),
             "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers, "OCL_ICD_FILENAMES": "",
@@ -357,18 +402,17 @@ class Pages(unittest.TestCase):
     def test_the_readme_takes_two_minutes(self):
         self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
 
-    def test_every_page_is_linked_from_the_readme(self):
-        readme = text_of("README.md")
+    def test_every_page_is_in_the_book(self):
+        navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
         for page in pages()[1:]:
-            self.assertIn(f"]({page})", readme)
+            place = page.removeprefix("docs/") if page.startswith("docs/") else f"tree/{page}"
+            with self.subTest(page):
+                self.assertRegex(navigation, rf"(?m)^ +- .+: {re.escape(place)}$")
 
-    def test_every_link_leads_to_a_file(self):
-        for page in pages():
-            for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-                with self.subTest(page, link=target):
-                    self.assertFalse(target.startswith("#"), "link to pages, not within one")
-                    if not re.match(r"https?://", target):
-                        self.assertTrue(((ROOT / page).parent / target).exists())
+    def test_every_link_leads_to_a_file_or_a_heading(self):
+        done = subprocess.run([sys.executable, ROOT / "scripts/check_links.py"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_every_block_is_of_a_kind_that_is_checked(self):
         for block in all_blocks():
@@ -381,11 +425,22 @@ class Pages(unittest.TestCase):
                     for pattern in ("*/*.c*", "*/*.py")
                     for path in (ROOT / "examples").glob(pattern)]
         shown = [block for block in all_blocks() if block.language in ("c", "cpp", "python")
-                 and block.page != "kernels/README.md"]
+                 and not re.match(r"kernels/|docs/ladder-", block.page)]
         self.assertEqual(len(shown), len(examples))
         for block in shown:
             with self.subTest(block.place):
                 self.assertIn(block.text, examples)
+
+    def test_code_of_a_ladder_is_that_of_its_steps(self):
+        for page in pages():
+            if not (kernel := re.fullmatch(r"docs/ladder-(\w+)\.md", page)):
+                continue
+            source = (ROOT / f"kernels/{kernel[1]}/ladder.cpp").read_text(encoding="utf-8")
+            shown = [block for block in blocks(page) if block.language == "cpp"]
+            self.assertGreater(len(shown), 2)
+            for block in shown:
+                with self.subTest(block.place):
+                    self.assertIn(unindented(block.text), unindented(source))
 
     def test_files_are_those_of_the_examples(self):
         for language, pattern in (("json", "*/*.json"), ("text", "*/*.txt")):
@@ -441,15 +496,18 @@ class Commands(unittest.TestCase):
     """Every command of PAGES, once."""
 
     ran: list[Ran] = []
-    no_numpy, no_device = "", ""
+    no_numpy, no_package, no_device = "", "", ""
 
     @classmethod
     def setUpClass(cls) -> None:
-        numpy = ""
-        if any("$NUMPY" in to_run(command) for page in PAGES for command in commands(page)):
+        numpy = package = ""
+        run = "".join(to_run(command) for page in PAGES for command in commands(page))
+        if "$NUMPY" in run:
             numpy, cls.no_numpy = python_with_numpy()
+        if "$PACKAGE_PYTHON" in run:
+            package, cls.no_package = python_with_package()
         with tempfile.TemporaryDirectory() as folder:
-            place = Place(Path(folder), numpy)
+            place = Place(Path(folder), numpy, package)
             cls.no_device = place.no_device
             for page in PAGES:
                 cls.ran += place.work_through(page)
@@ -465,6 +523,8 @@ class Commands(unittest.TestCase):
         if self.no_numpy and "$NUMPY" in "".join(
                 other.run for other in self.ran if other.block.page == ran.block.page):
             self.skipTest(skip.reason(self.no_numpy, "from PyPI: numpy"))
+        if self.no_package and ("$PACKAGE_PYTHON" in ran.run or "python_overhead" in ran.run):
+            self.skipTest(skip.reason(self.no_package))
         if ran.status == 3 and ran.command.startswith("scripts/report.py"):
             self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
                                       "from PyPI: altair vl-convert-python"))

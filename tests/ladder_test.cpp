@@ -259,8 +259,9 @@ TEST_CASE("a ladder is told rung by rung: over the one before, at its threads, a
     CHECK(lines[i].step == step);
     CHECK(lines[i].row->threads == threads);
     CHECK(lines[i].over_before.has_value() == before.has_value());
-    if (before) CHECK(*lines[i].over_before == doctest::Approx(*before));
-    CHECK(lines[i].over_first.value() == doctest::Approx(first));
+    if (before) CHECK(lines[i].over_before->value() == doctest::Approx(*before));
+    REQUIRE(lines[i].over_first);
+    CHECK(lines[i].over_first->value() == doctest::Approx(first));
   };
   is(0, 0, 1, std::nullopt, 1);
   is(1, 1, 1, 2, 2);
@@ -274,7 +275,12 @@ TEST_CASE("ratios of a ladder are of shared rounds") {
   std::vector<MeasuredRow> rows = some_ladder();
   rows[0].samples = {{0, 1, 0, 300, 1000}, {0, 1, 1, 600, 1000}, {0, 1, 2, 900, 1000}};
   rows[1].samples = {{1, 1, 0, 100, 1000}, {1, 1, 1, 200, 1000}, {1, 1, 2, 300, 1000}};
-  CHECK(ladders_of(rows)[0].lines[1].over_before.value() == doctest::Approx(3));
+  const std::vector<Ladder> ladders = ladders_of(rows);
+  const LadderLine& line = ladders[0].lines[1];
+  REQUIRE(line.over_before);
+  CHECK(line.over_before->value() == doctest::Approx(3));
+  const RungTexts texts = [](const auto&...) { return RungText{}; };
+  CHECK(contains(terminal_ladders(ladders, texts), "3.00x [3.00, 3.00]"));
 }
 
 TEST_CASE(
@@ -293,7 +299,8 @@ TEST_CASE(
   REQUIRE(ladders[0].lines.size() == 6);
   CHECK_FALSE(ladders[0].lines[1].over_before);
   CHECK_FALSE(ladders[0].lines[5].over_first);
-  CHECK(ladders[0].lines[2].over_before == 2.0);
+  REQUIRE(ladders[0].lines[2].over_before);
+  CHECK(ladders[0].lines[2].over_before->value() == doctest::Approx(2));
   CHECK(ladders[1].lines.size() == 1);
   const RungTexts texts = [](const std::string&, const std::string&, std::int64_t step) {
     return RungText{"rung" + std::to_string(step), "idea" + std::to_string(step)};

@@ -99,6 +99,11 @@ TEST_CASE("a target's FMA rate follows its lanes, and SSE has half for want of a
   const double avx3 = derived_traits(sixteen_cores(), "AVX3", 1).one.fma;
   CHECK(derived_traits(sixteen_cores(), "AVX2", 1).one.fma == doctest::Approx(avx3 / 2));
   CHECK(derived_traits(sixteen_cores(), "SSE4", 1).one.fma == doctest::Approx(avx3 / 8));
+  for (const char* quarter : {"NEON", "NEON_WITHOUT_AES", "SVE2_128"}) {
+    CHECK(derived_traits(sixteen_cores(), quarter, 1).one.fma == doctest::Approx(avx3 / 4));
+  }
+  CHECK(derived_traits(sixteen_cores(), "SVE_256", 1).one.fma == doctest::Approx(avx3 / 2));
+  CHECK(derived_traits(sixteen_cores(), "SVE", 1).one.fma == doctest::Approx(avx3));
 }
 
 TEST_CASE("a machine that reports no caches has the smallest of the last ten years") {
@@ -204,6 +209,8 @@ TEST_CASE("a broken file says which line is wrong and what is allowed") {
         "line 18: region '': a number of at least 0");
   CHECK(complaint(with(good, "threads 16", "threads 0")) ==
         "line 5: threads '0': a whole number from 1 to 65536");
+  CHECK(complaint(with(good, "l1_bytes 49152", "l1_bytes 1e300")) ==
+        "line 8: l1_bytes '1e300': a whole number from 1 to 1125899906842624");
   CHECK(complaint(with(good, "one.stream", "one.steam")).find("nearest is 'one.stream'") !=
         std::string::npos);
   CHECK(complaint(with(good, "region 4e-06\n", "")) == "missing: region");

@@ -89,7 +89,7 @@ def in_package(*words: str, **more) -> subprocess.Popen:
 
 def command(*words: str) -> tuple[int, str, str]:
     """`rooflane archive WORDS`."""
-    process = in_package("-m", "rooflane", "archive", *words)
+    process = in_package("-m", "rooflane.verbs", "archive", *words)
     output, errors = process.communicate()
     return process.returncode, output, errors
 

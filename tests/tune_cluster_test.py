@@ -25,8 +25,8 @@ tune_environment.enter()
 from rooflane.archive.database import ArchiveError  # noqa: E402
 from rooflane.archive.store import Archive  # noqa: E402
 from rooflane.evaluator import Step, Target  # noqa: E402
-from rooflane.tune.cluster import MOST_DEATHS, ClusterEvaluator  # noqa: E402
-from rooflane.tune.remote import Machine  # noqa: E402
+from rooflane.tuner.cluster import MOST_DEATHS, ClusterEvaluator  # noqa: E402
+from rooflane.tuner.remote import Machine  # noqa: E402
 from rooflane.tuning import Outcome, Trial, text_of  # noqa: E402
 
 PROGRAM = ""
@@ -66,7 +66,7 @@ class Processes(unittest.TestCase):
         """A process that ends with the test."""
         environment = {**self.environment, "ROOFLANE_PROGRAM": program or PROGRAM}
         with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
-            process = subprocess.Popen([sys.executable, "-m", "rooflane", *words], text=True,
+            process = subprocess.Popen([sys.executable, "-m", "rooflane.verbs", *words], text=True,
                                        env=environment, **{"stdout": log, "stderr": log, **pipes})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

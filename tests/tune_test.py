@@ -24,7 +24,7 @@ tune_environment.enter()
 from rooflane import strategies  # noqa: E402
 from rooflane.evaluator import Evaluation, Evaluator, Refused, Step, Target  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
-from rooflane.tune import export, final, search  # noqa: E402
+from rooflane.tuner import export, final, search  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
     Cost,
     Outcome,

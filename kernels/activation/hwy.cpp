@@ -15,12 +15,13 @@
 #include "kernels/common/activation-inl.h"
 #include "kernels/common/elements-inl.h"
 #include "kernels/common/tanh-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::activation {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 template <Kind kind, class D, class V = hn::Vec<D>>

@@ -108,8 +108,8 @@ class HwyPlan final : public Plan {
     const std::int64_t wanted = tasks_per_thread * threads_;
     if (threads_ > 1 && job_.merge_tasks() > 0 && job_.merge_tasks() < wanted) {
       const std::int64_t tiles = divide_up(most_keys, job_.kv_block);
-      const std::int64_t chunks = std::clamp<std::int64_t>(
-          std::min(divide_up(wanted, job_.merge_tasks()), tiles / least_tiles_per_chunk), 1, tiles);
+      const std::int64_t chunks =
+          std::min(divide_up(wanted, job_.merge_tasks()), tiles / least_tiles_per_chunk);
       if (chunks > 1) {
         job_.chunk_len = divide_up(tiles, chunks) * job_.kv_block;
         job_.chunks = divide_up(most_keys, job_.chunk_len);

@@ -14,12 +14,13 @@
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::attention::ladder_steps {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using std::int64_t;

@@ -13,10 +13,11 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 // Vectors whose length is no constant have no blocks to address: there, element by element.
 #undef ROOFLANE_BLOCKS
-#if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
+#if HWY_TARGET == HWY_SCALAR || (HWY_HAVE_SCALABLE && !ROOFLANE_SIZED_SVE)
 #define ROOFLANE_BLOCKS 0
 #else
 #define ROOFLANE_BLOCKS 1
@@ -26,7 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::attention {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 #if ROOFLANE_BLOCKS
 

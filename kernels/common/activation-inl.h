@@ -12,22 +12,23 @@
 #include "hwy/highway.h"
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/tanh-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
 // max(x, 0), NaN where x is.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Relu(D d, V x) {
   return exp_detail::AtLeast(d, x, 0.0f);
 }
 
 // x / (1 + exp(-t)) where x and t have one sign, or t is NaN. By e = exp(-|t|) <= 1, of which
 // nothing overflows: x·e / (1 + e) where t is negative. Relative error below 8u for an exact t.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V TimesSigmoid(D d, V x, V t) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const V e = ExpNonPositive(d, hn::Neg(hn::Abs(t)));
   const V one = hn::Set(d, 1.0f);
   const V upper = hn::IfThenElse(hn::Lt(t, hn::Zero(d)), hn::Mul(x, e), x);
@@ -35,20 +36,21 @@ HWY_INLINE V TimesSigmoid(D d, V x, V t) {
 }
 
 // x / (1 + exp(-x)). (Elfwing, Uchibe & Doya, arXiv 1702.03118.)
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Silu(D d, V x) {
   return TimesSigmoid(d, x, x);
 }
 
 // x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), which is x / (1 + exp(-2√(2/π)·(x + 0.044715·x³))): no
 // difference of nearly equal numbers where x is negative.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V GeluTanh(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   constexpr float linear = 1.59576912f;   // 2√(2/π)
   constexpr float cubic = 0.0713548163f;  // 0.044715 times that
   const V square = hn::Mul(x, x);
-  return TimesSigmoid(d, x, hn::Mul(x, hn::MulAdd(square, hn::Set(d, cubic), hn::Set(d, linear))));
+  const V t = hn::Mul(x, hn::MulAdd(square, hn::Set(d, cubic), hn::Set(d, linear)));
+  return TimesSigmoid(d, x, t);
 }
 
 // Φ(x) = (1 + erf(x/√2))/2, the share of a normal distribution below x: |error| <= 3.3u·Φ(|x|),
@@ -59,9 +61,9 @@ HWY_INLINE V GeluTanh(D d, V x) {
 // that neither sum cancels. The coefficients as float32 are those neighbours of the rounded ones
 // that gave the least greatest error. Beyond the interval the quotient grows above 1/2 (by 8u at
 // 5.75, more than it may lose by roundings), hence the two minima.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V NormalBelow(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   constexpr float p[] = {3.98942292e-1f, 3.35489027e-2f, 4.65528201e-3f,
                          1.65250705e-4f, 6.28350426e-6f, 2.27159269e-8f};
   constexpr float q[] = {1.0f,           2.50761092e-1f, 2.84631904e-2f,
@@ -74,9 +76,9 @@ HWY_INLINE V NormalBelow(D d, V x) {
 }
 
 // x·Φ(x). (Hendrycks & Gimpel, arXiv 1606.08415.)
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Gelu(D d, V x) {
-  return hwy::HWY_NAMESPACE::Mul(x, NormalBelow(d, x));
+  return vectors::HWY_NAMESPACE::Mul(x, NormalBelow(d, x));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -14,12 +14,13 @@
 
 #include "core/float16.hpp"
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 // Vectors by the type of the stored elements: `D16` holds as many 16-bit lanes as `DF` floats.
 template <class T>

@@ -18,6 +18,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/elements-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
@@ -26,7 +27,7 @@ namespace HWY_NAMESPACE {
 // to = scale·x + added; null: nothing is added.
 template <class T>
 HWY_INLINE void Sum(const T* x, float scale, const T* added, float* to, std::size_t n) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, scale);
   const auto scaled = [&](std::size_t i, auto fill)
@@ -52,7 +53,7 @@ void SumBFloat16(const BFloat16* x, float scale, const BFloat16* added, float* t
 
 // float32 as it is: vectors of the norm's operands into the plan's own, and rows back.
 void CopyFloat32(const float* from, float* to, std::size_t n, bool stream) {
-  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
+  const vectors::HWY_NAMESPACE::ScalableTag<float> d;
   const auto same = [&](std::size_t i, auto fill)
                         ROOFLANE_LAMBDA { return LoadElements(d, from + i, fill); };
   stream ? WriteElements<true>(d, to, n, same) : WriteElements<false>(d, to, n, same);

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
@@ -22,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 namespace exp_detail {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 // Adding 1.5·2²³ to |t| < 2²² rounds t to an integer, which then stands in the low mantissa bits;
 // the 127 makes it the biased exponent of 2^n, so that one shift gives 2^n.
@@ -145,9 +146,9 @@ HWY_INLINE V ExpByTable(D d, V x) {
 // AVX-512, 13 with AVX2, 13 without a table; on a Zen 5 the table of 32 makes 1.25 times as many a
 // second as the polynomial of degree 5, one of 16 with three coefficients 1.15 times, scalefps 1.08
 // times.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   using namespace exp_detail;
   x = AtLeast(d, x, kFlush);
   constexpr std::size_t powers = Powers<D>();
@@ -164,9 +165,9 @@ HWY_INLINE V ExpNonPositive(D d, V x) {
 
 // exp(x) for every float: within 3 ULP, subnormal results included. exp(-inf) is 0, inf from
 // 88.7229 on, NaN stays NaN. About a third slower than ExpNonPositive.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   using namespace exp_detail;
   const hn::RebindToSigned<D> di;
   using VI = hn::Vec<decltype(di)>;

@@ -6,13 +6,14 @@
 #define HWY_TARGET_INCLUDE "kernels/common/exp_loop.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 // After highway.h, for each target anew.
 #include "kernels/common/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
@@ -26,7 +27,9 @@ constexpr int kExps = 8;
 HWY_INLINE void Opaque(V& v) {
 #if HWY_ARCH_X86
   asm volatile("" : "+v"(v.raw));
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64 && HWY_HAVE_SCALABLE
+  asm volatile("" : "+w"(v));
+#elif HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   asm volatile("" : "+w"(v.raw));
 #else
   asm volatile("" : "+m"(v));

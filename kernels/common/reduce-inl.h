@@ -13,6 +13,7 @@
 #include <cstddef>
 
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 // For lambdas in inner loops: without it GCC 12 leaves what they capture in memory.
 #ifndef ROOFLANE_LAMBDA
@@ -23,27 +24,39 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// The sum and the maximum of a vector's lanes, by halving: log2(lanes) roundings.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE float SumLanes(D d, V v) {
-  return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::SumOfLanes(d, v));
+// The sum of a vector's lanes, by halving: log2(lanes) roundings, in an order that does not depend
+// on Highway's version, so that a vector and its two halves added up give the same bits.
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE vectors::HWY_NAMESPACE::TFromD<D> SumLanes(D d, V v) {
+  namespace hn = vectors::HWY_NAMESPACE;
+#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(hn::SumOfLanes(d, v));
+#else
+  if constexpr (hn::MaxLanes(d) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return SumLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
 }
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+// Their maximum.
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE float MaxLanes(D d, V v) {
-  return hwy::HWY_NAMESPACE::GetLane(hwy::HWY_NAMESPACE::MaxOfLanes(d, v));
+  return vectors::HWY_NAMESPACE::GetLane(vectors::HWY_NAMESPACE::MaxOfLanes(d, v));
 }
 
 // What a reduction does with two vectors.
 struct Plus {
   template <class V>
   HWY_INLINE V operator()(V x, V y) const {
-    return hwy::HWY_NAMESPACE::Add(x, y);
+    return vectors::HWY_NAMESPACE::Add(x, y);
   }
 };
 struct Most {
   template <class V>
   HWY_INLINE V operator()(V x, V y) const {
-    return hwy::HWY_NAMESPACE::Max(x, y);
+    return vectors::HWY_NAMESPACE::Max(x, y);
   }
 };
 
@@ -51,7 +64,7 @@ struct Most {
 // op over a vector's blocks of 128 bits.
 template <class D, class V, class Op>
 HWY_INLINE auto ReduceBlocks(D /*d*/, V v, Op op) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
     return v;
   } else {
@@ -62,9 +75,9 @@ HWY_INLINE auto ReduceBlocks(D /*d*/, V v, Op op) {
 
 // Lane i: op over the lanes of v_i, for four vectors of float at once: with 16 floats 12
 // instructions, a third of what four reductions on their own take.
-template <class D, class Op, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class Op, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE auto FourReduced(D d, V v0, V v1, V v2, V v3, Op op) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const V v01 = op(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
   const V v23 = op(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
   const hn::RepartitionToWide<D> pairs;
@@ -77,10 +90,10 @@ HWY_INLINE auto FourReduced(D d, V v0, V v1, V v2, V v3, Op op) {
 #endif
 
 // to[i] = op over the lanes of v_i, for four vectors of float or double at once.
-template <class D, class Op, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class Op, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void ReduceFour([[maybe_unused]] D d, V v0, V v1, V v2, V v3, [[maybe_unused]] Op op,
-                           hwy::HWY_NAMESPACE::TFromD<D>* to) {
-  namespace hn = hwy::HWY_NAMESPACE;
+                           vectors::HWY_NAMESPACE::TFromD<D>* to) {
+  namespace hn = vectors::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_SCALAR
   to[0] = hn::GetLane(v0), to[1] = hn::GetLane(v1);
   to[2] = hn::GetLane(v2), to[3] = hn::GetLane(v3);
@@ -116,9 +129,9 @@ struct Part {
 
 #if ROOFLANE_HALVES
 // The first `count` <= Lanes(d) lanes from p, 0 in the others.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadHalves(D d, const float* p, std::size_t count) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   if constexpr (hn::MaxLanes(d) == 1) {
     return count == 0 ? hn::Zero(d) : hn::LoadU(d, p);
   } else {
@@ -131,9 +144,9 @@ HWY_INLINE V LoadHalves(D d, const float* p, std::size_t count) {
 }
 
 // The first `count` <= Lanes(d) lanes to p.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreHalves(V v, D d, float* p, std::size_t count) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   if constexpr (hn::MaxLanes(d) == 1) {
     if (count != 0) hn::StoreU(v, d, p);
   } else {
@@ -147,23 +160,23 @@ HWY_INLINE void StoreHalves(V v, D d, float* p, std::size_t count) {
 #endif
 
 // v, and 0 in lanes beyond a part.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Filled(D /*d*/, V v, Whole) {
   return v;
 }
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Filled(D d, V v, Part part) {
-  return hwy::HWY_NAMESPACE::IfThenElseZero(hwy::HWY_NAMESPACE::FirstN(d, part.count), v);
+  return vectors::HWY_NAMESPACE::IfThenElseZero(vectors::HWY_NAMESPACE::FirstN(d, part.count), v);
 }
 
 // The elements at p, and 0 in lanes beyond a part. Touches only what it fills.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Whole) {
-  return hwy::HWY_NAMESPACE::LoadU(d, p);
+  return vectors::HWY_NAMESPACE::LoadU(d, p);
 }
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Part part) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
 #if !HWY_MEM_OPS_MIGHT_FAULT
   return hn::MaskedLoad(hn::FirstN(d, part.count), d, p);
 #elif ROOFLANE_HALVES
@@ -176,30 +189,30 @@ HWY_INLINE V LoadRow(D d, const float* p, Part part) {
 }
 
 // The same, and `rest` in lanes beyond a part.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Whole, V /*rest*/) {
-  return hwy::HWY_NAMESPACE::LoadU(d, p);
+  return vectors::HWY_NAMESPACE::LoadU(d, p);
 }
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V LoadRow(D d, const float* p, Part part, V rest) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   return hn::IfThenElse(hn::FirstN(d, part.count), LoadRow(d, p, part), rest);
 }
 
 // v to p. Touches only what it fills.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreRow(V v, D d, float* p, Whole) {
-  hwy::HWY_NAMESPACE::StoreU(v, d, p);
+  vectors::HWY_NAMESPACE::StoreU(v, d, p);
 }
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE void StoreRow(V v, D d, float* p, Part part) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
-  hwy::HWY_NAMESPACE::BlendedStore(v, hwy::HWY_NAMESPACE::FirstN(d, part.count), d, p);
+  vectors::HWY_NAMESPACE::BlendedStore(v, vectors::HWY_NAMESPACE::FirstN(d, part.count), d, p);
 #elif ROOFLANE_HALVES
   StoreHalves(v, d, p, part.count);
 #else
-  HWY_ALIGN float lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];
-  hwy::HWY_NAMESPACE::Store(v, d, lanes);
+  HWY_ALIGN float lanes[vectors::HWY_NAMESPACE::MaxLanes(d)];
+  vectors::HWY_NAMESPACE::Store(v, d, lanes);
   for (std::size_t i = 0; i < part.count; ++i) p[i] = lanes[i];
 #endif
 }
@@ -211,12 +224,12 @@ HWY_INLINE void StoreRow(V v, D d, float* p, Part part) {
 template <class D>
 class LongSum {
  public:
-  using V = hwy::HWY_NAMESPACE::Vec<D>;
+  using V = vectors::HWY_NAMESPACE::Vec<D>;
   HWY_INLINE explicit LongSum(D d)
-      : sum_(hwy::HWY_NAMESPACE::Zero(d)), excess_(hwy::HWY_NAMESPACE::Zero(d)) {}
+      : sum_(vectors::HWY_NAMESPACE::Zero(d)), excess_(vectors::HWY_NAMESPACE::Zero(d)) {}
 
   HWY_INLINE void Add(V v) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const V corrected = hn::Sub(v, excess_);
     const V sum = hn::Add(sum_, corrected);
     excess_ = hn::Sub(hn::Sub(sum, sum_), corrected);
@@ -224,7 +237,7 @@ class LongSum {
   }
 
   // Each lane's own sum.
-  HWY_INLINE V PerLane() const { return hwy::HWY_NAMESPACE::Sub(sum_, excess_); }
+  HWY_INLINE V PerLane() const { return vectors::HWY_NAMESPACE::Sub(sum_, excess_); }
 
   // All lanes together. NaN when an infinity or a NaN was added.
   HWY_INLINE double Total(D d) const {

@@ -17,6 +17,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
@@ -28,7 +29,7 @@ template <class D>
 HWY_INLINE std::size_t AlignedEnd(D d, const float* y, std::size_t end, std::size_t n) {
   if (end >= n) return n;
   const std::size_t past =
-      reinterpret_cast<std::uintptr_t>(y + end) / sizeof(float) % hwy::HWY_NAMESPACE::Lanes(d);
+      reinterpret_cast<std::uintptr_t>(y + end) / sizeof(float) % vectors::HWY_NAMESPACE::Lanes(d);
   return end > past ? end - past : 0;
 }
 
@@ -38,7 +39,7 @@ HWY_INLINE std::size_t AlignedEnd(D d, const float* y, std::size_t end, std::siz
 // hwy::FlushStream() before others read y.
 template <bool kStream, class D, class Value>
 HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   // Whole vectors start at aligned addresses: streaming demands it, and stores that straddle cache
@@ -72,7 +73,7 @@ HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
 // The vector of y in which a streamed row ended, and its elements, which are not written yet.
 template <class D>
 struct Seam {
-  explicit Seam(D d) : rest(hwy::HWY_NAMESPACE::Zero(d)) {}
+  explicit Seam(D d) : rest(vectors::HWY_NAMESPACE::Zero(d)) {}
   // Writes them. Call it after the last row.
   HWY_INLINE void Close(D d) {
     if (at != nullptr) StoreRow(rest, d, at, Part{count});
@@ -81,7 +82,7 @@ struct Seam {
 
   float* at = nullptr;
   std::size_t count = 0;
-  hwy::HWY_NAMESPACE::Vec<D> rest;
+  vectors::HWY_NAMESPACE::Vec<D> rest;
 };
 
 // WriteRow<true>, but where this row begins in the vector in which the one before ended, both are
@@ -89,7 +90,7 @@ struct Seam {
 // behind it wait as well (1.39 times the time in softmax of rows of 1009 on a Zen 5).
 template <class D, class Value>
 HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value value) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(float) % lanes;
@@ -134,7 +135,7 @@ class StreamedByL1 {
     if (held_ + kMost > kRoom) {
       Stream();
       const D d;
-      hwy::HWY_NAMESPACE::Store(hwy::HWY_NAMESPACE::Load(d, room_ + sent_), d, room_);
+      vectors::HWY_NAMESPACE::Store(vectors::HWY_NAMESPACE::Load(d, room_ + sent_), d, room_);
       to_ += sent_;
       held_ -= sent_;
       sent_ = 0;
@@ -152,7 +153,7 @@ class StreamedByL1 {
 
  private:
   static constexpr std::size_t kRoom = 1024 + kMost;  // floats; laps are few
-  static HWY_INLINE std::size_t Lanes() { return hwy::HWY_NAMESPACE::Lanes(D()); }
+  static HWY_INLINE std::size_t Lanes() { return vectors::HWY_NAMESPACE::Lanes(D()); }
   // The vectors that are whole and have not been sent.
   HWY_INLINE void Stream() {
     const D d;
@@ -161,19 +162,20 @@ class StreamedByL1 {
       sent_ = Lanes();
     }
     for (; sent_ + Lanes() <= held_; sent_ += Lanes()) {
-      hwy::HWY_NAMESPACE::Stream(hwy::HWY_NAMESPACE::Load(d, room_ + sent_), d, to_ + sent_);
+      vectors::HWY_NAMESPACE::Stream(vectors::HWY_NAMESPACE::Load(d, room_ + sent_), d,
+                                     to_ + sent_);
     }
   }
   // Less than a vector, or the first, of which the rows have a part.
   HWY_INLINE void Write(std::size_t begin, std::size_t end) {
     const D d;
     begin += skip_;
-    StoreRow(hwy::HWY_NAMESPACE::LoadU(d, room_ + begin), d, to_ + begin, Part{end - begin});
+    StoreRow(vectors::HWY_NAMESPACE::LoadU(d, room_ + begin), d, to_ + begin, Part{end - begin});
     skip_ = 0;
   }
 
   HWY_ALIGN float
-      room_[kRoom + hwy::HWY_NAMESPACE::MaxLanes(D())];  // the last load may read beyond
+      room_[kRoom + vectors::HWY_NAMESPACE::MaxLanes(D())];  // the last load may read beyond
   std::size_t skip_;      // elements of the first vector that come before the rows
   std::size_t held_;      // elements in room_
   std::size_t sent_ = 0;  // those of them that are in y
@@ -188,7 +190,7 @@ class StreamedInTurns {
  public:
   HWY_INLINE StreamedInTurns(D /*d*/, float* y, std::size_t n, Seam<D>& seam, Value value)
       : y_(y), n_(n), seam_(seam), value_(value) {
-    UpTo(2 * hwy::HWY_NAMESPACE::Lanes(D()));
+    UpTo(2 * vectors::HWY_NAMESPACE::Lanes(D()));
   }
 
   // Up to element `end` or a little before, where y is aligned.
@@ -205,7 +207,7 @@ class StreamedInTurns {
   // another row, its loads never wait for these stores, which they would behind the same place of a
   // page (rows.hpp).
   HWY_INLINE void EightUpTo(std::size_t end) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const D d;
     const std::size_t lanes = hn::Lanes(d);
     if (done_ + 8 * lanes > std::min(end, n_)) return;
@@ -233,7 +235,7 @@ class StreamedInTurns {
 // eight, and after_eight(elements so far) called.
 template <class D, class Value, class AfterEight>
 HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEight after_eight) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const std::size_t lanes = hn::Lanes(d);
   const auto four = [&](std::size_t at) ROOFLANE_LAMBDA {
     const auto v0 = value(at, Whole());
@@ -277,20 +279,20 @@ struct RowSums {
 // doubles instead.
 template <class D, class DD, bool kSumByOnes>
 class RowSummer {
-  using DF = hwy::HWY_NAMESPACE::Rebind<float, DD>;
-  using V = hwy::HWY_NAMESPACE::Vec<D>;
-  using VD = hwy::HWY_NAMESPACE::Vec<DD>;
+  using DF = vectors::HWY_NAMESPACE::Rebind<float, DD>;
+  using V = vectors::HWY_NAMESPACE::Vec<D>;
+  using VD = vectors::HWY_NAMESPACE::Vec<DD>;
 
  public:
   HWY_INLINE explicit RowSummer(float pivot)
-      : centre_(hwy::HWY_NAMESPACE::Set(D(), pivot)),
-        low_(hwy::HWY_NAMESPACE::Zero(DD())),
+      : centre_(vectors::HWY_NAMESPACE::Set(D(), pivot)),
+        low_(vectors::HWY_NAMESPACE::Zero(DD())),
         high_(low_),
-        squares_(hwy::HWY_NAMESPACE::Zero(D())),
+        squares_(vectors::HWY_NAMESPACE::Zero(D())),
         total_(squares_) {}
 
   HWY_INLINE void Add(const float* p) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const D d;
     low_ = Plus(low_, p);
     if (hn::Lanes(DD()) < hn::Lanes(d)) high_ = Plus(high_, p + hn::Lanes(DD()));  // else one lane
@@ -305,7 +307,7 @@ class RowSummer {
 
   // The last n < Lanes elements.
   HWY_INLINE void AddPart(const float* p, std::size_t n) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const V distance = hn::Sub(LoadRow(D(), p, Part{n}, centre_), centre_);
     squares_ = hn::MulAdd(distance, distance, squares_);
     const std::size_t half = hn::Lanes(DD());
@@ -321,12 +323,12 @@ class RowSummer {
   // Called at least every 64 additions, this keeps the squares' roundings from growing with the
   // row.
   HWY_INLINE void Settle() {
-    total_ = hwy::HWY_NAMESPACE::Add(total_, squares_);
-    squares_ = hwy::HWY_NAMESPACE::Zero(D());
+    total_ = vectors::HWY_NAMESPACE::Add(total_, squares_);
+    squares_ = vectors::HWY_NAMESPACE::Zero(D());
   }
 
   HWY_INLINE void Join(const RowSummer& other) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     low_ = hn::Add(low_, other.low_);
     high_ = hn::Add(high_, other.high_);
     squares_ = hn::Add(squares_, other.squares_);
@@ -334,15 +336,15 @@ class RowSummer {
   }
 
   HWY_INLINE RowSums Result() const {
-    namespace hn = hwy::HWY_NAMESPACE;
-    return {hn::GetLane(hn::SumOfLanes(DD(), hn::Add(low_, high_))), hn::GetLane(centre_),
+    namespace hn = vectors::HWY_NAMESPACE;
+    return {SumLanes(DD(), hn::Add(low_, high_)), hn::GetLane(centre_),
             static_cast<double>(SumLanes(D(), hn::Add(total_, squares_)))};
   }
 
  private:
   // The sum and a vector of elements from p on.
   static HWY_INLINE VD Plus(VD sum, const float* p) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const VD x = hn::PromoteTo(DD(), hn::LoadU(DF(), p));
     if constexpr (kSumByOnes) {
       return hn::MulAdd(x, hn::Set(DD(), 1.0), sum);
@@ -356,8 +358,8 @@ class RowSummer {
   V squares_, total_;
 };
 
-using WholeSummer = RowSummer<hwy::HWY_NAMESPACE::ScalableTag<float>,
-                              hwy::HWY_NAMESPACE::ScalableTag<double>, false>;
+using WholeSummer = RowSummer<vectors::HWY_NAMESPACE::ScalableTag<float>,
+                              vectors::HWY_NAMESPACE::ScalableTag<double>, false>;
 
 #if HWY_TARGET <= HWY_AVX3
 // The same for cores that take a vector of 512 bits as two halves (common::halves_vectors): a Zen 4
@@ -366,10 +368,11 @@ using WholeSummer = RowSummer<hwy::HWY_NAMESPACE::ScalableTag<float>,
 // elements where whole vectors take 4.7. The upper quarters out of a register instead of memory:
 // 1.2 times the time.)
 class HalvesSummer {
-  using Half = hwy::HWY_NAMESPACE::Half<hwy::HWY_NAMESPACE::ScalableTag<float>>;
-  static constexpr std::size_t kHalf = hwy::HWY_NAMESPACE::MaxLanes(Half());
+  using Half = vectors::HWY_NAMESPACE::Half<vectors::HWY_NAMESPACE::ScalableTag<float>>;
+  static constexpr std::size_t kHalf = vectors::HWY_NAMESPACE::MaxLanes(Half());
   using Summer =
-      RowSummer<Half, hwy::HWY_NAMESPACE::Half<hwy::HWY_NAMESPACE::ScalableTag<double>>, true>;
+      RowSummer<Half, vectors::HWY_NAMESPACE::Half<vectors::HWY_NAMESPACE::ScalableTag<double>>,
+                true>;
 
  public:
   HWY_INLINE explicit HalvesSummer(float pivot) : lower_(pivot), upper_(lower_) {}
@@ -448,7 +451,8 @@ struct RowVisit {
 template <bool kHalves, class Ahead, class AfterEight>
 HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
                                  AfterEight after_eight) {
-  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(hwy::HWY_NAMESPACE::ScalableTag<float>());
+  const std::size_t lanes =
+      vectors::HWY_NAMESPACE::Lanes(vectors::HWY_NAMESPACE::ScalableTag<float>());
   RowVisit<SummerOf<kHalves>> visit(x, n);
   std::size_t i = 0;
   while (i + 2 * lanes <= n) {

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/segments.hpp"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
@@ -95,7 +96,7 @@ HWY_INLINE void PrefetchBehind(const PlacedRows<kOrdered>& rows, const Run& run,
 // end.
 template <class D, class Body>
 HWY_INLINE void ForVectors(D d, std::size_t cols, Body body) {
-  const std::size_t lanes = hwy::HWY_NAMESPACE::Lanes(d);
+  const std::size_t lanes = vectors::HWY_NAMESPACE::Lanes(d);
   std::size_t col = 0;
   for (; col + lanes <= cols; col += lanes) body(col, Whole());
   if (col < cols) body(col, Part{cols - col});

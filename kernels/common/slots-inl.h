@@ -22,6 +22,7 @@
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
@@ -32,7 +33,7 @@ namespace HWY_NAMESPACE {
 template <int kUnit, class V, class Op>
 HWY_INLINE V MergedUnits(V a, V b, Op op) {
 #if HWY_TARGET != HWY_SCALAR
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   using D = hn::DFromV<V>;
   constexpr int bytes = kUnit * static_cast<int>(sizeof(hn::TFromV<V>));
   if constexpr (bytes == 4) {
@@ -69,21 +70,21 @@ HWY_INLINE V Gathered(const V* v, Op op) {
 // rows fill their slots, and a vector is loaded and stored as it is.
 template <int kSlot, bool kFull>
 class Slots {
-  using D = hwy::HWY_NAMESPACE::ScalableTag<float>;
-  using DI = hwy::HWY_NAMESPACE::RebindToSigned<D>;
-  using V = hwy::HWY_NAMESPACE::Vec<D>;
+  using D = vectors::HWY_NAMESPACE::ScalableTag<float>;
+  using DI = vectors::HWY_NAMESPACE::RebindToSigned<D>;
+  using V = vectors::HWY_NAMESPACE::Vec<D>;
   // A row has a vector of its own.
-  static constexpr bool kWhole = kSlot == hwy::HWY_NAMESPACE::MaxLanes(D());
+  static constexpr bool kWhole = kSlot == vectors::HWY_NAMESPACE::MaxLanes(D());
 
  public:
   static constexpr int kLanes = kSlot;
 
   HWY_INLINE explicit Slots(std::size_t cols)
       : cols_(cols),
-        spread_(hwy::HWY_NAMESPACE::Zero(DI())),
+        spread_(vectors::HWY_NAMESPACE::Zero(DI())),
         pack_(spread_),
-        used_(hwy::HWY_NAMESPACE::FirstN(D(), 0)) {
-    namespace hn = hwy::HWY_NAMESPACE;
+        used_(vectors::HWY_NAMESPACE::FirstN(D(), 0)) {
+    namespace hn = vectors::HWY_NAMESPACE;
     constexpr std::size_t slot = kSlot;
     const std::size_t lanes = hn::Lanes(D());
     HWY_ALIGN std::int32_t spread[hn::MaxLanes(D())];
@@ -104,12 +105,12 @@ class Slots {
 
   // Rows in a vector.
   static HWY_INLINE std::size_t Rows() {
-    return hwy::HWY_NAMESPACE::Lanes(D()) / static_cast<std::size_t>(kSlot);
+    return vectors::HWY_NAMESPACE::Lanes(D()) / static_cast<std::size_t>(kSlot);
   }
 
   // Rows() rows from x on, and `rest` in the lanes that no element fills.
   HWY_INLINE V Load(const float* x, V rest) const {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     if constexpr (kFull) return hn::LoadU(D(), x);
     const V packed = LoadRow(D(), x, Part{Rows() * cols_}, rest);
     if constexpr (kWhole) return packed;
@@ -117,7 +118,7 @@ class Slots {
   }
   HWY_INLINE void Store(V v, float* y) const {
     if constexpr (kFull) {
-      hwy::HWY_NAMESPACE::StoreU(v, D(), y);
+      vectors::HWY_NAMESPACE::StoreU(v, D(), y);
     } else {
       StoreRow(Shuffle(v, pack_), D(), y, Part{Rows() * cols_});
     }
@@ -125,7 +126,7 @@ class Slots {
 
   // p[0] to p[cols-1] in every slot, 0 in lanes that no element fills.
   HWY_INLINE V Repeat(const float* p) const {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
     for (std::size_t lane = 0; lane < hn::Lanes(D()); ++lane) {
       const std::size_t column = lane % static_cast<std::size_t>(kSlot);
@@ -143,11 +144,11 @@ class Slots {
   class Spread {
    public:
     HWY_INLINE explicit Spread(V gathered) : gathered_(gathered) {
-      if constexpr (kWhole) hwy::HWY_NAMESPACE::Store(gathered, D(), lanes_);
+      if constexpr (kWhole) vectors::HWY_NAMESPACE::Store(gathered, D(), lanes_);
     }
     template <int kVector>
     HWY_INLINE V Of() const {
-      namespace hn = hwy::HWY_NAMESPACE;
+      namespace hn = vectors::HWY_NAMESPACE;
 #if HWY_TARGET != HWY_SCALAR
       if constexpr (kWhole) return hn::Set(D(), lanes_[kVector]);
       if constexpr (kSlot == 2)
@@ -170,7 +171,7 @@ class Slots {
   // Takes from kSlot vectors the means of their rows of `count` elements; 0 in the lanes that no
   // element fills. The mean of equal elements is exact.
   HWY_INLINE void Centre(V (&v)[kSlot], double count) const {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kSlot == 2) {
       // Half the distance from the other one; of halves, as that of the two may overflow.
@@ -195,7 +196,7 @@ class Slots {
   template <class Body>
   HWY_INLINE void ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end, V fill,
                           const Body& body) const {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const auto together = static_cast<std::int64_t>(kSlot * Rows());
     std::int64_t row = begin;
     V first = fill;
@@ -223,7 +224,7 @@ class Slots {
     V high, low;
   };
   static HWY_INLINE Means MeansOf(const V (&x)[kSlot], double count) {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const hn::ScalableTag<double> dd;
     const hn::Half<D> half;
     using Wide = hn::Vec<decltype(dd)>;
@@ -231,7 +232,8 @@ class Slots {
       const Wide share = hn::Set(dd, 1 / count);
       const Wide mean = hn::Mul(sum, share);
       // One step of Newton's division, which a power of two does not need.
-      return kFull ? mean : hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean);
+      return kFull ? mean
+                   : Wide(hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean));
     };
     Wide lower[kSlot], upper[kSlot];
     for (int i = 0; i < kSlot; ++i) {
@@ -254,29 +256,29 @@ class Slots {
   template <int... I>
   HWY_INLINE void Subtract(V (&v)[kSlot], const Means& mean,
                            std::integer_sequence<int, I...>) const {
-    namespace hn = hwy::HWY_NAMESPACE;
+    namespace hn = vectors::HWY_NAMESPACE;
     const Spread high(mean.high), low(mean.low);
     ((v[I] = hn::Sub(hn::Sub(v[I], high.template Of<I>()), low.template Of<I>())), ...);
     if constexpr (!kFull) ((v[I] = hn::IfThenElseZero(used_, v[I])), ...);
   }
 #endif
 
-  static HWY_INLINE V Shuffle(V v, hwy::HWY_NAMESPACE::Vec<DI> from) {
-    namespace hn = hwy::HWY_NAMESPACE;
+  static HWY_INLINE V Shuffle(V v, vectors::HWY_NAMESPACE::Vec<DI> from) {
+    namespace hn = vectors::HWY_NAMESPACE;
     if constexpr (kFull || kWhole) return v;
     return hn::TableLookupLanes(v, hn::IndicesFromVec(D(), from));
   }
 
   std::size_t cols_;
-  hwy::HWY_NAMESPACE::Vec<DI> spread_, pack_;
-  hwy::HWY_NAMESPACE::Mask<D> used_;
+  vectors::HWY_NAMESPACE::Vec<DI> spread_, pack_;
+  vectors::HWY_NAMESPACE::Mask<D> used_;
 };
 
 // body(slots) with the Slots for rows of n elements, if x and y lie in a way that they serve: one
 // row after the other, no wider than a vector. False: they do not.
 template <class Body>
 HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   const auto cols = static_cast<std::int64_t>(n);
   if (io.x_stride != cols || io.y_stride != cols || n > hn::Lanes(d)) return false;
@@ -306,7 +308,7 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
 template <class Io, class Body>
 HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                                 bool pages, Body body) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
   constexpr std::size_t room = 1024;  // 16 rows of 64
   HWY_ALIGN float results[room];

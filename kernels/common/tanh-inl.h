@@ -12,15 +12,16 @@
 #include <cstddef>
 
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
 // min(x, most), or NaN where x is.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V AtMost(D d, V x, float most) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const V bound = hn::Set(d, most);
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Min(bound, x);  // minps: the second operand where one is NaN
@@ -30,9 +31,9 @@ HWY_INLINE V AtMost(D d, V x, float most) {
 }
 
 // c[i] + c[i + 1]·z + … + c[n - 1]·z^(n - 1 - i).
-template <std::size_t i = 0, class D, std::size_t n, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <std::size_t i = 0, class D, std::size_t n, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Polynomial(D d, V z, const float (&c)[n]) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   const V first = hn::Set(d, c[i]);
   if constexpr (i + 1 == n) {
     return first;
@@ -52,9 +53,9 @@ HWY_INLINE V Polynomial(D d, V z, const float (&c)[n]) {
 // neighbours of the rounded ones that gave the least greatest error. Beyond the interval the
 // quotient grows above 1 (by 4u at 9.4, more than it may lose by roundings), hence the two minima.
 // Degrees 5 and 4 would make it 0.02u before and 5.0 ULP after roundings.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
-  namespace hn = hwy::HWY_NAMESPACE;
+  namespace hn = vectors::HWY_NAMESPACE;
   constexpr float p[] = {1.0f, 1.33829117e-1f, 3.49772489e-3f, 2.06402055e-5f, 1.33903574e-8f};
   constexpr float q[] = {1.0f, 4.67162341e-1f, 2.58853771e-2f, 3.28895345e-4f, 7.79273478e-7f};
   const V magnitude = AtMost(d, hn::Abs(x), 9.4f);

@@ -17,12 +17,13 @@
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::embed {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 

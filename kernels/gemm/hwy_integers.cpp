@@ -9,12 +9,13 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR  // no pairs of lanes
 template <int rows, int cols>

@@ -1,6 +1,6 @@
 // GEMM: the loops of a schedule's path, as hwy.cpp calls them for an ISA target, and packing ahead
-// of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3, 1
-// AVX2, 2 all other targets), as it takes longest to build. The loops themselves: hwy_loops-inl.h.
+// of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3
+// and SVE, 1 AVX2, 2 all other targets), as it takes longest to build. The loops themselves: hwy_loops-inl.h.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_loops.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -9,7 +9,7 @@
 #include "kernels/gemm/hwy_loops-inl.h"
 
 #undef ROOFLANE_UNIT_OF_TARGET
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || (HWY_ARCH_ARM_A64 && HWY_HAVE_SCALABLE)
 #define ROOFLANE_UNIT_OF_TARGET 0
 #elif HWY_TARGET == HWY_AVX2
 #define ROOFLANE_UNIT_OF_TARGET 1

@@ -29,7 +29,9 @@ namespace HWY_NAMESPACE {
 // The micro-tile: kMr rows × kNv vectors. Two FMA ports of 4 cycles need 8 independent
 // accumulators; the rest of the register file goes into reuse. 8 × 3 with 32 registers: 24
 // accumulators, 3 of b, and a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16
-// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2.
+// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2. Arm's
+// cores have up to four ports, so 16 accumulators, and 32 registers of 128 bits with NEON or of any
+// length with SVE: 8 × 3 too, which is BLIS's 8 × 12 and Arm Compute Library's 8 × 3 vectors.
 #if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kMr = 8;
 constexpr int kNv = 3;
@@ -298,7 +300,8 @@ class MicroKernel {
                                         const Last& last, std::integer_sequence<int, R...>) {
     const D d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
-    const V bv = hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from));
+    const V bv =
+        hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : V(hn::LoadU(d, from)));
     (AddProduct<kFirst>(av[R], bv, acc[R * kVecs + kVec]), ...);
   }
   template <int... I>
@@ -351,7 +354,7 @@ class MicroKernel {
   static HWY_INLINE void WriteOne(V sum, float* to, const float* from, V beta, const Last& last) {
     const D d;
     if constexpr (kHow == How::add) {
-      sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : hn::LoadU(d, from), sum);
+      sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : V(hn::LoadU(d, from)), sum);
     }
     if constexpr (kHow == How::stream) {
       hn::Stream(sum, d, to);

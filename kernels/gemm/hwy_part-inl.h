@@ -11,18 +11,19 @@
 
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// Below AVX2 Highway's masked loads touch the whole vector.
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+// Below AVX2 and with NEON Highway's masked loads touch the whole vector.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || ROOFLANE_SIZED_SVE
 #define ROOFLANE_MASKED_LOADS 1
 #else
 #define ROOFLANE_MASKED_LOADS 0
@@ -50,10 +51,10 @@ class Part {
     return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
 #endif
   }
-  // Masked only with AVX-512: AVX2's masked stores are microcoded on AMD cores, unlike stores of
-  // halves of what is left.
+  // Masked only with AVX-512 and SVE: AVX2's masked stores are microcoded on AMD cores, unlike
+  // stores of halves of what is left.
   HWY_INLINE void Store(V v, D d, float* to) const {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || ROOFLANE_SIZED_SVE
     hn::BlendedStore(v, mask_, d, to);
 #else
     if (whole_) {

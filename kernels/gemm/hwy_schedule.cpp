@@ -71,6 +71,18 @@ const auto tunables = [] {
   return list;
 }();
 
+// Of counts, each below 2^60 or saturated there: far beyond what a workspace may hold, and twice
+// that is a number still.
+int64_t times(int64_t x, int64_t y) {
+  constexpr int64_t saturated = int64_t{1} << 60;
+  int64_t result = 0;
+  return __builtin_mul_overflow(x, y, &result) ? saturated : std::min(result, saturated);
+}
+template <class... More>
+int64_t times(int64_t x, int64_t y, More... more) {
+  return times(times(x, y), more...);
+}
+
 bool product(const Gemm& g) { return g.reads_ab() && !g.empty(); }
 
 std::optional<std::string> defect_of_skinny(const Schedule& s, const Gemm& g,
@@ -214,34 +226,34 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       break;
     case Path::dot: {
       if (s.pack_a) {
-        w.shared = g.batch * skinny * round_up(g.k, tile.lanes);
-        w.of_thread = packed_dot_block * skinny * tile.lanes;
+        w.shared = times(g.batch, skinny, round_up(g.k, tile.lanes));
+        w.of_thread = times(packed_dot_block, skinny, tile.lanes);
         break;
       }
       const bool gathers = s.transposed ? !g.trans_b && !g.prepack : g.trans_a;
-      w.of_thread = gathers ? skinny * kc : 0;
+      w.of_thread = gathers ? times(skinny, kc) : 0;
       break;
     }
     case Path::outer:
       if (outer_in_place(s, g)) break;
-      w.of_thread = s.order ? outer_floats(skinny) : skinny * outer_ld(s);
+      w.of_thread = s.order ? outer_floats(skinny) : times(skinny, outer_ld(s));
       break;
     case Path::unpacked:
       // A micro-kernel loads whole vectors of b, also in the last micro-panel.
-      if (s.pack_b) w.of_thread = kc * std::min(s.nc, round_up(cols, s.nr)) + tile.lanes;
-      if (s.k_parts > 1) w.shared = s.k_parts * g.batch * g.m * g.n;
+      if (s.pack_b) w.of_thread = times(kc, std::min(s.nc, round_up(cols, s.nr))) + tile.lanes;
+      if (s.k_parts > 1) w.shared = times(s.k_parts, g.batch, g.m, g.n);
       break;
     case Path::packed: {
       if (s.pack_a) {
-        w.of_thread = round_up(std::min(s.mc, round_up(rows, tile.mr)) * kc, 16);
+        w.of_thread = round_up(times(std::min(s.mc, round_up(rows, tile.mr)), kc), 16);
       }
       const int64_t width = std::min(s.nc, cols);
       if (s.transposed) {
-        w.of_thread += std::min(s.mc, round_up(rows, tile.mr)) *
-                       round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16);
+        w.of_thread += times(std::min(s.mc, round_up(rows, tile.mr)),
+                             round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
       }
       if (!g.prepack) {
-        w.shared = div_up(g.batch, s.batch_parts) * std::min(s.kb, g.k) * width + tile.lanes;
+        w.shared = times(div_up(g.batch, s.batch_parts), std::min(s.kb, g.k), width) + tile.lanes;
       }
       break;
     }

@@ -13,12 +13,13 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/vectors-inl.h"
 #include "kernels/gemm/hwy_part-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
 // A 4 × 4 block, transposed in registers.

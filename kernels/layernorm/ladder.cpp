@@ -13,12 +13,13 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::layernorm::ladder_steps {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;

@@ -19,13 +19,14 @@
 #include "kernels/common/ahead.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/vectors-inl.h"
 #include "kernels/layernorm/layernorm.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::layernorm {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using Tag = hn::ScalableTag<float>;

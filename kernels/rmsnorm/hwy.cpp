@@ -17,12 +17,13 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::rmsnorm {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using Tag = hn::ScalableTag<float>;
@@ -85,7 +86,7 @@ HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead, After
   }
   for (; i < n; i += lanes) {
     ahead(x + i);
-    const V last = i + lanes <= n ? hn::LoadU(d, x + i) : hc::LoadRow(d, x + i, hc::Part{n - i});
+    const V last = i + lanes <= n ? V(hn::LoadU(d, x + i)) : hc::LoadRow(d, x + i, hc::Part{n - i});
     rest = hn::MulAdd(last, last, rest);
   }
   return static_cast<double>(hc::SumLanes(d, hn::Add(total, rest)));

@@ -23,12 +23,13 @@
 #include "kernels/common/exp-inl.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/segments-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::segment_softmax {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 // Maxima start here, so that elements of -inf weigh zero whatever the others are.

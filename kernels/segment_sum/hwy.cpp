@@ -21,12 +21,13 @@
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/segments-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::segment_sum {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 // to = the sum of the rows at places [first,last), at least one: four vectors of columns at a time,

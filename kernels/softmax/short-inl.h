@@ -22,12 +22,13 @@
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
+#include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::softmax {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+namespace hn = vectors::HWY_NAMESPACE;
 namespace hc = common::HWY_NAMESPACE;
 
 using Tag = hn::ScalableTag<float>;
@@ -97,7 +98,7 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
     }
     if constexpr (kVectors > 2) {
       v2 = hc::ExpNonPositive(d, hn::Sub(v2, max));
-      v3 = kVectors > 3 ? hc::ExpNonPositive(d, hn::Sub(v3, max)) : hn::Zero(d);
+      v3 = kVectors > 3 ? Vector(hc::ExpNonPositive(d, hn::Sub(v3, max))) : Vector(hn::Zero(d));
       sum = hn::Add(sum, hn::Add(v2, v3));
     }
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));

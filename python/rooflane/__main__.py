@@ -1,23 +1,23 @@
-"""python -m rooflane VERB ARGUMENT...: started by scripts/tune.py and generate.py."""
+"""python -m rooflane VERB ARGUMENT...: the command line. Becomes the program."""
 from __future__ import annotations
 
-import importlib
+import os
 import sys
 
-VERBS = {"tune": "rooflane.tune.command", "archive": "rooflane.archive.command",
-         "league": "rooflane.league.command", "generate": "rooflane.generate.command"}
-NODES = ("scheduler", "worker")  # of a cluster
+from rooflane import program
+from rooflane.errors import Unavailable
 
 
 def main() -> int:
-    """Hands the arguments to the verb's module, whose main() returns the exit status."""
-    verb, *words = sys.argv[1:] or [""]
-    if verb in NODES:
-        return importlib.import_module("rooflane.tune.nodes").main([verb, *words])
-    if verb not in VERBS:
-        print(f"rooflane: '{verb}'; valid: {', '.join([*VERBS, *NODES])}", file=sys.stderr)
-        return 2
-    return importlib.import_module(VERBS[verb]).main(words)
+    """Does not return where the program can be started; its exit status is this one's."""
+    try:
+        path = str(program.path())
+        os.execv(path, [path, *sys.argv[1:]])
+    except Unavailable as reason:
+        print(f"rooflane: {reason}", file=sys.stderr)
+    except OSError as error:
+        print(f"rooflane: {path}: {error.strerror}", file=sys.stderr)
+    return 3
 
 
 if __name__ == "__main__":

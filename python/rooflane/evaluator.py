@@ -6,14 +6,13 @@ it ends all the same, `Lost` is raised and the next call starts it anew.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rooflane import spaces
+from rooflane import program, spaces
 from rooflane.tuning import (
     Configuration,
     Cost,
@@ -31,11 +30,6 @@ OUTCOMES = {"PASSED": Outcome.CORRECT, "INACCURATE": Outcome.CORRECT,
             "FAILED": Outcome.INCORRECT, "UNSUPPORTED": Outcome.REFUSED,
             "BUILD_ERROR": Outcome.BUILD_ERROR, "TIMEOUT": Outcome.TIMEOUT,
             "RUNTIME_ERROR": Outcome.CRASH}
-
-
-def program() -> Path:
-    """The program under which all runs; ROOFLANE_PROGRAM is set by scripts/tune.py."""
-    return Path(os.environ["ROOFLANE_PROGRAM"])
 
 
 class Refused(Exception):
@@ -89,7 +83,7 @@ class Evaluator:
     """The program as an object. Implements tuning.Constraints for the problem that is open."""
 
     def __init__(self, options: Sequence[str] = (), timeout: float | None = None):
-        self._command = [str(program()), "evaluate", *options]
+        self._command = [str(program.path()), "evaluate", *options]
         if timeout is not None:
             self._command += ["--timeout", f"{timeout:g}"]
         self._process: subprocess.Popen[str] | None = None

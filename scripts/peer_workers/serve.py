@@ -12,10 +12,14 @@ import json
 import os
 import sys
 import time
-from typing import IO, Any
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 from peer_workers.kernels import INDEX_KERNELS, KERNELS
 from peer_workers.sampling import runs_for_sample, time_runs, undisturbed_run_ns, warm_up
+
+if TYPE_CHECKING:
+    from peer_workers.peer import Peer
 
 # Peer -> its module and class. Modules are imported only when served: they need their library.
 MODULES = {
@@ -48,33 +52,32 @@ class Refusal(Exception):
 class Server:
     """One peer with at most one open case."""
 
-    def __init__(self, name: str, absent: str | None):
+    def __init__(self, name: str, absent: str | None, make: Callable[[], Peer],
+                 usual: Sequence[str]):
+        """`make` may fail, which makes the peer absent; it then lacks the `usual` kernels."""
         self.name = name
         self.reason = absent
+        self.usual = usual
         self.seed = self.threads = 1
         self.by_event = False
         self.evictor = None  # of the first cold case on
         self.peer = None
         self.close({})
         if absent is None:
-            self.reason = self._import()
+            self.reason = self._make(make)
 
-    def _import(self) -> str | None:
-        """Imports the peer; why that failed, or nothing."""
-        module, cls = MODULES[self.name]
+    def _make(self, make: Callable[[], Peer]) -> str | None:
+        """Makes the peer; why that failed, or nothing."""
         try:
-            self.peer = getattr(importlib.import_module(f"peer_workers.{module}"), cls)()
+            self.peer = make()
             return self.peer.absent()
         except Exception as error:  # a package that does not fit raises whatever it likes
             return f"{type(error).__name__}: {error}".splitlines()[0]
 
     def greeting(self) -> Message:
         if self.reason is not None:
-            usual = KERNELS + (INDEX_KERNELS if self.name in HAVE_INDEX_KERNELS else ())
-            if self.name in HAVE_GEMM_ALONE:
-                usual = ("gemm",)
             variants = [{"kernel": kernel, "variant": self.name, "absent": self.reason}
-                        for kernel in (self.peer.kernels if self.peer else usual)]
+                        for kernel in (self.peer.kernels if self.peer else self.usual)]
         else:
             variants = [{"kernel": kernel, "variant": self.name, "threads": threads,
                          "backend": "python", "verifies": False}
@@ -235,22 +238,42 @@ def protocol_output() -> IO[str]:
     return os.fdopen(kept, "w", encoding="utf-8", buffering=1)
 
 
+def serve(make: Callable[[], Server]) -> int:
+    """Answers requests until end of input; returns the exit status. What importing a peer prints is
+    kept out of the protocol too."""
+    protocol = protocol_output()
+    server = make()
+    print(json.dumps(server.greeting()), file=protocol)
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    gc.disable()  # a collection in the middle of a sample would be timed
+    for line in sys.stdin:
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError) as error:  # of brackets inside brackets without end
+            request = {"op": f"{line.strip()[:60]}: {error}"}
+        print(json.dumps(server.answer(request)), file=protocol)
+    return 0
+
+
+def usual_kernels(name: str) -> tuple[str, ...]:
+    """What a library has, by its peer's name, where it cannot be asked."""
+    if name in HAVE_GEMM_ALONE:
+        return ("gemm",)
+    return KERNELS + (INDEX_KERNELS if name in HAVE_INDEX_KERNELS else ())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=MODULES)
     parser.add_argument("--absent")
     arguments = parser.parse_args()
-    protocol = protocol_output()
-    server = Server(arguments.name, arguments.absent)
-    print(json.dumps(server.greeting()), file=protocol)
-    gc.disable()  # a collection in the middle of a sample would be timed
-    for line in sys.stdin:
-        try:
-            request = json.loads(line)
-        except ValueError as error:
-            request = {"op": f"{line.strip()[:60]}: {error}"}
-        print(json.dumps(server.answer(request)), file=protocol)
-    return 0
+
+    def make() -> Peer:
+        module, cls = MODULES[arguments.name]
+        return getattr(importlib.import_module(f"peer_workers.{module}"), cls)()
+
+    return serve(lambda: Server(arguments.name, arguments.absent, make,
+                                usual_kernels(arguments.name)))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,16 @@
 #include "backends/highway.hpp"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+
+#ifndef ROOFLANE_SVE_BITS  // built for another architecture
+#define ROOFLANE_SVE_BITS 0
+#endif
 
 namespace rooflane {
 
@@ -30,9 +35,31 @@ std::vector<std::int64_t> targets_in(std::int64_t mask) {
 // HWY_TARGETS is the same in every file of this build: all are compiled with the same flags.
 std::vector<std::int64_t> generated() { return targets_in(HWY_TARGETS); }
 
+// Bits of this machine's SVE vectors as the system has set them, 0 without SVE.
+int sve_bits() {
+#if defined(__aarch64__) && defined(PR_SVE_GET_VL)
+  const int answer = ::prctl(PR_SVE_GET_VL);
+  return answer < 0 ? 0 : (answer & PR_SVE_VL_LEN_MASK) * 8;
+#else
+  return 0;
+#endif
+}
+
+bool is_sve(std::string_view name) { return name.starts_with("SVE"); }
+
+// Targets that the CPU lacks although it has their instructions: SVE of another length.
+std::int64_t of_other_length() {
+  std::int64_t mask = 0;
+  for (std::int64_t target : generated()) {
+    if (is_sve(isa_name(target)) && sve_bits() != ROOFLANE_SVE_BITS) mask |= target;
+  }
+  return mask;
+}
+
 // The static target is what the compiler may use anywhere, so a CPU that runs this line runs it.
 std::vector<std::int64_t> runnable() {
-  return targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET));
+  return targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET) &
+                    ~of_other_length());
 }
 
 // Every target that Highway has a name for on this architecture, generated or not.
@@ -69,10 +96,19 @@ std::int64_t resolve_isa(std::string_view name) {
     throw unavailable_error(fmt::format("ISA target '{}': this build lacks it; it has {}", name,
                                         join(names_of(here), ", ")));
   }
+  if (is_sve(name) && sve_bits() != 0) {
+    throw unavailable_error(fmt::format(
+        "ISA target '{}': this build's vectors have {} bits, this machine's {}: -Dsve_bits={}",
+        name, ROOFLANE_SVE_BITS, sve_bits(), sve_bits()));
+  }
   throw unavailable_error(fmt::format("ISA target '{}': this CPU lacks it; it has {}", name,
                                       join(names_of(here), ", ")));
 }
 
-std::string isa_name(std::int64_t target) { return hwy::TargetName(target); }
+// Newer versions of Highway name the NEON that every ARMv8 has after what it lacks.
+std::string isa_name(std::int64_t target) {
+  const std::string name = hwy::TargetName(target);
+  return name == "NEON_WITHOUT_AES" ? "NEON" : name;
+}
 
 }  // namespace rooflane

@@ -1,4 +1,5 @@
-// From the C tables of rooflane/variant.h to Variant and Plan. See plugin.hpp.
+// From the C tables of rooflane/variant.h to Variant and Plan. See plugin.hpp; what a table must
+// hold, plugin_table.cpp.
 #include "backends/plugin.hpp"
 
 #include <dlfcn.h>
@@ -10,9 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "backends/plugin_table.hpp"
 #include "core/error.hpp"
-#include "core/text.hpp"
-#include "rooflane/variant.h"
 
 namespace rooflane::plugin {
 
@@ -21,16 +21,10 @@ const Backend backend = {.name = "plugin", .foreign_threads = true};
 namespace {
 
 // A Variant's functions carry no data of their own, so each loaded variant gets a place here and
-// functions that know its number. More than any library of kernels offers.
-constexpr std::size_t most_variants = 64;
-
-struct Loaded {
-  std::string name;
-  rooflane_variant table{};
+// functions that know its number.
+struct Loaded : CheckedVariant {
   const char* (*last_error)() = nullptr;
   Variant variant{};
-  std::vector<DType> dtypes;
-  std::vector<Tunable> tunables;
 
   Error failure(const char* step) const {
     const char* const text = last_error != nullptr ? last_error() : nullptr;
@@ -188,98 +182,31 @@ constexpr std::array<Functions, sizeof...(I)> functions_of(std::index_sequence<I
 }
 constexpr auto functions = functions_of(std::make_index_sequence<most_variants>());
 
-const rooflane_plugin& describe(const std::string& path) {
+const rooflane_plugin* describe(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw argument_error(fmt::format("cannot be opened ({})", dlerror()));
   using Describe = const rooflane_plugin* (*)();
   const auto call = reinterpret_cast<Describe>(dlsym(library, "rooflane_describe"));
   if (call == nullptr) throw argument_error("is no plugin: it exports no rooflane_describe");
-  const rooflane_plugin* const described = call();
-  if (described == nullptr) throw argument_error("is no plugin: rooflane_describe returned NULL");
-  if (described->abi != ROOFLANE_VARIANT_ABI) {
-    throw argument_error(fmt::format(
-        "was built for version {} of rooflane/variant.h, this program takes version {}{}",
-        described->abi, ROOFLANE_VARIANT_ABI,
-        described->abi == 1 ? ": compile it with the new header, give `plan` its third "
-                              "argument `tuning` and cast tensors' void* data"
-                            : ""));
-  }
-  if (described->variant_count == 0 || described->variants == nullptr) {
-    throw argument_error("is a plugin without variants");
-  }
-  return *described;
-}
-
-void require_complete(const rooflane_variant& table) {
-  const std::pair<const char*, bool> parts[] = {{"kernel", table.kernel != nullptr},
-                                                {"plan", table.plan != nullptr},
-                                                {"bind", table.bind != nullptr},
-                                                {"run", table.run != nullptr},
-                                                {"destroy", table.destroy != nullptr}};
-  for (const auto& [part, present] : parts) {
-    if (!present) throw argument_error(fmt::format("describes a variant without '{}'", part));
-  }
-}
-
-std::vector<DType> dtypes_of(const rooflane_variant& table) {
-  if (table.dtypes == nullptr) return {&float32};
-  std::vector<DType> dtypes;
-  for (const char* const* name = table.dtypes; *name != nullptr; ++name) {
-    const DType dtype = find_dtype(*name);
-    if (dtype == nullptr) {
-      std::vector<std::string> known;
-      for (const DType each : all_dtypes()) known.emplace_back(each->name);
-      throw argument_error("describes a variant of an " + unknown_name("dtype", *name, known));
-    }
-    dtypes.push_back(dtype);
-  }
-  return dtypes;
-}
-
-std::vector<Tunable> tunables_of(const rooflane_variant& table) {
-  std::vector<Tunable> tunables;
-  for (std::size_t i = 0; i < table.tunable_count; ++i) {
-    const rooflane_tunable& from = table.tunables[i];
-    if (from.name == nullptr || from.meaning == nullptr || from.value < from.least ||
-        from.value > from.most) {
-      throw argument_error(
-          fmt::format("describes a tunable '{}' without a name, a meaning or a value in its range",
-                      from.name != nullptr ? from.name : ""));
-    }
-    tunables.push_back({from.name, from.meaning, from.least, from.most});
-  }
-  return tunables;
-}
-
-void require_new(const Catalogue& catalogue, const Kernel& kernel, const std::string& name) {
-  for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
-    if (entry->name != name) continue;
-    throw argument_error(fmt::format("describes '{}' of {}, which exists", name, kernel.name));
-  }
+  return call();
 }
 
 }  // namespace
 
 void load(Catalogue& catalogue, const std::string& name, const std::string& path) {
-  const rooflane_plugin& described = describe(path);
-  for (std::uint32_t i = 0; i < described.variant_count; ++i) {
-    const rooflane_variant& table = described.variants[i];
-    require_complete(table);
-    const Kernel& kernel = catalogue.kernel(table.kernel);
-    if (places_used == most_variants) {
-      throw argument_error(fmt::format("allowed are {} variants of plugins", most_variants));
-    }
+  const rooflane_plugin* const described = describe(path);
+  std::vector<CheckedVariant> variants = checked_variants(catalogue, name, described);
+  if (places_used + variants.size() > most_variants) {
+    throw argument_error(fmt::format("allowed are {} variants of plugins", most_variants));
+  }
+  for (CheckedVariant& checked : variants) {
     Loaded& loaded = places[places_used];
-    loaded.name = table.name == nullptr ? name : fmt::format("{}-{}", name, table.name);
-    require_new(catalogue, kernel, loaded.name);
-    loaded.table = table;
-    loaded.last_error = described.last_error;
-    loaded.dtypes = dtypes_of(table);
-    loaded.tunables = tunables_of(table);
+    static_cast<CheckedVariant&>(loaded) = std::move(checked);
+    loaded.last_error = described->last_error;
     loaded.variant = {.name = loaded.name.c_str(),
-                      .kernel = &kernel,
+                      .kernel = loaded.kernel,
                       .backend = &backend,
-                      .threads = table.many_threads != 0 ? Threads::many : Threads::one,
+                      .threads = loaded.table.many_threads != 0 ? Threads::many : Threads::one,
                       .tunables = loaded.tunables,
                       .unsupported = functions[places_used].unsupported,
                       .tunings = functions[places_used].tunings,

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +19,7 @@
 
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
+#include "core/planning.hpp"
 #include "core/text.hpp"
 
 using namespace rooflane;
@@ -99,6 +103,9 @@ rooflane_options known(const rooflane_options* given) {
   return options;
 }
 
+// Offsets in bytes are numbers of 64 bits.
+constexpr double most_elements = 0x1p58;
+
 View view_of(const rooflane_array& array, DType of_problem) {
   const std::string name = needed(array.name, "array: name");
   if (array.rank < 1 || array.rank > View::max_rank) {
@@ -117,6 +124,19 @@ View view_of(const rooflane_array& array, DType of_problem) {
   }
   if (std::any_of(array.shape, array.shape + rank, [](std::int64_t x) { return x < 0; })) {
     throw argument_error(fmt::format("array {}: a negative length", name));
+  }
+  const double elements = std::accumulate(
+      array.shape, array.shape + rank, 1.0,
+      [](double product, std::int64_t length) { return product * std::max(1.0, 1.0 * length); });
+  const double reach =
+      std::inner_product(array.shape, array.shape + rank, array.strides, 0.0, std::plus<>(),
+                         [](std::int64_t length, std::int64_t stride) {
+                           return 1.0 * length * std::abs(1.0 * stride);
+                         });
+  if (std::max(elements, reach) > most_elements) {
+    throw argument_error(
+        fmt::format("array {}: it reaches over {:.3g} elements; allowed are {:.3g}", name,
+                    std::max(elements, reach), most_elements));
   }
   View view = contiguous_view(array.data, Shape(array.shape, array.shape + rank), dtype);
   if (std::any_of(array.strides, array.strides + rank, [](std::int64_t x) { return x != 0; })) {
@@ -143,27 +163,16 @@ Operands operands_of(const Problem& problem, const rooflane_array* arrays, std::
   return operands;
 }
 
-std::unique_ptr<Plan> plan_of(const Problem& problem, const rooflane_options& options,
-                              const Operands& constants) {
-  const CatalogueEntry& entry =
-      catalogue().variant(problem.kernel(), text_or(options.variant, "hwy"));
-  if (const auto reason = absent_reason(entry)) {
-    throw unavailable_error(fmt::format("{}: {}", entry.name, *reason));
-  }
-  if (options.threads < 1) {
-    throw argument_error(fmt::format("threads: {}: allowed: from 1", options.threads));
-  }
-  Environment environment;
-  environment.threads = options.threads;
-  environment.device = options.device;
-  environment.math = math_for(problem, text_or(options.math, "fp32"));
-  environment.isa = text_or(options.isa, "");
-  environment.library = text_or(options.library, entry.library);
-  if (const auto reason = refusal(*entry.variant, problem, environment)) {
-    throw unavailable_error(fmt::format("{}: {}", entry.name, *reason));
-  }
-  const Tuning tuning = parse_tuning(*entry.variant, text_or(options.tuning, ""));
-  return make_plan(*entry.variant, problem, tuning, environment, constants);
+PlanOptions plan_options(const rooflane_options& options) {
+  PlanOptions plan;
+  plan.variant = text_or(options.variant, plan.variant);
+  plan.tuning = text_or(options.tuning, plan.tuning);
+  plan.math = text_or(options.math, plan.math);
+  plan.isa = text_or(options.isa, plan.isa);
+  plan.library = text_or(options.library, plan.library);
+  plan.threads = options.threads;
+  plan.device = options.device;
+  return plan;
 }
 
 }  // namespace
@@ -250,8 +259,8 @@ rooflane_plan* rooflane_plan_create(const rooflane_parsed* parsed, const rooflan
                                     const rooflane_array* constants, size_t count) {
   return made([&] {
     const Problem& problem = needed(parsed, "problem").problem;
-    return new rooflane_plan{
-        plan_of(problem, known(options), operands_of(problem, constants, count))};
+    return new rooflane_plan{plan_by_name(catalogue(), problem, plan_options(known(options)),
+                                          operands_of(problem, constants, count))};
   });
 }
 void rooflane_plan_destroy(rooflane_plan* plan) { delete plan; }

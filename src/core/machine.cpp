@@ -12,22 +12,11 @@
 #include <sstream>
 #include <string_view>
 
+#include "core/cpu_model.hpp"
+
 namespace rooflane {
 
 namespace {
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    // x86 says "model name", some ARM kernels "Model".
-    if (line.rfind("model name", 0) != 0 && line.rfind("Model", 0) != 0) continue;
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
-    if (begin != std::string::npos) return line.substr(begin);
-  }
-  return "unknown CPU";
-}
 
 // Version 2 control groups write "max" where there is no limit, version 1 a number beyond memory.
 std::size_t control_group_limit() {
@@ -110,7 +99,8 @@ void read_topology(Machine& m) {
 
 Machine read_machine() {
   Machine m;
-  m.cpu = cpu_model();
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  m.cpu = cpu_model(cpuinfo);
   utsname names{};
   if (uname(&names) == 0) {
     m.host = names.nodename;

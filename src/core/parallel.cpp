@@ -5,26 +5,17 @@
 #include <cstddef>
 #include <new>
 #include <thread>
-#include <vector>
 
 #include "phase_recorder.hpp"
+#include "thread_pool.hpp"
 
 #ifdef _OPENMP
 #include <omp.h>
-#endif
-#if defined(__x86_64__) || defined(__i386__)
-#include <immintrin.h>
 #endif
 
 namespace rooflane {
 
 namespace {
-
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  _mm_pause();
-#endif
-}
 
 #ifdef _OPENMP
 
@@ -35,21 +26,15 @@ class OpenMpPool final : public Pool {
     body(omp_get_thread_num(), omp_get_num_threads());
   }
 };
-using SystemPool = OpenMpPool;
+
+Pool& system_pool() {
+  static OpenMpPool pool;
+  return pool;
+}
 
 #else
 
-// Starts its threads anew in every region: slow, and understood by the thread sanitizer.
-class StdThreadPool final : public Pool {
- public:
-  void run(int threads, FunctionRef<void(int, int)> body) override {
-    std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back([=] { body(t, threads); });
-    body(0, threads);
-    for (std::thread& other : others) other.join();
-  }
-};
-using SystemPool = StdThreadPool;
+Pool& system_pool() { return thread_pool(); }
 
 #endif
 
@@ -58,10 +43,10 @@ using SystemPool = StdThreadPool;
 int cpus() {
 #ifdef _OPENMP
   static const int count = omp_get_num_procs();
-#else
-  static const int count = static_cast<int>(std::thread::hardware_concurrency());
-#endif
   return count;
+#else
+  return usable_cpus();
+#endif
 }
 
 std::atomic<Pool*> chosen_pool{nullptr};
@@ -86,9 +71,8 @@ void run_on(Pool* pool, int threads, FunctionRef<void(int, int)> body) {
 }  // namespace
 
 Pool& default_pool() {
-  static SystemPool system;
   Pool* chosen = chosen_pool.load(std::memory_order_acquire);
-  return chosen != nullptr ? *chosen : system;
+  return chosen != nullptr ? *chosen : system_pool();
 }
 
 void set_default_pool(Pool* pool) { chosen_pool.store(pool, std::memory_order_release); }

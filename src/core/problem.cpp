@@ -178,12 +178,13 @@ void Problem::check() const {
     if (param.required) value(param.name);
   }
   if (kernel_->check != nullptr) kernel_->check(*this);
-  // Element counts are int64 everywhere; 2^60 leaves room for rounding up and byte counts.
+  // Element counts are int64 everywhere; 2^60 leaves room for rounding up and byte counts. Empty
+  // tensors have strides too.
   for (const TensorSpec& tensor : kernel_->tensors(*this)) {
     check_domain(*this, tensor);
     double elements = 1;
     for (const Axis& axis : tensor.axes) {
-      elements *= static_cast<double>(axis_length(*this, axis));
+      elements *= static_cast<double>(std::max<std::int64_t>(axis_length(*this, axis), 1));
     }
     const Axis& last = tensor.axes.back();
     if (const std::int64_t length = axis_length(*this, last); length % tensor.dtype->block != 0) {

@@ -61,6 +61,7 @@ std::vector<Size> sizes_of(Traits& traits) {
 }
 
 constexpr int most_threads = 1 << 16;
+constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
 double parse_value(const std::string& where, std::string_view word, double least) {
   const std::optional<double> value = parse_real(word);
@@ -70,22 +71,25 @@ double parse_value(const std::string& where, std::string_view word, double least
   return *value;
 }
 
+std::int64_t parse_count(const std::string& where, std::string_view word, std::int64_t most) {
+  const std::optional<std::int64_t> count = parse_integer(word);
+  if (!count || *count < 1 || *count > most) {
+    throw argument_error(fmt::format("{} '{}': a whole number from 1 to {}", where, word, most));
+  }
+  return *count;
+}
+
 // One line's words after its key, read into what the key stands for.
 class Reader {
  public:
   explicit Reader(MeasuredTraits& out) : out_(out) {
     for (const Size& size : sizes_of(out.at_isa)) {
       add(size.key, 1, [size](const std::string& where, const auto& words) {
-        *size.value = static_cast<std::int64_t>(parse_value(where, words[0], 1));
+        *size.value = parse_count(where, words[0], most_bytes);
       });
     }
     add("threads", 1, [this](const std::string& where, const auto& words) {
-      const std::optional<std::int64_t> threads = parse_integer(words[0]);
-      if (!threads || *threads < 1 || *threads > most_threads) {
-        throw argument_error(
-            fmt::format("{} '{}': a whole number from 1 to {}", where, words[0], most_threads));
-      }
-      out_.at_isa.threads = static_cast<int>(*threads);
+      out_.at_isa.threads = static_cast<int>(parse_count(where, words[0], most_threads));
     });
     for (const Field& field : fields_of(out.at_isa)) {
       add(field.key, field.count, [field](const std::string& where, const auto& words) {

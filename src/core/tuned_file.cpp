@@ -3,12 +3,12 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cache_folder.hpp"
 #include "catalogue.hpp"
 #include "error.hpp"
+#include "json_text.hpp"
 #include "seeds.hpp"
 #include "text.hpp"
 #include "traits.hpp"
@@ -150,7 +150,7 @@ bool is_none(const char* given) { return *given == '\0' || std::string_view(give
 TunedSchedules parse_tuned(std::string_view text, std::span<const Kernel* const> kernels) {
   json document;
   try {
-    document = json::parse(text);
+    document = parse_json(text);
   } catch (const json::exception& error) {
     throw argument_error(syntax_error(error));
   }

@@ -104,6 +104,38 @@ std::optional<std::string> refusal(const Variant& variant, const Problem& proble
 
 namespace {
 
+void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) {
+  const std::span<const std::int64_t> given(view.shape.data(), view.rank);
+  if (!std::equal(given.begin(), given.end(), shape.begin(), shape.end())) {
+    throw argument_error(fmt::format("tensor {} has shape {}, expected {}", tensor.name,
+                                     print_shape(given), print_shape(shape)));
+  }
+  if (view.dtype != tensor.dtype) {
+    throw argument_error(fmt::format("tensor {} is {}, expected {}", tensor.name, view.dtype->name,
+                                     tensor.dtype->name));
+  }
+  if (view.empty()) return;
+  if (view.data == nullptr) throw argument_error(fmt::format("tensor {} is null", tensor.name));
+  const int last = view.rank - 1;
+  if (view.shape[last] > 1 && view.strides[last] != 1) {
+    throw argument_error(
+        fmt::format("tensor {}: the last axis must be contiguous (stride 1, not {})", tensor.name,
+                    view.strides[last]));
+  }
+  for (int i = 0; i < last; ++i) {
+    if (view.strides[i] < 0 || view.strides[i] % view.dtype->block != 0) {
+      throw argument_error(fmt::format("tensor {}: stride {} of axis {} is {}", tensor.name,
+                                       view.strides[i], i,
+                                       view.strides[i] < 0 ? "negative" : "no whole block"));
+    }
+  }
+  // Blocks begin with a 16-bit scale.
+  const std::size_t alignment = view.dtype->block == 1 ? size_of(view.dtype) : 2;
+  if (reinterpret_cast<std::uintptr_t>(view.data) % alignment != 0) {
+    throw argument_error(fmt::format("tensor {} is not aligned to its element", tensor.name));
+  }
+}
+
 // The plan of a tuned schedule; null where there is none for the problem, or it cannot be made: a
 // plan must not fail for what stands in a store.
 std::unique_ptr<Plan> tuned_plan(const Variant& variant, const Problem& problem,
@@ -123,6 +155,10 @@ std::unique_ptr<Plan> tuned_plan(const Variant& variant, const Problem& problem,
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,
                                 const Operands& constants) {
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (tensor.role != Role::constant) continue;
+    check_view(tensor, tensor_shape(problem, tensor), constants.at(tensor.name));
+  }
   const Rung* const rung = rung_of(variant, tuning);
   if (rung != nullptr) {
     if (const auto reason = outside(problem, env, only_fp32, only_float32)) {
@@ -220,38 +256,6 @@ void require_tuning(const Variant& variant, const Problem& problem, const Enviro
 std::vector<Tuning> no_tunings(const Problem&, const Environment&) { return {Tuning()}; }
 
 namespace {
-
-void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) {
-  const std::span<const std::int64_t> given(view.shape.data(), view.rank);
-  if (!std::equal(given.begin(), given.end(), shape.begin(), shape.end())) {
-    throw argument_error(fmt::format("tensor {} has shape {}, expected {}", tensor.name,
-                                     print_shape(given), print_shape(shape)));
-  }
-  if (view.dtype != tensor.dtype) {
-    throw argument_error(fmt::format("tensor {} is {}, expected {}", tensor.name, view.dtype->name,
-                                     tensor.dtype->name));
-  }
-  if (view.empty()) return;
-  if (view.data == nullptr) throw argument_error(fmt::format("tensor {} is null", tensor.name));
-  const int last = view.rank - 1;
-  if (view.shape[last] > 1 && view.strides[last] != 1) {
-    throw argument_error(
-        fmt::format("tensor {}: the last axis must be contiguous (stride 1, not {})", tensor.name,
-                    view.strides[last]));
-  }
-  for (int i = 0; i < last; ++i) {
-    if (view.strides[i] < 0 || view.strides[i] % view.dtype->block != 0) {
-      throw argument_error(fmt::format("tensor {}: stride {} of axis {} is {}", tensor.name,
-                                       view.strides[i], i,
-                                       view.strides[i] < 0 ? "negative" : "no whole block"));
-    }
-  }
-  // Blocks begin with a 16-bit scale.
-  const std::size_t alignment = view.dtype->block == 1 ? size_of(view.dtype) : 2;
-  if (reinterpret_cast<std::uintptr_t>(view.data) % alignment != 0) {
-    throw argument_error(fmt::format("tensor {} is not aligned to its element", tensor.name));
-  }
-}
 
 // Axes sorted by stride must each step over all that the smaller ones span.
 bool overlaps_itself(const View& view) {

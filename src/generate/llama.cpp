@@ -148,6 +148,11 @@ model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::
 }
 
 LlamaWeights::LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes) : GgufWeights(gguf) {
+  // Names are made for each layer: no more than the file could hold.
+  if (sizes.layers > std::ssize(gguf.tensors())) {
+    throw gguf.bad(fmt::format("a llama model of {} layers in {} tensors", sizes.layers,
+                               gguf.tensors().size()));
+  }
   std::set<std::string, std::less<>> known;
   for (const std::string_view name : {embedding, output, output_norm}) {
     known.insert(fmt::format("{}.weight", name));

@@ -60,11 +60,11 @@ Ladder ladder_of(const Members& members, const std::string& isa) {
     current.push_back(measured);
     if (step == 0) first.push_back(measured);
     LadderLine line{&measured->row, step, {}, {}};
-    const auto ratio = [&](const Members& others) -> std::optional<double> {
+    const auto ratio = [&](const Members& others) -> std::optional<Ratio> {
       const MeasuredRow* other = at_threads(others, measured->row.threads.value_or(0));
       if (other == nullptr || !has_time(other->row) || !has_time(measured->row))
         return std::nullopt;
-      return time_ratio({other}, {measured}).value();
+      return time_ratio({other}, {measured});
     };
     line.over_before = ratio(before);
     line.over_first = ratio(first);
@@ -73,8 +73,8 @@ Ladder ladder_of(const Members& members, const std::string& isa) {
   return ladder;
 }
 
-std::string times(const std::optional<double>& ratio) {
-  return ratio ? fmt::format("{:.2f}x", *ratio) : "";
+std::string times(const std::optional<Ratio>& ratio) {
+  return ratio ? fmt::format("{:.2f}x", ratio->value()) : "";
 }
 
 std::string title_of(const Ladder& ladder) {
@@ -98,7 +98,7 @@ TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
                    {"time", true},
                    {compute ? "GFLOP/s" : "GB/s", true},
                    {"% of roof", true},
-                   {"x before", true},
+                   {"x before [95 %]", true},
                    {"x step 0", true},
                    {"idea", false}},
                   {}};
@@ -112,7 +112,7 @@ TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
                           row.threads ? fmt::format("{}", *row.threads) : "", time_text(row.p50_ns),
                           speed ? fmt::format("{:.4g}", *speed) : "",
                           row.roof_pct ? fmt::format("{:.1f}", *row.roof_pct) : "",
-                          times(line.over_before), times(line.over_first), text.idea});
+                          ratio_text(line.over_before), times(line.over_first), text.idea});
   }
   return table;
 }

@@ -20,8 +20,8 @@ struct LadderLine {
   // Time of the rung before, of the plainest rung / time of this row, by rounds where shared. The
   // rung before: at the same number of threads, or where it has none of that number, at the largest
   // below.
-  std::optional<double> over_before;
-  std::optional<double> over_first;
+  std::optional<Ratio> over_before;
+  std::optional<Ratio> over_first;
 };
 
 // One variant on one problem, ISA target, math and cache mode; rungs from the plainest on, then the

@@ -278,6 +278,23 @@ std::string npy_header(std::string_view descr, std::span<const std::int64_t> sha
   return header + dictionary;
 }
 
+// How many there are. Strides of an empty array must be numbers too: its other sizes are held
+// against the same limit.
+std::uint64_t elements_of(const std::string& path, const Shape& shape) {
+  bool empty = false;
+  std::uint64_t elements = 1;
+  for (const std::int64_t size : shape) {
+    const auto n = static_cast<std::uint64_t>(size);
+    empty = empty || n == 0;
+    if (n > 0 && elements > largest_elements / n) {
+      throw bad(path, fmt::format("the header's shape {} is larger than any array can be",
+                                  print_shape(shape)));
+    }
+    if (n > 0) elements *= n;
+  }
+  return empty ? 0 : elements;
+}
+
 }  // namespace
 
 NpyHeader read_npy_header(const std::string& path) {
@@ -318,19 +335,8 @@ NpyHeader read_npy_header(const std::string& path) {
   }
   header.data_offset = offset + length;
 
-  bool empty = false;
-  for (const std::int64_t size : header.shape) empty = empty || size == 0;
-  std::uint64_t elements = empty ? 0 : 1;
-  for (const std::int64_t size : header.shape) {
-    const auto n = static_cast<std::uint64_t>(size);
-    if (n > largest_elements || (n > 0 && elements > largest_elements / n)) {
-      throw bad(path, fmt::format("the header's shape {} is larger than any array can be",
-                                  print_shape(header.shape)));
-    }
-    elements *= n;
-  }
-  header.elements = elements;
-  const std::uint64_t needed = elements * size_of(header.dtype);
+  header.elements = elements_of(path, header.shape);
+  const std::uint64_t needed = header.elements * size_of(header.dtype);
   const std::uint64_t present = file.size() - header.data_offset;
   if (needed != present) {
     throw bad(path, fmt::format("{}: the header's shape {} of {} needs {} bytes, the file holds {}",

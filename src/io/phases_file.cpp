@@ -36,9 +36,10 @@ bool read_line(const std::vector<std::string_view>& cells,
     if (!thread || *thread < 0 || *thread >= 1 << 16 || !phase || !ns || !count) return false;
     profile.phases.push_back({static_cast<int>(*thread), *phase, *ns, *count});
   } else if (what == recorded) {
-    if (!ns || !count) return false;
+    const auto runs = parse_integer(cells[4]);
+    if (!ns || !runs) return false;
     profile.run_ns = *ns;
-    profile.runs = static_cast<std::int64_t>(*count);
+    profile.runs = *runs;
   } else if (what == plain) {
     if (!ns) return false;
     profile.plain_ns = *ns;

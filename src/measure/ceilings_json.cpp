@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_text.hpp"
+
 namespace rooflane {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FmaCeiling, math, isa, threads, device, gflops)
@@ -17,6 +19,19 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(TransferCeiling, device, h2d_gb_
                                                 pinned_h2d_gb_s, pinned_d2h_gb_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LaunchCeiling, device, threads, host_ns, device_ns)
 
+namespace {
+
+// The library takes a number of threads from any number, be it one that no int holds.
+void require_threads(const nlohmann::json& ceilings, const char* list) {
+  const auto found = ceilings.find(list);
+  if (found == ceilings.end() || !found->is_array()) return;
+  for (const nlohmann::json& entry : *found) {
+    if (entry.is_object() && entry.contains("threads")) integer_from<int>(entry["threads"]);
+  }
+}
+
+}  // namespace
+
 void to_json(nlohmann::json& j, const Ceilings& ceilings) {
   j = {{"fma", ceilings.fma},
        {"rates", ceilings.rates},
@@ -28,6 +43,7 @@ void to_json(nlohmann::json& j, const Ceilings& ceilings) {
 }
 
 void from_json(const nlohmann::json& j, Ceilings& ceilings) {
+  for (const char* list : {"fma", "rates", "bandwidth", "launch"}) require_threads(j, list);
   j.at("fma").get_to(ceilings.fma);
   j.at("rates").get_to(ceilings.rates);
   j.at("bandwidth").get_to(ceilings.bandwidth);

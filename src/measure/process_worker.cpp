@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/json_text.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "measure/output_file.hpp"
@@ -301,9 +302,13 @@ class ProcessWorker final : public Worker {
 
   json read_answer(TimePoint deadline) {
     const std::string line = read_line(deadline);
-    json answer = json::parse(line, nullptr, false);
-    if (!answer.is_object()) rubbish(line);
-    return answer;
+    try {
+      json answer = parse_json(line);
+      if (answer.is_object()) return answer;
+    } catch (const json::exception&) {
+      // Said below.
+    }
+    rubbish(line);
   }
 
   std::string read_line(TimePoint deadline) {

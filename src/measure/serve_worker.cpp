@@ -1,9 +1,8 @@
-// The answering end of the worker protocol (worker.hpp): `rooflane worker`. All the work is done by
-// a local worker.
+// The answering end of the worker protocol (worker.hpp): `rooflane worker`. Lines in and out; what
+// a request asks for stands in worker_requests.cpp, and all the work is done by a local worker.
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
 #include <string>
 
@@ -46,33 +45,6 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
   return greeting;
 }
 
-bool lost_devices() {
-  const auto backends = all_backends();
-  return std::any_of(backends.begin(), backends.end(), [](const Backend* backend) {
-    return backend->devices != nullptr && backend->devices->lost();
-  });
-}
-
-json answer(Worker& worker, const Catalogue& catalogue, const json& request) {
-  const std::string op = request.at("op");
-  if (op == "open") {
-    return protocol::to_json(
-        worker.open(parse_case(request.at("case").get<std::string>(), catalogue)));
-  }
-  if (op == "verify") return protocol::to_json(worker.verify(request.at("reference")));
-  if (op == "calibrate") return protocol::to_json(worker.calibrate());
-  if (op == "sample") return protocol::to_json(worker.sample(request.at("n"), request.at("runs")));
-  if (op == "phases") {
-    return protocol::to_json(
-        worker.profile({request.at("threads"), request.at("runs"), request.at("events")}));
-  }
-  if (op == "close") {
-    worker.close();
-    return {{"ok", true}};
-  }
-  return protocol::failure(Status::runtime_error, "unknown op '" + op + "'");
-}
-
 }  // namespace
 
 int serve_worker(const Catalogue& catalogue, const Build& build) {
@@ -82,19 +54,7 @@ int serve_worker(const Catalogue& catalogue, const Build& build) {
   const std::unique_ptr<Worker> worker = local_worker(catalogue);
   if (!write_line(out, protocol::to_json(greeting(catalogue, build)))) return 1;
   for (std::string line; std::getline(std::cin, line);) {
-    json reply;
-    try {
-      reply = answer(*worker, catalogue, json::parse(line));
-    } catch (const WorkerError& error) {
-      reply = protocol::failure(error.status(), error.what());
-    } catch (const Error& error) {
-      const bool absent = error.kind() == ErrorKind::unavailable;
-      reply = protocol::failure(absent ? Status::unsupported : Status::runtime_error, error.what());
-    } catch (const std::exception& error) {
-      reply = protocol::failure(Status::runtime_error, error.what());
-    }
-    if (!reply.at("ok").get<bool>() && lost_devices()) reply["restart"] = true;
-    if (!write_line(out, reply)) return 1;
+    if (!write_line(out, protocol::answer(*worker, catalogue, line))) return 1;
   }
   return 0;
 }

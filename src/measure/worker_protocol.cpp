@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/json_text.hpp"
 #include "measure/problem_json.hpp"
 
 namespace rooflane::protocol {
@@ -175,8 +176,9 @@ Greeting greeting_from(const json& message) {
       offer.backend = item.at("backend");
       offer.verifies = item.value("verifies", true);
       for (const json& tunable : item.value("tunables", json::array())) {
-        offer.tunables.push_back(
-            {tunable.at("name"), tunable.at("meaning"), tunable.at("least"), tunable.at("most")});
+        offer.tunables.push_back({tunable.at("name"), tunable.at("meaning"),
+                                  integer_from<std::int64_t>(tunable.at("least")),
+                                  integer_from<std::int64_t>(tunable.at("most"))});
       }
     }
     greeting.variants->push_back(std::move(offer));
@@ -193,10 +195,10 @@ Opened opened_from(const json& message) {
   facts.driver = message.at("driver");
   facts.path = message.value("path", "");
   for (const json& value : message.at("tuning")) {
-    facts.tuning.set(value.at(0).get<std::string>(), value.at(1).get<std::int64_t>());
+    facts.tuning.set(value.at(0).get<std::string>(), integer_from<std::int64_t>(value.at(1)));
   }
-  facts.workspace_bytes = message.at("workspace_bytes");
-  facts.packed_bytes = message.at("packed_bytes");
+  facts.workspace_bytes = integer_from<std::size_t>(message.at("workspace_bytes"));
+  facts.packed_bytes = integer_from<std::size_t>(message.at("packed_bytes"));
   opened.plan_ns = number_from(message.at("plan_ns"));
   opened.tuning_source = message.value("tuning_source", "");
   opened.math = message.value("math", "");
@@ -217,7 +219,8 @@ Verification verification_from(const json& message) {
 }
 
 Calibration calibration_from(const json& message) {
-  return {message.at("runs_per_sample").get<std::int64_t>(), number_from(message.at("run_ns"))};
+  return {integer_from<std::int64_t>(message.at("runs_per_sample")),
+          number_from(message.at("run_ns"))};
 }
 
 Samples samples_from(const json& message) {
@@ -233,18 +236,18 @@ Samples samples_from(const json& message) {
 std::optional<PhaseProfile> profile_from(const json& message) {
   if (!message.contains("phases")) return std::nullopt;
   PhaseProfile profile;
-  profile.runs = message.at("runs");
+  profile.runs = integer_from<std::int64_t>(message.at("runs"));
   profile.run_ns = message.at("run_ns");
   profile.plain_ns = message.at("plain_ns");
   for (const json& phase : message.at("phases")) {
-    profile.phases.push_back({phase.at(0).get<int>(), phase_from(phase.at(1)),
+    profile.phases.push_back({integer_from<int>(phase.at(0)), phase_from(phase.at(1)),
                               phase.at(2).get<double>(), phase.at(3).get<double>()});
   }
   for (const json& event : message.at("events")) {
-    profile.events.push_back({event.at(0).get<int>(), phase_from(event.at(1)),
+    profile.events.push_back({integer_from<int>(event.at(0)), phase_from(event.at(1)),
                               event.at(2).get<double>(), event.at(3).get<double>()});
   }
-  profile.dropped = message.at("dropped");
+  profile.dropped = integer_from<std::int64_t>(message.at("dropped"));
   for (const json& counter : message.at("counters")) {
     profile.counters.emplace_back(counter.at(0).get<std::string>(), counter.at(1).get<double>());
   }

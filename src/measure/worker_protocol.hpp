@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "measure/worker.hpp"
@@ -34,5 +35,9 @@ Verification verification_from(const nlohmann::json& message);
 Calibration calibration_from(const nlohmann::json& message);
 Samples samples_from(const nlohmann::json& message);
 std::optional<PhaseProfile> profile_from(const nlohmann::json& message);
+
+// The answer of `worker` to the line of a request, whatever stands in it; what is thrown on the way
+// becomes a failure with its reason.
+nlohmann::json answer(Worker& worker, const Catalogue& catalogue, const std::string& line);
 
 }  // namespace rooflane::protocol

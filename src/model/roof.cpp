@@ -53,7 +53,8 @@ CallBytes bytes_of(const Phase& phase, const Call& call) {
     (weight ? bytes.weights : bytes.others) += own;
   }
   // A kernel may count less than its tensors hold: of a table the rows that are read.
-  bytes.others = std::clamp(bytes.others, 0.0, std::max(counted, 0.0));
+  counted = std::max(counted, 0.0);
+  bytes.others = std::clamp(bytes.others, 0.0, counted);
   bytes.weights = std::clamp(bytes.weights, 0.0, counted - bytes.others);
   return bytes;
 }

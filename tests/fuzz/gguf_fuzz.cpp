@@ -1,26 +1,25 @@
-// libFuzzer's entry for GGUF files: whatever the bytes are, they are read or refused with an Error,
-// and of an accepted file everything can be read. Built and run by scripts/fuzz.sh.
-#include <cstddef>
-#include <cstdint>
+// GGUF files: of an accepted one everything can be read, and said as JSON.
+#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/error.hpp"
 #include "io/gguf.hpp"
+#include "io/gguf_json.hpp"
+#include "io/json.hpp"
+#include "tests/fuzz/targets.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace rooflane;
-  try {
-    const Gguf gguf({reinterpret_cast<const char*>(data), size}, "fuzz.gguf");
-    for (const GgufValue& value : gguf.metadata()) elements_of(value);
-    std::vector<float> values;
-    for (const GgufTensor& tensor : gguf.tensors()) {
-      std::size_t elements = 1;
-      for (const std::int64_t axis : tensor.shape) elements *= static_cast<std::size_t>(axis);
-      values.resize(elements);
-      read_f32(tensor, values.data());
-    }
-  } catch (const Error&) {
-    // What is wrong with it was said.
+namespace rooflane::fuzz {
+
+void gguf_target(std::string_view input) {
+  const Gguf gguf(input, "fuzz.gguf");
+  for (const GgufValue& value : gguf.metadata()) elements_of(value);
+  std::vector<float> values;
+  for (const GgufTensor& tensor : gguf.tensors()) {
+    std::size_t elements = 1;
+    for (const std::int64_t axis : tensor.shape) elements *= static_cast<std::size_t>(axis);
+    values.resize(elements);
+    read_f32(tensor, values.data());
   }
-  return 0;
+  require(nlohmann::json::accept(json_text(gguf_json(gguf))));
 }
+
+}  // namespace rooflane::fuzz

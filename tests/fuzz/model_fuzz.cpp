@@ -1,25 +1,13 @@
-// libFuzzer's entry for model files: whatever the text is, it is a model or refused with an Error
-// in one line, and all that a model's calls are given lies within its tensors. No kernel runs and
-// no tensor is allocated. Built and run by scripts/fuzz.sh, which writes the list of kernels.
-#include <cstddef>
+// Model files: whatever the text is, it is a model or refused, and all that a model's calls are
+// given lies within its tensors. No kernel runs and no tensor is allocated.
 #include <cstdint>
-#include <cstdlib>
-#include <iterator>
-#include <span>
-#include <string_view>
 
-#include "core/error.hpp"
-#include "generated_catalogue.hpp"
 #include "model/arena.hpp"
 #include "model/instance.hpp"
+#include "tests/fuzz/targets.hpp"
 
+namespace rooflane::fuzz {
 namespace {
-
-using namespace rooflane;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 // Strides are not negative: the last element is the farthest.
 void check_operand(const model::Phase& phase, const model::Operand& operand) {
@@ -51,17 +39,11 @@ void check_phase(const model::Phase& phase) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t kernels = std::size(generated::kernels) - 1;  // a null pointer ends them
-  try {
-    const model::ModelText text =
-        model::read_model_text({reinterpret_cast<const char*>(data), size}, "fuzz.txt");
-    model::sizes_of(text);
-    const model::Instance instance =
-        model::instantiate(text, "", {}, std::span(generated::kernels, kernels));
-    for (const model::Phase& phase : instance.phases) check_phase(phase);
-  } catch (const Error& error) {
-    require(std::string_view(error.what()).find('\n') == std::string_view::npos);
-  }
-  return 0;
+void model_target(std::string_view input) {
+  const model::ModelText text = model::read_model_text(input, "fuzz.txt");
+  model::sizes_of(text);
+  const model::Instance instance = model::instantiate(text, "", {}, all_kernels());
+  for (const model::Phase& phase : instance.phases) check_phase(phase);
 }
+
+}  // namespace rooflane::fuzz

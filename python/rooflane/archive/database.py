@@ -103,6 +103,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA trusted_schema=OFF")  # the file may be a stranger's
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             _to_wal(connection)
 

@@ -1,6 +1,7 @@
-"""Keeps API keys out of the archive: every text passes `redact` on its way into a table."""
+"""Keeps API keys out of the archive and of reports: every text passes `redact` on its way there."""
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -18,7 +19,8 @@ def _values() -> list[str]:
     """The values of variables that hold keys, the longest first, since one may hold another."""
     found = {value for name, value in os.environ.items()
              if name.endswith("_API_KEY") and len(value) > 2}
-    found |= {json.dumps(value)[1:-1] for value in found}  # as it stands inside JSON
+    # As it stands inside JSON and on a page.
+    found |= {form for value in found for form in (json.dumps(value)[1:-1], html.escape(value))}
     return sorted(found, key=len, reverse=True)
 
 

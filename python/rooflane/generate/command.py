@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+from rooflane import program
 from rooflane.generate.stream import Stream
 from rooflane.generate.template import chat_text
 from rooflane.generate.vocabulary import Unsupported, Vocabulary
@@ -34,14 +34,9 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def program() -> str:
-    """The program that runs the model; ROOFLANE_PROGRAM is set by scripts/generate.py."""
-    return os.environ["ROOFLANE_PROGRAM"]
-
-
 def metadata_of(weights: str) -> dict[str, Any]:
     """The file's metadata. Raises CalledProcessError; the program has said why."""
-    done = subprocess.run([program(), "generate", "--weights", weights, "--metadata"],
+    done = subprocess.run([program.path(), "generate", "--weights", weights, "--metadata"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)["metadata"]
 
@@ -49,7 +44,7 @@ def metadata_of(weights: str) -> dict[str, Any]:
 def started(given: argparse.Namespace, ids: list[int]) -> subprocess.Popen[str]:
     """The program at work on the ids; it prints one id a line, and in the end, on standard error,
     what it has to say."""
-    command = [program(), "generate", "--weights", given.weights,
+    command = [str(program.path()), "generate", "--weights", given.weights,
                "--ids", ",".join(map(str, ids))]
     for name in PASSED:
         value = getattr(given, name.replace("-", "_"))

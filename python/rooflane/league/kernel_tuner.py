@@ -35,10 +35,9 @@ class Failed(Exception):
 def interpreter() -> str:
     """Of the environment that has it, made now if need be. Raises Failed."""
     sys.path.insert(0, str(PYTHON.parent / "scripts"))
-    from python_environment import Unavailable, ensure
+    from python_environment import Unavailable, with_packages
     try:
-        return str(ensure("kernel-tuner", " ".join(PACKAGES),
-                          lambda pip: pip(["--only-binary=:all:", *PACKAGES])))
+        return str(with_packages("kernel-tuner", PACKAGES))
     except Unavailable as reason:
         raise Failed(f"Kernel Tuner's environment cannot be had: {reason}") from reason
     finally:

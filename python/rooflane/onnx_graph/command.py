@@ -4,12 +4,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from rooflane.program import Refused
+from rooflane.program import run as run_program
 
 from . import contrib, patterns, rewriting, writing
 from .graph import InputError
@@ -131,11 +133,10 @@ def check(program: Path, text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.txt"
         file.write_text(text, encoding="utf-8")
-        done = subprocess.run([program, "model", file, "--dry-run"], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        line = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise InputError(line.removeprefix("rooflane: ").replace(f"{file}: ", "the model: "))
+        try:
+            run_program(program, ["model", file, "--dry-run"])
+        except Refused as refused:
+            raise InputError(str(refused).replace(f"{file}: ", "the model: ")) from None
 
 
 def replace(path: Path, text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rooflane import files
+from rooflane.archive.redaction import redact
 from rooflane.report.run import Run
 from rooflane.report.text import render_text
 
@@ -15,6 +17,4 @@ def write(folder: Path, run: Run) -> None:
     from rooflane.report.html import render_html
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (("report.txt", render_text(run)), ("report.html", render_html(run))):
-        partial = folder / f"{name}.partial"
-        partial.write_text(content, encoding="utf-8", errors="replace")
-        partial.replace(folder / name)
+        files.replace(folder / name, redact(content), errors="replace")

@@ -1,0 +1,563 @@
+"""`rooflane tune --cluster tcp://HOST:PORT`: one Dask worker a machine, each of which takes one
+evaluation at a time (remote.py; nodes.py starts them).
+
+Machines of the same fingerprint share a search, with a configuration in flight on each; different
+ones have searches of their own. Which worker takes what is decided here and not by Dask: a proposal
+is made when a worker is free, and that worker says what is legal, so that nothing disturbs those
+that measure. Only this process writes the archive, a trial when its result is here: what a worker
+was at when it died was never recorded, and is evaluated again elsewhere.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, Future, KilledWorker
+
+from rooflane.archive.store import Archive
+from rooflane.evaluator import Evaluation, Lost, Refused, Step, Target
+from rooflane.tuner import command, remote
+from rooflane.tuner.search import Search
+from rooflane.tuning import (
+    Configuration,
+    Cost,
+    Exhausted,
+    History,
+    Legal,
+    Outcome,
+    Proposal,
+    Space,
+    text_of,
+)
+
+RESOURCE = "rooflane"  # one of it a machine
+MOST_DEATHS = 3  # workers that a configuration may take along before it counts as a crash
+POLL = 0.5  # seconds between looks at who is alive
+CONNECT = 5.0  # seconds to reach the scheduler
+ANSWER = 30.0  # and for its answers
+WITHOUT_WORKERS = 60.0  # seconds for a machine's last worker to come back
+REPEATED = 8  # proposals of what is in flight already, before a strategy has to wait for results
+
+
+class Gone(ConnectionError):
+    """The scheduler, or the last worker of a machine."""
+
+
+class Stopped(Exception):
+    """The user interrupted it."""
+
+
+class Cluster:
+    """A scheduler and the machines behind it. Raises Gone."""
+
+    def __init__(self, address: str, given: argparse.Namespace, options: Sequence[str]):
+        self.given, self.options = given, tuple(options)
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._asked: dict[str, Future] = {}  # by worker: who it is
+        self._known: dict[str, remote.Machine | str] = {}  # what it said
+        self._runs: set[int] = set()
+        try:
+            self.client = Client(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise Gone(f"--cluster {address}: no scheduler answers ({error})") from error
+
+    def close(self) -> None:
+        """Leaves the cluster; workers end what they are at, and wait for the next."""
+        self.client.close(timeout=2)
+
+    def submit(self, worker: str, function: Any, *arguments: Any) -> Future:
+        """Starts a call on a worker; nowhere else if that one dies."""
+        try:
+            return self.client.submit(function, *arguments, workers=[worker], pure=False,
+                                      allow_other_workers=False, resources={RESOURCE: 1})
+        except Exception as error:
+            raise Gone(f"the cluster's scheduler is gone ({error})") from error
+
+    def result(self, worker: str, future: Future) -> Any:
+        """Fetches what a worker has finished; Future.result() waits for ever where the worker dies
+        before it hands it over. Raises _Died, Gone, Stopped, and what the call raised."""
+        fetched = asyncio.run_coroutine_threadsafe(
+            _fetch(self.client, future), self.client.loop.asyncio_loop)
+        while True:
+            try:
+                return fetched.result(timeout=POLL)
+            except NotYet:
+                if fetched.done():  # just now, or by a time-out of its own
+                    fails = fetched.cancelled() or fetched.exception() is not None
+                else:
+                    fails = worker not in self.workers()
+                if fails:
+                    future.cancel()
+                    fetched.cancel()
+                    raise _Died("its worker died") from None
+
+    def workers(self) -> set[str]:
+        """Those that are alive. Raises Gone, Stopped."""
+        if self.stop.is_set():
+            raise Stopped
+        try:
+            if self.client.status != "running":
+                raise Gone(f"connection {self.client.status}")
+            told = self.client.sync(self.client.scheduler.identity, callback_timeout=ANSWER)
+        except Exception as error:  # of Dask, Tornado or asyncio
+            raise Gone(f"the cluster's scheduler is gone ({error}); the same command with --resume "
+                       "goes on") from error
+        return {address for address, worker in told["workers"].items()
+                if worker["resources"].get(RESOURCE, 0) >= 1}
+
+    def machines(self) -> dict[str, remote.Machine | str | None]:
+        """Who the workers are by address, or why one cannot take part; None: not known yet."""
+        alive = self.workers()
+        with self._lock:
+            for worker in alive - self._asked.keys() - self._known.keys():
+                self._asked[worker] = self.submit(worker, remote.describe, self.given,
+                                                  self.options)
+            for worker in self._asked.keys() - alive:
+                self._asked.pop(worker).cancel()
+            for worker, future in list(self._asked.items()):
+                if future.status != "pending":
+                    self._known[worker] = self._described(worker, self._asked.pop(worker))
+            return {worker: self._known.get(worker) for worker in alive}
+
+    def _described(self, worker: str, future: Future) -> remote.Machine | str:
+        try:
+            return self.result(worker, future)
+        except (Gone, Stopped):
+            raise
+        except Exception as error:  # whatever Dask or the worker raised
+            return f"{type(error).__name__}: {error}"
+
+    def claim(self, run: int) -> bool:
+        """Whether nobody goes on with this run yet: machines that differ in their build only may
+        find the same one."""
+        with self._lock:
+            is_new = run not in self._runs
+            self._runs.add(run)
+            return is_new
+
+    def groups(self) -> list[remote.Machine]:
+        """One of each kind of machine, once all workers told who they are. Raises Unavailable."""
+        deadline = time.monotonic() + WITHOUT_WORKERS
+        while True:
+            machines = self.machines()
+            if machines and None not in machines.values():
+                break
+            if not machines and time.monotonic() > deadline:
+                raise command.Unavailable("--cluster: it has no worker with the resource "
+                                          f"{RESOURCE}: tune.py worker starts one")
+            time.sleep(POLL / 5)
+        found: dict[tuple[str, ...], remote.Machine] = {}
+        for worker, machine in sorted(machines.items()):
+            if isinstance(machine, remote.Machine):
+                found.setdefault(machine.fingerprint, machine)
+            else:
+                print(f"rooflane: {worker} cannot take part: {machine}", file=sys.stderr)
+        if not found:
+            raise command.Unavailable("--cluster: none of its workers can take part")
+        return list(found.values())
+
+
+async def _fetch(client: Client, future: Future) -> Any:
+    return (await client.gather([future], asynchronous=True))[0]
+
+
+@dataclass(eq=False)
+class Flight:
+    """A request that a worker is at."""
+    worker: str
+    configuration: Configuration
+    future: Future
+
+
+class ClusterEvaluator:
+    """The interface of Evaluator over the workers of one kind of machine. What search and final
+    ask for outside flights runs on one of them, the same one as long as it lives and is free."""
+
+    def __init__(self, cluster: Cluster, machine: remote.Machine):
+        self._cluster, self._machine = cluster, machine
+        self._target: Target | None = None
+        self._default = ""
+        self._home = ""
+        self._flights: list[Flight] = []
+        self._excluded: dict[str, Refused | Lost] = {}  # of the target that is open
+        self._deaths: Counter[str] = Counter()
+        self._landed = threading.Event()
+        self.facts: dict[str, Any] = {}
+
+    def open(self, target: Target) -> Space:
+        """As Evaluator.open. The other workers open the target with their first evaluation; those
+        that have another default of their own sit it out."""
+        self._target, self._default = target, ""
+        self._excluded.clear()
+        self._deaths.clear()
+        space, self.facts = self._call("open")
+        self._default = text_of(space.default)
+        return replace(space, constraints=self)
+
+    def check(self, proposals: Sequence[Configuration]) -> list[Legal]:
+        """As Evaluator.check."""
+        return self._call("check", list(proposals))
+
+    def nearest(self, proposals: Sequence[Configuration]) -> list[Legal]:
+        """As Evaluator.nearest."""
+        return self._call("nearest", list(proposals))
+
+    def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
+                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+        """As Evaluator.evaluate, on one machine."""
+        try:
+            return self._call("evaluate", list(configurations), list(steps), best, fresh)
+        except _Died as error:
+            if len(configurations) == 1:
+                return [_crash(configurations[0], str(error))]
+            return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
+
+    def keep(self, *arguments: Any) -> None:
+        """Writes a verdict into the own store of each machine; one that dies has none."""
+        futures = {worker: self._cluster.submit(worker, remote.keep, *arguments)
+                   for worker in sorted(self._members())}
+        for worker, future in futures.items():
+            try:
+                self._cluster.result(worker, future)
+            except Exception as error:  # the archive has it all the same
+                print(f"rooflane: a machine's store was not written: {error}", file=sys.stderr)
+
+    # --- flights -----------------------------------------------------------------------------
+
+    def free(self, wait: bool = False) -> str | None:
+        """A worker that is at nothing; with `wait`, when there is one. Raises Gone, and Refused or
+        Lost where none can evaluate the target."""
+        deadline = time.monotonic() + WITHOUT_WORKERS
+        while True:
+            members = self._members()
+            # A flight that ended and was not looked at yet leaves its worker free: whoever waits
+            # here looks at none.
+            busy = {flight.worker for flight in self._flights
+                    if flight.future.status == "pending"}
+            if idle := members - busy - self._excluded.keys():
+                return self._home if self._home in idle else min(idle)
+            if not wait:
+                return None
+            if members and not members - self._excluded.keys():
+                raise next(iter(self._excluded.values()))
+            if members:
+                deadline = time.monotonic() + WITHOUT_WORKERS
+            if time.monotonic() > deadline:
+                raise Gone(f"no worker is left of {self._machine.key}; the same command with "
+                           "--resume goes on")
+            time.sleep(POLL)
+
+    def start(self, worker: str, configuration: Configuration, steps: Sequence[Step],
+              best: float) -> Flight:
+        """Begins an evaluation."""
+        future = self._submit(worker, "evaluate", [configuration], list(steps), best)
+        flight = Flight(worker, configuration, future)
+        self._flights.append(flight)
+        return flight
+
+    def landed(self) -> list[tuple[Flight, Evaluation | None]]:
+        """Waits for flights to end; None: the worker died or would not, hence to be started again.
+        Raises Gone, Stopped."""
+        while self._flights:
+            members = self._members()
+            done = [flight for flight in self._flights
+                    if flight.future.status != "pending" or flight.worker not in members]
+            if done:
+                self._flights = [flight for flight in self._flights if flight not in done]
+                return [(flight, self._found(flight)) for flight in done]
+            self._landed.wait(POLL)
+            self._landed.clear()
+        return []
+
+    def abandon(self) -> None:
+        """Forgets all flights: the search was ended from outside."""
+        for flight in self._flights:
+            flight.future.cancel()
+        self._flights.clear()
+
+    def _found(self, flight: Flight) -> Evaluation | None:
+        text = text_of(flight.configuration)
+        try:
+            answer = self._answer(flight.worker, flight.future)
+        except _Died as error:
+            answer = None
+            self._deaths[text] += error.deaths
+        if answer is not None and not answer.failure:
+            return answer.value[0]
+        if answer is not None:
+            self._exclude(flight.worker, answer)
+            self._deaths[text] += answer.failure == "lost"  # its program does not come back
+        if self._deaths[text] >= MOST_DEATHS:
+            return _crash(flight.configuration, f"{MOST_DEATHS} workers died of it")
+        return None
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def _call(self, op: str, *arguments: Any) -> Any:
+        deaths = 0
+        while deaths < MOST_DEATHS:
+            self._home = worker = self.free(wait=True)
+            future = self._submit(worker, op, *arguments)
+            while future.status == "pending" and worker in self._members():
+                self._landed.wait(POLL)
+                self._landed.clear()
+            try:
+                answer = self._answer(worker, future)
+            except _Died as error:
+                deaths += error.deaths
+                continue
+            if answer.failure == "differs":
+                self._exclude(worker, answer)
+            elif answer.failure:
+                raise _failure(answer)
+            else:
+                return answer.value
+        raise _Died(f"{MOST_DEATHS} workers died of it")
+
+    def _submit(self, worker: str, op: str, *arguments: Any) -> Future:
+        cluster = self._cluster
+        future = cluster.submit(worker, remote.serve, remote.Request(
+            op, cluster.options, cluster.given.timeout, self._target, self._default, arguments))
+        future.add_done_callback(lambda _: self._landed.set())
+        return future
+
+    def _answer(self, worker: str, future: Future) -> remote.Answer:
+        """Of a future that ended, or whose worker did. Raises _Died, Lost, Gone."""
+        if future.status == "pending":
+            future.cancel()
+            raise _Died("its worker died")
+        if future.status == "finished":
+            try:
+                return self._cluster.result(worker, future)
+            except (Gone, Stopped, _Died):
+                raise
+            except Exception as error:  # of the connection: serve() raises nothing
+                raise _Died(f"its worker died ({error})") from error
+        self._cluster.workers()  # where the scheduler is gone, all futures are cancelled
+        if future.status != "error":
+            raise _Died("its worker died")
+        error = future.exception(timeout=ANSWER)
+        if isinstance(error, KilledWorker):
+            raise _Died(str(error), MOST_DEATHS)
+        raise Lost(f"a worker: {type(error).__name__}: {error}")
+
+    def _members(self) -> set[str]:
+        return {worker for worker, machine in self._cluster.machines().items()
+                if isinstance(machine, remote.Machine)
+                and machine.fingerprint == self._machine.fingerprint}
+
+    def _exclude(self, worker: str, answer: remote.Answer) -> None:
+        self._excluded[worker] = _failure(answer)
+        print(f"rooflane: {worker} sits {self._target.shape} out: {answer.reason}",
+              file=sys.stderr)
+
+
+class _Died(Lost):
+    """A worker; `deaths`: how many of them, as far as is known."""
+
+    def __init__(self, reason: str, deaths: int = 1):
+        super().__init__(reason)
+        self.deaths = deaths
+
+
+def _failure(answer: remote.Answer) -> Refused | Lost:
+    return (Lost(answer.reason) if answer.failure == "lost"
+            else Refused(answer.reason, answer.status or "FAILED"))
+
+
+def _crash(configuration: Configuration, reason: str) -> Evaluation:
+    return Evaluation(configuration, Outcome.CRASH, reason, None, [], [], None, None, 0, Cost())
+
+
+@dataclass
+class HistoryAhead(History):
+    """With what is in flight, which no strategy may propose again."""
+    flying: set[str] = field(default_factory=set)
+
+    def tried(self, configuration: Configuration) -> bool:
+        """Whether it was evaluated before, or is being evaluated."""
+        return text_of(configuration) in self.flying or super().tried(configuration)
+
+
+@dataclass
+class Job:
+    """What is to be evaluated, and for whom."""
+    proposal: Proposal
+    strategy: str
+    seconds: float = 0  # that the proposal took
+
+
+class ParallelSearch(Search):
+    """A search with as many proposals in flight as there are workers. Trials are numbered in the
+    order in which they end, the default first, so that the numbers of what was recorded have no
+    gaps whenever it ends."""
+
+    evaluator: ClusterEvaluator
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.history: HistoryAhead = HistoryAhead(self.space)
+        self._jobs: dict[Flight, Job] = {}
+        self._again: deque[Job] = deque()  # that died with their worker
+
+    def execute(self) -> History:
+        """Searches until a limit is reached or the strategy knows nothing further, and all that
+        was begun has ended."""
+        for trial in self.trials:
+            self._observe(trial)
+        try:
+            while True:
+                self._fill()
+                if not self._jobs:
+                    return self.history
+                for flight, found in self.evaluator.landed():
+                    self._land(self._jobs.pop(flight), found)
+        finally:
+            self.evaluator.abandon()
+
+    def _fill(self) -> None:
+        while (worker := self.evaluator.free(wait=not self._jobs)) and (job := self._next()):
+            best = self.history.best
+            flight = self.evaluator.start(worker, job.proposal.configuration, self.steps,
+                                          best.ratio.value if best and best.ratio else 1)
+            self._jobs[flight] = job
+            self.history.flying.add(text_of(job.proposal.configuration))
+
+    def _land(self, job: Job, found: Evaluation | None) -> None:
+        if found is None:
+            self._again.append(job)
+            return
+        self.history.flying.discard(text_of(job.proposal.configuration))
+        self._record(found, job.proposal, job.strategy, job.seconds)
+
+    def _next(self) -> Job | None:
+        if self._again:
+            return self._again.popleft()
+        if not self.history.trials:  # the default, alone
+            return None if self._jobs else Job(Proposal(self.seeds[0]), "seed")
+        if self._ended() or (self.history.trials_left is not None
+                             and self.history.trials_left <= len(self._jobs)):
+            return None
+        for seed in self.seeds:
+            if not self.history.tried(seed):
+                return Job(Proposal(seed), "seed")
+        begin = time.monotonic()
+        for _ in range(REPEATED):
+            try:
+                proposal = self.strategy.propose(self.history)
+            except Exhausted:
+                return None
+            if not self.history.tried(proposal.configuration):
+                return Job(proposal, self.strategy.name, time.monotonic() - begin)
+        return None
+
+
+class ClusterTuning(command.Tuning):
+    """All targets on one kind of machine."""
+
+    search = ParallelSearch
+
+    def __init__(self, cluster: Cluster, machine: remote.Machine, archive: Archive, alone: bool):
+        given = copy.copy(cluster.given)
+        if not alone:  # files of each machine
+            suffix = hashlib.sha256(" ".join(machine.fingerprint).encode()).hexdigest()[:8]
+            for name in ("report", "export", "export_space"):
+                if path := getattr(given, name):
+                    setattr(given, name, _beside(path, suffix))
+        super().__init__(given, list(machine.targets), archive,
+                         ClusterEvaluator(cluster, machine))
+        self.cluster, self.machine = cluster, machine
+
+    def run(self) -> int:
+        """Target by target; who called tells of the results."""
+        for index, target in enumerate(self.targets):
+            self.progress.target(index)
+            try:
+                self.done.append(self.tune(target, len(self.targets) - index))
+            except (Refused, Lost, Gone) as error:
+                self.progress.clear()
+                self.failed.append(f"{target.shape} on {self.machine.key}: {error}")
+                print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
+                if isinstance(error, Gone):
+                    break
+                continue
+            self.progress.clear()
+            if not self.given.json:
+                print(f"{command.line_of(self.done[-1])}\n  on {self.machine.key}", flush=True)
+        return 0
+
+    def run_of(self, space: Space, facts: dict[str, Any]) -> int:
+        """As Tuning.run_of; of machines that find the same run, the first goes on with it."""
+        run = super().run_of(space, facts)
+        if self.cluster.claim(run):
+            return run
+        self.given.resume = False
+        try:
+            return self.run_of(space, facts)
+        finally:
+            self.given.resume = True
+
+    def keep_in_store(self, space: Space, verdict: Any, facts: dict[str, Any]) -> None:
+        """The stores of the machines themselves."""
+        self.evaluator.keep(facts["machine"], replace(space, constraints=None), verdict,
+                            facts["build"])
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.stem}-{suffix}{path.suffix}")
+
+
+def run(given: argparse.Namespace, options: Sequence[str]) -> int:
+    """`tune` over a cluster; the exit status. Raises what command.main() knows."""
+    if given.space:
+        raise command.Wrong("--space prints this machine's; leave --cluster out")
+    cluster = Cluster(given.cluster, given, options)
+    archive = None
+    try:
+        groups = cluster.groups()
+        archive = Archive(given.archive)
+        tunings = [ClusterTuning(cluster, machine, archive, len(groups) == 1)
+                   for machine in groups]
+        with ThreadPoolExecutor(len(tunings)) as pool:
+            futures = [pool.submit(tuning.run) for tuning in tunings]
+            try:
+                wait_for(futures)
+            except KeyboardInterrupt:
+                cluster.stop.set()
+        for future in futures:
+            future.result()
+        return _tell(given, tunings)
+    except (KeyboardInterrupt, Stopped):
+        print("interrupted; the same command with --resume goes on", file=sys.stderr)
+        return command.INTERRUPTED
+    finally:
+        if archive is not None:
+            archive.close()
+        cluster.close()
+
+
+def _tell(given: argparse.Namespace, tunings: Sequence[ClusterTuning]) -> int:
+    failed = [text for tuning in tunings for text in tuning.failed]
+    done = [one for tuning in tunings for one in tuning.done]
+    if given.json:
+        print(json.dumps({"tuned": [{**command.json_of(one), "machine": tuning.machine.key}
+                                    for tuning in tunings for one in tuning.done],
+                          "failed": failed}, indent=1))
+    elif len(done) > 1:
+        print(command.overall(done))
+    return 3 if failed and not done else 1 if failed else 0

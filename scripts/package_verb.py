@@ -1,0 +1,33 @@
+"""How tune.py and generate.py start their verb of the package python/rooflane; standard library
+only."""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from python_environment import Unavailable
+from rooflane_json import PACKAGE, PROGRAM
+
+
+def start(words: Sequence[str], verb: Sequence[str], interpreter: Callable[[], Path], whose: str,
+          variables: Mapping[str, str] | None = None) -> int:
+    """Becomes `python -m rooflane.verbs VERB` in its interpreter. --prepare makes that alone,
+    --python prints it. Returns only to say why not: the exit status."""
+    try:
+        python = str(interpreter())
+        if words[:1] == ["--prepare"]:
+            return 0
+        if words[:1] == ["--python"]:
+            print(python)
+            return 0
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **(variables or {})}
+        environment.setdefault("ROOFLANE_PROGRAM", str(PROGRAM))
+        sys.stdout.flush()
+        os.execve(python, [python, "-m", "rooflane.verbs", *verb], environment)
+    except Unavailable as reason:
+        print(f"rooflane: {whose} Python environment cannot be had: {reason}", file=sys.stderr)
+    except OSError as error:
+        print(f"rooflane: {error}", file=sys.stderr)
+    return 3

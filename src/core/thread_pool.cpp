@@ -1,0 +1,214 @@
+// Crews of threads that wait for regions. See thread_pool.hpp.
+#include "thread_pool.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace rooflane {
+
+namespace {
+
+using Body = FunctionRef<void(int, int)>;
+
+// How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
+// CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.
+std::chrono::nanoseconds patience() {
+  static const bool passive = [] {
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    return policy != nullptr && std::string_view(policy) == "passive";
+  }();
+  return passive ? std::chrono::nanoseconds(0) : std::chrono::microseconds(100);
+}
+
+// Spins until `done` or, where `spins`, until patience is at its end; whether it is done.
+template <class Done>
+bool spin_until(Done done, bool spins) {
+  constexpr int steps_between_looks = 64;  // a look at the clock takes as long as one or two steps
+  if (done()) return true;
+  if (!spins) return false;
+  const auto end = std::chrono::steady_clock::now() + patience();
+  do {
+    for (int step = 0; step < steps_between_looks; ++step) {
+      relax();
+      if (done()) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+// Threads that work in one region at a time. Its caller is thread 0, its members the others.
+class Crew {
+ public:
+  Crew() = default;
+  ~Crew() {
+    for (const auto& member : members_) send(*member, stop);
+    for (const auto& member : members_) member->thread.join();
+  }
+
+  void run(int threads, Body body) {
+    const int count = grow(threads);
+    body_ = &body;
+    count_ = count;
+    spins_ = count <= usable_cpus();
+    working_.store(count - 1, std::memory_order_relaxed);
+    for (int i = 1; i < count; ++i) send(*members_[i - 1], go);
+    body(0, count);
+    wait_for_members();
+  }
+
+ private:
+  enum Signal : int { idle, asleep, go, stop };
+  struct alignas(64) Member {
+    std::atomic<int> signal{idle};
+    std::thread thread;
+  };
+
+  // Members for a region of so many threads; how many threads it will have.
+  int grow(int threads) {
+    // Signals of the process are its own threads' matter.
+    sigset_t all, before;
+    sigfillset(&all);
+    while (static_cast<int>(members_.size()) < threads - 1) {
+      auto member = std::make_unique<Member>();
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+      try {
+        member->thread =
+            std::thread([this, &own = *member, number = static_cast<int>(members_.size()) + 1] {
+              attend(own, number);
+            });
+      } catch (const std::system_error&) {
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return static_cast<int>(members_.size()) + 1;
+      }
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      members_.push_back(std::move(member));
+    }
+    return threads;
+  }
+
+  static void send(Member& member, Signal signal) {
+    if (member.signal.exchange(signal, std::memory_order_acq_rel) == asleep) {
+      member.signal.notify_one();
+    }
+  }
+
+  // A member's life.
+  void attend(Member& own, int number) {
+    bool spins = true;
+    for (;;) {
+      const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
+      if (!spin_until(called, spins)) {
+        int expected = idle;
+        own.signal.compare_exchange_strong(expected, asleep, std::memory_order_acq_rel);
+        while (!called()) own.signal.wait(asleep, std::memory_order_acquire);
+      }
+      if (own.signal.load(std::memory_order_relaxed) == stop) return;
+      own.signal.store(idle, std::memory_order_relaxed);
+      spins = spins_;
+      (*body_)(number, count_);
+      if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+    }
+  }
+
+  void wait_for_members() {
+    const auto done = [&] { return working_.load(std::memory_order_acquire) == 0; };
+    if (spin_until(done, spins_)) return;
+    for (int left = working_.load(std::memory_order_acquire); left != 0;
+         left = working_.load(std::memory_order_acquire)) {
+      working_.wait(left, std::memory_order_acquire);
+    }
+  }
+
+  std::vector<std::unique_ptr<Member>> members_;
+  // Of the region at work: written before its members are called.
+  Body* body_ = nullptr;
+  int count_ = 0;
+  bool spins_ = true;  // not where threads wait for each other's CPUs
+  alignas(64) std::atomic<int> working_{0};
+};
+
+// Crews that wait for a region. It is never freed: other threads may run regions while the process
+// ends, and after a fork the child cannot know what state the parent's was in.
+struct Crews {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Crew>> idle;
+
+  std::unique_ptr<Crew> take() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (idle.empty()) return std::make_unique<Crew>();
+    std::unique_ptr<Crew> crew = std::move(idle.back());
+    idle.pop_back();
+    return crew;
+  }
+  void give_back(std::unique_ptr<Crew> crew) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    idle.push_back(std::move(crew));
+  }
+};
+
+std::atomic<Crews*> crews{nullptr};
+
+class ThreadPool final : public Pool {
+ public:
+  ThreadPool() {
+    crews.store(new Crews, std::memory_order_release);
+    pthread_atfork(nullptr, nullptr, [] { crews.store(new Crews, std::memory_order_release); });
+  }
+  ~ThreadPool() override {
+    Crews& all = *crews.load(std::memory_order_acquire);
+    std::vector<std::unique_ptr<Crew>> ending;
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    ending.swap(all.idle);
+  }
+
+  void run(int threads, Body body) override {
+    Crews& all = *crews.load(std::memory_order_acquire);
+    std::unique_ptr<Crew> crew = all.take();
+    crew->run(threads, body);
+    all.give_back(std::move(crew));
+  }
+};
+
+}  // namespace
+
+Pool& thread_pool() {
+  static ThreadPool pool;
+  return pool;
+}
+
+int usable_cpus() {
+  static const int count = [] {
+    // The first thread's, since one that calls this may be bound to its place.
+    cpu_set_t cpus;
+    if (sched_getaffinity(getpid(), sizeof cpus, &cpus) == 0) return CPU_COUNT(&cpus);
+    const unsigned all = std::thread::hardware_concurrency();
+    return all > 0 ? static_cast<int>(all) : 1;
+  }();
+  return count;
+}
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // waits some ten cycles; `yield` does nothing on most cores
+#endif
+}
+
+}  // namespace rooflane

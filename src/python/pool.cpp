@@ -1,0 +1,14 @@
+// Python's processes hold OpenMP runtimes of others (torch's, scikit-learn's), whose settings and
+// forks are their own matter: from Python kernels run on the library's own pool, in every build.
+#include "core/thread_pool.hpp"
+
+namespace rooflane {
+
+namespace {
+
+// When the module is loaded, before anybody can make a plan.
+[[maybe_unused]] const bool chosen = (set_default_pool(&thread_pool()), true);
+
+}  // namespace
+
+}  // namespace rooflane

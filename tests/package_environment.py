@@ -1,0 +1,40 @@
+"""For tests of the Python package: they go on in an interpreter that has NumPy, ml_dtypes and
+pandas beside the package of the build tree, or are skipped where these cannot be had."""
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import skip
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ["cloudpickle==3.1.3", "ml_dtypes==0.6.0", "mypy==2.4.1", "numpy==2.4.6",
+            "pandas==3.1.1", "typing_extensions==4.16.0"]
+NAME = "package-tests"
+
+
+def interpreter() -> Path:
+    """The environment's interpreter, made now if need be. Raises Unavailable."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from python_environment import with_packages
+    return with_packages(NAME, PACKAGES)
+
+
+def enter(build: Path) -> None:
+    """Goes on in that interpreter, with the package of a build folder on its path."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from python_environment import Unavailable
+    if not list((build / "python" / "rooflane").glob("_core*.so")):
+        skip.everything("built without the Python package",
+                        "from PyPI: nanobind, and python3-dev")
+    try:
+        python = interpreter()
+    except Unavailable as reason:
+        if "PyPI cannot be reached" in str(reason):
+            skip.everything(str(reason), f"from PyPI: {' '.join(PACKAGES)}")
+        sys.exit(f"no environment: {reason}")
+    package = str((build / "python").resolve())
+    if Path(sys.prefix).resolve() != python.parent.parent.resolve():
+        os.environ["PYTHONPATH"] = package
+        os.execv(python, [str(python), *sys.argv])

@@ -1,0 +1,124 @@
+// The pool of threads of our own: regions one after another, at once and nested, forks, the end.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "core/thread_pool.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+// A sum that needs all threads: each adds its number plus one, meets the others, and reads it.
+bool region_is_right(int threads) {
+  std::atomic<int> sum{0};
+  std::atomic<bool> right{true};
+  parallel_region(&thread_pool(), threads, [&](const Team& team) {
+    sum += team.thread + 1;
+    team.barrier();
+    if (team.threads != threads || sum != threads * (threads + 1) / 2) right = false;
+  });
+  return right;
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// The exit status of a child that runs `body`; killed after ten seconds.
+template <class ChildBody>
+int status_of_child(ChildBody body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    body();
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("each thread of a region runs once, and all of them at once") {
+  for (const int threads : {2, 3, 1, 8, 4, 2, 17}) {
+    CAPTURE(threads);
+    for (int round = 0; round < 50; ++round) REQUIRE(region_is_right(threads));
+  }
+}
+
+TEST_CASE("threads stay from one region to the next") {
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  for (int round = 0; round < 100; ++round) {
+    parallel_region(&thread_pool(), 3, [&](const Team&) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    });
+  }
+  CHECK(ids.size() == 3);
+}
+
+TEST_CASE("callers on several threads have regions of their own") {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 100; ++round) wrong += region_is_right(3) ? 0 : 1;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a region inside a region has threads of its own") {
+  std::atomic<int> right{0};
+  parallel_region(&thread_pool(), 3, [&](const Team&) { right += region_is_right(2) ? 1 : 0; });
+  CHECK(right == 3);
+}
+
+TEST_CASE("idle threads sleep") {
+  REQUIRE(region_is_right(4));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(cpu_seconds() - before < 0.01);
+}
+
+// Threads after a fork of a process with several are more than the thread sanitizer allows.
+#ifndef __SANITIZE_THREAD__
+
+TEST_CASE("a forked child has threads of its own") {
+  REQUIRE(region_is_right(4));
+  const int status =
+      status_of_child([] { _exit(region_is_right(4) && region_is_right(2) ? 0 : 1); });
+  CHECK(status == 0);
+  CHECK(region_is_right(4));
+}
+
+TEST_CASE("a process ends while regions run on another thread") {
+  const int status = status_of_child([] {
+    std::atomic<int> rounds{0};
+    std::thread endless([&] {
+      for (;;) rounds += region_is_right(2) ? 1 : 0;
+    });
+    while (rounds < 10) std::this_thread::yield();
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe): what is tested
+  });
+  CHECK(status == 0);
+}
+
+#endif
+
+TEST_CASE("the CPUs that may be used are counted") {
+  CHECK(usable_cpus() >= 1);
+  CHECK(usable_cpus() <= static_cast<int>(std::thread::hardware_concurrency()));
+}
