@@ -30,7 +30,7 @@ EXPECTED = ["bin/rooflane", "lib*/**/librooflane.so", "lib*/**/librooflane.so.0"
             "share/rooflane/rooflane.schema.json", "share/rooflane/scripts/peers.py",
             "share/rooflane/scripts/peer_workers/serve.py", "share/rooflane/scripts/tune.py",
             "share/rooflane/scripts/generate.py", "share/rooflane/python/rooflane/__main__.py",
-            "share/rooflane/python/rooflane/tune/command.py"]
+            "share/rooflane/python/rooflane/tuner/command.py"]
 
 
 def output(*command: str | Path, **variables: str) -> str:
@@ -78,7 +78,7 @@ class Files(Installed):
 
     def test_the_program_finds_its_scripts(self) -> None:
         self.assertEqual(self.rooflane("tune", "WORD", ROOFLANE_TUNE_PYTHON="/bin/echo"),
-                         "-m rooflane tune WORD\n")
+                         "-m rooflane.verbs tune WORD\n")
         peers = subprocess.run(
             [self.prefix / "bin/rooflane", "bench", "--peers", "nobody", "--dry-run"], text=True,
             capture_output=True, check=False,
