@@ -30,7 +30,7 @@ EXPECTED = ["bin/rooflane", "lib*/**/librooflane.so", "lib*/**/librooflane.so.0"
             "share/rooflane/rooflane.schema.json", "share/rooflane/scripts/peers.py",
             "share/rooflane/scripts/peer_workers/serve.py", "share/rooflane/scripts/tune.py",
             "share/rooflane/scripts/generate.py", "share/rooflane/python/rooflane/__main__.py",
-            "share/rooflane/python/rooflane/tune/command.py"]
+            "share/rooflane/python/rooflane/tuner/command.py"]
 
 
 def output(*command: str | Path, **variables: str) -> str:
@@ -78,7 +78,7 @@ class Files(Installed):
 
     def test_the_program_finds_its_scripts(self) -> None:
         self.assertEqual(self.rooflane("tune", "WORD", ROOFLANE_TUNE_PYTHON="/bin/echo"),
-                         "-m rooflane tune WORD\n")
+                         "-m rooflane.verbs tune WORD\n")
         peers = subprocess.run(
             [self.prefix / "bin/rooflane", "bench", "--peers", "nobody", "--dry-run"], text=True,
             capture_output=True, check=False,
@@ -160,15 +160,16 @@ class Completion(Installed):
             self.skipTest(skip.reason("no zsh", "zsh"))
         folder = self.prefix / "share/zsh/site-functions"
         output("zsh", "-n", folder / "_rooflane")
-        for typed, completed in (("rooflane compa", "rooflane compare "),
+        for typed, completed in (("rooflane compa", "rooflane compare"),
                                  ("rooflane bench --fail-on", "--fail-on-regression"),
                                  ("rooflane bench --cache co", "--cache cold"),
                                  ("rooflane bench -k gemm,softm", "-k gemm,softmax")):
             with self.subTest(typed):
-                self.assertIn(completed, self.zsh(folder, typed))
+                self.assertIn(completed, self.zsh(folder, typed, completed))
 
-    def zsh(self, folder: Path, typed: str) -> str:
-        """What stands on the line after Tab, of a shell on a terminal of its own."""
+    def zsh(self, folder: Path, typed: str, completed: str) -> str:
+        """What stands on the line after Tab, of a shell on a terminal of its own, as soon as it
+        holds what is expected."""
         return output("zsh", "-f", "-c", """
             zmodload zsh/zpty
             zpty shell zsh -f -i
@@ -176,12 +177,13 @@ class Completion(Installed):
             zpty -w shell "echo rea\\dy"
             zpty -r -m shell line '*ready*'
             zpty -w -n shell "$2"$'\\t'
-            repeat 50; do
+            for i in {1..100}; do
+              while zpty -r -t shell part; do line=$line$part; done
+              if [[ $line == *$3* ]]; then break; fi
               sleep 0.1
-              while zpty -r -t shell part; do print -rn -- $part; done
-            done &
-            sleep 2; kill %1
-            zpty -d shell""", "zsh", folder, typed)
+            done
+            zpty -d shell
+            print -rn -- $line""", "zsh", folder, typed, completed)
 
 
 if __name__ == "__main__":
