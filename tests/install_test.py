@@ -42,22 +42,11 @@ def output(*command: str | Path, **variables: str) -> str:
 
 
 class Installed(unittest.TestCase):
-    """One installation into an empty folder."""
+    """What all tests share: one installation into an empty folder."""
 
     folder, prefix = Path(), Path()
     table: dict[str, Any] = {}
     libraries = ""
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
-        output("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", cls.folder)
-        cls.prefix = next(cls.folder.glob("**/bin/rooflane")).parent.parent
-        cls.libraries = ":".join(str(path.parent)
-                                 for path in cls.prefix.glob("lib*/**/librooflane.so"))
-        cls.table = json.loads(cls.rooflane("--verbs"))
 
     @classmethod
     def rooflane(cls, *words: str, **variables: str) -> str:
@@ -67,6 +56,17 @@ class Installed(unittest.TestCase):
     def options(self) -> list[tuple[str, list[str]]]:
         return [(verb["name"], option["names"]) for verb in self.table["verbs"]
                 for option in verb.get("options", [])]
+
+
+def setUpModule() -> None:
+    folder = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(folder.cleanup)
+    Installed.folder = Path(folder.name)
+    output("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", Installed.folder)
+    Installed.prefix = next(Installed.folder.glob("**/bin/rooflane")).parent.parent
+    Installed.libraries = ":".join(str(path.parent) for path in
+                                   Installed.prefix.glob("lib*/**/librooflane.so"))
+    Installed.table = json.loads(Installed.rooflane("--verbs"))
 
 
 class Files(Installed):
