@@ -7,6 +7,7 @@ python/rooflane declares for verbs that are scripts. Run by the build; standard 
 from __future__ import annotations
 
 import ast
+import email.utils
 import json
 import re
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rooflane"
 FOLDERS = {"tune": "tuner"}  # where a verb's options are declared; default: a folder of its name
+CHANGELOG = PACKAGE.parent.parent / "debian" / "changelog"
 MATHS = ["fp32", "3xtf32", "bf16", "f16", "int8", "int8-dynamic"]
 EXIT_STATUS = {
     "0": "All good.",
@@ -114,7 +116,7 @@ def roff(text: str) -> str:
 
 def man_option(option: Option) -> str:
     names = ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names)
-    between = "" if option.value.startswith("[") else " "
+    between = "" if option.value.startswith("[=") else " "
     value = f"{between}\\fI{roff(option.value)}\\fR" if option.value else ""
     again = "  May be given several times." if option.repeatable else ""
     text = f"{option.help[:1].upper()}{option.help[1:]}." if option.help else "See --help."
@@ -133,9 +135,15 @@ def man_verb(verb: Verb) -> str:
     return text
 
 
+def release_date() -> str:
+    """Of the latest release, so that the same source gives the same page."""
+    line = re.search(r"(?m)^ -- .*>  (.*)$", CHANGELOG.read_text(encoding="utf-8"))
+    assert line, CHANGELOG
+    return email.utils.parsedate_to_datetime(line[1]).strftime("%Y-%m-%d")
+
+
 def man_page(table: dict[str, Any], verbs: list[Verb]) -> str:
-    # No date: the same source gives the same page.
-    text = f'.TH ROOFLANE 1 "" "rooflane {table["version"]}" "User Commands"\n'
+    text = f'.TH ROOFLANE 1 {release_date()} "rooflane {table["version"]}" "User Commands"\n'
     text += ".SH NAME\n" + roff("rooflane") + " \\- " + roff(
         "which implementation of a kernel is fastest, and how far it is from the limit") + "\n"
     text += ".SH SYNOPSIS\n\\fBrooflane\\fR \\fIVERB\\fR [\\fIarguments\\fR]\n"
@@ -220,7 +228,8 @@ def zsh_option(option: Option, table: dict[str, Any]) -> str:
     elif words:
         action = f":{message}:({' '.join(words)})"
     else:
-        action = f":{message}:_files" if re.search("FILE|PATH|DIR", option.value) else f":{message}: "
+        is_path = re.search("FILE|PATH|DIR", option.value)
+        action = f":{message}:" + ("_files" if is_path else " ")
     if option.value.startswith("["):  # --json[=FILE]
         action = ""
     others = "" if option.repeatable else f"({' '.join(option.names)})"

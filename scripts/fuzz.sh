@@ -8,7 +8,7 @@
 # breaks a target is written to build-fuzz/NAME-crash-…; then the exit status is not 0.
 #   --build      builds the targets and runs nothing
 #   --minimise   writes few inputs that reach all that is known into tests/fuzz/corpus/NAME/, which
-#                the test `fuzz-corpus` replays; none of 2 KiB or more but those called bug-…
+#                the test `fuzz-corpus` replays; none above 1.5 KiB but those called bug-…
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -14,6 +14,7 @@
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "io/table.hpp"
+#include "io/tracking.hpp"
 
 namespace rooflane {
 namespace {
@@ -229,6 +230,73 @@ TEST_CASE("tables align for terminals and escape bars in Markdown") {
   const TextTable table{{{"name"}, {"time", true}}, {{"a|b", "1"}, {"c", "1000"}}};
   CHECK(terminal_table(table) == "name  time\na|b      1\nc     1000\n");
   CHECK(markdown_table(table) == "| name | time |\n| --- | ---: |\n| a\\|b | 1 |\n| c | 1000 |\n");
+}
+
+MeasuredRow passed_row(const std::string& variant, double p50_ns) {
+  MeasuredRow measured;
+  Row& row = measured.row;
+  row.kernel = "gemm";
+  row.shape = "m=1,n=2,k=3";
+  row.variant = variant;
+  row.status = "PASSED";
+  row.math = "fp32";
+  row.cache = "warm";
+  row.threads = 2;
+  row.p50_ns = p50_ns;
+  return measured;
+}
+
+TEST_CASE("a name holds what identifies a row, and nothing that a run of its own changes") {
+  Row row = passed_row("hwy", 100).row;
+  row.isa = "AVX3";
+  row.math = "bf16";
+  row.run_id = "20260101T000000Z-1a2b";
+  row.tuning = "mc=96";
+  CHECK(benchmark_name(row) == "gemm/hwy/m=1,n=2,k=3/threads:2/warm/isa:AVX3/bf16");
+  row = passed_row("blas", 100).row;
+  row.library = "OpenBLAS 0.3.21 Haswell";
+  row.tuning = "step=1";
+  CHECK(benchmark_name(row) == "gemm/blas/m=1,n=2,k=3/threads:2/warm/OpenBLAS/step=1");
+}
+
+TEST_CASE("of several rows with one name the median is tracked; those that did not pass are named") {
+  std::vector<MeasuredRow> rows = {passed_row("hwy", 300), passed_row("hwy", 100),
+                                   passed_row("hwy", 200), passed_row("amx", 10),
+                                   passed_row("hwy@old", 50)};
+  rows[3].row.status = "SUSPECT";
+  const TrackedRows all = tracked_rows(rows, true);
+  REQUIRE(all.rows.size() == 2);
+  CHECK(*all.rows[0].measured->row.p50_ns == 200);
+  CHECK(all.rows[1].name == "gemm/hwy@old/m=1,n=2,k=3/threads:2/warm");
+  CHECK(all.left_out == std::vector<std::string>{
+                            "1 row left out, SUSPECT: gemm/amx/m=1,n=2,k=3/threads:2/warm"});
+  const TrackedRows own = tracked_rows(rows, false);
+  CHECK(own.rows.size() == 1);
+  CHECK(own.left_out.size() == 2);
+}
+
+TEST_CASE("a tuned row has a name of its own only beside the variant's own choice") {
+  std::vector<MeasuredRow> rows = {passed_row("hwy", 100), passed_row("hwy", 90)};
+  rows[1].row.tuning_source = "store";
+  const TrackedRows both = tracked_rows(rows, true);
+  REQUIRE(both.rows.size() == 2);
+  CHECK(both.rows[1].name == both.rows[0].name + "/tuned");
+  CHECK(tracked_rows({&rows[1], 1}, true).rows[0].name == both.rows[0].name);
+}
+
+TEST_CASE("metrics have the ends of their intervals, rates with time's turned around") {
+  MeasuredRow measured = passed_row("hwy", 100);
+  measured.row.flops = 12;
+  measured.row.interval_pct = 20;
+  const auto metrics = bmf_json(tracked_rows({&measured, 1}, true)).begin().value();
+  CHECK(metrics["latency"] ==
+        nlohmann::ordered_json({{"value", 100.0}, {"lower_value", 80.0}, {"upper_value", 120.0}}));
+  CHECK(metrics["throughput"]["lower_value"].get<double>() == doctest::Approx(12e9 / 120));
+  CHECK(metrics["throughput"]["upper_value"].get<double>() == doctest::Approx(12e9 / 80));
+  CHECK_FALSE(metrics.contains("bandwidth"));
+  measured.row.interval_pct.reset();
+  const auto point = bmf_json(tracked_rows({&measured, 1}, true)).begin().value();
+  CHECK(point["latency"] == nlohmann::ordered_json({{"value", 100.0}}));
 }
 
 }  // namespace

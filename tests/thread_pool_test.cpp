@@ -98,7 +98,8 @@ TEST_CASE("idle threads sleep") {
 
 TEST_CASE("a forked child has threads of its own") {
   REQUIRE(region_is_right(4));
-  const int status = status_of_child([] { _exit(region_is_right(4) && region_is_right(2) ? 0 : 1); });
+  const int status =
+      status_of_child([] { _exit(region_is_right(4) && region_is_right(2) ? 0 : 1); });
   CHECK(status == 0);
   CHECK(region_is_right(4));
 }

@@ -3,11 +3,18 @@ import json
 
 import reframe as rfm
 import reframe.utility.sanity as sn
+from reframe.core.builtins import (
+    parameter,
+    performance_function,
+    run_before,
+    sanity_function,
+    variable,
+)
 
 
 @rfm.simple_test
 class RooflaneCheck(rfm.RunOnlyRegressionTest):
-    """One problem: `reframe -S RooflaneCheck.program=/opt/rooflane/bin/rooflane` names the program."""
+    """One problem. `-S RooflaneCheck.program=/opt/rooflane/bin/rooflane` names the program."""
 
     program = variable(str, value="rooflane")
     options = variable(str, value="")  # more for `bench`
@@ -24,8 +31,9 @@ class RooflaneCheck(rfm.RunOnlyRegressionTest):
     @run_before("run")
     def set_command(self):
         self.executable = self.program
-        self.executable_opts = ["bench", f"-v {self.variant}", f"--shape {self.problem}",
-                                "--threads 1", self.options, "--format bmf", "--output metrics.json"]
+        self.executable_opts = [
+            "bench", f"-v {self.variant}", f"--shape {self.problem}", "--threads 1", self.options,
+            "--format bmf", "--output metrics.json"]
 
     @sanity_function
     def rows_passed(self):

@@ -17,7 +17,7 @@ site_configuration = {
         "handlers_perflog": [{
             "type": "filelog", "prefix": "%(check_system)s/%(check_partition)s",
             "level": "info", "append": True,
-            "format": "%(check_job_completion_time)s,%(version)s,%(check_info)s,%(check_perfvalues)s",
+            "format": "%(check_job_completion_time)s,%(check_info)s,%(check_perfvalues)s",
             "format_perfvars": "%(check_perf_value)s %(check_perf_unit)s,",
         }],
     }],

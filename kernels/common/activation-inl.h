@@ -49,7 +49,8 @@ HWY_INLINE V GeluTanh(D d, V x) {
   constexpr float linear = 1.59576912f;   // 2√(2/π)
   constexpr float cubic = 0.0713548163f;  // 0.044715 times that
   const V square = hn::Mul(x, x);
-  return TimesSigmoid(d, x, hn::Mul(x, hn::MulAdd(square, hn::Set(d, cubic), hn::Set(d, linear))));
+  const V t = hn::Mul(x, hn::MulAdd(square, hn::Set(d, cubic), hn::Set(d, linear)));
+  return TimesSigmoid(d, x, t);
 }
 
 // Φ(x) = (1 + erf(x/√2))/2, the share of a normal distribution below x: |error| <= 3.3u·Φ(|x|),

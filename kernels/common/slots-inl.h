@@ -232,7 +232,8 @@ class Slots {
       const Wide share = hn::Set(dd, 1 / count);
       const Wide mean = hn::Mul(sum, share);
       // One step of Newton's division, which a power of two does not need.
-      return kFull ? mean : hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean);
+      return kFull ? mean
+                   : Wide(hn::MulAdd(hn::NegMulAdd(mean, hn::Set(dd, count), sum), share, mean));
     };
     Wide lower[kSlot], upper[kSlot];
     for (int i = 0; i < kSlot; ++i) {

@@ -69,6 +69,20 @@ template <class D>
 constexpr std::size_t Lanes(D d) {
   return MaxLanes(d);
 }
+
+// Two of Highway's functions that mix the vectors they take with others of their own.
+template <class V, class VSign>
+HWY_INLINE auto CopySignToAbs(V abs, VSign sign) {
+  using Own = hwy::HWY_NAMESPACE::Vec<DFromV<V>>;
+  return hwy::HWY_NAMESPACE::CopySignToAbs(Own(abs), Own(sign));
+}
+template <class D, class VNarrow, class V>
+HWY_INLINE auto ReorderWidenMulAccumulate(D d, VNarrow a, VNarrow b, V sum0, V& sum1) {
+  hwy::HWY_NAMESPACE::Vec<D> odd = sum1;
+  const auto even = hwy::HWY_NAMESPACE::ReorderWidenMulAccumulate(d, a, b, sum0, odd);
+  sum1 = odd;
+  return even;
+}
 #endif
 
 }  // namespace HWY_NAMESPACE

@@ -193,7 +193,7 @@ class Dot {
     const float* c0 = t.beta == 0 ? c : t.c0 + skinny * t.c0_skinny + longer * t.c0_long;
     const V v = hn::Mul(hn::Set(d4, t.alpha), sums);
     if constexpr (kSums == 4) {
-      hn::StoreU(t.beta == 0 ? v : hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v), d4, c);
+      hn::StoreU(t.beta == 0 ? v : V(hn::MulAdd(hn::Set(d4, t.beta), hn::LoadU(d4, c0), v)), d4, c);
       return;
     }
     if constexpr (kSums >= 2) {

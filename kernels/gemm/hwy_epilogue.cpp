@@ -77,7 +77,7 @@ class Epilogues {
   }
   template <class Loader>
   HWY_INLINE VF Bias(const Loader& loader, const float* from) const {
-    return job_.bias_step == 0 ? hn::Set(DF(), *from) : loader.Load(DF(), from);
+    return job_.bias_step == 0 ? VF(hn::Set(DF(), *from)) : loader.Load(DF(), from);
   }
   // All of an array's elements by folds, so that it stays in registers.
   template <class Loader, std::size_t N, std::size_t... I>

@@ -300,7 +300,8 @@ class MicroKernel {
                                         const Last& last, std::integer_sequence<int, R...>) {
     const D d;
     const float* from = b + kVec * static_cast<std::int64_t>(hn::Lanes(d));
-    const V bv = hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : hn::LoadU(d, from));
+    const V bv =
+        hc::InRegister<kRows>(kVec == kVecs - 1 ? last.Load(d, from) : V(hn::LoadU(d, from)));
     (AddProduct<kFirst>(av[R], bv, acc[R * kVecs + kVec]), ...);
   }
   template <int... I>
@@ -353,7 +354,7 @@ class MicroKernel {
   static HWY_INLINE void WriteOne(V sum, float* to, const float* from, V beta, const Last& last) {
     const D d;
     if constexpr (kHow == How::add) {
-      sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : hn::LoadU(d, from), sum);
+      sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : V(hn::LoadU(d, from)), sum);
     }
     if constexpr (kHow == How::stream) {
       hn::Stream(sum, d, to);

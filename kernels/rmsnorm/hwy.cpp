@@ -86,7 +86,7 @@ HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead, After
   }
   for (; i < n; i += lanes) {
     ahead(x + i);
-    const V last = i + lanes <= n ? hn::LoadU(d, x + i) : hc::LoadRow(d, x + i, hc::Part{n - i});
+    const V last = i + lanes <= n ? V(hn::LoadU(d, x + i)) : hc::LoadRow(d, x + i, hc::Part{n - i});
     rest = hn::MulAdd(last, last, rest);
   }
   return static_cast<double>(hc::SumLanes(d, hn::Add(total, rest)));

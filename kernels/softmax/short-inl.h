@@ -98,7 +98,7 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
     }
     if constexpr (kVectors > 2) {
       v2 = hc::ExpNonPositive(d, hn::Sub(v2, max));
-      v3 = kVectors > 3 ? hc::ExpNonPositive(d, hn::Sub(v3, max)) : hn::Zero(d);
+      v3 = kVectors > 3 ? Vector(hc::ExpNonPositive(d, hn::Sub(v3, max))) : Vector(hn::Zero(d));
       sum = hn::Add(sum, hn::Add(v2, v3));
     }
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));

@@ -127,11 +127,10 @@ class FunctionPeer(Peer):
         self.dtypes = tuple(dict.fromkeys(d for one in ones.values() for d in one.dtypes))
 
     def library(self) -> str:
-        for name in ("numba", "torch", "jax", "numpy"):
-            if (module := sys.modules.get(name)) and any(
-                    one.arrays == name or name in ("numba", "numpy") for one in self.ones.values()):
-                return f"Python function, {name} {module.__version__}"
-        return "Python function"
+        beside_numpy = {one.arrays for one in self.ones.values()} - {"numpy"}
+        name = min(beside_numpy, default="numba" if "numba" in sys.modules else "numpy")
+        version = getattr(sys.modules.get(name), "__version__", "")
+        return f"Python function, {name} {version}".strip()
 
     def plan(self, problem: Problem, arrays: Arrays, threads: int) -> Plan:
         one = self.ones[problem.kernel]

@@ -10,8 +10,8 @@ namespace rooflane {
 
 struct BenchArguments {
   BenchOptions options;
-  std::vector<std::string> named;  // variants that the user wants: by -v, or all with a ladder
-  std::string csv, json, trace;    // files; empty: none
+  std::vector<std::string> named;   // variants that the user wants: by -v, or all with a ladder
+  std::string csv, json, trace;     // files; empty: none
   std::optional<RowFormat> format;  // never empty once read
   bool dry_run = false;
   bool resume = false;

@@ -32,6 +32,7 @@
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
+#include "core/json_text.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
@@ -211,7 +212,7 @@ class Evaluations {
     EvaluationRequest wanted;
     for (const std::string text : request.at("tunings")) wanted.tunings.push_back(tuning_of(text));
     for (const json& step : request.at("steps")) {
-      wanted.steps.push_back({step.at("rounds"), step.value("within", 1.1)});
+      wanted.steps.push_back({integer_from<int>(step.at("rounds")), step.value("within", 1.1)});
     }
     wanted.best = request.value("best", 1.0);
     wanted.fresh = request.value("fresh", false);
@@ -248,7 +249,7 @@ ordered_json failure(Status status, const std::string& reason) {
 
 ordered_json answer_to(Evaluations& evaluations, const std::string& line) {
   try {
-    return evaluations.answer(json::parse(line));
+    return evaluations.answer(parse_json(line));
   } catch (const WorkerError& error) {
     return failure(error.status(), error.what());
   } catch (const Error& error) {

@@ -20,6 +20,7 @@
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
 #include "cli/watchdog.hpp"
+#include "core/json_text.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "io/csv.hpp"
@@ -97,7 +98,7 @@ Ceilings ceilings_of(const ModelArguments& read, ProgressLine& progress) {
   const int threads = read.common.threads.front();
   if (!read.ceilings.empty()) {
     try {
-      return nlohmann::json::parse(read_text_file(read.ceilings)).at("ceilings").get<Ceilings>();
+      return parse_json(read_text_file(read.ceilings)).at("ceilings").get<Ceilings>();
     } catch (const nlohmann::json::exception& error) {
       throw argument_error(
           fmt::format("--ceilings '{}' is no file of `rooflane ceilings --json`: {}", read.ceilings,

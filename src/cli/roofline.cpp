@@ -117,7 +117,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   }
   const RowFormat format(arguments, "text");
   if (format.asked() && (arguments.has("--explain") || json.asked())) {
-    throw argument_error("--format is instead of the summary: allowed without --explain and --json");
+    throw argument_error(
+        "--format is instead of the summary: allowed without --explain and --json");
   }
   const std::vector<std::string> files = files_of(arguments);
   std::vector<std::size_t> counts;

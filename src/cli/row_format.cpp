@@ -43,19 +43,20 @@ std::string common_value(const TrackedRows& tracked, const char* what, std::stri
   std::set<std::string> values;
   for (const TrackedRow& row : tracked.rows) values.insert(row.measured->row.*member);
   if (values.size() == 1) return *values.begin();
-  throw argument_error(fmt::format("--format asv: the rows are of several {}s: {}; give the files one "
-                                   "by one",
-                                   what, join({values.begin(), values.end()}, ", ")));
+  throw argument_error(
+      fmt::format("--format asv: the rows are of several {}s: {}; give the files one "
+                  "by one",
+                  what, join({values.begin(), values.end()}, ", ")));
 }
 
 std::string commit_of(const TrackedRows& tracked, const std::string& given) {
   const std::string commit = common_value(tracked, "commit", &Row::build_commit);
   if (!given.empty()) return given;
   if (is_whole_hash(build_hash) && commit == build_commit) return build_hash;
-  throw argument_error(
-      fmt::format("--format asv: asv wants the whole hash of commit '{}'; give --commit HASH, as `git "
-                  "rev-parse` prints it",
-                  commit));
+  throw argument_error(fmt::format(
+      "--format asv: asv wants the whole hash of commit '{}'; give --commit HASH, as `git "
+      "rev-parse` prints it",
+      commit));
 }
 
 // Facts of this machine only where the rows are of this machine.
@@ -81,9 +82,10 @@ AsvTarget asv_target(const TrackedRows& tracked, const std::string& folder,
 void RowFormat::declare(Arguments& arguments, const std::string& plain) {
   arguments.option("--format", plain + "|bmf|asv",
                    "rows that passed as Bencher Metric Format or as results of airspeed velocity");
-  arguments.option("--output", "PATH",
-                   "file of --format bmf, default: standard output, instead of all else there; folder "
-                   "of --format asv: results_dir of its asv.conf.json");
+  arguments.option(
+      "--output", "PATH",
+      "file of --format bmf, default: standard output, instead of all else there; folder "
+      "of --format asv: results_dir of its asv.conf.json");
   arguments.option("--commit", "HASH",
                    "of --format asv: the whole hash of the commit; default: that of this build");
 }

@@ -88,8 +88,8 @@ class Crew {
       auto member = std::make_unique<Member>();
       pthread_sigmask(SIG_SETMASK, &all, &before);
       try {
-        member->thread = std::thread(
-            [this, &own = *member, number = static_cast<int>(members_.size()) + 1] {
+        member->thread =
+            std::thread([this, &own = *member, number = static_cast<int>(members_.size()) + 1] {
               attend(own, number);
             });
       } catch (const std::system_error&) {
@@ -168,8 +168,7 @@ class ThreadPool final : public Pool {
  public:
   ThreadPool() {
     crews.store(new Crews, std::memory_order_release);
-    pthread_atfork(nullptr, nullptr,
-                   [] { crews.store(new Crews, std::memory_order_release); });
+    pthread_atfork(nullptr, nullptr, [] { crews.store(new Crews, std::memory_order_release); });
   }
   ~ThreadPool() override {
     Crews& all = *crews.load(std::memory_order_acquire);

@@ -103,20 +103,20 @@ std::string environment_name(const std::string& compiler) {
 }
 
 ordered_json new_results(const AsvTarget& target, const ordered_json& params, const Row& row) {
-  return {{"version", 2},
-          {"commit_hash", target.commit},
-          {"env_name", environment_name(row.compiler)},
-          {"date", milliseconds(row.test_time)},
-          {"params", params},
-          {"python", ""},
-          {"requirements", ordered_json::object()},
-          {"env_vars", ordered_json::object()},
-          {"result_columns",
-           {"result", "params", "version", "started_at", "duration", "stats_ci_99_a",
-            "stats_ci_99_b", "stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples",
-            "profile"}},
-          {"results", ordered_json::object()},
-          {"durations", ordered_json::object()}};
+  return {
+      {"version", 2},
+      {"commit_hash", target.commit},
+      {"env_name", environment_name(row.compiler)},
+      {"date", milliseconds(row.test_time)},
+      {"params", params},
+      {"python", ""},
+      {"requirements", ordered_json::object()},
+      {"env_vars", ordered_json::object()},
+      {"result_columns",
+       {"result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b",
+        "stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"}},
+      {"results", ordered_json::object()},
+      {"durations", ordered_json::object()}};
 }
 
 void make_folder(const std::string& folder) {
@@ -140,10 +140,8 @@ void write_asv(const AsvTarget& target, const TrackedRows& tracked) {
   const std::string results_path =
       fmt::format("{}/{}-{}.json", machine_folder, target.commit.substr(0, commit_digits),
                   environment_name(first.compiler));
-  ordered_json benchmarks =
-      read_version(benchmarks_path, 2).value_or(ordered_json{{"version", 2}});
-  ordered_json results =
-      read_version(results_path, 2).value_or(new_results(target, params, first));
+  ordered_json benchmarks = read_version(benchmarks_path, 2).value_or(ordered_json{{"version", 2}});
+  ordered_json results = read_version(results_path, 2).value_or(new_results(target, params, first));
   if (results.value("commit_hash", "") != target.commit) {
     throw argument_error(fmt::format("'{}' is of another commit", results_path));
   }

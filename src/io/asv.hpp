@@ -10,9 +10,9 @@
 namespace rooflane {
 
 struct AsvTarget {
-  std::string folder;   // results_dir of asv.conf.json; made when missing
-  std::string commit;   // the whole hash
-  std::string machine;  // a name for it
+  std::string folder;                        // results_dir of asv.conf.json; made when missing
+  std::string commit;                        // the whole hash
+  std::string machine;                       // a name for it
   std::map<std::string, std::string> facts;  // cpu, os, arch, num_cpu, ram; each may be missing
 };
 

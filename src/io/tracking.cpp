@@ -69,7 +69,8 @@ std::string benchmark_name(const Row& row) {
 }
 
 TrackedRows tracked_rows(std::span<const MeasuredRow> rows, bool builds) {
-  // A variant is one, whichever schedule it took, unless its own choice stands beside the tuned one.
+  // A variant is one, whichever schedule it took, unless its own choice stands beside the tuned
+  // one.
   std::set<std::string> own;
   for (const MeasuredRow& measured : rows) {
     if (!is_tuned(measured.row)) own.insert(benchmark_name(measured.row));
