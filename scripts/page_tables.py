@@ -23,11 +23,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from rooflane_json import PROGRAM  # noqa: E402
-
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "build/rooflane"
 BLOCK = re.compile(r"(?ms)^(<!-- table: (.*?) -->\n).*?^(<!-- end -->)$")
 LADDERS = ROOT / "results/amd-epyc-zen-4-avx3-2c/ladders"
 # Of each machine the rows that hold other people's libraries, and how its CPU is called in text.
