@@ -67,7 +67,7 @@ def traits_text(core: Core, machine: str) -> str:
     read = [core.load, min(32, core.load), 10, 4]
     write = [core.store, min(16, core.store), 5, 2]
     rates = [("read", read), ("write", write), ("stream", [4])]
-    lines = ["rooflane-traits 1", f"machine {machine}", "date from documents, not measured",
+    lines = ["rooflane-traits 1", f"machine {machine}", "date from documents",
              f"isa {core.isa}", "threads 1", f"fma {core.isa} {core.peak:.0f} {core.peak:.0f}",
              f"l1_bytes {core.l1}", f"l2_bytes {core.l2}", f"l3_bytes {max(core.l2, core.l3)}"]
     for who in ("one", "many"):
