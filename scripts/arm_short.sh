@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The short form of arm.sh: kernels' building blocks (tests/arm_kernels.cpp) compiled for NEON and
-# for SVE of 256 bits, and run under qemu-user. Fetches nothing: headers that are the same for every
+# The short form of arm.sh: kernels' building blocks (tests/arm_kernels.cpp) compiled for some
+# configurations, and run under qemu-user. Fetches nothing: headers that are the same for every
 # architecture are this system's. Status 77 where the compiler or the emulator is missing.
+#   scripts/arm_short.sh [neon|128|256|512]...   default: neon 256
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,16 +16,30 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/include"
 for name in hwy fmt; do ln -s "/usr/include/$name" "$folder/include/$name"; done
-compile() {  # PROGRAM FLAGS...
+if (($# == 0)); then set -- neon 256; fi
+flags_of() {  # CONFIGURATION: of the compiler
+  case $1 in
+    neon) ;;
+    128) echo -march=armv8.2-a+sve2 -msve-vector-bits=128 -DROOFLANE_VECTOR_BITS=128 ;;
+    256 | 512) echo -march=armv8.2-a+sve "-msve-vector-bits=$1" "-DROOFLANE_VECTOR_BITS=$1" ;;
+    *) echo "arm_short: '$1' is no configuration: neon, 128, 256 or 512" >&2 && return 2 ;;
+  esac
+}
+compile() {  # CONFIGURATION FLAGS...
   local program=$1
   shift
-  aarch64-linux-gnu-g++ -std=c++20 -O1 -DNDEBUG -ffp-contract=off -Wall -Wextra -Wno-restrict -Werror "$@" \
-    -I. -Isrc -isystem "$folder/include" -DFMT_HEADER_ONLY -static tests/arm_kernels.cpp \
-    -o "$folder/$program"
+  aarch64-linux-gnu-g++ -std=c++20 -O1 -DNDEBUG -ffp-contract=off -Wall -Wextra -Wno-restrict \
+    -Werror "$@" -I. -Isrc -isystem "$folder/include" -DFMT_HEADER_ONLY -static \
+    tests/arm_kernels.cpp -o "$folder/$program"
 }
-compile neon &
-compile sve -march=armv8.2-a+sve -msve-vector-bits=256 -DROOFLANE_VECTOR_BITS=256 &
+for configuration in "$@"; do
+  read -ra flags <<<"$(flags_of "$configuration")"
+  compile "$configuration" "${flags[@]}" &
+done
 for job in $(jobs -p); do wait "$job"; done
-qemu-aarch64 -cpu max,sve=off "$folder/neon"
-qemu-aarch64 -cpu max,sve-max-vq=2 "$folder/sve"
-echo "cases: 2 passed, 0 failed, 0 skipped"
+for configuration in "$@"; do
+  cpu=max,sve=off
+  if [[ $configuration != neon ]]; then cpu=max,sve-max-vq=$((configuration / 128)); fi
+  qemu-aarch64 -cpu "$cpu" "$folder/$configuration"
+done
+echo "cases: $# passed, 0 failed, 0 skipped"

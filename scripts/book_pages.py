@@ -140,6 +140,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         place = place_in_book(root, posixpath.normpath(posixpath.join(folder, target)))
         if files.get_file_from_path(place) is None:
             return link[0]
-        return link[1] + os.path.relpath(place, posixpath.dirname(here) or ".") + mark + anchor + link[3]
+        relative = os.path.relpath(place, posixpath.dirname(here) or ".")
+        return link[1] + relative + mark + anchor + link[3]
 
     return outside_fences(markdown, change)

@@ -86,7 +86,7 @@ build() {  # BUILD_DIR COMPILER SANITIZER
     *) options+=(-Dopenmp=disabled) ;;
   esac
   if [[ $3 == address ]]; then
-    options+=(-Db_sanitize=address,undefined)
+    options+=("-Db_sanitize=address,undefined")
   else
     options+=(-Db_sanitize=thread -Dopencl=disabled)
   fi

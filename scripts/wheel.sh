@@ -3,7 +3,7 @@
 # one wheel for each interpreter given (none: python3). From Python 3.12 on a wheel is of the stable
 # ABI and serves newer ones too. What a machine may lack (libfmt, Highway, Google Benchmark, hwloc, the
 # OpenCL loader) travels in the wheel. Checked: the manylinux tag, at most 8 MB, nothing needed beside
-# what manylinux promises.
+# what manylinux promises, and that it works in an environment of its own.
 #   scripts/wheel.sh python3.11 python3.13
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,8 +37,8 @@ add_licences() {  # FOLDER of an unpacked wheel
   local library name path package
   for library in "$1"/rooflane.libs/*; do
     name=$(basename "$library")
-    path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f | head -n 1)
-    package=$(dpkg -S "$path" 2>/dev/null | head -n 1 | cut -d: -f1)
+    path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f -print -quit)
+    package=$(dpkg -S "$path" 2>/dev/null) && package=${package%%:*}
     if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
       cp "/usr/share/doc/$package/copyright" "$1"/rooflane-*.dist-info/licenses/"$package.txt"
     else
@@ -47,8 +47,8 @@ add_licences() {  # FOLDER of an unpacked wheel
   done
 }
 
-repair() {  # the wheel in $work/built: libraries in, symbols out, tags; into dist/
-  local bin=$work/venv/bin wheel
+repair() {  # the wheel in $work/built: libraries in, symbols out, tags; becomes $wheel in dist/
+  local bin=$work/venv/bin
   rm -rf "$work/repaired" "$work/unpacked" "$work/packed"
   PATH=$bin:$PATH "$bin/auditwheel" repair --strip --wheel-dir "$work/repaired" "$work"/built/*.whl
   "$bin/wheel" unpack --dest "$work/unpacked" "$work"/repaired/*.whl
@@ -58,10 +58,10 @@ repair() {  # the wheel in $work/built: libraries in, symbols out, tags; into di
   if compgen -G "$work/unpacked/*/rooflane/_core.abi3.so" >/dev/null; then
     "$bin/wheel" tags --python-tag cp312 --abi-tag abi3 --remove "$work"/packed/*.whl
   fi
-  wheel=$(basename "$work"/packed/*.whl)
   mkdir -p dist
-  mv "$work/packed/$wheel" dist/
-  check "dist/$wheel"
+  wheel=dist/$(basename "$work"/packed/*.whl)
+  mv "$work"/packed/*.whl "$wheel"
+  check "$wheel"
 }
 
 check() {  # WHEEL
@@ -74,8 +74,20 @@ check() {  # WHEEL
   echo "$1: $((bytes / 1000)) kB"
 }
 
+try_out() {  # PYTHON WHEEL: as its user would, in an environment that has nothing else
+  "$1" -m venv "$work/fresh"
+  local bin=$work/fresh/bin
+  "$bin/pip" --disable-pip-version-check --quiet install "$2"
+  (cd "$work" && "$bin/python" -c 'import numpy, rooflane
+a = numpy.ones((2, 3), "float32")
+assert (rooflane.gemm(a, a.T.copy(), threads=2) == 3).all()')
+  (cd "$work" && "$bin/rooflane" verify --shape softmax:rows=4,cols=9 --threads 2 >/dev/null)
+  rm -rf "$work/fresh"
+}
+
 if (($# == 0)); then set -- python3; fi
 for python in "$@"; do
   build "$python"
   repair
+  try_out "$python" "$wheel"
 done

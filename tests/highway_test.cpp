@@ -137,7 +137,7 @@ TEST_CASE("threads use different targets at the same time") {
     threads.emplace_back([&, name = targets[i % targets.size()]] {
       for (int n = 0; n < 20000; ++n) {
         const std::int64_t target = resolve_isa(name);
-        if (ROOFLANE_HWY_FUNCTION(NameOfThisCode, target)() != name) ++wrong;
+        if (ROOFLANE_HWY_FUNCTION(TargetOfThisCode, target)() != target) ++wrong;
         if (ROOFLANE_HWY_FUNCTION(TwiceTheSum, target)(x.data(), x.size()) != 4160) ++wrong;
       }
     });

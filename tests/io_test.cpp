@@ -259,7 +259,8 @@ TEST_CASE("a name holds what identifies a row, and nothing that a run of its own
   CHECK(benchmark_name(row) == "gemm/blas/m=1,n=2,k=3/threads:2/warm/OpenBLAS/step=1");
 }
 
-TEST_CASE("of several rows with one name the median is tracked; those that did not pass are named") {
+TEST_CASE(
+    "of several rows with one name the median is tracked; those that did not pass are named") {
   std::vector<MeasuredRow> rows = {passed_row("hwy", 300), passed_row("hwy", 100),
                                    passed_row("hwy", 200), passed_row("amx", 10),
                                    passed_row("hwy@old", 50)};
@@ -268,8 +269,8 @@ TEST_CASE("of several rows with one name the median is tracked; those that did n
   REQUIRE(all.rows.size() == 2);
   CHECK(*all.rows[0].measured->row.p50_ns == 200);
   CHECK(all.rows[1].name == "gemm/hwy@old/m=1,n=2,k=3/threads:2/warm");
-  CHECK(all.left_out == std::vector<std::string>{
-                            "1 row left out, SUSPECT: gemm/amx/m=1,n=2,k=3/threads:2/warm"});
+  CHECK(all.left_out ==
+        std::vector<std::string>{"1 row left out, SUSPECT: gemm/amx/m=1,n=2,k=3/threads:2/warm"});
   const TrackedRows own = tracked_rows(rows, false);
   CHECK(own.rows.size() == 1);
   CHECK(own.left_out.size() == 2);

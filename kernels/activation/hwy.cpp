@@ -40,8 +40,11 @@ HWY_NOINLINE void Walk(const common::Chunk& at) {
   const auto* g = static_cast<const T*>(at.second);
   const auto value = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const auto y = Activated<kind>(d, hc::LoadElements(d, x + i, fill));
-    if constexpr (gated) return hn::Mul(y, hc::LoadElements(d, g + i, fill));
-    return y;
+    if constexpr (gated) {
+      return hn::Mul(y, hc::LoadElements(d, g + i, fill));
+    } else {
+      return y;
+    }
   };
   auto* y = static_cast<T*>(at.y);
   if (at.stream) return hc::WriteElements<true>(d, y, at.count, value);

@@ -201,9 +201,9 @@ void Micro(const MicroCall& call) {
 
 // Pairs of lanes that x and y have in turn, added up.
 template <class Products>
-__attribute__((always_inline)) inline Products::Sums AddPairs(typename Products::Sums x,
+__attribute__((always_inline)) inline typename Products::Sums AddPairs(typename Products::Sums x,
                                                               typename Products::Sums y) {
-  using Sums = Products::Sums;
+  using Sums = typename Products::Sums;
   return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
                         (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
 }
@@ -211,7 +211,7 @@ __attribute__((always_inline)) inline Products::Sums AddPairs(typename Products:
 template <class Products>
 __attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
                                                       std::uint32_t (&to)[4]) {
-  using Sums = Products::Sums;
+  using Sums = typename Products::Sums;
   const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
   Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
@@ -233,7 +233,7 @@ struct Part {
 // memory, into L2, as L1 waits for lines of a.
 template <class Products, int rows>
 struct SkinnyPrefetch {
-  using Element = Products::Element;
+  using Element = typename Products::Element;
   static constexpr std::int64_t line = 64 / sizeof(Element), lines = 16;
   const Element* at;
   const Element* end;
@@ -251,7 +251,7 @@ struct SkinnyPrefetch {
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
 void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, std::int64_t apart) {
-  using Element = Products::Element;
+  using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
   const Element* const all_of_b = static_cast<const Element*>(call.b);
   const Element* const b = all_of_b + col * call.ldb;
