@@ -92,6 +92,8 @@ ADDED = [
 ]
 SWAPPED = [
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
+    Swapped("scripts/faults.sh", "bash -n scripts/faults.sh",
+            "an hour; the tests faults-* are its short form"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
