@@ -115,7 +115,8 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
                                             const BenchOptions& options, const Suite& suite) {
   Interrupted found;
   const std::string text = whole_lines(resume_path(csv_path));
-  const std::string rows = whole_lines(csv_path);
+  const std::string written = exists(csv_path) ? read_text_file(csv_path) : std::string();
+  const std::string_view rows = whole_records(written);
   if (!rows.empty()) {
     found.earlier.rows = parse_csv(rows, csv_path);
     require_planned(csv_path, found.earlier.rows, suite);
@@ -125,7 +126,7 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
     found.earlier.samples = read_samples(samples);
   }
   if (text.empty()) {
-    if (rows.empty()) return std::nullopt;
+    if (found.earlier.rows.empty()) return std::nullopt;  // ended before anything was measured
     found.complete = found.earlier.rows.size() == suite.cases().size();
     if (!found.complete) refuse(csv_path, "has no '.resume' beside it and too few rows");
     return found;

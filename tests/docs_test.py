@@ -103,6 +103,8 @@ SWAPPED = [
     Swapped("python3 -m rooflane bench",
             "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench",
             "a Python that has NumPy and pandas; limits that are hardly measured"),
+    Swapped("scripts/faults.sh", "bash -n scripts/faults.sh",
+            "an hour; the tests faults-* are its short form"),
     Swapped("scripts/speed_vs_peers.sh", f"{FEW_PEERS} scripts/speed_vs_peers.sh",
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",

@@ -1,7 +1,10 @@
 // Rows as CSV and JSON, samples, and files that are replaced only when complete.
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -13,6 +16,7 @@
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "io/output_lock.hpp"
 #include "io/table.hpp"
 #include "io/tracking.hpp"
 
@@ -150,6 +154,57 @@ TEST_CASE("appended rows and samples are in the file at once") {
   CHECK(read[0].ns == 12.5);
   CHECK(*read[0].probe_ns == 1000.25);
   CHECK_FALSE(read[1].probe_ns);
+}
+
+TEST_CASE("half a row at the end is none, and a whole one without its line end is one") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "rows.csv";
+  CsvWriter(path).append(filled_row());
+  const std::string whole = read_text_file(path);
+  const std::string line = whole.substr(whole.find('\n') + 1);
+  Row quoted = filled_row();
+  quoted.reason = "one, two";
+  const std::string second = csv_line(quoted);
+  for (const std::size_t cut : {std::size_t{1}, line.size() / 2, second.find("one, t") + 5}) {
+    CAPTURE(cut);
+    LineFile(path, Open::anew).append(whole + second.substr(0, cut));
+    CHECK(read_csv(path).size() == 1);
+  }
+  LineFile(path, Open::anew).append(whole.substr(0, whole.size() - 1));
+  CHECK(read_csv(path).size() == 1);
+  LineFile(path, Open::anew).append(whole + "1,2\n");
+  CHECK_THROWS_AS(read_csv(path), Error);
+  Row plain;
+  plain.kernel = "gemm";
+  LineFile(path, Open::anew).append(whole + "1,\"never closed,\n" + csv_line(plain));
+  CHECK_THROWS_AS(read_csv(path), Error);
+}
+
+TEST_CASE("a file of results has one writer, and what a writer leaves blocks nobody") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "rows.csv";
+  {
+    const OutputLock lock("--csv", path);
+    CHECK(std::filesystem::exists(path + ".lock"));
+    const pid_t child = fork();
+    if (child == 0) {
+      int status = 0;
+      try {
+        const OutputLock second("--csv", path);
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        status = text.find(fmt::format("another process ({})", getppid())) != std::string::npos;
+      }
+      _exit(status);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WEXITSTATUS(status) == 1);
+  }
+  CHECK_FALSE(std::filesystem::exists(path + ".lock"));
+  LineFile(path + ".lock", Open::anew).append("left");
+  { const OutputLock lock("--csv", path); }
+  CHECK_FALSE(std::filesystem::exists(path + ".lock"));
 }
 
 TEST_CASE("a samples file without device times is read, one without times is refused") {

@@ -338,5 +338,39 @@ TEST_CASE("rounds measure every phase, swap and drawn call") {
   }
 }
 
+TEST_CASE("rounds of before are taken up, and those of other steps refused") {
+  const Instance instance = tiny("block");
+  const auto weights = seeded_weights(instance.model, 1, 1);
+  Chain chain(instance, *weights, settings_of(1));
+  plan_chain(chain, catalogue(), {"hwy", "scalar"}, {});
+  const auto swaps =
+      plan_swaps(chain, catalogue(), {{"gemm", "scalar"}}, [](const std::string&) {});
+  RoundsSettings settings;
+  settings.seconds = 0;
+  std::vector<Round> taken;
+  settings.on_round = [&](const Round& round) { taken.push_back(round); };
+  const auto first = take_rounds(chain, swaps, settings);
+  REQUIRE(taken.size() == 3);
+
+  settings.earlier = {taken[0], taken[1]};
+  taken.clear();
+  const auto second = take_rounds(chain, swaps, settings);
+  CHECK(taken.size() == 1);
+  REQUIRE(second[0].whole.size() == 3);
+  for (const std::size_t r : {0, 1}) {
+    CHECK(second[0].whole[r] == first[0].whole[r]);
+    CHECK(second[0].steps[r] == first[0].steps[r]);
+    CHECK(second[0].swap_whole[0][r] == first[0].swap_whole[0][r]);
+    CHECK(second[0].swap_steps[0][r] == first[0].swap_steps[0][r]);
+    CHECK(second[0].drawn[r] == first[0].drawn[r]);
+  }
+  CHECK(second[0].runs_per_turn == first[0].runs_per_turn);
+
+  settings.earlier[0][0].steps.pop_back();
+  CHECK_THROWS_AS(take_rounds(chain, swaps, settings), Error);
+  settings.earlier = {Round()};
+  CHECK_THROWS_AS(take_rounds(chain, swaps, settings), Error);
+}
+
 }  // namespace
 }  // namespace rooflane::model

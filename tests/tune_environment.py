@@ -5,11 +5,25 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import unittest
 from pathlib import Path
 
 import skip
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def interpreter(test: unittest.TestCase, script: str = "tune") -> str:
+    """The same interpreter for programs that a test starts; skips the test where there is none."""
+    sys.path[:0] = [str(ROOT / "scripts")]
+    maker = importlib.import_module(script)
+    from python_environment import Unavailable
+    try:
+        return maker.interpreter()
+    except Unavailable as reason:
+        if "PyPI cannot be reached" not in str(reason):
+            raise
+        test.skipTest(skip.reason(str(reason), f"from PyPI: {' '.join(maker.PACKAGES)}"))
 
 
 def enter(script: str = "tune") -> None:

@@ -6,14 +6,18 @@
 #include <elf.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <type_traits>
 
 #include "backends/cblas_load.hpp"
@@ -87,6 +91,27 @@ struct Symbols {
     if (function == nullptr) throw no_cblas(name, fmt::format("lacks {}", symbol));
   }
 };
+
+// OpenBLAS maps a buffer for each thread while it is loaded, and where `ulimit -v` leaves no room
+// it tries again for ever.
+void require_addresses(const std::string& name) {
+  constexpr std::size_t buffer = std::size_t{128} << 20;  // its BUFFER_SIZE on 64-bit machines
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const char* given = std::getenv("OMP_NUM_THREADS");
+  const auto threads = given != nullptr ? parse_integer(given) : std::nullopt;
+  const std::int64_t buffers =
+      1 + std::max<std::int64_t>(1, threads.value_or(std::thread::hardware_concurrency()));
+  const std::size_t bytes = static_cast<std::size_t>(buffers) * buffer;
+  void* room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    throw unavailable_error(fmt::format(
+        "'{}' is not opened: a BLAS library may need {} MiB of addresses, and ulimit -v allows "
+        "this process {} in all",
+        name, bytes >> 20, limit.rlim_cur >> 20));
+  }
+  munmap(room, bytes);
+}
 
 // Whether the library takes 64-bit integers under the names that promise 32 bits (ILP64 builds).
 // The stride 0xFFFFFFFF is -1 in 32 bits and runs backwards from x[1], and is 16 GiB ahead in 64
@@ -199,6 +224,7 @@ std::string library_file(const std::string& path) {
 
 std::shared_ptr<const Library> load(const std::string& file, const std::string& name) {
   if (const auto defect = elf_defect(file)) throw no_cblas(name, *defect);
+  require_addresses(name);
   Symbols symbols;
   symbols.handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (symbols.handle == nullptr)

@@ -159,7 +159,10 @@ void ProgramCache::write(std::string_view key, std::string_view program) const {
   text += program;
   if (text.size() > most_bytes_) return;
   std::error_code failed;
-  fs::create_directories(folder_, failed);
+  // Drivers execute what lies here: nobody else may write it.
+  if (fs::create_directories(folder_, failed)) {
+    fs::permissions(folder_, fs::perms::owner_all, failed);
+  }
   if (failed) return;
   evict_oldest(text.size());
   write_whole(file_of(key), text);

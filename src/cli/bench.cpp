@@ -13,6 +13,7 @@
 #include "cli/fusion.hpp"
 #include "cli/ladder.hpp"
 #include "cli/slowdowns.hpp"
+#include "cli/standard_streams.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
@@ -21,6 +22,7 @@
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "io/output_lock.hpp"
 #include "io/size_classes.hpp"
 #include "io/summary_text.hpp"
 #include "io/trace.hpp"
@@ -35,7 +37,8 @@ class StandardOutputSink : public RowSink {
   void on_row(const Row& row) override {
     progress_.wipe();
     if (!std::exchange(header_written_, true)) std::cout << csv_header();
-    std::cout << csv_line(row) << std::flush;
+    std::cout << csv_line(row);
+    flush_standard_output();  // hours may follow
   }
 
  private:
@@ -230,6 +233,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
     list_in_google_benchmark(read.options.google_benchmark, suite.names());
     return 0;
   }
+  std::optional<OutputLock> lock;
+  if (read.has_file()) lock.emplace("--csv", read.csv);
   std::optional<Interrupted> interrupted;
   if (read.resume) interrupted = read_interrupted(read.csv, read.options, suite);
   MemorySink memory(interrupted ? &interrupted->earlier : nullptr);

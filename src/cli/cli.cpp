@@ -2,6 +2,7 @@
 #include "cli/cli.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <new>
 
 #include "cli/build_facts.hpp"
+#include "cli/standard_streams.hpp"
 #include "cli/terminal.hpp"
 #include "cli/verb_table.hpp"
 #include "cli/verbs.hpp"
@@ -34,6 +36,15 @@ std::string usage_text() {
   return text +
          "\n`rooflane VERB --help` says what a verb takes, with examples; `rooflane --version` "
          "prints the version,\n`rooflane --verbs` all of this as JSON.\n";
+}
+
+std::string out_of_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return "out of memory";
+  }
+  return fmt::format("out of memory: ulimit -v allows {:.1f} MiB of addresses",
+                     static_cast<double>(limit.rlim_cur) / 0x1p20);
 }
 
 int dispatch(const std::vector<std::string>& words, const Catalogue& built_in,
@@ -91,20 +102,16 @@ int cli_main(int argc, char** argv, const Catalogue& catalogue, const CliSetting
   int status = 0;
   try {
     status = dispatch({argv + std::min(argc, 1), argv + argc}, catalogue, settings);
+    flush_standard_output();
   } catch (const Error& error) {
     print_error(error.what());
     return static_cast<int>(error.kind());
   } catch (const std::bad_alloc&) {
-    print_error("out of memory");
+    print_error(out_of_memory());
     return 3;
   } catch (const std::exception& error) {
     print_error(error.what());
     return 1;
-  }
-  std::cout.flush();
-  if (!std::cout) {
-    print_error("standard output cannot be written");
-    return 2;
   }
   return status;
 }

@@ -30,6 +30,7 @@
 #include "bench/shapes.hpp"
 #include "cli/build_facts.hpp"
 #include "cli/options.hpp"
+#include "cli/reader_watch.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
 #include "core/json_text.hpp"
@@ -280,6 +281,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   });
   add_workers(arguments, common, settings, catalogue, complaints);
   complaints.raise();
+  end_with_reader();  // an evaluation takes a minute, and nobody may wait for it any more
   const BenchOptions options = bench_options(common, {}, {}, catalogue, settings);
   Evaluations evaluations(options, common.library);
   const auto print = [](const ordered_json& message) {

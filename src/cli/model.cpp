@@ -15,6 +15,7 @@
 #include "cli/model_levels.hpp"
 #include "cli/model_memory.hpp"
 #include "cli/model_process.hpp"
+#include "cli/model_resume.hpp"
 #include "cli/model_verify.hpp"
 #include "cli/model_weights.hpp"
 #include "cli/terminal.hpp"
@@ -26,6 +27,7 @@
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/npy.hpp"
+#include "io/output_lock.hpp"
 #include "measure/ceilings_json.hpp"
 #include "measure/run_id.hpp"
 #include "model/result.hpp"
@@ -175,22 +177,27 @@ void write_files(const std::string& csv, const Chain& chain,
                  const std::vector<model::PhaseResult>& results) {
   if (csv.empty()) return;
   const Row stamp = stamp_of();
-  CsvWriter rows(csv);
-  SamplesWriter samples(samples_path(csv));
+  std::string rows = csv_header(), samples = samples_header();
   std::int64_t index = 0;
   for (const auto& [row, ns] : model::rows_of(chain, rounds, results, stamp)) {
-    rows.append(row);
+    rows += csv_line(row);
     for (std::size_t round = 0; round < ns.size(); ++round) {
       Sample sample;
       sample.row = index;
       sample.round = static_cast<std::int64_t>(round);
       sample.ns = ns[round];
-      samples.append(sample);
+      samples += sample_line(sample);
     }
     ++index;
   }
-  write_text(swaps_path(csv), model::proofs_csv(chain, rounds, results, stamp));
-  write_text(memory_path(csv), model::memory_csv(chain));
+  // All are on the disk before the first takes its place: those of two runs are never mixed.
+  ReplacedFile rows_file(csv), samples_file(samples_path(csv)), swaps_file(swaps_path(csv)),
+      memory_file(memory_path(csv));
+  rows_file.write(rows);
+  samples_file.write(samples);
+  swaps_file.write(model::proofs_csv(chain, rounds, results, stamp));
+  memory_file.write(model::memory_csv(chain));
+  for (ReplacedFile* file : {&samples_file, &swaps_file, &memory_file, &rows_file}) file->commit();
 }
 
 void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& rounds,
@@ -233,18 +240,25 @@ model::ChainSettings chain_settings(const ModelArguments& read) {
           common.seed};
 }
 
-std::vector<model::PhaseRounds> take_rounds(Chain& chain,
-                                            const std::vector<std::vector<model::Swap>>& swaps,
-                                            std::vector<FormRun>& runs, const ModelArguments& read,
-                                            ProgressLine& progress) {
-  model::RoundsSettings settings;
-  settings.seconds = read.max_time;
-  settings.interval_pct = read.interval_pct;
-  settings.progress = [&](int round) { progress.show(fmt::format("round {}", round + 1)); };
+std::vector<model::ChainSwaps> chains_of(Chain& chain,
+                                         const std::vector<std::vector<model::Swap>>& swaps,
+                                         const std::vector<FormRun>& runs) {
   std::vector<model::ChainSwaps> chains = {{&chain, swaps}};
   for (const FormRun& run : runs) {
     chains.push_back({run.chain.get(), std::vector<std::vector<model::Swap>>(swaps.size())});
   }
+  return chains;
+}
+
+std::vector<model::PhaseRounds> take_rounds(const std::vector<model::ChainSwaps>& chains,
+                                            std::vector<FormRun>& runs, const ModelArguments& read,
+                                            ModelResume& resume, ProgressLine& progress) {
+  model::RoundsSettings settings;
+  settings.seconds = read.max_time;
+  settings.interval_pct = read.interval_pct;
+  settings.progress = [&](int round) { progress.show(fmt::format("round {}", round + 1)); };
+  settings.earlier = resume.rounds();
+  settings.on_round = [&](const model::Round& round) { resume.add(round); };
   auto rounds = model::take_rounds(chains, settings);
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].rounds = std::move(rounds[i + 1]);
   progress.wipe();
@@ -291,14 +305,18 @@ int measure(const ModelArguments& read, const Instance& instance, const Instance
     for (const FormRun& run : runs) run.chain->drop_packed_weights();
   }
   chain.drop_packed_weights();
-  const Ceilings ceilings = ceilings_of(read, progress);
-  const auto rounds = take_rounds(chain, swaps, runs, read, progress);
+  const auto chains = chains_of(chain, swaps, runs);
+  ModelResume resume(read.csv, read.resume, model_request(chains));
+  const Ceilings ceilings = resume.ceilings() ? *resume.ceilings() : ceilings_of(read, progress);
+  resume.begin(ceilings);
+  const auto rounds = take_rounds(chains, runs, read, resume, progress);
   if (output_hashes(chain) != hashes) {
     print_error("FAILED: the outputs are others after the measurement than when verified");
     return 1;
   }
   const auto results = model::results_of(chain, rounds, verified.steps, ceilings);
   write_files(read.csv, chain, rounds, results);
+  resume.finish();
   print_results(chain, rounds, results, !read.levels);
   if (!read.levels) return 0;
   print_levels(chain, rounds, runs, errors);
@@ -326,6 +344,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
   require_model_memory(read, instance);
   enter_model_process(entries_of(read, instance, catalogue), read.common.threads.front(),
                       settings.worker_command.empty() ? "" : settings.worker_command.front());
+  std::optional<OutputLock> lock;  // in the process that stays
+  if (!read.csv.empty()) lock.emplace("--csv", read.csv);
   std::optional<Watchdog> watchdog;
   if (read.common.timeout) watchdog.emplace(*read.common.timeout, instance.model);
   weights.note_unread();

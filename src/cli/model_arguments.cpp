@@ -124,6 +124,7 @@ void declare_model(Arguments& arguments) {
   arguments.option("--ceilings", "FILE", "limits as `ceilings --json FILE` wrote them");
   arguments.option("--ceilings-time", "SECONDS", "or measured first, at most so long; default 10");
   arguments.option("--csv", "FILE", "rows to FILE; .swaps.csv, .memory.csv, .levels.csv beside it");
+  arguments.flag("--resume", "goes on with the interrupted run of --csv FILE");
   arguments.option("--save", "FOLDER", "writes inputs, weights and outputs as .npy, and no times");
   arguments.flag("--dry-run", "prints the steps and their problems");
   arguments.examples({"rooflane model block --dry-run",
@@ -159,6 +160,13 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
     return writable_file(arguments, "--csv", {samples_path, swaps_path, memory_path, levels_path});
   });
   read.save = arguments.value("--save").value_or("");
+  read.resume = arguments.has("--resume");
+  complaints.check([&] {
+    if (read.resume && read.csv.empty()) {
+      throw argument_error("--resume: --csv FILE says which run goes on");
+    }
+    return true;
+  });
   // The fastest first; a step takes the first that its kernel has and that this machine can run.
   const std::vector<std::string> all = {"hwy", "blas", "scalar"};
   read.preferred = read.common.variants.empty() ? all : read.common.variants;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -258,16 +260,21 @@ void write_traits(const fs::path& file, const MeasuredTraits& measured) {
   std::error_code failed;
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), failed);
   const fs::path fresh = fmt::format("{}.{}", file.string(), getpid());
+  int why = failed.value();
   {
+    errno = 0;
     std::ofstream out(fresh);
     out << print_traits(measured);
     if (out.flush()) {
       fs::rename(fresh, file, failed);
       if (!failed) return;
+      errno = failed.value();
     }
+    if (why == 0) why = errno;
   }
   fs::remove(fresh, failed);
-  throw argument_error(fmt::format("traits: {} cannot be written", file.string()));
+  throw argument_error(
+      fmt::format("traits: {} cannot be written: {}", file.string(), std::strerror(why)));
 }
 
 }  // namespace rooflane

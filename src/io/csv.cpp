@@ -96,7 +96,37 @@ void require_cells(const Record& record, std::size_t count, const std::string& n
   }
 }
 
+// Without half a line at the end, as a killed run leaves it. A last line that lacks nothing but its
+// end, as editors leave it, is kept.
+std::string_view without_half_line(std::string_view text, const std::string& name) {
+  const std::string_view whole = whole_records(text);
+  if (whole.empty() || whole.size() == text.size()) return text;
+  const std::string_view header = text.substr(0, text.find('\n'));
+  const std::size_t columns = parse_records(header, name).at(0).cells.size();
+  const auto is_row = [&](std::string_view line) {
+    try {
+      return parse_records(line, name).at(0).cells.size() >= columns;
+    } catch (const Error&) {
+      return false;  // it ends within quotes
+    }
+  };
+  // Where rows follow, a quote was never closed, and that is no half line.
+  const std::string_view rest = text.substr(whole.size());
+  const std::vector<std::string_view> lines = split(rest, '\n');
+  return is_row(rest) || std::any_of(lines.begin() + 1, lines.end(), is_row) ? text : whole;
+}
+
 }  // namespace
+
+std::string_view whole_records(std::string_view text) {
+  std::size_t end = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (text[i] == '\n' && !quoted) end = i + 1;
+  }
+  return text.substr(0, end);
+}
 
 std::string csv_header() {
   std::vector<std::string> names;
@@ -133,7 +163,16 @@ LineFile& LineFile::operator=(LineFile&& other) noexcept {
   return *this;
 }
 
-void LineFile::append(std::string_view lines) { write_all(descriptor_, lines, path_); }
+void LineFile::append(std::string_view lines) {
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);  // -1: a pipe
+  try {
+    write_all(descriptor_, lines, path_);
+  } catch (const Error&) {
+    // A full disk takes half of a line.
+    if (end >= 0) static_cast<void>(!::ftruncate(descriptor_, end));
+    throw;
+  }
+}
 
 CsvWriter::CsvWriter(const std::string& path, Open how) : file_(path, how) {
   if (how == Open::anew) file_.append(csv_header());
@@ -144,10 +183,14 @@ void CsvWriter::append(const Row& row) { file_.append(csv_line(row)); }
 std::string samples_path(const std::string& csv_path) { return csv_path + ".samples.csv"; }
 
 SamplesWriter::SamplesWriter(const std::string& path, Open how) : file_(path, how) {
-  if (how == Open::anew) file_.append(join(sample_columns, ",") + "\n");
+  if (how == Open::anew) file_.append(samples_header());
 }
 
-void SamplesWriter::append(const Sample& sample) {
+void SamplesWriter::append(const Sample& sample) { file_.append(sample_line(sample)); }
+
+std::string samples_header() { return join(sample_columns, ",") + "\n"; }
+
+std::string sample_line(const Sample& sample) {
   std::vector<std::string> cells = {std::to_string(sample.row), std::to_string(sample.launch),
                                     std::to_string(sample.round), print_real(sample.ns)};
   for (const auto& value :
@@ -155,7 +198,7 @@ void SamplesWriter::append(const Sample& sample) {
     cells.push_back(value ? print_real(*value) : std::string());
   }
   cells.push_back(quoted(sample.disturbance));
-  file_.append(join(cells, ",") + "\n");
+  return join(cells, ",") + "\n";
 }
 
 std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
@@ -199,7 +242,10 @@ std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
   return rows;
 }
 
-std::vector<Row> read_csv(const std::string& path) { return parse_csv(read_text_file(path), path); }
+std::vector<Row> read_csv(const std::string& path) {
+  const std::string text = read_text_file(path);
+  return parse_csv(without_half_line(text, path), path);
+}
 
 std::vector<Sample> read_samples(const std::string& path) {
   const std::string text = read_text_file(path);

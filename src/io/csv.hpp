@@ -31,7 +31,8 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  void append(std::string_view lines);  // throws Error when the disk is full
+  // Throws Error when the disk is full; the file holds whole lines then too.
+  void append(std::string_view lines);
 
  private:
   std::string path_;
@@ -61,6 +62,8 @@ struct Sample {
   std::string disturbance = {};
 };
 
+std::string samples_header();                           // with the line end
+std::string sample_line(const Sample& sample);          // with the line end
 std::string samples_path(const std::string& csv_path);  // FILE.samples.csv
 
 class SamplesWriter {
@@ -74,9 +77,13 @@ class SamplesWriter {
 
 // Rows of a file. Columns are found by name: unknown ones are ignored, absent ones stay empty.
 // Throws Error(argument) naming file and line: missing file, no Rooflane CSV, a newer schema, a bad
-// cell, a line with too few or too many cells.
+// cell, a line with too few or too many cells. read_csv leaves half a line at the end out, as a
+// killed run leaves it.
 std::vector<Row> read_csv(const std::string& path);
 std::vector<Row> parse_csv(std::string_view text, const std::string& name);
+// Up to the last line end that is outside quotes: without the half record that a kill may have
+// left.
+std::string_view whole_records(std::string_view text);
 
 // Columns are found by name; those of device times and disturbance may be absent. Half a line at
 // the end, as a killed run leaves it, is left out.

@@ -41,6 +41,14 @@ double cpu_time_ns(pid_t process) {
 std::int64_t resident_bytes(pid_t process) { return status_bytes(process, "VmRSS:"); }
 std::int64_t peak_resident_bytes(pid_t process) { return status_bytes(process, "VmHWM:"); }
 
+bool is_stopped(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(") ");  // the name may hold anything
+  return name_end != std::string::npos && line.compare(name_end + 2, 1, "T") == 0;
+}
+
 bool settle(pid_t process) {
   constexpr double patience_seconds = 1;
   return wait_until_still([process] { return cpu_time_ns(process); }, patience_seconds);

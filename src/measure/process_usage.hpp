@@ -14,6 +14,9 @@ double cpu_time_ns(pid_t process);
 std::int64_t resident_bytes(pid_t process);
 std::int64_t peak_resident_bytes(pid_t process);
 
+// Whether a signal (SIGSTOP and its like) keeps a process from running.
+bool is_stopped(pid_t process);
+
 // Waits until a process's CPU clock stands still, at most a second: runtimes spin for a while after
 // a parallel region. False when it was busy to the end.
 bool settle(pid_t process);

@@ -321,13 +321,11 @@ class ProcessWorker final : public Worker {
       }
       if (pending_.size() > protocol::longest_line) rubbish(pending_);
       const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= 0s) {
-        give_up(Status::timeout,
-                fmt::format("no answer within {:g} s when {}", settings_.timeout.count(), when_));
-      }
       pollfd waited{output_.get(), POLLIN, 0};
-      const auto pause = std::min<std::chrono::nanoseconds>(left, memory_check_interval);
+      const auto pause = std::clamp<std::chrono::nanoseconds>(left, 0ns, memory_check_interval);
       if (poll(&waited, 1, 1 + static_cast<int>(pause / 1ms)) <= 0) {
+        // After poll: this process may have been stopped itself while the worker answered.
+        if (left <= 0s) time_out();
         check_memory();
         continue;
       }
@@ -336,6 +334,12 @@ class ProcessWorker final : public Worker {
       if (count == 0) end_of_output();
       if (count > 0) pending_.append(chunk, static_cast<std::size_t>(count));
     }
+  }
+
+  [[noreturn]] void time_out() {
+    give_up(Status::timeout,
+            fmt::format("no answer within {:g} s when {}{}", settings_.timeout.count(), when_,
+                        is_stopped(process_) ? ": the worker was stopped by a signal" : ""));
   }
 
   // A worker that grows without end is stopped before the system has to choose a victim.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/seeds.hpp"
 #include "core/statistics.hpp"
@@ -145,9 +146,50 @@ class PhaseRun {
            std::all_of(result_.swap_whole.begin(), result_.swap_whole.end(), enough);
   }
 
+  // The round that ended last, and such a round of before.
+  PhaseRound last() const {
+    PhaseRound round{.runs_per_turn = result_.runs_per_turn,
+                     .whole = result_.whole.back(),
+                     .steps = result_.steps.back(),
+                     .disturbed = result_.disturbed,
+                     .repeated = result_.repeated};
+    for (std::size_t swap = 0; swap < result_.swaps.size(); ++swap) {
+      round.swap_whole.push_back(result_.swap_whole[swap].back());
+      round.swap_steps.push_back(result_.swap_steps[swap].back());
+    }
+    if (draws_ > 0) round.drawn = result_.drawn.back();
+    return round;
+  }
+  void add(const PhaseRound& round) {
+    require_fitting(round);
+    result_.runs_per_turn = round.runs_per_turn;
+    result_.whole.push_back(round.whole);
+    result_.steps.push_back(round.steps);
+    for (std::size_t swap = 0; swap < result_.swaps.size(); ++swap) {
+      result_.swap_whole[swap].push_back(round.swap_whole[swap]);
+      result_.swap_steps[swap].push_back(round.swap_steps[swap]);
+    }
+    if (draws_ > 0) result_.drawn.push_back(round.drawn);
+    result_.disturbed = round.disturbed;
+    result_.repeated = round.repeated;
+  }
+
   PhaseRounds take() { return std::move(result_); }
 
  private:
+  void require_fitting(const PhaseRound& round) const {
+    const std::size_t steps = phase_.steps.size(), swaps = result_.swaps.size();
+    bool fits = round.runs_per_turn >= 1 && round.steps.size() == steps &&
+                round.swap_whole.size() == swaps && round.swap_steps.size() == swaps &&
+                round.drawn.size() == (draws_ > 0 ? steps : 0);
+    for (const auto& of_swap : round.swap_steps) fits = fits && of_swap.size() == steps;
+    for (std::size_t step = 0; fits && step < round.drawn.size(); ++step) {
+      fits = round.drawn[step].size() ==
+             chain_.runners(result_.phase, phase_.steps[step].calls[0]).size();
+    }
+    if (!fits) throw argument_error("--resume: the earlier rounds are of other steps");
+  }
+
   // Also warms everything up, and runs every plan once.
   void calibrate() {
     std::vector<double> unused(phase_.calls.size());
@@ -258,7 +300,15 @@ std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>&
   const std::uint64_t seed = chains.front().chain->settings().seed;
   const double begin_ns = steady_clock_ns();
   const auto elapsed = [&] { return (steady_clock_ns() - begin_ns) * 1e-9; };
-  for (int round = 0; round < most_rounds; ++round) {
+  const auto add = [&](const Round& round) {
+    if (round.size() != phases.size()) {
+      throw argument_error("--resume: the earlier rounds are of other phases");
+    }
+    for (std::size_t p = 0; p < phases.size(); ++p) phases[p].add(round[p]);
+  };
+  std::for_each(settings.earlier.begin(), settings.earlier.end(), add);
+  const auto first = static_cast<int>(settings.earlier.size());
+  for (int round = first; round < most_rounds; ++round) {
     const bool late = elapsed() >= settings.seconds;
     if (late && round >= fewest_in_haste) break;
     if (round >= settings.fewest &&
@@ -269,6 +319,10 @@ std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>&
     }
     if (settings.progress) settings.progress(round);
     take_round(phases, seed, round, !late);
+    if (!settings.on_round) continue;
+    Round taken;
+    for (const PhaseRun& phase : phases) taken.push_back(phase.last());
+    settings.on_round(taken);
   }
   std::vector<std::vector<PhaseRounds>> result;
   auto phase = phases.begin();

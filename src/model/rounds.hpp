@@ -35,11 +35,23 @@ struct PhaseRounds {
   int repeated = 0;   // turns taken again for that
 };
 
+// What one round gave a phase; as in PhaseRounds.
+struct PhaseRound {
+  std::int64_t runs_per_turn = 1;
+  double whole = 0;
+  std::vector<double> steps, swap_whole;
+  std::vector<std::vector<double>> swap_steps, drawn;
+  int disturbed = 0, repeated = 0;  // of all rounds so far
+};
+using Round = std::vector<PhaseRound>;  // of every phase of every chain, in their order
+
 struct RoundsSettings {
   double seconds = 10;      // for the rounds of all phases; then no more than the fewest
   double interval_pct = 1;  // half width of every whole's interval that is enough
   int fewest = 7;
   std::function<void(int round)> progress;
+  std::vector<Round> earlier;  // of a measurement that was interrupted, which goes on
+  std::function<void(const Round&)> on_round;
 };
 
 // Swaps of each phase of a chain.
@@ -48,7 +60,7 @@ struct ChainSwaps {
   std::vector<std::vector<Swap>> of_phase;
 };
 // Several chains in the same rounds, their turns shuffled together; phases of each. The seed is the
-// first one's.
+// first one's. Throws Error(argument) for earlier rounds of other steps.
 std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>& chains,
                                                   const RoundsSettings& settings);
 // One chain; `swaps`: of each phase.

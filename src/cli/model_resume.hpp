@@ -1,0 +1,45 @@
+// FILE.csv.resume of a model's run: what a killed run measured so far, so that --resume goes on.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/csv.hpp"
+#include "measure/ceilings.hpp"
+#include "model/rounds.hpp"
+
+namespace rooflane {
+
+// What must be equal for rounds to be added to those of an earlier part: problems and variants of
+// every step, in the order in which their rounds are kept.
+nlohmann::json model_request(const std::vector<model::ChainSwaps>& chains);
+
+class ModelResume {
+ public:
+  // An empty path: nothing is kept. Where a run `goes_on`, reads what it left, without half a line
+  // at the end; where it left nothing, it starts anew. Throws Error(argument) that names the
+  // difference when that is of another request, build or machine, or is no such file.
+  ModelResume(const std::string& csv, bool goes_on, nlohmann::json request);
+
+  const std::optional<Ceilings>& ceilings() const { return ceilings_; }
+  const std::vector<model::Round>& rounds() const { return rounds_; }
+
+  // Starts the file with its first line, or brings it to whole lines.
+  void begin(const Ceilings& ceilings);
+  void add(const model::Round& round);  // one line with one call
+  void finish();                        // the results are written: there is nothing to resume
+
+ private:
+  void read();
+
+  std::string path_;
+  nlohmann::json request_;
+  std::string kept_;  // whole lines of the earlier part
+  std::optional<Ceilings> ceilings_;
+  std::vector<model::Round> rounds_;
+  std::optional<LineFile> file_;
+};
+
+}  // namespace rooflane

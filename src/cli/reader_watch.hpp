@@ -1,0 +1,9 @@
+// Ends the program when nobody reads its answers any more: who asked for them was killed.
+#pragma once
+
+namespace rooflane {
+
+// From now on, while this process works too. A file or a terminal as standard output never ends.
+void end_with_reader();
+
+}  // namespace rooflane
