@@ -202,7 +202,7 @@ void Micro(const MicroCall& call) {
 // Pairs of lanes that x and y have in turn, added up.
 template <class Products>
 __attribute__((always_inline)) inline typename Products::Sums AddPairs(typename Products::Sums x,
-                                                              typename Products::Sums y) {
+                                                                       typename Products::Sums y) {
   using Sums = typename Products::Sums;
   return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
                         (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
