@@ -280,7 +280,9 @@ TEST_CASE("paths that cannot be written are refused beforehand") {
   require_writable("/dev/null");
 }
 
-TEST_CASE("tables align for terminals and escape bars in Markdown") {
+TEST_CASE("tables align for terminals and escape bars and tags in Markdown") {
+  const TextTable tags{{{"name"}}, {{"<b>"}}};
+  CHECK(markdown_table(tags) == "| name |\n| --- |\n| &lt;b> |\n");
   const TextTable table{{{"name"}, {"time", true}}, {{"a|b", "1"}, {"c", "1000"}}};
   CHECK(terminal_table(table) == "name  time\na|b      1\nc     1000\n");
   CHECK(markdown_table(table) == "| name | time |\n| --- | ---: |\n| a\\|b | 1 |\n| c | 1000 |\n");

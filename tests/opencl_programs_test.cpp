@@ -84,8 +84,9 @@ TEST_CASE("a program is found again under its key and under no other") {
 
 TEST_CASE("the folder of programs is its user's alone") {
   const TemporaryFolder folder;
-  ProgramCache(folder.path() / "programs", plenty).write("key", "program");
-  CHECK(fs::status(folder.path() / "programs").permissions() == fs::perms::owner_all);
+  const fs::path programs = folder / "programs";
+  ProgramCache(programs, plenty).write("key", "program");
+  CHECK(fs::status(programs).permissions() == fs::perms::owner_all);
 }
 
 TEST_CASE("a file whose name collides with another key's is not taken for it") {

@@ -64,12 +64,16 @@ std::vector<std::string> titles_of(const TextTable& table) {
   return titles;
 }
 
-// A bar would end a Markdown cell.
+// A bar would end a Markdown cell, and a tag be one: names may be a stranger's.
 std::string escaped(const std::string& cell) {
   std::string text;
   for (const char c : cell) {
     if (c == '|') text += '\\';
-    text += c;
+    if (c == '<') {
+      text += "&lt;";
+    } else {
+      text += c;
+    }
   }
   return text;
 }

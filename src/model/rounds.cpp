@@ -148,11 +148,12 @@ class PhaseRun {
 
   // The round that ended last, and such a round of before.
   PhaseRound last() const {
-    PhaseRound round{.runs_per_turn = result_.runs_per_turn,
-                     .whole = result_.whole.back(),
-                     .steps = result_.steps.back(),
-                     .disturbed = result_.disturbed,
-                     .repeated = result_.repeated};
+    PhaseRound round;
+    round.runs_per_turn = result_.runs_per_turn;
+    round.whole = result_.whole.back();
+    round.steps = result_.steps.back();
+    round.disturbed = result_.disturbed;
+    round.repeated = result_.repeated;
     for (std::size_t swap = 0; swap < result_.swaps.size(); ++swap) {
       round.swap_whole.push_back(result_.swap_whole[swap].back());
       round.swap_steps.push_back(result_.swap_steps[swap].back());
