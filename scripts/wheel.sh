@@ -34,13 +34,14 @@ build() {  # PYTHON: its wheel as Meson lays it out, in $work/built
 
 # The licences of the libraries that travel along go where that of the package is.
 add_licences() {  # FOLDER of an unpacked wheel
-  local library name path package
+  local library name path package folders=("$1"/rooflane-*.dist-info)
+  mkdir -p "${folders[0]}/licenses"
   for library in "$1"/rooflane.libs/*; do
     name=$(basename "$library")
     path=$(find /usr/lib /usr/local/lib -name "${name%%-*}.so*" -type f -print -quit)
     package=$(dpkg -S "$path" 2>/dev/null) && package=${package%%:*}
     if [[ -n $package && -e /usr/share/doc/$package/copyright ]]; then
-      cp "/usr/share/doc/$package/copyright" "$1"/rooflane-*.dist-info/licenses/"$package.txt"
+      cp "/usr/share/doc/$package/copyright" "${folders[0]}/licenses/$package.txt"
     else
       fail "no licence found of $name"
     fi

@@ -83,7 +83,7 @@ class Imports(unittest.TestCase):
         self.try_orders("bindings", "numpy")
 
     def test_torch(self) -> None:
-        self.try_orders("torch", "numpy", "torch")
+        self.try_orders("torch", "torch")
 
     def test_scikit_learn(self) -> None:
         self.try_orders("tune", "sklearn")
