@@ -1,5 +1,6 @@
-// The hwy kernels' building blocks (micro-kernels of every size, packing, exp), as a program without
-// the lab around them, for the one ISA target that the compiler's flags name: `scripts/arm.sh
+// The hwy kernels' building blocks (micro-kernels of every size, packing, exp), as a program
+// without the lab around them, for the one ISA target that the compiler's flags name:
+// `scripts/arm.sh
 // --short` compiles it for NEON and for SVE, and runs it under qemu-user. What all kernels compute
 // there is the full form's matter.
 #include <cmath>
