@@ -62,7 +62,7 @@ CORES = [
 
 
 def traits_text(core: Core, machine: str) -> str:
-    """A file of traits (ROOFLANE_TRAITS) of one core, named after the machine that reads it."""
+    """A file of traits (ROOFLANE_TRAITS) for a core, named after the machine that reads it."""
     hz = core.ghz * 1e9
     read = [core.load, min(32, core.load), 10, 4]
     write = [core.store, min(16, core.store), 5, 2]
@@ -124,7 +124,8 @@ def main() -> None:
         cells = [f"{1e-3 * ns:.1f} µs, {flops(shape) / ns:.1f} GFLOP/s, "
                  f"{100 * flops(shape) / ns * 1e9 / core.peak:.0f} %"
                  for shape, ns in zip(shapes, times)]
-        print(f"| {core.name}, {core.ghz} GHz | {core.peak * 1e-9:.1f} | {' | '.join(cells)} |")
+        row = [f"{core.name}, {core.ghz} GHz", f"{core.peak * 1e-9:.1f}", *cells]
+        print(f"| {' | '.join(row)} |")
     print("\nSources: " + "; ".join(dict.fromkeys(core.source for core in CORES)) + ".")
 
 

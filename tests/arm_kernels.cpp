@@ -1,7 +1,8 @@
 // The hwy kernels' building blocks (micro-kernels of every size, packing, exp), as a program
-// without the lab around them, for the one ISA target that the compiler's flags name. `arm.sh
-// --short` compiles it for NEON and for SVE and runs it under qemu-user; all kernels are the full
-// form's.
+// without the lab around them, for the one ISA target that the compiler's flags name:
+// `scripts/arm.sh
+// --short` compiles it for NEON and for SVE, and runs it under qemu-user. What all kernels compute
+// there is the full form's matter.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
