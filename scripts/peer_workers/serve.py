@@ -184,7 +184,8 @@ class Server:
         if size != request["output_bytes"]:
             raise Refusal("RUNTIME_ERROR", f"the output has {size} bytes, asked for were "
                                            f"{request['output_bytes']}")
-        with open(request["path"], "r+b") as file:
+        # A number would stand for an open file, and this one is closed again.
+        with open(os.fspath(request["path"]), "r+b") as file:
             for output in outputs:
                 output.tofile(file)
         return {}

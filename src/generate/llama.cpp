@@ -148,10 +148,12 @@ model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::
 }
 
 LlamaWeights::LlamaWeights(const Gguf& gguf, const LlamaSizes& sizes) : GgufWeights(gguf) {
-  // Names are made for each layer: no more than the file could hold.
-  if (sizes.layers > std::ssize(gguf.tensors())) {
-    throw gguf.bad(fmt::format("a llama model of {} layers in {} tensors", sizes.layers,
-                               gguf.tensors().size()));
+  // Names are made for each layer: of no more layers than the file has tensors.
+  for (std::int64_t layer = 0; sizes.layers > std::ssize(gguf.tensors()); ++layer) {
+    const std::string first = fmt::format("blk.{}.{}.weight", layer, layer_weights.front());
+    if (gguf.find_tensor(first) == nullptr) {
+      throw gguf.bad(fmt::format("has no tensor '{}'", first));
+    }
   }
   std::set<std::string, std::less<>> known;
   for (const std::string_view name : {embedding, output, output_norm}) {
