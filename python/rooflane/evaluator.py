@@ -101,16 +101,16 @@ class Evaluator:
         """Ends the program."""
         if self._process is None:
             return
-        for stream in (self._process.stdin, self._process.stdout):
-            try:
-                stream.close()
-            except OSError:
-                pass  # it is gone
+        try:
+            self._process.stdin.close()  # it ends with its input
+        except OSError:
+            pass  # it is gone
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
         self._process = None
 
     @property
