@@ -399,9 +399,9 @@ class ResultsTest(Scratch):
         machines = {}
         for name in names:
             machine, _, file = name.partition(os.sep)
-            # What other scripts keep: models/, low-precision/.
-            in_folder = os.sep in file
-            if os.path.exists(os.path.join(RESULTS, name)) and not in_folder:
+            # Not README.md of all machines, nor what other scripts keep: models/, low-precision/.
+            of_a_run = file and os.sep not in file
+            if os.path.exists(os.path.join(RESULTS, name)) and of_a_run:
                 machines.setdefault(machine, set()).add(file)
         self.assertTrue(machines)
         return machines
