@@ -286,7 +286,7 @@ class Texts(Model):
                 raise
             cls.missing = skip.reason(str(reason), f"from PyPI: {' '.join(generate.PACKAGES)}")
         else:
-            os.environ["ROOFLANE_GENERATE_PYTHON"] = python
+            os.environ["ROOFLANE_GENERATE_PYTHON"] = str(python)
             os.environ["ROOFLANE_GENERATE"] = str(SCRIPTS / "generate.py")
 
     def setUp(self):

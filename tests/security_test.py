@@ -45,7 +45,7 @@ class Servers(Faults):
         about = self.folder / "scheduler.json"
         with open(self.folder / "log.txt", "w", encoding="utf-8") as log:
             def node(*words: str) -> subprocess.Popen:
-                process = self.start("-m", "rooflane", *words, program=python, stdout=log,
+                process = self.start("-m", "rooflane.verbs", *words, program=python, stdout=log,
                                      stderr=log)
                 self.addCleanup(process.wait)
                 self.addCleanup(process.terminate)
