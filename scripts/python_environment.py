@@ -88,8 +88,9 @@ def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
     python = folder / "bin" / "python"
 
     def pip(arguments: Sequence[str]) -> None:
+        # Python compiles what is imported, a small part of it, when it is.
         _run([str(python), "-m", "pip", "install", "--disable-pip-version-check",
-              "--no-input", "--quiet", *arguments])
+              "--no-compile", "--no-input", "--quiet", *arguments])
 
     try:
         _run([sys.executable, "-m", "venv", str(folder)])
