@@ -18,6 +18,7 @@
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "io/files.hpp"
+#include "io/resume_request.hpp"
 #include "measure/ceilings_json.hpp"
 
 namespace rooflane {
@@ -37,29 +38,6 @@ json request_json(const BenchOptions& options, const Suite& suite) {
           {"min_time", options.min_time},
           {"max_time", options.max_time},
           {"cases", cases}};
-}
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw argument_error(
-      fmt::format("--resume: '{}' {}; without --resume the run starts anew", path, why));
-}
-
-void require_same(const std::string& path, const json& before, const json& now) {
-  for (const auto& [name, value] : now.items()) {
-    const json& earlier = before.at(name);
-    if (earlier == value) continue;
-    if (name != "cases") {
-      refuse(path, fmt::format("is of a run with {} {}, now it is {}", name, earlier.dump(),
-                               value.dump()));
-    }
-    for (std::size_t i = 0; i < std::max(earlier.size(), value.size()); ++i) {
-      const json was = i < earlier.size() ? earlier[i] : json("nothing");
-      const json is = i < value.size() ? value[i] : json("nothing");
-      if (was == is) continue;
-      refuse(path, fmt::format("is of another request: case {} was {}, now it is {}", i,
-                               was.get<std::string>(), is.get<std::string>()));
-    }
-  }
 }
 
 bool exists(const std::string& path) {
@@ -85,9 +63,9 @@ void require_planned(const std::string& path, const std::vector<Row>& rows, cons
   const std::vector<const GroupCase*> planned = suite.cases();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (i < planned.size() && is_row_of(rows[i], planned[i]->measured)) continue;
-    refuse(path, fmt::format("is of another request: row {} is {}:{} {}, planned is {}", i,
-                             rows[i].kernel, rows[i].shape, rows[i].variant,
-                             i < planned.size() ? planned[i]->measured.text() : "nothing"));
+    refuse_resume(path, fmt::format("is of another request: row {} is {}:{} {}, planned is {}", i,
+                                    rows[i].kernel, rows[i].shape, rows[i].variant,
+                                    i < planned.size() ? planned[i]->measured.text() : "nothing"));
   }
 }
 
@@ -128,7 +106,7 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
   if (text.empty()) {
     if (found.earlier.rows.empty()) return std::nullopt;  // ended before anything was measured
     found.complete = found.earlier.rows.size() == suite.cases().size();
-    if (!found.complete) refuse(csv_path, "has no '.resume' beside it and too few rows");
+    if (!found.complete) refuse_resume(csv_path, "has no '.resume' beside it and too few rows");
     return found;
   }
   try {
@@ -137,7 +115,12 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
       if (line.empty()) continue;
       const json entry = json::parse(line);
       if (std::exchange(first, false)) {
-        require_same(resume_path(csv_path), entry.at("request"), request_json(options, suite));
+        require_same_request(
+            resume_path(csv_path), entry.at("request"), request_json(options, suite),
+            [](const auto&, std::size_t i, const json& was, const json& is) {
+              return fmt::format("is of another request: case {} was {}, now it is {}", i,
+                                 was.get<std::string>(), is.get<std::string>());
+            });
         found.run_id = entry.at("run_id");
         found.ceilings = entry.at("ceilings").get<Ceilings>();
         continue;
@@ -147,12 +130,12 @@ std::optional<Interrupted> read_interrupted(const std::string& csv_path,
         found.earlier.runs_per_sample[row] = entry.at("runs_per_sample");
       } else {
         const auto status = parse_status(entry.at("status").get<std::string>());
-        if (!status) refuse(resume_path(csv_path), "holds an unknown status");
+        if (!status) refuse_resume(resume_path(csv_path), "holds an unknown status");
         found.earlier.failures[row] = {*status, entry.at("reason")};
       }
     }
   } catch (const json::exception& error) {
-    refuse(resume_path(csv_path), fmt::format("does not parse: {}", error.what()));
+    refuse_resume(resume_path(csv_path), fmt::format("does not parse: {}", error.what()));
   }
   keep_whole_groups(found.earlier.rows, suite);
   return found;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What data users rely on: data_test.py ROOFLANE_WITH_FAKES SCRIPTS.
+"""What data users rely on: data_test.py ROOFLANE_WITH_FAKES.
 
 The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON of
 each verb is valid by its schema. Runs itself in an environment with these packages, made from PyPI;
@@ -15,29 +15,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from pathlib import Path
 
+import restart
 import skip
 
 PACKAGES = ["pandas", "duckdb", "jsonschema"]
 STATUSES = ["PASSED", "FAILED", "SKIPPED", "UNSUPPORTED", "TIMEOUT", "BUILD_ERROR",
             "RUNTIME_ERROR", "SUSPECT"]
 NASTY = 'two, "quoted"; <b>bold</b>\nsecond line, é'
-
-
-def restart_in_environment(scripts: str) -> None:
-    """Goes on in the interpreter that has the packages."""
-    sys.path.insert(0, scripts)
-    import python_environment  # found through the argument
-    try:
-        python = python_environment.ensure("data-tests", " ".join(PACKAGES),
-                                           lambda pip: pip(PACKAGES))
-    except python_environment.Unavailable as reason:
-        if "PyPI cannot be reached" in str(reason):
-            skip.everything(str(reason), f"from PyPI: {' '.join(PACKAGES)}")
-        sys.exit(f"no environment: {reason}")
-    if Path(sys.prefix).resolve() != python.parent.parent.resolve():
-        os.execv(python, [str(python), *sys.argv])
 
 
 class DataUsers(unittest.TestCase):
@@ -268,6 +253,6 @@ class DataUsers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ROOFLANE, SCRIPTS = map(os.path.abspath, sys.argv[1:3])
-    restart_in_environment(SCRIPTS)
+    ROOFLANE = os.path.abspath(sys.argv[1])
+    restart.in_environment("data-tests", PACKAGES)
     skip.main(sys.argv[:1], verbosity=1)

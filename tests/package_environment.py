@@ -2,10 +2,10 @@
 pandas beside the package of the build tree, or are skipped where these cannot be had."""
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
+import restart
 import skip
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,18 +23,7 @@ def interpreter() -> Path:
 
 def enter(build: Path) -> None:
     """Goes on in that interpreter, with the package of a build folder on its path."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    from python_environment import Unavailable
     if not list((build / "python" / "rooflane").glob("_core*.so")):
         skip.everything("built without the Python package",
                         "from PyPI: nanobind, and python3-dev")
-    try:
-        python = interpreter()
-    except Unavailable as reason:
-        if "PyPI cannot be reached" in str(reason):
-            skip.everything(str(reason), f"from PyPI: {' '.join(PACKAGES)}")
-        sys.exit(f"no environment: {reason}")
-    package = str((build / "python").resolve())
-    if Path(sys.prefix).resolve() != python.parent.parent.resolve():
-        os.environ["PYTHONPATH"] = package
-        os.execv(python, [str(python), *sys.argv])
+    restart.in_environment(NAME, PACKAGES, PYTHONPATH=str((build / "python").resolve()))

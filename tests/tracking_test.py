@@ -17,6 +17,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import restart
 import skip
 
 PACKAGES = ["asv==0.6.6", "jsonschema==4.26.0", "pyyaml==6.0.4", "reframe-hpc==4.10.4"]
@@ -30,21 +31,6 @@ METRIC = {"type": "object", "required": ["value"],
                          "upper_value": {"type": "number"}}}
 BMF = {"$schema": "http://json-schema.org/draft-07/schema", "type": "object", "patternProperties": {
     ".+": {"type": "object", "patternProperties": {".+": METRIC}}}}
-
-
-def restart_in_environment(scripts: Path) -> None:
-    """Goes on in the interpreter that has the packages."""
-    sys.path.insert(0, str(scripts))
-    import python_environment  # found through the argument
-    try:
-        python = python_environment.ensure("tracking-tests", " ".join(PACKAGES),
-                                           lambda pip: pip(PACKAGES))
-    except python_environment.Unavailable as reason:
-        if "PyPI cannot be reached" in str(reason):
-            skip.everything(str(reason), f"from PyPI: {' '.join(PACKAGES)}")
-        sys.exit(f"no environment: {reason}")
-    if Path(sys.prefix).resolve() != python.parent.parent.resolve():
-        os.execv(python, [str(python), *sys.argv])
 
 
 def tool(name: str) -> str:
@@ -257,5 +243,5 @@ class Actions(Tracking):
 
 if __name__ == "__main__":
     FAKES, ROOFLANE, ROOT = (Path(word).resolve() for word in sys.argv[1:4])
-    restart_in_environment(ROOT / "scripts")
+    restart.in_environment("tracking-tests", PACKAGES)
     skip.main(sys.argv[:1])

@@ -14,6 +14,7 @@
 #include "core/machine.hpp"
 #include "core/text.hpp"
 #include "io/files.hpp"
+#include "io/resume_request.hpp"
 #include "measure/ceilings_json.hpp"
 
 namespace rooflane {
@@ -27,29 +28,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseRound, runs_per_turn, whole, steps, swap
 namespace {
 
 using nlohmann::json;
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw argument_error(
-      fmt::format("--resume: '{}' {}; without --resume the run starts anew", path, why));
-}
-
-void require_same(const std::string& path, const json& before, const json& now) {
-  for (const auto& [name, value] : now.items()) {
-    const json& earlier = before.at(name);
-    if (earlier == value) continue;
-    if (!value.is_array()) {
-      refuse(path, fmt::format("is of a run with {} {}, now it is {}", name, earlier.dump(),
-                               value.dump()));
-    }
-    for (std::size_t i = 0; i < std::max(earlier.size(), value.size()); ++i) {
-      const json was = i < earlier.size() ? earlier[i] : json("nothing");
-      const json is = i < value.size() ? value[i] : json("nothing");
-      if (was == is) continue;
-      refuse(path, fmt::format("is of another model: {} was {}, now it is {}", name, was.dump(),
-                               is.dump()));
-    }
-  }
-}
 
 }  // namespace
 
@@ -105,11 +83,15 @@ void ModelResume::read() {
         rounds_.push_back(entry.at("round").get<model::Round>());
         continue;
       }
-      require_same(path_, entry.at("request"), request_);
+      require_same_request(path_, entry.at("request"), request_,
+                           [](const auto& list, std::size_t, const json& was, const json& is) {
+                             return fmt::format("is of another model: {} was {}, now it is {}",
+                                                list, was.dump(), is.dump());
+                           });
       ceilings_ = entry.at("ceilings").get<Ceilings>();
     }
   } catch (const json::exception& error) {
-    refuse(path_, fmt::format("does not parse: {}", error.what()));
+    refuse_resume(path_, fmt::format("does not parse: {}", error.what()));
   }
 }
 

@@ -1,40 +1,12 @@
 // Parameters and problems to JSON. See problem_json.hpp.
 #include "measure/problem_json.hpp"
 
+#include "core/kernel_names.hpp"
+
 namespace rooflane {
 namespace {
 
 using nlohmann::ordered_json;
-
-const char* name_of(ParamKind kind) {
-  switch (kind) {
-    case ParamKind::size:
-      return "size";
-    case ParamKind::flag:
-      return "flag";
-    case ParamKind::real:
-      return "real";
-    case ParamKind::choice:
-      return "choice";
-    case ParamKind::chain:
-      return "chain";
-  }
-  return "";
-}
-
-const char* name_of(Role role) {
-  switch (role) {
-    case Role::input:
-      return "input";
-    case Role::constant:
-      return "constant";
-    case Role::output:
-      return "output";
-    case Role::updated:
-      return "updated";
-  }
-  return "";
-}
 
 // As it is written in a shape: sizes and flags are whole numbers, choices and chains words.
 ordered_json value_json(const ParamSpec& param, double value) {
@@ -71,7 +43,7 @@ ordered_json problem_json(const Problem& problem) {
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
     ordered_json item = {{"name", tensor.name},
                          {"role", name_of(tensor.role)},
-                         {"dtype", rooflane::name_of(tensor.dtype)},
+                         {"dtype", name_of(tensor.dtype)},
                          {"shape", tensor_shape(problem, tensor)},
                          {"seed_scale", tensor.seed_scale}};
     const IntegerDomain& domain = tensor.domain;

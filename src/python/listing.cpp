@@ -6,26 +6,11 @@
 #include <string>
 
 #include "core/kernel.hpp"
+#include "core/kernel_names.hpp"
 #include "python/request.hpp"
 
 namespace rooflane::python {
 namespace {
-
-const char* name_of_kind(ParamKind kind) {
-  switch (kind) {
-    case ParamKind::size:
-      return "size";
-    case ParamKind::flag:
-      return "flag";
-    case ParamKind::real:
-      return "real";
-    case ParamKind::choice:
-      return "choice";
-    case ParamKind::chain:
-      return "chain";
-  }
-  return "";
-}
 
 nb::object default_of(const ParamSpec& param) {
   if (param.required || param.default_from != nullptr) return nb::none();
@@ -40,7 +25,7 @@ nb::object default_of(const ParamSpec& param) {
 nb::tuple parameter(const ParamSpec& param) {
   nb::list choices;
   for (const std::string& choice : choices_of(param)) choices.append(choice);
-  return nb::make_tuple(param.name, name_of_kind(param.kind), param.required, default_of(param),
+  return nb::make_tuple(param.name, name_of(param.kind), param.required, default_of(param),
                         nb::tuple(choices));
 }
 

@@ -9,23 +9,10 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/kernel_names.hpp"
 
 namespace rooflane::python {
 namespace {
-
-const char* name_of_role(Role role) {
-  switch (role) {
-    case Role::input:
-      return "input";
-    case Role::constant:
-      return "constant";
-    case Role::output:
-      return "output";
-    case Role::updated:
-      return "updated";
-  }
-  return "";
-}
 
 std::vector<Array> arrays_for(const Problem& problem, const nb::dict& named) {
   std::vector<Array> arrays;
@@ -118,7 +105,7 @@ nb::list tensors_of(const Problem& problem) {
       const std::int64_t elements = tensor_shape(problem, spec).back();
       shape[shape.size() - 1] = spec.dtype->bytes(elements);
     }
-    tensors.append(nb::make_tuple(spec.name, name_of_role(spec.role), std::string(spec.dtype->name),
+    tensors.append(nb::make_tuple(spec.name, name_of(spec.role), std::string(spec.dtype->name),
                                   nb::tuple(shape)));
   }
   return tensors;
