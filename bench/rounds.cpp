@@ -114,7 +114,11 @@ class Launch {
   }
 
   // The group's probe; taken again, at most twice, while it lies off the others.
-  std::pair<double, bool> probe() {
+  struct Probed {
+    double ns;
+    bool moved;
+  };
+  Probed probe() {
     for (int repeat = 0;; ++repeat) {
       const double ns = rounds_.probe();
       probes_.push_back(ns);
@@ -132,7 +136,7 @@ class Launch {
       if (!has_sample(*member->measured, position)) turns.push_back(member);
     }
     if (turns.empty()) return;
-    const auto [probe_ns, moved] = probe();
+    const Probed probed = probe();
     // Fisher and Yates' shuffle; std::shuffle's order is the library's choice.
     std::uint64_t random =
         rounds_.seed ^ fnv1a64(fmt::format("{} {} {}", rounds_.title, rounds_.launch, round));
@@ -141,9 +145,9 @@ class Launch {
       std::swap(turns[i - 1], turns[splitmix64(random) % i]);
     }
     for (Member* member : turns) {
-      std::string already = moved ? "probe" : "";
+      std::string already = probed.moved ? "probe" : "";
       if (!settled_) already += already.empty() ? "unsettled" : "+unsettled";
-      member->attempt([&] { take_turn(*member, position, probe_ns, already); });
+      member->attempt([&] { take_turn(*member, position, probed.ns, already); });
     }
   }
 

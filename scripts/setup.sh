@@ -67,6 +67,7 @@ if [[ ${1:-} == --tests ]]; then
   prefer qemu-user has_command qemu-aarch64
   prefer mandoc has_command mandoc  # looks at the manual page
   prefer zsh has_command zsh        # completes
+  prefer git has_command git        # asv publishes commits
   prefer postgresql has_file '/usr/lib/postgresql/*/bin/initdb'  # started by the tests themselves
 fi
 if ((${#missing[@]} + ${#optional[@]} == 0)); then exit 0; fi

@@ -93,8 +93,9 @@ class Files(Installed):
         lines = [line.split()[0] for path in (ROOT / "debian").glob("*.install")
                  for line in path.read_text(encoding="utf-8").splitlines()]
         patterns = [str(line).removeprefix("usr/") for line in lines]
-        names = [str(path.relative_to(self.prefix)) for path in self.prefix.glob("**/*")
-                 if not path.is_dir()]
+        # Without Debian's tools Meson may choose lib64; a package's folder is named by its machine.
+        names = [re.sub("^lib64/", "lib/machine/", str(path.relative_to(self.prefix)))
+                 for path in self.prefix.glob("**/*") if not path.is_dir()]
         taken = {name: [pattern for pattern in patterns if fnmatch.fnmatch(name, pattern)
                         or name.startswith(pattern + "/")] for name in names}
         self.assertEqual([name for name, by in taken.items() if len(by) != 1], [])
@@ -158,6 +159,8 @@ class Completion(Installed):
     def test_zsh_completes(self) -> None:
         if shutil.which("zsh") is None:
             self.skipTest(skip.reason("no zsh", "zsh"))
+        if not skip.has_terminals():
+            self.skipTest(skip.reason("no pseudo-terminals here"))
         folder = self.prefix / "share/zsh/site-functions"
         output("zsh", "-n", folder / "_rooflane")
         for typed, completed in (("rooflane compa", "rooflane compare"),

@@ -269,7 +269,8 @@ class AllModels(CommandLine):
             capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         page = self.read("out/README.md").decode()
-        self.assertRegex(page, r"\| block small \| run \| [\d.]+ (s|ms|µs|ns) \| \d+ \| gemm ")
+        self.assertRegex(page, r"\| block small \| run \| [\d.]+ (s|ms|µs|ns) \| \d+ \| "
+                                r"(gemm|layernorm|softmax) ")
         self.assertRegex(page, r"Of \d+ swaps the measured gain lies within ± 3 points")
         proofs = self.rows("out/swaps.csv")
         for proof in proofs:

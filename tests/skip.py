@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import json
+import os
 import subprocess
 import sys
 import unittest
@@ -35,6 +36,16 @@ def no_device(rooflane: str | Path, env: dict[str, str] | None = None) -> str:
         return ""
     is_bare = opencl["reason"].startswith("no OpenCL device: install")
     return reason("no OpenCL device", "pocl-opencl-icd") if is_bare else opencl["reason"]
+
+
+def has_terminals() -> bool:
+    """Whether a program can be given a terminal; a chroot without /dev/pts has none."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError:
+        return False
+    return True
 
 
 def everything(missing: str, packages: str = "") -> NoReturn:
