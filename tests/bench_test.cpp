@@ -329,9 +329,9 @@ TEST_CASE("rungs of a device stand at the numbers of threads of their variant, e
   CHECK(threads.size() == opencl->variant->ladder.size() + 1);
   // A CPU's threads, or the whole of another device.
   const bool takes_threads = threads.begin()->second.size() == 2;
-  for (const auto& [tuning, counts] : threads) {
-    INFO(tuning);
-    CHECK(counts == (takes_threads ? std::vector{1, 2} : std::vector{0}));
+  for (const auto& tuning : threads) {
+    INFO(tuning.first);
+    CHECK(tuning.second == (takes_threads ? std::vector{1, 2} : std::vector{0}));
   }
 }
 

@@ -36,8 +36,9 @@ void enter_model_process(const std::vector<const CatalogueEntry*>& entries, int 
     for (auto& [name, value] : worker_environment(c, *entry, cpus)) {
       // Places would bind the first thread, from which those of BLAS libraries and drivers inherit.
       if (name == "OMP_PLACES" || name == "OMP_PROC_BIND") continue;
-      const bool known = std::any_of(environment.begin(), environment.end(),
-                                     [&](const auto& setting) { return setting.first == name; });
+      const bool known =
+          std::any_of(environment.begin(), environment.end(),
+                      [&, wanted = name](const auto& setting) { return setting.first == wanted; });
       if (!known) environment.emplace_back(std::move(name), std::move(value));
     }
   }
