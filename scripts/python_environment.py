@@ -82,6 +82,16 @@ def with_packages(name: str, packages: Sequence[str], variable: str = "") -> Pat
     return ensure(name, " ".join(packages), lambda pip: pip(["--only-binary=:all:", *packages]))
 
 
+def pip_of(python: Path) -> list[str]:
+    """The command that is pip for this interpreter. One pip serves all environments: to unpack one
+    takes longer than most of what it then installs. Raises Unavailable."""
+    if python.parent.parent == folder_of("pip"):
+        return [str(python), "-m", "pip"]
+    recipe = "pip>=22.3"  # the first that has --python
+    shared = ensure("pip", recipe, lambda pip: pip([recipe]))
+    return [str(shared), "-m", "pip", "--python", str(python)]
+
+
 def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
     print(f"making the Python environment {folder}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -89,11 +99,12 @@ def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
 
     def pip(arguments: Sequence[str]) -> None:
         # Python compiles what is imported, a small part of it, when it is.
-        _run([str(python), "-m", "pip", "install", "--disable-pip-version-check",
-              "--no-compile", "--no-input", "--quiet", *arguments])
+        _run([*pip_of(python), "install", "--disable-pip-version-check", "--no-compile",
+              "--no-input", "--quiet", *arguments])
 
     try:
-        _run([sys.executable, "-m", "venv", str(folder)])
+        has_pip = [] if folder == folder_of("pip") else ["--without-pip"]
+        _run([sys.executable, "-m", "venv", *has_pip, str(folder)])
         install(pip)
     except Unavailable as error:
         folder.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ if [[ ${1:-} == --lint ]]; then
 fi
 rm -f build/meson-logs/testlog.json
 status=0
-# Half as many again as there are CPUs, since some tests wait for most of their time.
-meson test -C build --no-rebuild --print-errorlogs --num-processes $((($(nproc) * 3 + 1) / 2)) "$@" ||
+# Twice as many as there are CPUs, since some tests wait for most of their time.
+meson test -C build --no-rebuild --print-errorlogs --num-processes $(($(nproc) * 2)) "$@" ||
   status=$?
 python3 scripts/count_tests.py build/meson-logs/testlog.json "$status" "${checks[@]}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a test on two cores of the machine that at most one other test shares. What measures takes
+"""Runs a test on two cores of the machine that at most three others share. What measures takes
 the first cores that a process may use: without this, all tests of a large machine would crowd on
 its first one. own_cores.py FOLDER_OF_LOCKS COMMAND…
 """
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 WIDTH = 2  # cores: what every test is known to run on
-SHARING = 2  # tests on them, as `meson test` starts one for each core
+SHARING = 4  # tests on them, as test.sh starts two for each core
 
 
 def take_place(folder: Path, places: int) -> int:

@@ -2,6 +2,7 @@
 #include "kernels/gemm/dot_output.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "core/float16.hpp"
@@ -59,6 +60,17 @@ void DotOutput::store(int64_t batch, const FinishCall& call) const {
   }
 }
 
+namespace {
+
+// Column 0 of a row whose column `col` is values[0]: no element is there, so that it is an address
+// and no pointer's arithmetic.
+float* column_zero(float* values, int64_t col) {
+  const auto bytes = static_cast<std::uintptr_t>(col) * sizeof(float);
+  return reinterpret_cast<float*>(reinterpret_cast<std::uintptr_t>(values) - bytes);
+}
+
+}  // namespace
+
 // bfloat16: a row is formed and followed as float32, and rounded once.
 void DotOutput::store_short(int64_t batch, const FinishCall& call) const {
   constexpr int64_t most = 64;  // columns at a time
@@ -76,16 +88,16 @@ void DotOutput::store_short(int64_t batch, const FinishCall& call) const {
     const int64_t row = call.row + i;
     for (int64_t j0 = 0; j0 < call.cols; j0 += most) {
       const int64_t cols = std::min(most, call.cols - j0), col = call.col + j0;
-      row_output.c = values - col;
+      row_output.c = column_zero(values, col);
       finish_({&row_output, row, 1, col, cols, call.sums + i * call.ld + j0, call.ld});
       if (g_.reads_c0()) {
         const BFloat16* const c0 = row_of(c0_, row, col);
         for (int64_t j = 0; j < cols; ++j) values[j] += g_.beta * static_cast<float>(c0[j]);
       }
-      job.c = {values - col, 0, 0};
+      job.c = {column_zero(values, col), 0, 0};
       if (adds) {
         std::copy_n(row_of(residual_, row, col), cols, residual);
-        job.residual = {residual - col, 0, 0};
+        job.residual = {column_zero(residual, col), 0, 0};
       }
       epilogue_(job, {batch, row, col, 1, cols});
       BFloat16* const c = row_of(c_, row, col);
