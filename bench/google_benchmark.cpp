@@ -67,7 +67,6 @@ void report(benchmark::State& state, const Row& row) {
 // filter has chosen the cases already.
 void initialise(const GoogleBenchmarkFlags& flags) {
   std::vector<std::string> arguments = {
-      "rooflane",
       "--benchmark_filter=all",
       "--benchmark_repetitions=1",
       "--benchmark_enable_random_interleaving=false",
@@ -78,10 +77,11 @@ void initialise(const GoogleBenchmarkFlags& flags) {
       "--benchmark_out_format=" + (flags.out_format.empty() ? "json" : flags.out_format),
       "--benchmark_format=" + (flags.format.empty() ? "console" : flags.format),
       fmt::format("--benchmark_counters_tabular={}", flags.counters_tabular)};
-  std::vector<char*> argv;
+  static char program[] = "rooflane";  // its name is printed when cases run: the pointer is kept
+  std::vector<char*> argv = {program};
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  int argc = static_cast<int>(arguments.size());
+  int argc = static_cast<int>(arguments.size()) + 1;
   benchmark::Initialize(&argc, argv.data());
   benchmark::ClearRegisteredBenchmarks();
 }
