@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Wheels of the Python package in dist/, from whatever state: missing packages first (setup.sh), then
-# one wheel for each interpreter given (none: python3). From Python 3.12 on a wheel is of the stable
-# ABI and serves newer ones too. What a machine may lack (libfmt, Highway, Google Benchmark, hwloc, the
-# OpenCL loader) travels in the wheel. Checked: the manylinux tag, at most 8 MB, nothing needed beside
-# what manylinux promises, and that it works in an environment of its own.
-#   scripts/wheel.sh python3.11 python3.13
+# one wheel for each interpreter given. None given: of those here, Python 3.11 and one that is newer,
+# since these two wheels serve every Python that has current wheels of NumPy and pandas: from Python
+# 3.12 on a wheel is of the stable ABI and serves newer ones too. What a machine may lack (libfmt,
+# Highway, Google Benchmark, hwloc, the OpenCL loader) travels in the wheel. Checked: the manylinux
+# tag, at most 8 MB, nothing needed beside what manylinux promises, and that it works in an
+# environment of its own.
+#   scripts/wheel.sh
+#   scripts/wheel.sh python3.11 ~/python/bin/python3.13
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -86,7 +89,28 @@ assert (rooflane.gemm(a, a.T.copy(), threads=2) == 3).all()')
   rm -rf "$work/fresh"
 }
 
-if (($# == 0)); then set -- python3; fi
+# The first Python of these versions that runs here and has its headers. (A version manager's name
+# may run nothing.)
+find_python() {  # VERSION...
+  local version
+  local headers='import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'
+  for version in "$@"; do
+    if "python$version" -c "$headers" 2>/dev/null; then
+      echo "python$version"
+      return
+    fi
+  done
+  echo "wheel: no Python $1${2:+ or newer} with its headers here: no wheel for it" >&2
+}
+
+if (($# == 0)); then
+  mapfile -t found < <(
+    find_python 3.11
+    find_python 3.{12..29}
+  )
+  set -- "${found[@]}"
+  (($# > 0)) || fail "no Python to build for: install python3-dev"
+fi
 for python in "$@"; do
   build "$python"
   repair

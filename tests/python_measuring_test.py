@@ -8,6 +8,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import package_environment
@@ -58,6 +59,17 @@ def norm(x, gamma, eps):
 def largest(x, k):
     ids = numpy.argsort(-x, axis=1, kind="stable")[:, :k].astype("int32")
     return numpy.take_along_axis(x, ids, 1), ids
+"""
+
+
+# A program that finds, whatever is asked of it, one schedule, and keeps it as `tune` does.
+TUNER = """#!{python}
+import json, os
+entry = dict(kernel="softmax", variant="hwy", shape="softmax:rows=64,cols=1000", math="fp32",
+             threads=1, isa={isa!r}, device="", tuning={tuning!r})
+with open(os.environ["ROOFLANE_TUNED"], "w") as file:
+    json.dump(dict(rooflane_tuned=1, machine=dict(key="any"), entries=[entry]), file)
+print(json.dumps(dict(tuned=[entry])))
 """
 
 
@@ -119,6 +131,35 @@ class Frames(unittest.TestCase):
         limits = rooflane.ceilings(threads=1, seconds=0.3)
         self.assertTrue((limits["fma"].gflops > 0).all())
         self.assertIn("footprint_bytes", limits["bandwidth"].columns)
+
+
+class Tuning(unittest.TestCase):
+    """What a search kept."""
+
+    def test_plans_of_this_process_use_what_it_found(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        tuner, store = Path(folder.name) / "tuner", Path(folder.name) / "tuned.json"
+        store.write_text('{"rooflane_tuned":1,"machine":{"key":"any"},"entries":[]}',
+                         encoding="utf-8")
+        with unittest.mock.patch.dict(os.environ, ROOFLANE_TUNED=str(store),
+                                      ROOFLANE_PROGRAM=str(tuner)):
+            rooflane._core.reread_tuned()
+            before = self.facts()
+            tuning = dict(word.split("=") for word in before["tuning"].split(","))
+            tuning["stream"] = str(1 - int(tuning["stream"]))
+            found = ",".join("=".join(pair) for pair in tuning.items())
+            tuner.write_text(TUNER.format(python=sys.executable, isa=before["isa"], tuning=found),
+                             encoding="utf-8")
+            tuner.chmod(0o755)
+            tuned = rooflane.tune("softmax:rows=64,cols=1000", threads=1)
+            self.assertEqual(tuned.tuning[0], found)
+            self.assertEqual(self.facts()["tuning"], found)
+        rooflane._core.reread_tuned()
+        self.assertEqual(self.facts(), before)
+
+    def facts(self):
+        return rooflane.plan("softmax", rows=64, cols=1000, threads=1).facts
 
 
 class UserVariants(unittest.TestCase):
@@ -200,4 +241,5 @@ if __name__ == "__main__":
     package_environment.enter(Path(sys.argv[1]))
     import pandas
     import rooflane
+    import rooflane._core
     skip.main([sys.argv[0], *sys.argv[2:]])

@@ -1,5 +1,6 @@
 // The pool of threads of our own: regions one after another, at once and nested, forks, the end.
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,25 @@ TEST_CASE("each thread of a region runs once, and all of them at once") {
     CAPTURE(threads);
     for (int round = 0; round < 50; ++round) REQUIRE(region_is_right(threads));
   }
+}
+
+TEST_CASE("threads that are bound have a CPU each") {
+  const int cpus = usable_cpus();
+  const int status = status_of_child([cpus] {
+    bind_thread_pool();
+    std::atomic<int> alone{0};
+    std::mutex mutex;
+    std::set<int> places;
+    parallel_region(&thread_pool(), cpus, [&](const Team&) {
+      cpu_set_t own;
+      sched_getaffinity(0, sizeof own, &own);
+      if (CPU_COUNT(&own) == 1) ++alone;
+      const std::lock_guard<std::mutex> lock(mutex);
+      places.insert(sched_getcpu());
+    });
+    _exit(alone == cpus && static_cast<int>(places.size()) == cpus ? 0 : 1);
+  });
+  CHECK(status == 0);
 }
 
 TEST_CASE("threads stay from one region to the next") {

@@ -276,6 +276,23 @@ TEST_CASE("tests never see what this machine has tuned") {
   CHECK(tuned_schedules().entries.empty());
 }
 
+TEST_CASE("what another process stored is seen when it is read again") {
+  const TemporaryFolder folder;
+  const auto file = folder / "tuned.json";
+  setenv("ROOFLANE_TUNED", file.c_str(), 1);
+  std::ofstream(file) << file_with("", "m");
+  reread_tuned();
+  const TunedSchedules& before = tuned_schedules();
+  std::ofstream(file) << file_with(one_entry, "m");
+  CHECK(tuned_schedules().entries.empty());
+  reread_tuned();
+  CHECK(tuned_schedules().entries.size() == 1);
+  CHECK(before.entries.empty());
+  setenv("ROOFLANE_TUNED", "", 1);
+  reread_tuned();
+  CHECK(tuned_schedules().entries.empty());
+}
+
 TEST_CASE("a plan without a tuning takes the stored one; one that fails gives way to the model") {
   TunedSchedules schedules;
   schedules.entries = {entry("gemm:m=64,n=64,k=64", "block=4"),

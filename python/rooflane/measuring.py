@@ -172,13 +172,17 @@ def compare(old: pandas.DataFrame | str | os.PathLike[str],
 
 
 def tune(*problems: str, **options: Option) -> pandas.DataFrame:
-    """Searches schedules and keeps the winners, which plans use from then on; a row for each
-    problem: tuning, kind (a winner or a tie), evaluations, ...
+    """Searches schedules and keeps the winners, which plans use from then on, those of this process
+    too; a row for each problem: tuning, kind (a winner or a tie), evaluations, ...
 
     rooflane.tune("gemm:m=n=k=64", threads=1, budget=20)
     """
+    from rooflane import _core
     words = [word for problem in problems for word in ("--shape", problem)]
-    return _pandas().DataFrame(_ask("tune", [*words, *_words(options)])["tuned"])
+    tuned = _ask("tune", [*words, *_words(options)])["tuned"]
+    _core.reread_tuned()
+    _core.forget_plans()
+    return _pandas().DataFrame(tuned)
 
 
 def ceilings(**options: Option) -> dict[str, pandas.DataFrame]:

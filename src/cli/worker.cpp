@@ -5,6 +5,7 @@
 #include "cli/build_facts.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
+#include "core/thread_pool.hpp"
 
 namespace rooflane {
 namespace {
@@ -17,6 +18,7 @@ void declare(Arguments& arguments) {
 }
 
 int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+  bind_default_pool();
   try {
     for (const PluginArgument& given : read_plugins(arguments, catalogue)) {
       plugin::load(catalogue, given.name, given.path);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <new>
+#include <string_view>
 #include <thread>
 
 #include "phase_recorder.hpp"
@@ -32,9 +34,13 @@ Pool& system_pool() {
   return pool;
 }
 
+void bind_system_pool() {}  // OpenMP did when the program was loaded
+
 #else
 
 Pool& system_pool() { return thread_pool(); }
+
+void bind_system_pool() { bind_thread_pool(); }
 
 #endif
 
@@ -73,6 +79,11 @@ void run_on(Pool* pool, int threads, FunctionRef<void(int, int)> body) {
 Pool& default_pool() {
   Pool* chosen = chosen_pool.load(std::memory_order_acquire);
   return chosen != nullptr ? *chosen : system_pool();
+}
+
+void bind_default_pool() {
+  const char* const wish = std::getenv("OMP_PROC_BIND");
+  if (wish != nullptr && std::string_view(wish) != "false") bind_system_pool();
 }
 
 void set_default_pool(Pool* pool) { chosen_pool.store(pool, std::memory_order_release); }

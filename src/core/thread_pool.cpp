@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,34 @@ namespace rooflane {
 namespace {
 
 using Body = FunctionRef<void(int, int)>;
+
+// CPUs that this process may run on, as its affinity was when this was first called.
+const std::vector<int>& process_cpus() {
+  static const std::vector<int> found = [] {
+    std::vector<int> cpus;
+    // The first thread's, since one that calls this may be bound to its place.
+    cpu_set_t usable;
+    if (sched_getaffinity(getpid(), sizeof usable, &usable) == 0) {
+      for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &usable)) cpus.push_back(cpu);
+      }
+    }
+    return cpus;
+  }();
+  return found;
+}
+
+std::atomic<bool> bound{false};
+
+// Binds the calling thread, which is this one of a region, where threads are bound.
+void take_place(int thread) {
+  const std::vector<int>& cpus = process_cpus();
+  if (!bound.load(std::memory_order_acquire) || cpus.empty()) return;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(cpus[static_cast<std::size_t>(thread) % cpus.size()], &own);
+  sched_setaffinity(0, sizeof own, &own);
+}
 
 // How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
 // CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.
@@ -110,6 +139,7 @@ class Crew {
 
   // A member's life.
   void attend(Member& own, int number) {
+    take_place(number);
     bool spins = true;
     for (;;) {
       const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
@@ -192,15 +222,17 @@ Pool& thread_pool() {
   return pool;
 }
 
+void bind_thread_pool() {
+  process_cpus();  // before this thread is bound to one of them
+  bound.store(true, std::memory_order_release);
+  take_place(0);
+}
+
 int usable_cpus() {
-  static const int count = [] {
-    // The first thread's, since one that calls this may be bound to its place.
-    cpu_set_t cpus;
-    if (sched_getaffinity(getpid(), sizeof cpus, &cpus) == 0) return CPU_COUNT(&cpus);
-    const unsigned all = std::thread::hardware_concurrency();
-    return all > 0 ? static_cast<int>(all) : 1;
-  }();
-  return count;
+  const std::vector<int>& cpus = process_cpus();
+  if (!cpus.empty()) return static_cast<int>(cpus.size());
+  const unsigned all = std::thread::hardware_concurrency();
+  return all > 0 ? static_cast<int>(all) : 1;
 }
 
 void relax() {

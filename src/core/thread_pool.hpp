@@ -12,6 +12,14 @@ namespace rooflane {
 // child starts with none. Fewer threads than asked for run where the system gives no more.
 Pool& thread_pool();
 
+// Binds the threads that the pool starts from now on to a CPU each of those that this process may
+// run on, and the calling thread, which is thread 0 of its regions, to the first. For a process
+// that measures: no other thread should run regions, and what others start inherits that one CPU.
+void bind_thread_pool();
+
+// The same where OMP_PROC_BIND asks for it and kernels run on this pool; OpenMP does it by itself.
+void bind_default_pool();  // in parallel.cpp, which knows
+
 // CPUs that this process may run on, as its affinity was when this was first called.
 int usable_cpus();
 

@@ -49,9 +49,12 @@ TunedSource read_tuned(const std::filesystem::path& file, bool named);
 
 // Where this machine's own schedules are kept, in cache_folder(). Empty: there is no such folder.
 std::filesystem::path tuned_store();
-// Of $ROOFLANE_TUNED, or of tuned_store(); read once. The file is empty where none is in use, since
-// ROOFLANE_TUNED is empty or `none`.
+// Of $ROOFLANE_TUNED, or of tuned_store(); read when first asked for. The file is empty where none
+// is in use, since ROOFLANE_TUNED is empty or `none`.
 const TunedSource& tuned_source();
+// Reads it again, since another process has written to it; plans that are made from then on see
+// what it holds now. Thread-safe: what tuned_source() returned before stays valid.
+void reread_tuned();
 // Its schedules; none where the store is broken. Throws Error(argument) where ROOFLANE_TUNED names
 // a file that is.
 const TunedSchedules& tuned_schedules();

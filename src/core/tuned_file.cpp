@@ -1,8 +1,11 @@
 // Files of tuned schedules (docs/tuning.md): reading them, and which one is in use.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <list>
+#include <mutex>
 #include <sstream>
 
 #include "cache_folder.hpp"
@@ -199,14 +202,42 @@ fs::path tuned_store() {
   return folder / fmt::format("tuned-{:016x}.json", fnv1a64(machine_key(machine())));
 }
 
-const TunedSource& tuned_source() {
-  static const TunedSource source = [] {
-    const char* const given = std::getenv("ROOFLANE_TUNED");
-    if (given == nullptr) return read_tuned(tuned_store(), false);
-    return is_none(given) ? TunedSource() : read_tuned(given, true);
-  }();
-  return source;
+namespace {
+
+// All that were read: whoever holds one keeps it.
+struct TunedSources {
+  std::mutex mutex;
+  std::list<TunedSource> read;
+  std::atomic<const TunedSource*> last{nullptr};
+};
+
+TunedSources& sources() {
+  static TunedSources all;
+  return all;
 }
+
+TunedSource source_in_use() {
+  const char* const given = std::getenv("ROOFLANE_TUNED");
+  if (given == nullptr) return read_tuned(tuned_store(), false);
+  return is_none(given) ? TunedSource() : read_tuned(given, true);
+}
+
+const TunedSource& read_source_in_use() {
+  TunedSources& all = sources();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const TunedSource& kept = all.read.emplace_back(source_in_use());
+  all.last.store(&kept, std::memory_order_release);
+  return kept;
+}
+
+}  // namespace
+
+const TunedSource& tuned_source() {
+  const TunedSource* const known = sources().last.load(std::memory_order_acquire);
+  return known != nullptr ? *known : read_source_in_use();
+}
+
+void reread_tuned() { read_source_in_use(); }
 
 const TunedSchedules& tuned_schedules() {
   const TunedSource& source = tuned_source();

@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/tuned.hpp"
 #include "python/listing.hpp"
 #include "python/plan.hpp"
 
@@ -84,5 +85,6 @@ NB_MODULE(_core, module) {
   module.def("compute", python::compute, "kernel"_a, "inputs"_a, "outputs"_a, "parameters"_a,
              "options"_a, "allocate"_a);
   module.def("forget_plans", python::forget_plans);
+  module.def("reread_tuned", reread_tuned);
   define_plan(module);
 }
