@@ -3,9 +3,9 @@
 # nothing: with NEON, and with SVE vectors of 128, 256 and 512 bits. What it installs with apt:
 # compiler and emulator; libraries are unpacked into build-arm/sysroot, which leaves this system's
 # own packages alone. docs/arm.md.
-#   scripts/arm.sh                   everything: an hour on two cores
+#   scripts/arm.sh                   everything: hours on two cores
 #   scripts/arm.sh neon 256          some configurations
-#   scripts/arm.sh --built 128       what build-arm/128 holds, as it is: nothing is installed or compiled
+#   scripts/arm.sh --built 128       tests what build-arm/128 holds: nothing is installed or compiled
 #   scripts/arm.sh --short           two kernels with NEON and SVE: what CI runs; installs nothing
 #   scripts/arm.sh --sysroot         fetches the libraries and nothing else
 set -euo pipefail
@@ -75,8 +75,6 @@ cpu_of() {  # qemu's CPU for a configuration
   if [[ $1 == neon ]]; then echo max,sve=off; else echo "max,sve-max-vq=$(($1 / 128))"; fi
 }
 
-# Programs that tests start need a kernel that knows qemu; where it takes that from nobody, what starts
-# programs is left out, and said.
 meson_test() {  # FOLDER NAME ARGUMENTS...: their log is NAME.txt beside Meson's own
   local folder=$1 name=$2
   shift 2
@@ -85,6 +83,8 @@ meson_test() {  # FOLDER NAME ARGUMENTS...: their log is NAME.txt beside Meson's
     --num-processes "$(nproc)" --print-errorlogs "$@"
 }
 
+# Programs that tests start need a kernel that knows qemu; where it takes that from nobody, what
+# starts programs is left out, and said.
 run_tests() {  # CONFIGURATION BITS: a summary line; false if one failed
   local folder=$root/$2 log=$root/$1.log status=0 seconds=$SECONDS tests test cases reason
   local only=()
@@ -111,7 +111,7 @@ run_tests() {  # CONFIGURATION BITS: a summary line; false if one failed
 }
 
 # The command line, its workers too, where this system lets a namespace of its own name qemu to the
-# kernel; elsewhere `list` and `doctor` alone.
+# kernel; elsewhere what starts none.
 run_programs() {  # CONFIGURATION BITS
   QEMU_CPU=$(cpu_of "$1") QEMU_LD_PREFIX=$sysroot scripts/arm_programs.sh \
     "$root/$2/rooflane" "$1"
