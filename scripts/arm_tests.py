@@ -6,8 +6,8 @@
     arm_tests.py FOLDER --in-part    tests that run without some of their cases: NAME CASES WHY
     arm_tests.py ... --alone         without those that start programs built for aarch64
 
-All tests that are compiled, and of those in Python the ones that call the program without
-measuring or fetching packages. Python's standard library only.
+All tests that are compiled, but for those that measure, and of those in Python the ones that call
+the program without measuring or fetching packages. Python's standard library only.
 """
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Of compiled tests, the cases that emulation cannot run, as doctest's patterns, and why.
+MEASURING = ("bench", "calibrate", "ceilings")
+# Of the other compiled tests, the cases that emulation cannot run, as doctest's patterns, and why.
 IN_PART = {
     "cblas": ("*core type*,a cache that cannot be written*", "they measure: 3 GFLOP each"),
     "exp": ("*all floats*", "2^32 values; arm_kernels.cpp tries a part"),
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     tests = {test["name"]: test for test in introspect(options.folder, "tests")}
-    unknown = {*IN_PART, *IN_PYTHON, *STARTS_ITSELF} - tests.keys()
+    unknown = {*MEASURING, *IN_PART, *IN_PYTHON, *STARTS_ITSELF} - tests.keys()
     if unknown:
         sys.exit(f"arm_tests: no test of {options.folder} is called {', '.join(sorted(unknown))}")
     files = {target["id"]: target["filename"] for target in introspect(options.folder, "targets")}
@@ -62,6 +63,7 @@ def main() -> None:
 
     chosen = [test for test in tests.values()
               if (is_compiled(test) or test["name"] in IN_PYTHON)
+              and test["name"] not in MEASURING
               and not (options.alone and starts_programs(test))]
     if options.in_part:
         for name, (cases, reason) in IN_PART.items():
