@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILDS = ROOT / "build-arm"
 KIB = 1 << 10
 SHAPES = ["gemm:m=64,n=64,k=64", "gemm:m=256,n=256,k=256", "gemm:m=1024,n=1024,k=1024",
           "gemm:m=1,n=4096,k=4096,trans_b=1", "gemm:m=128,n=768,k=768,trans_b=1",
@@ -77,27 +78,33 @@ def traits_text(core: Core, machine: str) -> str:
     return "\n".join(lines)
 
 
-def ask(program: list[str], requests: list[dict], traits: str) -> list[dict]:
-    """The answers of `rooflane evaluate` to requests."""
+def ask(core: Core, requests: list[dict], traits: str) -> list[dict]:
+    """The answers of `rooflane evaluate` to requests. It starts workers, and so needs a kernel that
+    knows qemu, of which it learns in a namespace of its own."""
+    program = BUILDS / core.build / "rooflane"
+    if not program.exists():
+        sys.exit(f"arm_predict: no {program}: scripts/arm.sh {core.build} builds it")
     env = {**os.environ, "ROOFLANE_TRAITS": traits, "ROOFLANE_TUNED": "none",
-           "QEMU_CPU": "max"}
-    done = subprocess.run([*program, "evaluate"], env=env, text=True, capture_output=True,
-                          input="".join(json.dumps(r) + "\n" for r in requests), check=False)
+           "QEMU_CPU": f"max,sve-max-vq={int(core.build) // 128}",
+           "QEMU_LD_PREFIX": str(BUILDS / "sysroot")}
+    command = [str(ROOT / "scripts/arm_programs.sh"), "--known", str(program), "evaluate"]
+    done = subprocess.run(command, env=env, text=True, capture_output=True, check=False,
+                          input="".join(json.dumps(r) + "\n" for r in requests))
     answers = [json.loads(line) for line in done.stdout.splitlines()][1:]
     if len(answers) != len(requests) or not all(answer["ok"] for answer in answers):
-        sys.exit(f"arm_predict: {' '.join(program)}: {done.stdout}{done.stderr}")
+        sys.exit(f"arm_predict: {' '.join(command)}: {done.stdout}{done.stderr}")
     return answers
 
 
-def predict(core: Core, program: list[str], shapes: list[str]) -> list[float]:
+def predict(core: Core, shapes: list[str]) -> list[float]:
     """Predicted nanoseconds of the best schedule of each shape."""
     requests = [{"op": "open", "shape": shape, "variant": "hwy", "threads": 1, "isa": core.isa}
                 for shape in shapes]
-    machine = ask(program, requests[:1], "none")[0]["machine"]["key"]
+    machine = ask(core, requests[:1], "none")[0]["machine"]["key"]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "traits"
         file.write_text(traits_text(core, machine), encoding="utf-8")
-        answers = ask(program, requests, str(file))
+        answers = ask(core, requests, str(file))
     for answer in answers:
         if not answer["traits"]["origin"].startswith("measured"):
             sys.exit(f"arm_predict: the traits were not taken: {answer['traits']}")
@@ -116,11 +123,7 @@ def main() -> None:
     print("| one thread | peak GFLOP/s | " + " | ".join(shapes) + " |")
     print("|---" * (len(shapes) + 2) + "|")
     for core in CORES:
-        bits = core.lanes * 32
-        folder = ROOT / "build-arm"
-        program = ["qemu-aarch64", "-L", str(folder / "sysroot"), "-cpu",
-                   f"max,sve-max-vq={bits // 128}", str(folder / core.build / "rooflane")]
-        times = predict(core, program, shapes)
+        times = predict(core, shapes)
         cells = [f"{1e-3 * ns:.1f} µs, {flops(shape) / ns:.1f} GFLOP/s, "
                  f"{100 * flops(shape) / ns * 1e9 / core.peak:.0f} %"
                  for shape, ns in zip(shapes, times)]

@@ -35,10 +35,12 @@ if ! "${start[@]}" true 2>/dev/null; then
   echo "$name: no namespace for binfmt_misc here: nothing that starts workers" >&2
 fi
 passed=0 failed=0
+worst=0  # the exit status that is still good
 expect() {  # PATTERN ARGUMENTS...: the program says so and ends well
-  local pattern=$1 said
+  local pattern=$1 said status=0
   shift
-  if said=$("${start[@]}" "$rooflane" "$@" 2>&1) && grep -qE -- "$pattern" <<<"$said"; then
+  said=$("${start[@]}" "$rooflane" "$@" 2>&1) || status=$?
+  if ((status <= worst)) && grep -qE -- "$pattern" <<<"$said"; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
@@ -55,7 +57,9 @@ expect 'PASSED' verify -v hwy --shape softmax:rows=5,cols=77 --isa NEON
 if [[ ${start[0]} == unshare ]]; then
   expect '.' inputs gemm --shape $gemm --seed 3 --out "$folder"
   expect '.*' run gemm -v hwy --in "a=$folder/a.npy" --in "b=$folder/b.npy" --out "c=$folder/out.npy"
-  expect 'hwy.*PASSED|PASSED' bench -v hwy,scalar --shape $gemm --threads 1 --min-time 0.0001 \
+  # An emulator's speed changes, so that a verified row may be faster than the ceilings.
+  worst=1
+  expect ',hwy,.*,(PASSED|SUSPECT),' bench -v hwy --shape $gemm --threads 1 --min-time 0.0001 \
     --max-time 0.05 --launches 1 --ceilings-time 0.1
 fi
 echo "$name: command line: $passed passed, $failed failed"

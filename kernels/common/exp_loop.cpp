@@ -27,7 +27,7 @@ constexpr int kExps = 8;
 HWY_INLINE void Opaque(V& v) {
 #if HWY_ARCH_X86
   asm volatile("" : "+v"(v.raw));
-#elif HWY_ARCH_ARM_A64 && HWY_HAVE_SCALABLE
+#elif ROOFLANE_SVE
   asm volatile("" : "+w"(v));
 #elif HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   asm volatile("" : "+w"(v.raw));

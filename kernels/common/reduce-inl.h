@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE vectors::HWY_NAMESPACE::TFromD<D> SumLanes(D d, V v) {
   namespace hn = vectors::HWY_NAMESPACE;
-#if HWY_HAVE_SCALABLE || HWY_TARGET == HWY_SCALAR
+#if HWY_HAVE_SCALABLE || ROOFLANE_SVE || HWY_TARGET == HWY_SCALAR
   return hn::GetLane(hn::SumOfLanes(d, v));
 #else
   if constexpr (hn::MaxLanes(d) == 1) {

@@ -17,10 +17,18 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-// Whether this is SVE at a fixed length. The compiler's own macro of the length comes too late for
-// the preprocessor, which reads a file before a target's region begins.
+// Whether the target is SVE. Highway's HWY_HAVE_SCALABLE leaves out, in newer versions, the targets
+// of one length.
+#undef ROOFLANE_SVE
+#if HWY_ARCH_ARM_A64 && (HWY_TARGET & (HWY_SVE | HWY_SVE_256 | HWY_SVE2_128))
+#define ROOFLANE_SVE 1
+#else
+#define ROOFLANE_SVE 0
+#endif
+// Whether it is at a fixed length. The compiler's own macro of the length comes too late for the
+// preprocessor, which reads a file before a target's region begins.
 #undef ROOFLANE_SIZED_SVE
-#if HWY_ARCH_ARM_A64 && HWY_HAVE_SCALABLE && defined(ROOFLANE_VECTOR_BITS)
+#if ROOFLANE_SVE && defined(ROOFLANE_VECTOR_BITS)
 #define ROOFLANE_SIZED_SVE 1
 #else
 #define ROOFLANE_SIZED_SVE 0

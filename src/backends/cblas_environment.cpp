@@ -24,6 +24,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -64,7 +65,7 @@ constexpr std::string_view blis_prefix = "blis:";
 constexpr int blis_architectures = 32;
 
 struct Cpu {
-  std::string identity;  // model name, family, model, stepping, flags
+  std::string identity;  // name, family, model, stepping, flags
   std::vector<std::string> flags;
 };
 
@@ -80,8 +81,11 @@ const Cpu& cpu() {
       if (key == "flags") {
         for (const std::string_view flag : split(value, ' ')) read.flags.emplace_back(flag);
       }
-      if (key == "model name" || key == "cpu family" || key == "model" || key == "stepping" ||
-          key == "flags") {
+      // x86's facts, and ARM's; what else is there changes from one reading to the next.
+      constexpr std::string_view facts[] = {
+          "model name",      "cpu family", "model",       "stepping",     "flags",
+          "CPU implementer", "CPU part",   "CPU variant", "CPU revision", "Features"};
+      if (std::find(std::begin(facts), std::end(facts), key) != std::end(facts)) {
         read.identity += value + "/";
       }
     }

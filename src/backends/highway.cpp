@@ -84,6 +84,11 @@ std::vector<std::string> isa_targets() { return names_of(runnable()); }
 
 std::vector<std::string> generated_isa_targets() { return names_of(generated()); }
 
+std::string absence_of_isa(std::string_view name) {
+  if (!is_sve(name) || sve_bits() == 0) return "not on this CPU";
+  return fmt::format("this CPU's vectors have {} bits: -Dsve_bits={}", sve_bits(), sve_bits());
+}
+
 std::int64_t resolve_isa(std::string_view name) {
   const std::vector<std::int64_t> here = runnable();
   if (name.empty()) return here.front();

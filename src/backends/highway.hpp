@@ -21,6 +21,8 @@ extern const Backend backend;
 std::vector<std::string> isa_targets();
 // Every target this build generated, best first, whether or not this CPU runs it.
 std::vector<std::string> generated_isa_targets();
+// Why a target of this build is not this CPU's, for `doctor`.
+std::string absence_of_isa(std::string_view name);
 // The target bit for a name; empty: the best. Throws Error: unknown name (argument, nearest name),
 // a target that the CPU lacks (unavailable).
 std::int64_t resolve_isa(std::string_view name);

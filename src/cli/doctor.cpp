@@ -38,7 +38,8 @@ void print_machine(const std::vector<IsaTarget>& targets) {
                                    print_bytes(available_memory_bytes())));
   std::vector<std::string> names;
   for (const IsaTarget& target : targets) {
-    names.push_back(target.here ? target.name : target.name + " (not on this CPU)");
+    names.push_back(target.here ? target.name
+                                : fmt::format("{} ({})", target.name, absence_of_isa(target.name)));
   }
   print_line("ISA targets", join(names, ", "));
   print_line("traits", traits_origin(traits_source(), std::time(nullptr)));

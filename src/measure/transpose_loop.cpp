@@ -11,7 +11,9 @@ namespace rooflane {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_HAVE_SCALABLE
+// Highway's HWY_HAVE_SCALABLE leaves out, in newer versions, SVE of one length.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_HAVE_SCALABLE || \
+    (HWY_ARCH_ARM_A64 && (HWY_TARGET & (HWY_SVE_256 | HWY_SVE2_128)))
 
 // Without vectors of a known size: squares of 16, so that every line of 64 bytes is used up while
 // L1 holds it.
