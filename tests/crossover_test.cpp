@@ -135,7 +135,7 @@ TEST_CASE("a device with threads is a CPU, and nothing is said of it") {
   auto rows = squares({{100, 50, 60}, {200, 50, 60}});
   for (MeasuredRow& m : rows) m.row.threads = 2;
   CHECK(crossovers(rows).empty());
-  CHECK(crossover_text(rows, "").empty());
+  CHECK(crossover_text(rows, false).empty());
 }
 
 }  // namespace

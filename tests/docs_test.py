@@ -328,7 +328,7 @@ class Place:
         """A fresh copy of the tree. build/ holds the program and what `meson test` asks for."""
         copy = self.folder / page.replace("/", "-").removesuffix(".md")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(
-            ".*", "build*", "results", "__pycache__"))
+            ".*", "build*", BUILD.name, "results", "__pycache__"))
         (copy / "results").mkdir()
         for rows in set(re.findall(r"results/\S+\.csv", "\n".join(commands(page)))):
             for path in filter(Path.exists, (ROOT / rows, ROOT / f"{rows}.samples.csv")):

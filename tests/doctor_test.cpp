@@ -17,6 +17,8 @@ void write(const TemporaryFolder& root, const std::string& path, const std::stri
   std::ofstream(file) << text << "\n";
 }
 
+constexpr auto group_mount = "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+
 // The command that mends what `word` names; empty when it was not found.
 std::string mend(const std::vector<Slowdown>& found, const std::string& word) {
   const auto slowdown = std::find_if(found.begin(), found.end(), [&](const Slowdown& s) {
@@ -41,6 +43,7 @@ TEST_CASE("each slowdown is found with the command that mends it") {
   write(root, cpu + "cpufreq/boost", "0");
   write(root, cpu + "smt/active", "1");
   write(root, "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]");
+  write(root, "proc/self/mountinfo", group_mount);
   write(root, "sys/fs/cgroup/cpu.max", "50000 100000");
   write(root, "proc/loadavg", "3.20 1.00 0.50 2/300 1234");
   CHECK(mend(root, "governor is 'powersave'").find("echo performance") == 0);
@@ -61,6 +64,7 @@ TEST_CASE("a machine at its best, or one that tells nothing, has no such complai
   write(best, cpu + "cpufreq/boost", "1");
   write(best, cpu + "smt/active", "0");
   write(best, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never");
+  write(best, "proc/self/mountinfo", group_mount);
   write(best, "sys/fs/cgroup/cpu.max", "max 100000");
   write(best, "proc/loadavg", "0.05 1.00 0.50 2/300 1234");
   write(best, "proc/stat", "cpu 10 0 10 100 0 0 0 7");
@@ -91,15 +95,6 @@ TEST_CASE("limits are told with the command that raises them, as far as the hard
             "Max locked memory         unlimited            unlimited     bytes\n"
             "Max address space         unlimited            unlimited     bytes");
   CHECK(find_slowdowns(root.path()).empty());
-}
-
-TEST_CASE("a quota of control groups of version 1 is found too, and -1 is none") {
-  const TemporaryFolder root;
-  write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
-  write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1");
-  CHECK(mend(root, "quota").empty());
-  write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000");
-  CHECK(!mend(root, "quota of 0.25 CPUs").empty());
 }
 
 TEST_CASE("how busy each CPU was between two readings") {

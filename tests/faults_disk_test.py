@@ -32,11 +32,14 @@ class SmallDisks(Faults):
         super().setUp()
         self.disk, self.kept = self.folder / "disk", self.folder / "kept"
 
+    def require_mounts(self) -> None:
+        if MOUNT is None:
+            self.skipTest(skip.reason("no mounts are allowed here"))
+
     def on_small_disk(self, kibibytes: int, before: str, *words: str, **environment: str,
                       ) -> tuple[int, str, str]:
         """A call in a folder that is such a disk; its files lie in self.kept afterwards."""
-        if MOUNT is None:
-            self.skipTest(skip.reason("no mounts are allowed here"))
+        self.require_mounts()
         for folder in (self.disk, self.kept):
             folder.mkdir(exist_ok=True)
         variables = {**self.environment, "DISK": str(self.disk), "KEPT": str(self.kept),
@@ -56,8 +59,7 @@ class Measuring(SmallDisks):
     """What the program writes."""
 
     def test_bench_on_a_full_disk_leaves_whole_lines_and_goes_on_elsewhere(self) -> None:
-        if MOUNT is None:
-            self.skipTest(skip.reason("no mounts are allowed here"))
+        self.require_mounts()
         measured = False
         words = [*BENCH, "--shape", "softmax:rows=4,cols=16"]  # six rows: more than a page
         for kibibytes in (8, 16):  # before the first sample; in the middle of a row

@@ -131,6 +131,11 @@ class Limits(Faults):
             self.assertEqual(by["fake-hungry"]["status"], "RUNTIME_ERROR")
             self.assertIn("out of memory", by["fake-hungry"]["reason"])
 
+    def test_what_a_control_group_above_the_own_one_cannot_hold_is_refused(self) -> None:
+        with self.control_group(200 * MEBIBYTE) as join:
+            self.refuse(3, ["needs 384.0 MiB of memory", " MiB available"], "verify", "-v",
+                        "scalar", "--shape", "gemm:m=n=k=4096", "--threads", "1", preexec_fn=join)
+
     def control_group(self, limit: int) -> ControlGroup:
         try:
             return ControlGroup(limit, self.mark[-8:])
@@ -139,7 +144,7 @@ class Limits(Faults):
 
 
 class ControlGroup:
-    """A group with a memory limit, of version 2 or 1, below this process's own."""
+    """A group within one with a memory limit, of version 2 or 1, below this process's own."""
 
     def __init__(self, limit: int, name: str):
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -150,20 +155,27 @@ class ControlGroup:
         outer = inner if inner.exists() else Path(root)  # as containers show it
         self._folder = outer / f"rooflane-{name}"
         self._folder.mkdir()
+        self._inner = self._folder / "inner"
         try:
             (self._folder / ("memory.limit_in_bytes" if old else "memory.max")).write_text(
                 str(limit), encoding="utf-8")
+            self._inner.mkdir()
         except OSError:
             self._folder.rmdir()
             raise
 
     def __enter__(self):
-        return lambda: (self._folder / "cgroup.procs").write_text(str(os.getpid()))
+        return lambda: (self._inner / "cgroup.procs").write_text(str(os.getpid()))
 
     def __exit__(self, *_: object) -> None:
+        for folder in (self._inner, self._folder):
+            self.remove(folder)
+
+    @staticmethod
+    def remove(folder: Path) -> None:
         for _ in range(100):
             try:
-                return self._folder.rmdir()
+                return folder.rmdir()
             except OSError:  # its last process is being reaped
                 time.sleep(0.05)
 

@@ -281,6 +281,16 @@ TEST_CASE("paths that cannot be written are refused beforehand") {
   require_writable("/dev/null");
 }
 
+TEST_CASE("no text in Markdown becomes a tag, a link or a line of its own") {
+  CHECK(markdown_text("a < b [1.02, 1.05] m=4") == "a &lt; b [1.02, 1.05] m=4");
+  CHECK(markdown_text("![x](http://y)") == "![x\\](http://y)");
+  CHECK(markdown_text("[x]: http://y") == "[x\\]: http://y");
+  CHECK(markdown_text("why\n\n# so\r") == "why  # so ");
+  CHECK(markdown_text("\\](x)") == "\\\\\\](x)");
+  const TextTable table{{{"name"}}, {{"a\\|b\nc"}}};
+  CHECK(markdown_table(table) == "| name |\n| --- |\n| a\\\\\\|b c |\n");
+}
+
 TEST_CASE("tables align for terminals and escape bars and tags in Markdown") {
   const TextTable tags{{{"name"}}, {{"<b>"}}};
   CHECK(markdown_table(tags) == "| name |\n| --- |\n| &lt;b> |\n");

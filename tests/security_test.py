@@ -19,6 +19,8 @@ from faults import BENCH, Faults, lines_of
 
 KEY = "an-odd.key/" + "0123456789" * 2
 EVIL = "$(touch owned);`touch owned`|touch owned&<script>alert(1)</script>\"'"
+# What else Markdown would obey: a picture, a link's address, a line of its own.
+EVIL_MARKDOWN = EVIL + "![](http://127.0.0.1/seen)[x]: http://127.0.0.1/ \n\n# owned"
 
 
 class Servers(Faults):
@@ -115,20 +117,28 @@ class Texts(Faults):
         status, _, err = self.call(*BENCH, "--csv", "rows.csv")
         self.assertEqual(status, 0, err)
         rows = lines_of(self.csv)
-        rows[0] |= {"variant": EVIL, "library": EVIL, "host": EVIL, "run_id": EVIL}
-        rows[1] |= {"status": "FAILED", "reason": EVIL}
+        strange = ("variant", "library", "host", "cpu", "build_commit")
+        rows[0] |= dict.fromkeys(strange, EVIL_MARKDOWN)
+        rows[1] |= {"status": "FAILED", "reason": EVIL_MARKDOWN}
         with open(self.csv, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-        for words in (["roofline", "rows.csv"], ["roofline", "rows.csv", "--markdown"],
-                      ["compare", "rows.csv", "rows.csv"]):
+        for words in (["roofline", "rows.csv"], ["compare", "rows.csv", "rows.csv"]):
             status, out, err = self.call(*words)
             self.assertIn(status, (0, 1), err)
-            if "--markdown" in words:
-                cells = [line for line in out.splitlines() if line.startswith("|")]
-                self.assertTrue(any("&lt;script>" in line for line in cells), out)
-                self.assertFalse(any("<script>" in line for line in cells), out)
+        for words in (["roofline", "rows.csv", "--markdown"],
+                      ["compare", "rows.csv", "rows.csv", "--markdown"]):
+            status, out, err = self.call(*words)
+            self.assertIn(status, (0, 1), err)
+            lines = out.splitlines()
+            cells = [line for line in lines if "&lt;script>" in line and line.startswith("| ")]
+            bullets = [line for line in lines if "&lt;script>" in line and line.startswith("- ")]
+            self.assertGreater(len(cells), 0, out)
+            self.assertGreater(len(bullets), 0, out)
+            self.assertIn("FAILED", "".join(bullets))  # with its reason
+            for harm in ("<script>", r"(?<!\\)\][(:]", r"(?m)^# owned"):
+                self.assertNotRegex(out, harm)
         self.not_obeyed()
 
     def test_models_presets_and_shapes(self) -> None:

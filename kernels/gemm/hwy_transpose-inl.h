@@ -134,7 +134,7 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
 #if HWY_TARGET != HWY_SCALAR
   if (rows >= 4 && cols >= 4) {
     std::int64_t r = TransposeGroups(DF(), from, ldf, 0, rows, cols, to, ldt);
-#if !ROOFLANE_SIZED_SVE  // whose part of a vector Highway interleaves as one block, not by 128 bits
+#if !ROOFLANE_SIZED_SVE  // parts of a vector of 512 bits come out of Highway 1.2 in another order
     r = TransposeGroups(hn::CappedTag<float, 8>(), from, ldf, r, rows, cols, to, ldt);
 #endif
     const hn::CappedTag<float, 4> four;

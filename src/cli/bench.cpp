@@ -199,7 +199,7 @@ bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& m
   const std::vector<SummaryGroup> groups = summarise_rows(measured);
   if (prints && read.has_file() && !ladder && !fusion) {
     std::cout << terminal_summary(groups, read.shows_all ? Shown::all : Shown::close)
-              << crossover_text(measured, "");
+              << crossover_text(measured, false);
   }
   if (prints && fusion) {
     std::cout << terminal_fusions(fusions_of(measured, bytes_of_fusion(*read.options.catalogue)));

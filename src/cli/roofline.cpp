@@ -69,10 +69,10 @@ std::string text_of(const std::vector<MeasuredRow>& rows, bool markdown, Shown s
   const std::string between = classes.empty() ? "" : "\n";
   if (markdown) {
     return markdown_classes(classes) + between + markdown_summary(groups, shown) +
-           crossover_text(rows, "- ") + markdown_ladders(ladders, texts);
+           crossover_text(rows, true) + markdown_ladders(ladders, texts);
   }
   return terminal_classes(classes) + between + terminal_summary(groups, shown) +
-         crossover_text(rows, "") + terminal_ladders(ladders, texts);
+         crossover_text(rows, false) + terminal_ladders(ladders, texts);
 }
 
 // The phases beside the files, by position in `rows`, of which each file has so many.

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/control_group.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
 
@@ -130,23 +131,8 @@ void check_memory(const std::string& root, std::vector<Slowdown>& found) {
   }
 }
 
-// CPUs that the control group allows on average; nothing without a quota.
-std::optional<double> quota_cpus(const std::string& root) {
-  const std::string group = root + "/sys/fs/cgroup";
-  std::string allowed;
-  double period = 0;
-  std::istringstream(first_line(group + "/cpu.max")) >> allowed >> period;  // version 2
-  if (allowed.empty()) {                                                    // version 1
-    allowed = first_line(group + "/cpu/cpu.cfs_quota_us");
-    std::istringstream(first_line(group + "/cpu/cpu.cfs_period_us")) >> period;
-  }
-  const auto microseconds = parse_real(allowed);  // none of "max"; -1 in version 1
-  if (!microseconds || *microseconds <= 0 || period <= 0) return std::nullopt;
-  return *microseconds / period;
-}
-
 void check_quota_and_load(const std::string& root, std::vector<Slowdown>& found) {
-  const auto quota = quota_cpus(root);
+  const auto quota = control_group_cpus(root);
   if (quota && *quota < machine().logical_cpus) {
     found.push_back(
         {fmt::format("a quota of {:.3g} CPUs holds for {} CPUs: threads are stopped in "

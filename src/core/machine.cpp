@@ -8,50 +8,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 #include <sstream>
-#include <string_view>
 
+#include "core/control_group.hpp"
 #include "core/cpu_model.hpp"
 
 namespace rooflane {
 
 namespace {
-
-// Version 2 control groups write "max" where there is no limit, version 1 a number beyond memory.
-std::size_t control_group_limit() {
-  std::size_t least = std::numeric_limits<std::size_t>::max();
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    std::size_t bytes = 0;
-    if (file >> bytes) least = std::min(least, bytes);
-  }
-  return least;
-}
-
-// What the control group holds and would not give back: file pages that were not used lately are
-// dropped when memory runs short.
-std::size_t control_group_usage() {
-  struct Version {
-    const char *usage, *statistics, *droppable;
-  };
-  constexpr Version versions[] = {
-      {"/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"},
-      {"/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory/memory.stat",
-       "total_inactive_file"}};
-  for (const Version& version : versions) {
-    std::size_t used = 0;
-    if (!(std::ifstream(version.usage) >> used)) continue;
-    std::ifstream statistics(version.statistics);
-    std::size_t bytes = 0;
-    for (std::string key; statistics >> key >> bytes;) {
-      if (key == version.droppable) return used - std::min(used, bytes);
-    }
-    return used;
-  }
-  return 0;
-}
 
 void read_topology(Machine& m) {
   hwloc_topology_t topology = nullptr;
@@ -141,12 +105,7 @@ std::size_t available_memory_bytes() {
       break;
     }
   }
-  const std::size_t limit = control_group_limit();
-  const std::size_t used = control_group_usage();
-  if (limit <= machine().memory_bytes) {
-    available = std::min(available, limit > used ? limit - used : 0);
-  }
-  return available;
+  return std::min(available, control_group_free());
 }
 
 bool l3_latency_is_high(const Machine& machine) {

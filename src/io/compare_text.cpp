@@ -44,6 +44,12 @@ std::vector<std::string> reasons_below(std::span<const ComparedRow> rows) {
   return lines;
 }
 
+std::string bullets(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n- " + markdown_text(line) + "\n";
+  return text;
+}
+
 TextTable table_of(std::span<const ComparedRow> rows) {
   TextTable table{{{"verdict", false},
                    {"problem", false},
@@ -120,15 +126,15 @@ std::string terminal_comparison(const Comparison& comparison, std::span<const st
 
 std::string markdown_comparison(const Comparison& comparison, std::span<const std::string> header) {
   std::string text = "**" + counts_line(comparison) + "**\n\n";
-  for (const std::string& line : header) text += "- " + line + "\n";
+  for (const std::string& line : header) text += "- " + markdown_text(line) + "\n";
   std::vector<ComparedRow> news, rest;
   for (const ComparedRow& row : comparison.rows) (is_news(row) ? news : rest).push_back(row);
   if (!news.empty()) text += "\n" + markdown_table(table_of(news));
-  for (const std::string& line : reasons_below(news)) text += "\n- " + line + "\n";
+  text += bullets(reasons_below(news));
   if (!rest.empty()) {
     text += fmt::format("\n<details><summary>{} without a change that can be told</summary>\n\n{}",
                         rest.size(), markdown_table(table_of(rest)));
-    text += "\n</details>\n";
+    text += bullets(reasons_below(rest)) + "\n</details>\n";
   }
   return text;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "io/table.hpp"
 
 namespace rooflane {
 namespace {
@@ -200,9 +201,12 @@ std::string crossover_sentence(const Crossover& c) {
   return text + "kernel alone " + where(c, c.kernel_from);
 }
 
-std::string crossover_text(std::span<const MeasuredRow> rows, const std::string& bullet) {
+std::string crossover_text(std::span<const MeasuredRow> rows, bool markdown) {
   std::string text;
-  for (const Crossover& c : crossovers(rows)) text += bullet + crossover_sentence(c) + "\n";
+  for (const Crossover& c : crossovers(rows)) {
+    const std::string sentence = crossover_sentence(c);
+    text += (markdown ? "- " + markdown_text(sentence) : sentence) + "\n";
+  }
   return text;
 }
 

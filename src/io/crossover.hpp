@@ -60,7 +60,7 @@ std::vector<Crossover> crossovers(std::span<const MeasuredRow> rows);
 // One sentence: how many sizes there are, from which one on the device is faster than the CPU
 // end to end, and from which one by its kernel alone.
 std::string crossover_sentence(const Crossover& crossover);
-// All of them as the end of a summary; `bullet` stands before each. Empty when there is none.
-std::string crossover_text(std::span<const MeasuredRow> rows, const std::string& bullet);
+// All of them as the end of a summary; in Markdown as bullets. Empty when there is none.
+std::string crossover_text(std::span<const MeasuredRow> rows, bool markdown);
 
 }  // namespace rooflane

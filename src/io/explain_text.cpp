@@ -128,9 +128,12 @@ std::string group_text(std::span<const ExplainedRow> group, bool markdown) {
   }
   const std::string title = title_of(*group.front().row);
   const TextTable table = table_of(lines);
-  std::string text = markdown ? "**" + title + "**\n\n" + markdown_table(table) + "\n"
-                              : wrapped(title) + terminal_table(table);
-  for (const std::string& note : notes) text += markdown ? "- " + note + "\n" : wrapped(note);
+  std::string text = markdown
+                         ? "**" + markdown_text(title) + "**\n\n" + markdown_table(table) + "\n"
+                         : wrapped(title) + terminal_table(table);
+  for (const std::string& note : notes) {
+    text += markdown ? "- " + markdown_text(note) + "\n" : wrapped(note);
+  }
   return text;
 }
 
@@ -154,7 +157,7 @@ std::string explain_text(std::span<const ExplainedRow> rows, bool markdown) {
   }
   if (!text.empty() && !silent.empty()) {
     const std::string note = fmt::format("no phases of: {}", fmt::join(silent, ", "));
-    text += "\n" + (markdown ? note + "\n" : wrapped(note));
+    text += "\n" + (markdown ? markdown_text(note) + "\n" : wrapped(note));
   }
   return text;
 }

@@ -178,8 +178,9 @@ std::string terminal_ladders(std::span<const Ladder> ladders, const RungTexts& t
 std::string markdown_ladders(std::span<const Ladder> ladders, const RungTexts& texts) {
   std::string text;
   for (const Ladder& ladder : ladders) {
-    text += "\n**" + title_of(ladder) + "**\n\n" + markdown_table(table_of(ladder, texts));
-    for (const std::string& note : notes_of(ladder)) text += "\n- " + note + "\n";
+    text += "\n**" + markdown_text(title_of(ladder)) + "**\n\n" +
+            markdown_table(table_of(ladder, texts));
+    for (const std::string& note : notes_of(ladder)) text += "\n- " + markdown_text(note) + "\n";
   }
   return text;
 }

@@ -106,7 +106,7 @@ std::string markdown_classes(std::span<const SizeClass> classes) {
   if (classes.empty()) return "";
   std::string text = markdown_table(table_of(classes)) + "\n- " + size_principle + "\n";
   for (const SizeClass& one : classes) {
-    for (const std::string& line : instead_lines(one)) text += "- " + line + "\n";
+    for (const std::string& line : instead_lines(one)) text += "- " + markdown_text(line) + "\n";
   }
   return text;
 }

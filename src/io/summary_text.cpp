@@ -282,14 +282,16 @@ std::string terminal_summary(std::span<const SummaryGroup> groups, Shown shown) 
 std::string markdown_summary(std::span<const SummaryGroup> groups, Shown shown) {
   std::string text;
   for_each_cpu(groups, [&](const std::string& cpu, std::span<const SummaryGroup> those) {
-    text += (text.empty() ? "" : "\n") + cpu + "\n";
+    text += (text.empty() ? "" : "\n") + markdown_text(cpu) + "\n";
     for (const SummaryGroup& group : those) {
-      text +=
-          "\n**" + summary_title(group) + "**\n\n" + markdown_table(summary_table(group, shown));
-      for (const std::string& note : notes_of(group, shown)) text += "\n- " + note + "\n";
+      text += "\n**" + markdown_text(summary_title(group)) + "**\n\n" +
+              markdown_table(summary_table(group, shown));
+      for (const std::string& note : notes_of(group, shown)) {
+        text += "\n- " + markdown_text(note) + "\n";
+      }
     }
     const std::string with = with_line(those);
-    if (!with.empty()) text += "\n" + with + "\n";
+    if (!with.empty()) text += "\n" + markdown_text(with) + "\n";
   });
   return text;
 }

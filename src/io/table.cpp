@@ -64,16 +64,12 @@ std::vector<std::string> titles_of(const TextTable& table) {
   return titles;
 }
 
-// A bar would end a Markdown cell, and a tag be one: names may be a stranger's.
-std::string escaped(const std::string& cell) {
+// A bar would end a cell.
+std::string markdown_cell(const std::string& cell) {
   std::string text;
-  for (const char c : cell) {
+  for (const char c : markdown_text(cell)) {
     if (c == '|') text += '\\';
-    if (c == '<') {
-      text += "&lt;";
-    } else {
-      text += c;
-    }
+    text += c;
   }
   return text;
 }
@@ -121,11 +117,29 @@ std::string wrapped(const std::string& text) {
   }
 }
 
+std::string markdown_text(const std::string& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '<') {
+      result += "&lt;";
+    } else if (c == '\n' || c == '\r') {
+      result += ' ';
+    } else {
+      const bool ends_link = c == ']' && (next == '(' || next == ':');
+      if (c == '\\' || ends_link) result += '\\';
+      result += c;
+    }
+  }
+  return result;
+}
+
 std::string markdown_table(const TextTable& table) {
   std::string text;
   const auto add_line = [&](const std::vector<std::string>& cells) {
     text += "|";
-    for (const std::string& cell : cells) text += " " + escaped(cell) + " |";
+    for (const std::string& cell : cells) text += " " + markdown_cell(cell) + " |";
     text += "\n";
   };
   add_line(titles_of(table));

@@ -24,5 +24,7 @@ std::string terminal_table(const TextTable& table);
 // A text as lines that fit, the second and later ones indented by two; with the last line's end.
 std::string wrapped(const std::string& text);
 std::string markdown_table(const TextTable& table);
+// Text of strangers for a line of Markdown: no tag, link or picture, and no line of its own.
+std::string markdown_text(const std::string& text);
 
 }  // namespace rooflane

@@ -43,7 +43,7 @@ void summarise(std::span<const MeasuredRow> rows) {
   preset_figures(groups);
   const ReadFile files[] = {{"rows.csv", rows.size()}};
   require_json(summary_json(rows, files));
-  crossover_text(rows, "- ");
+  crossover_text(rows, true);
   const std::vector<Ladder> ladders = ladders_of(rows);
   terminal_ladders(ladders, [](const auto&, const auto&, auto) { return RungText{}; });
   const auto fusions = fusions_of(rows, [](const Row&) { return FusionBytes{1, 2, 3}; });
