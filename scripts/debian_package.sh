@@ -25,7 +25,7 @@ apt_get update
 apt_get -y --no-install-recommends install dpkg-dev fakeroot lintian
 apt_get -y --no-install-recommends build-dep .
 dpkg-buildpackage -us -uc -b >&2
-lintian --fail-on error,warning ../*.changes
 mkdir -p "$folder"
 cp ../*.deb ../*.buildinfo ../*.changes "$folder"
 ls "$folder"/*.deb
+lintian --fail-on error,warning ../*.changes
