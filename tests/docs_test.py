@@ -98,7 +98,7 @@ SWAPPED = [
     Swapped("scripts/arm_predict.py", "scripts/arm_predict.py --help", "a build for aarch64"),
     Swapped("scripts/compare_check.sh", "bash -n scripts/compare_check.sh", "41 runs and a build"),
     Swapped("scripts/book.sh", "bash -n scripts/book.sh", "the test `book` builds it"),
-    Swapped("scripts/wheel.sh", "bash -n scripts/wheel.sh", "minutes"),
+    Swapped("scripts/wheel.sh python3", "bash -n scripts/wheel.sh", "minutes"),
     Swapped("python3 -m pip install dist/rooflane-*.whl", "true", "the build's package instead"),
     Swapped("python3 -m rooflane bench --preset quick --launches 1 --max-time 0.5 --csv rows.csv",
             f"PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench {GEMM} --csv rows.csv",
