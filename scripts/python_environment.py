@@ -98,9 +98,10 @@ def _make(folder: Path, recipe: str, install: Callable[[Pip], None]) -> Path:
     python = folder / "bin" / "python"
 
     def pip(arguments: Sequence[str]) -> None:
-        # Python compiles what is imported, a small part of it, when it is.
-        _run([*pip_of(python), "install", "--disable-pip-version-check", "--no-compile",
-              "--no-input", "--quiet", *arguments])
+        # Python compiles what is imported, a small part of it, when it is, if it may keep that.
+        compiles = [] if sys.dont_write_bytecode else ["--no-compile"]
+        _run([*pip_of(python), "install", "--disable-pip-version-check", *compiles, "--no-input",
+              "--quiet", *arguments])
 
     try:
         has_pip = [] if folder == folder_of("pip") else ["--without-pip"]
