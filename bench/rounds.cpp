@@ -113,11 +113,11 @@ class Launch {
     return std::clamp(std::min(of_rounds, std::max(of_time, 0.5 * of_rounds)), 0.0, 1.0);
   }
 
-  // The group's probe; taken again, at most twice, while it lies off the others.
   struct Probed {
     double ns;
-    bool moved;
+    bool moved;  // off the others all the same
   };
+  // The group's probe; taken again, at most twice, while it lies off the others.
   Probed probe() {
     for (int repeat = 0;; ++repeat) {
       const double ns = rounds_.probe();

@@ -74,10 +74,11 @@ TEST_CASE("RMSNorm bears rows of very large, very small and very different eleme
   for (const std::int64_t cols : {std::int64_t{13}, std::int64_t{100}, std::int64_t{4096},
                                   std::int64_t{30011}, l2 / 8 + 4465}) {
     Case c(5, cols);
+    const float large = 1e19f / std::sqrt(static_cast<float>(cols));  // whose squares' sum fits
     c.x.fill([&](std::int64_t r, std::int64_t j) {
       switch (r) {
         case 0:
-          return 1e16f * wave(r, j);  // float32 holds the sum of their squares
+          return large * wave(r, j);
         case 1:
           return 1e-12f * wave(r, j);
         case 2:

@@ -38,7 +38,7 @@ void enter_model_process(const std::vector<const CatalogueEntry*>& entries, int 
       if (name == "OMP_PLACES" || name == "OMP_PROC_BIND") continue;
       const bool known =
           std::any_of(environment.begin(), environment.end(),
-                      [&, wanted = name](const auto& setting) { return setting.first == wanted; });
+                      [&wanted = name](const auto& setting) { return setting.first == wanted; });
       if (!known) environment.emplace_back(std::move(name), std::move(value));
     }
   }
