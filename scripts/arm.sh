@@ -6,6 +6,7 @@
 #   scripts/arm.sh                   everything: hours on two cores
 #   scripts/arm.sh neon 256          some configurations
 #   scripts/arm.sh --built 128       tests what build-arm/128 holds: nothing is installed or compiled
+#   PART_OF_CASES=0/1 scripts/arm.sh all cases, also where they are many: a day
 #   scripts/arm.sh --short           two kernels with NEON and SVE: what CI runs; installs nothing
 #   scripts/arm.sh --sysroot         fetches the libraries and nothing else
 set -euo pipefail
@@ -86,6 +87,9 @@ meson_test() {  # FOLDER NAME ARGUMENTS...: their log is NAME.txt beside Meson's
 # Programs that tests start need a kernel that knows qemu; where it takes that from nobody, what
 # starts programs is left out, and said.
 run_tests() {  # CONFIGURATION BITS: a summary line; false if one failed
+  # Where a test walks through thousands of cases, every 17th: no number of threads, targets, or
+  # layouts that it goes through is a multiple. The rest (tests/part_of_cases.hpp) is x86-64's.
+  export PART_OF_CASES=${PART_OF_CASES:-0/17}
   local folder=$root/$2 log=$root/$1.log status=0 seconds=$SECONDS tests test cases reason
   local only=()
   known=(scripts/arm_programs.sh --known)

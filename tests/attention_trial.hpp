@@ -18,6 +18,7 @@
 #include "core/error.hpp"
 #include "kernels/attention/attention.hpp"
 #include "measure/verify.hpp"
+#include "part_of_cases.hpp"
 
 namespace rooflane::test {
 
@@ -154,6 +155,7 @@ class Trial {
     const Reference reference = compute_reference(problem, all, seed);
     for (const Way& way : ways(problem)) {
       for (int threads : {1, 3}) {
+        if (!part_takes()) continue;
         INFO(problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads, " ",
              way.tuning.text());
         run(way, threads);

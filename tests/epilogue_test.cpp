@@ -18,6 +18,7 @@
 #include "kernels/gemm/gemm.hpp"
 #include "measure/verify.hpp"
 #include "tests/gemm_ways.hpp"
+#include "tests/part_of_cases.hpp"
 
 using namespace rooflane;
 using namespace rooflane::gemm_ways;
@@ -266,6 +267,7 @@ TEST_CASE("hwy: every kind of schedule applies every function, on every ISA targ
         env.isa = isa;
         env.threads = threads;
         for (const Tuning& tuning : gemm::hwy.tunings(problem, env)) {
+          if (!test::part_takes()) continue;
           INFO(problem.text(), " isa=", isa, " ", tuning.text());
           operands.poison_output();
           run_plan(Way(gemm::hwy, tuning), problem, env, operands.all());

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 #include "core/error.hpp"
 #include "measure/verify.hpp"
 #include "opencl_device.hpp"
+#include "part_of_cases.hpp"
 
 using namespace rooflane;
 using test::has_device;
@@ -172,32 +172,8 @@ constexpr TiledCase tiled_cases[] = {
      "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
 };
 
-// All cases, or every n-th from the k-th on where PART_OF_CASES=k/n says so: where programs take
-// long to build or to run, several tests share them.
-class Part {
- public:
-  Part() {
-    const char* part = std::getenv("PART_OF_CASES");
-    if (part == nullptr) return;
-    char* rest = nullptr;
-    next_ = std::strtoul(part, &rest, 10);
-    REQUIRE(*rest == '/');
-    step_ = std::strtoul(rest + 1, &rest, 10);
-    REQUIRE((*rest == '\0' && step_ > next_));
-  }
-  // Whether the next case is one of the part.
-  bool takes() {
-    if (next_-- != 0) return false;
-    next_ = step_ - 1;
-    return true;
-  }
-
- private:
-  std::size_t next_ = 0, step_ = 1;
-};
-
 void check_small_shapes(std::span<const TiledCase> cases, const Environment& env = {}) {
-  Part part;
+  test::Part part;
   for (const TiledCase& c : cases) {
     if (part.takes()) check_right(c.problem, c.tuning, env);
   }
@@ -364,7 +340,7 @@ TEST_CASE("attention under math 3xtf32 makes of special, huge and tiny values wh
 
 TEST_CASE("every tiling of the search space is right") {
   if (!has_device()) return;
-  Part part;
+  test::Part part;
   const auto check_all = [&](std::initializer_list<const char*> problems, const Environment& env) {
     for (const char* text : problems) {
       const Problem problem = problem_of(text);
