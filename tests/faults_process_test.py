@@ -210,6 +210,7 @@ class Readers(Faults):
         ours, theirs = os.openpty()
 
         def own_terminal() -> None:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children ignore it
             os.setsid()
             fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
