@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from rooflane.evaluator import Evaluation, Evaluator, Lost, Refused, Step, Target
 from rooflane.tuning import (
@@ -46,7 +46,7 @@ def ratio_of(rounds: Rounds) -> Ratio:
     if len(medians) < 2:
         return Ratio(math.exp(mean), 0, math.inf)
     variance = sum((x - mean) ** 2 for x in medians) / (len(medians) - 1)
-    half = float(stats.t.ppf(0.975, len(medians) - 1)) * math.sqrt(variance / len(medians))
+    half = float(stdtrit(len(medians) - 1, 0.975)) * math.sqrt(variance / len(medians))
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
