@@ -19,6 +19,10 @@ if [[ ${1:-} == --lint ]]; then
   checks+=("lint=$?")
 fi
 rm -f build/meson-logs/testlog.json
+# Tests start hundreds of Pythons. What they compile is kept in the build folder, also where nothing may be
+# kept beside the sources.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX=$PWD/build/pycache
 status=0
 # Twice as many as there are CPUs, since some tests wait for most of their time.
 meson test -C build --no-rebuild --print-errorlogs --num-processes $(($(nproc) * 2)) "$@" ||
