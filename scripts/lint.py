@@ -94,26 +94,44 @@ def changed_files(since: str) -> list[str]:
     return list(dict.fromkeys(file for file in order if file in set(changed)))
 
 
-def read_includes() -> dict[str, set[str]]:
-    """What each source of the build includes, itself among it, as Ninja knows it."""
-    text = subprocess.run(["ninja", "-C", str(BUILD), "-t", "deps"], capture_output=True, text=True,
-                          check=True).stdout
-    includes: dict[str, set[str]] = {}
-    for block in text.split("\n\n"):
-        paths = [os.path.relpath(os.path.join(BUILD, line.strip()), ROOT)
-                 for line in block.splitlines()[1:]]
-        if paths and paths[0].endswith(".cpp"):
-            includes.setdefault(paths[0], set()).update(paths)
-    return includes
+def includes_of(source: str, known: dict[str, set[str]]) -> set[str]:
+    """What of the tree a file includes, itself among it, by the text of its directives."""
+    if source in known:
+        return known[source]
+    found = known.setdefault(source, {source})
+    text = (ROOT / source).read_text(encoding="utf-8")
+    for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
+        for folder in (Path(source).parent, Path(), Path("src")):
+            file = os.path.normpath(folder / name)
+            if (ROOT / file).is_file():
+                found |= includes_of(file, known)
+                break
+    return found
 
 
-def commands_once() -> Path:
-    """The folder of how each source is compiled, once each: of GEMM's units the first, for AVX3."""
+def joined_sources(unit: str) -> list[str]:
+    """The sources that Meson compiles as one: this one, or those that it wrote into a unit."""
+    if not re.search(r"-unity\d+\.cpp$", unit):
+        return [unit]
+    text = (BUILD / unit).read_text(encoding="utf-8")
+    return [os.path.relpath(file, BUILD) for file in re.findall(r'#include\s*"([^"]+)"', text)]
+
+
+def commands_once() -> dict[str, dict[str, str]]:
+    """How each source is compiled, once each: of GEMM's units the first, for AVX3."""
+    commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
+    return {os.path.relpath(BUILD / source, ROOT):
+            {**command, "file": source,
+             "command": command["command"].replace(command["file"], source)}
+            for command in reversed(commands) for source in joined_sources(command["file"])}
+
+
+def write_commands(commands: dict[str, dict[str, str]]) -> Path:
+    """The folder where clang-tidy finds them."""
     folder = BUILD / "lint"
     folder.mkdir(exist_ok=True)
-    commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    once = {command["file"]: command for command in reversed(commands)}
-    (folder / "compile_commands.json").write_text(json.dumps(list(once.values())), encoding="utf-8")
+    text = json.dumps(list(commands.values()))
+    (folder / "compile_commands.json").write_text(text, encoding="utf-8")
     return folder
 
 
@@ -223,9 +241,11 @@ class Lint:
             print(f"lint: {tool}: {len(left)} NOT checked for lack of time, which "
                   f"scripts/lint.sh checks: {' '.join(left)}", flush=True)
 
-    def tidy(self, sources: Sequence[str], what: str, seconds: float = math.inf) -> None:
-        """In their order, on all cores, as far as it comes in so many seconds."""
-        options = ["--quiet", "-p", str(commands_once()), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
+    def tidy(self, sources: Sequence[str], commands: Path, what: str,
+             seconds: float = math.inf) -> None:
+        """In their order, on all cores, as far as it comes in so many seconds; `commands` is the
+        folder of how they are compiled."""
+        options = ["--quiet", "-p", str(commands), "--extra-arg=-DHWY_COMPILE_ONLY_STATIC",
                    "--extra-arg=-UHWY_DISABLED_TARGETS",
                    f"--extra-arg=-idirafter{compiler_headers()}"]
         if platform.machine() == "x86_64":
@@ -276,7 +296,9 @@ def main() -> int:
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
     if not arguments.quick:
-        includes = read_includes()
+        commands = commands_once()
+        known: dict[str, set[str]] = {}
+        includes = {source: includes_of(source, known) for source in commands}
         what = "sources"
         if not arguments.files and not arguments.all:
             since = base()
@@ -286,7 +308,7 @@ def main() -> int:
         sources = sources_for(files, includes)
         if arguments.within == math.inf:
             sources.sort(key=lambda source: -len(includes[source]))  # the longest begin
-        lint.tidy(sources, what, arguments.within)
+        lint.tidy(sources, write_commands(commands), what, arguments.within)
     return 0 if lint.clean else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 import tempfile
 import unittest
@@ -70,6 +71,29 @@ class TidyTest(unittest.TestCase):
                                (["a.hpp", "more.hpp", "b.cpp"], ["c.cpp", "a.cpp", "b.cpp"])):
             self.assertEqual(lint.sources_for(files, includes), sources)
 
+    def test_sources_that_are_compiled_as_one_are_checked_each_by_itself(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            build = Path(root) / "build"
+            (Path(root) / "src" / "core").mkdir(parents=True)
+            build.mkdir()
+            texts = {"src/a.cpp": '#include "core/a.hpp"\n#include <vector>\n', "src/b.cpp": "",
+                     "src/core/a.hpp": '#include "b.hpp"\n', "src/core/b.hpp": "",
+                     "build/x-unity0.cpp": "\n".join(f'#include"{root}/src/{name}.cpp"'
+                                                     for name in "ab")}
+            for name, text in texts.items():
+                (Path(root) / name).write_text(text, encoding="utf-8")
+            commands = [{"file": file, "command": f"c++ -O1 -c {file}", "directory": str(build)}
+                        for file in ("x-unity0.cpp", "../src/c.cpp", "../src/c.cpp")]
+            (build / "compile_commands.json").write_text(json.dumps(commands), encoding="utf-8")
+            with (mock.patch.object(lint, "ROOT", Path(root)),
+                  mock.patch.object(lint, "BUILD", build)):
+                once = lint.commands_once()
+                self.assertEqual({source: command["command"] for source, command in once.items()},
+                                 {f"src/{name}.cpp": f"c++ -O1 -c ../src/{name}.cpp"
+                                  for name in "abc"})
+                self.assertEqual(lint.includes_of("src/a.cpp", {}),
+                                 {"src/a.cpp", "src/core/a.hpp", "src/core/b.hpp"})
+
     def check(self, seconds: float, finding: str = "") -> tuple[bool, list[str]]:
         """Of sources one, two, … five, each of which takes a second on the only core, and four
         takes a minute."""
@@ -85,11 +109,12 @@ class TidyTest(unittest.TestCase):
 
         checks = lint.Lint(Path("tools"))
         out = io.StringIO()
-        with (mock.patch.object(checks, "run", run), mock.patch.object(lint, "commands_once"),
+        with (mock.patch.object(checks, "run", run),
               mock.patch.object(lint.os, "cpu_count", lambda: 1),
               mock.patch.object(lint.time, "monotonic", lambda: now),
               contextlib.redirect_stdout(out)):
-            checks.tidy(["one", "two", "three", "four", "five"], "sources", seconds)
+            checks.tidy(["one", "two", "three", "four", "five"], Path("commands"), "sources",
+                        seconds)
         return checks.clean, out.getvalue().splitlines()
 
     def test_when_the_time_is_over_those_not_finished_are_named(self) -> None:

@@ -220,7 +220,7 @@ bool print_summary(const BenchArguments& read, const std::vector<MeasuredRow>& m
   return regressed;
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   BenchArguments read = read_bench_arguments(arguments, catalogue, settings);
   const Suite suite = make_suite(read.options);  // refuses what is wrong
   check_planned_tunings(suite);
@@ -252,6 +252,6 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 
 }  // namespace
 
-const Verb bench_verb = {"bench", "verifies, times, writes rows", declare_bench, run};
+const Verb bench_verb = {"bench", "verifies, times, writes rows", declare_bench, run_bench};
 
 }  // namespace rooflane

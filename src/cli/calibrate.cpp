@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* default_seconds = "15";
 
-void declare(Arguments& arguments) {
+void declare_calibrate(Arguments& arguments) {
   arguments.json_output("as JSON: into FILE beside the table, or instead of it");
   arguments.option("--threads", "N", "what \"all threads\" means; default: all physical cores");
   arguments.option("--seconds", "S",
@@ -41,7 +41,7 @@ std::string store(const std::filesystem::path& file, const MeasuredTraits& measu
   return "stored in " + file.string();
 }
 
-int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+int run_calibrate(const Arguments& arguments, Catalogue&, const CliSettings&) {
   Complaints complaints;
   CalibrateRequest request;
   const std::optional<JsonOutput> json =
@@ -77,7 +77,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb calibrate_verb = {"calibrate", "measures what kernels' first guesses need", declare,
-                             run};
+const Verb calibrate_verb = {"calibrate", "measures what kernels' first guesses need",
+                             declare_calibrate, run_calibrate};
 
 }  // namespace rooflane

@@ -98,7 +98,7 @@ std::vector<DeviceId> devices_to_measure(const Arguments& arguments) {
   return devices;
 }
 
-void declare(Arguments& arguments) {
+void declare_ceilings(Arguments& arguments) {
   arguments.json_output("as JSON: into FILE beside the table, or instead of it");
   arguments.repeatable("--threads", "N,...", "thread counts; default: 1 and all physical cores");
   declare_device(arguments);
@@ -106,7 +106,7 @@ void declare(Arguments& arguments) {
   arguments.examples({"rooflane ceilings --seconds 4 --threads 1 --json ceilings.json"});
 }
 
-int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+int run_ceilings(const Arguments& arguments, Catalogue&, const CliSettings&) {
   Complaints complaints;
   CeilingsRequest request;
   const std::optional<JsonOutput> json =
@@ -138,6 +138,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb ceilings_verb = {"ceilings", "measures this machine's limits", declare, run};
+const Verb ceilings_verb = {"ceilings", "measures this machine's limits", declare_ceilings,
+                            run_ceilings};
 
 }  // namespace rooflane

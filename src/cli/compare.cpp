@@ -16,7 +16,7 @@
 namespace rooflane {
 namespace {
 
-void declare(Arguments& arguments) {
+void declare_compare(Arguments& arguments) {
   arguments.positionals("FILE", "OLD.csv NEW.csv; with --against one file");
   arguments.option("--against", "NAME", "compare V@NAME (old) with V (new) in one file");
   arguments.flag("--fail-on-regression", "exit status 1 when a row is SLOWER or FAILING");
@@ -57,7 +57,7 @@ int show(const Arguments& arguments, const JsonOutput& json, const Comparison& c
   return arguments.has("--fail-on-regression") && comparison.regressed() ? 1 : 0;
 }
 
-int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+int run_compare(const Arguments& arguments, Catalogue&, const CliSettings&) {
   const JsonOutput json(arguments);
   const std::vector<std::string>& files = arguments.values("FILE");
   if (const auto name = arguments.value("--against")) {
@@ -101,6 +101,6 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb compare_verb = {"compare", "what became faster or slower", declare, run};
+const Verb compare_verb = {"compare", "what became faster or slower", declare_compare, run_compare};
 
 }  // namespace rooflane

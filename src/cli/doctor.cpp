@@ -85,14 +85,14 @@ void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
   }
 }
 
-void declare(Arguments& arguments) {
+void declare_doctor(Arguments& arguments) {
   declare_blas(arguments);
   arguments.flag("--slug", "print only this machine's name in results/: CPU, ISA, cores, device");
   arguments.json_output("as JSON");
   arguments.examples({"rooflane doctor", "rooflane doctor --slug", "rooflane doctor --json"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run_doctor(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const JsonOutput json(arguments);
   apply_blas(arguments.values("--blas"), catalogue);
   if (arguments.has("--slug")) {
@@ -117,7 +117,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
 
 }  // namespace
 
-const Verb doctor_verb = {"doctor", "what this machine offers, and what slows it down", declare,
-                          run};
+const Verb doctor_verb = {"doctor", "what this machine offers, and what slows it down",
+                          declare_doctor, run_doctor};
 
 }  // namespace rooflane

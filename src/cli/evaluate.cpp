@@ -261,7 +261,7 @@ ordered_json answer_to(Evaluations& evaluations, const std::string& line) {
   }
 }
 
-void declare(Arguments& arguments) {
+void declare_evaluate(Arguments& arguments) {
   arguments.option("--timeout", "SECONDS", "give a tuning up after this long; default: 60");
   declare_blas(arguments);
   declare_workers(arguments);
@@ -270,7 +270,7 @@ void declare(Arguments& arguments) {
        "\"variant\":\"hwy\"}' | rooflane evaluate"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_evaluate(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
   CommonOptions common;
   common.library =
@@ -296,7 +296,8 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 
 }  // namespace
 
-const Verb evaluate_verb = {
-    "evaluate", "evaluates tunings for a search: JSON lines on standard input", declare, run};
+const Verb evaluate_verb = {"evaluate",
+                            "evaluates tunings for a search: JSON lines on standard input",
+                            declare_evaluate, run_evaluate};
 
 }  // namespace rooflane

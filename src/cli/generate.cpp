@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t default_tokens = 128;
 
-void declare(Arguments& arguments) {
+void declare_generate(Arguments& arguments) {
   arguments.positional("PROMPT", "the text to go on with");
   arguments.option("--weights", "FILE.gguf", "a model of the architecture llama");
   arguments.option("--weight-type", "T",
@@ -290,7 +290,7 @@ int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& cata
   return 0;
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run_generate(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const Request request = read_request(arguments);
   const Gguf gguf(request.weights);
   if (arguments.has("--metadata")) {
@@ -310,6 +310,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
 
 }  // namespace
 
-const Verb generate_verb = {"generate", "text from a language model in a GGUF file", declare, run};
+const Verb generate_verb = {"generate", "text from a language model in a GGUF file",
+                            declare_generate, run_generate};
 
 }  // namespace rooflane

@@ -53,7 +53,7 @@ std::vector<double> whole_reference(const Problem& problem, const Operands& inpu
   return value;
 }
 
-void declare(Arguments& arguments) {
+void declare_inputs(Arguments& arguments) {
   arguments.positional("KERNEL", "the kernel");
   arguments.option("--shape", "SHAPE", "one problem: KERNEL:key=value,...");
   arguments.option("--seed", "N", "seed of the inputs; default: 1");
@@ -94,7 +94,7 @@ std::string prepare_folder(const Arguments& arguments) {
   return *folder;
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run_inputs(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   Complaints complaints;
   const Problem problem = complaints.check([&] { return read_problem(arguments, catalogue); });
   const std::int64_t seed = complaints.check([&] {
@@ -127,7 +127,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
 
 }  // namespace
 
-const Verb inputs_verb = {"inputs", "writes a problem's inputs and reference as .npy", declare,
-                          run};
+const Verb inputs_verb = {"inputs", "writes a problem's inputs and reference as .npy",
+                          declare_inputs, run_inputs};
 
 }  // namespace rooflane

@@ -152,7 +152,7 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
   return {{"schema_version", 1}, {"kernels", kernels}, {"problems", resolved}};
 }
 
-void declare(Arguments& arguments) {
+void declare_list(Arguments& arguments) {
   arguments.repeatable(
       "--shape", "SHAPE",
       "resolve these problems: every parameter, tensors, cost; ranges as in bench");
@@ -166,7 +166,7 @@ void declare(Arguments& arguments) {
                       "head_dim=8"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_list(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const JsonOutput json(arguments);
   const std::vector<Problem> problems = read_listed(arguments, catalogue);
   apply_blas(arguments.values("--blas"), catalogue);
@@ -183,6 +183,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 
 }  // namespace
 
-const Verb list_verb = {"list", "every kernel and variant; available, or why not", declare, run};
+const Verb list_verb = {"list", "every kernel and variant; available, or why not", declare_list,
+                        run_list};
 
 }  // namespace rooflane

@@ -326,7 +326,7 @@ int measure(const ModelArguments& read, const Instance& instance, const Instance
   return 0;
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_model(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const ModelArguments read = read_model_arguments(arguments, catalogue);
   ModelWeights weights(read);
   const Instance plain = model::instantiate(read.text, read.size, read.settings,
@@ -355,6 +355,6 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 }  // namespace
 
 const Verb model_verb = {"model", "a whole model: shares, roofs, Amdahl predicted and proven",
-                         declare_model, run};
+                         declare_model, run_model};
 
 }  // namespace rooflane

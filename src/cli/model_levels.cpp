@@ -36,8 +36,6 @@ double worst_of(const Chain& chain, std::size_t phase, const Swap& level,
 
 std::string time_text(double ns) { return fmt::format("{:.4g} ms", ns * 1e-6); }
 
-std::string bytes_text(std::int64_t bytes) { return print_bytes(static_cast<std::size_t>(bytes)); }
-
 // How many steps the level's own variant serves.
 std::string served(const Chain& chain, std::size_t phase, const Swap& level) {
   std::size_t own = 0;
@@ -61,7 +59,7 @@ void print_buffers(const Chain& chain, std::size_t phase, const std::string& who
       of.steps[of.calls[static_cast<std::size_t>(most - live.begin())].step].name;
   std::cout << fmt::format(
       "buffers{}: {} in one arena, {} each by itself; live are at most {}, during {}\n", whose,
-      bytes_text(model::plan_arena(lives).bytes), bytes_text(apart), bytes_text(*most), step);
+      print_bytes(model::plan_arena(lives).bytes), print_bytes(apart), print_bytes(*most), step);
 }
 
 }  // namespace
@@ -214,8 +212,8 @@ void print_levels(const Chain& chain, const std::vector<model::PhaseRounds>& rou
       table.rows.push_back(
           {level.name, level.own_steps, time_text(level.ns),
            i == 0 ? "" : fmt::format("{:.2f}x", levels[i - 1].ns / level.ns),
-           fmt::format("{:.2f}x", levels.front().ns / level.ns), bytes_text(level.bytes.packed),
-           bytes_text(level.bytes.workspace), fmt::format("{:.3g}", errors.steps[p][i]),
+           fmt::format("{:.2f}x", levels.front().ns / level.ns), print_bytes(level.bytes.packed),
+           print_bytes(level.bytes.workspace), fmt::format("{:.3g}", errors.steps[p][i]),
            errors.whole[p].empty() ? "-" : fmt::format("{:.3g}", errors.whole[p][i]),
            fmt::format("{:.3g}", difference.absolute), fmt::format("{:.3g}", difference.relative)});
     }

@@ -124,8 +124,6 @@ std::vector<MemoryStage> parse_stages(const std::string& text) {
   return stages;
 }
 
-std::string bytes_text(std::int64_t bytes) { return print_bytes(static_cast<std::size_t>(bytes)); }
-
 }  // namespace
 
 std::vector<LevelMemory> measure_level_memory(const model::Instance& instance,
@@ -162,10 +160,10 @@ void print_level_memory(const std::vector<LevelMemory>& levels) {
     std::vector<std::string> row = {level.level};
     double planned = 0;
     for (const MemoryStage& stage : level.stages) {
-      row.push_back(bytes_text(stage.resident));
+      row.push_back(print_bytes(stage.resident));
       if (stage.name == "plans") planned = stage.ns;
     }
-    row.push_back(bytes_text(level.stages.back().peak));
+    row.push_back(print_bytes(level.stages.back().peak));
     row.push_back(fmt::format("{:.4g} ms", planned * 1e-6));
     table.rows.push_back(std::move(row));
   }

@@ -29,7 +29,7 @@ constexpr const char* phases_example =
     "rooflane bench -v hwy --shape gemm:m=n=k=128 --launches 1 --ceilings-time 1 --phases --csv "
     "gemm.csv > summary.txt";
 
-void declare(Arguments& arguments) {
+void declare_roofline(Arguments& arguments) {
   arguments.positionals("FILE", "CSV files of `rooflane bench --csv`");
   arguments.flag("--markdown", "tables for a README");
   arguments.flag("--all", "show rows that lose by far too");
@@ -110,7 +110,7 @@ std::string explanation_of(const std::vector<MeasuredRow>& rows,
                   join(files, "', '")));
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run_roofline(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const JsonOutput json(arguments);
   if (arguments.has("--explain") && json.asked()) {
     throw argument_error("--explain prints a text: allowed without --json");
@@ -155,6 +155,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
 
 }  // namespace
 
-const Verb roofline_verb = {"roofline", "the roofline summary of measured rows", declare, run};
+const Verb roofline_verb = {"roofline", "the roofline summary of measured rows", declare_roofline,
+                            run_roofline};
 
 }  // namespace rooflane

@@ -234,7 +234,7 @@ int run_on_files(const Problem& problem, const Target& target, const Tuning& tun
   return 0;
 }
 
-void declare(Arguments& arguments) {
+void declare_run(Arguments& arguments) {
   arguments.positional("KERNEL", "the kernel");
   arguments.option("--params", "k=v,...",
                    "parameters that the arrays do not tell: alpha=2,eps=1e-5");
@@ -246,7 +246,7 @@ void declare(Arguments& arguments) {
                       "rooflane run softmax -v hwy --in x=softmax-problem/x.npy --out y=y.npy"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
   const CommonOptions common = read_common(arguments, catalogue, Many::no, complaints);
   load_plugins(arguments, common, settings, catalogue, complaints);
@@ -309,6 +309,6 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 
 }  // namespace
 
-const Verb run_verb = {"run", "one kernel on your own .npy arrays", declare, run};
+const Verb run_verb = {"run", "one kernel on your own .npy arrays", declare_run, run_run};
 
 }  // namespace rooflane

@@ -208,7 +208,7 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"roofline", schema::roofline_document},
     {"tuned", schema::tuned_document}};
 
-void declare(Arguments& arguments) {
+void declare_schema(Arguments& arguments) {
   arguments.positional("VERB",
                        "bench (default), list, doctor, ceilings, calibrate, compare or roofline; "
                        "or tuned, the file that --tuned reads");
@@ -216,7 +216,7 @@ void declare(Arguments& arguments) {
       {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
 }
 
-int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
+int run_schema(const Arguments& arguments, Catalogue&, const CliSettings&) {
   const std::string verb = arguments.value("VERB").value_or("bench");
   std::vector<std::string> names;
   for (const auto& [name, make] : schemas) {
@@ -231,7 +231,7 @@ int run(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json", declare,
-                          run};
+const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json",
+                          declare_schema, run_schema};
 
 }  // namespace rooflane

@@ -67,7 +67,7 @@ Outcome verify_case(Worker& worker, const Case& c, const std::string& reference)
   }
 }
 
-void declare(Arguments& arguments) {
+void declare_verify(Arguments& arguments) {
   declare_problems(arguments);
   arguments.repeatable("--preset", "NAME|FILE", "a list of shapes; default: edge");
   declare_common(arguments, Many::yes);
@@ -76,7 +76,7 @@ void declare(Arguments& arguments) {
                       "rooflane verify --shape gemm:m=1..17+8,n=33,k=64 -v hwy"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
+int run_verify(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   Complaints complaints;
   const CommonOptions common = read_common(arguments, catalogue, Many::yes, complaints);
   const std::vector<BenchProblem> problems =
@@ -125,6 +125,7 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings& set
 
 }  // namespace
 
-const Verb verify_verb = {"verify", "compares variants with the reference", declare, run};
+const Verb verify_verb = {"verify", "compares variants with the reference", declare_verify,
+                          run_verify};
 
 }  // namespace rooflane

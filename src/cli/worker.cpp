@@ -10,14 +10,14 @@
 namespace rooflane {
 namespace {
 
-void declare(Arguments& arguments) {
+void declare_worker(Arguments& arguments) {
   declare_plugins(arguments);
   arguments.examples(
       {"printf '{\"op\":\"open\",\"case\":\"softmax:rows=4,cols=8 variant=scalar\"}"
        "\\n' | rooflane worker"});
 }
 
-int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
+int run_worker(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   bind_default_pool();
   try {
     for (const PluginArgument& given : read_plugins(arguments, catalogue)) {
@@ -32,6 +32,6 @@ int run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
 }  // namespace
 
 const Verb worker_verb = {"worker", "runs cases for another process: JSON lines on standard input",
-                          declare, run};
+                          declare_worker, run_worker};
 
 }  // namespace rooflane

@@ -48,6 +48,7 @@ std::string print_bytes(std::size_t bytes) {
   if (count >= 0x1p20) return fmt::format("{:.4g} MiB", count / 0x1p20);
   return fmt::format("{:.4g} KiB", count / 0x1p10);
 }
+std::string print_bytes(std::int64_t bytes) { return print_bytes(static_cast<std::size_t>(bytes)); }
 
 namespace {
 

@@ -21,6 +21,7 @@ std::string print_real(double value);
 
 // "48 KiB", "1.5 GiB": four digits at most.
 std::string print_bytes(std::size_t bytes);
+std::string print_bytes(std::int64_t bytes);
 
 // The candidate with the least edit distance to `name`; empty when there is no candidate.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);

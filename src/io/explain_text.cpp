@@ -19,7 +19,7 @@ namespace rooflane {
 
 namespace {
 
-struct Line {
+struct LossLine {
   std::string label;
   const ExplainedRow* of;
   RoofLoss loss;
@@ -47,15 +47,15 @@ std::string points(double value) {
 }
 
 // What rounds to 0.0 in every line says nothing.
-bool is_shown(const std::vector<Line>& lines, std::size_t part) {
-  return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
+bool is_shown(const std::vector<LossLine>& lines, std::size_t part) {
+  return std::any_of(lines.begin(), lines.end(), [&](const LossLine& line) {
     return std::abs(line.loss.parts[part].points) >= 0.05;
   });
 }
 
-TextTable table_of(const std::vector<Line>& lines) {
+TextTable table_of(const std::vector<LossLine>& lines) {
   TextTable table{{{"variant", false}, {"time", true}, {"% of roof", true}, {"lost", true}}, {}};
-  for (const Line& line : lines) {
+  for (const LossLine& line : lines) {
     table.rows.push_back({line.label, time_text(line.of->row->p50_ns), points(line.loss.reached),
                           points(100 - line.loss.reached)});
   }
@@ -70,7 +70,7 @@ TextTable table_of(const std::vector<Line>& lines) {
 }
 
 // "hwy: most in waiting for threads; while computing 94 % of the roof; …".
-std::string sentence(const Line& line) {
+std::string sentence(const LossLine& line) {
   const RoofLoss& loss = line.loss;
   std::string text = line.label + ":";
   if (loss.largest().points >= 0.05) text += fmt::format(" most in {};", loss.largest().words);
@@ -86,7 +86,7 @@ std::string sentence(const Line& line) {
 }
 
 // "hwy: 2.71 instructions a cycle, 1.2e+06 cache misses a run"; empty without counters.
-std::string counters_of(const Line& line) {
+std::string counters_of(const LossLine& line) {
   double cycles = 0, instructions = 0;
   std::vector<std::string> words;
   for (const auto& [name, count] : line.of->profile->counters) {
@@ -113,7 +113,7 @@ std::string title_of(const Row& row) {
 }
 
 std::string group_text(std::span<const ExplainedRow> group, bool markdown) {
-  std::vector<Line> lines;
+  std::vector<LossLine> lines;
   for (const ExplainedRow& one : group) {
     if (one.profile == nullptr) continue;
     if (auto loss = roof_loss(*one.row, *one.profile)) {
@@ -122,7 +122,7 @@ std::string group_text(std::span<const ExplainedRow> group, bool markdown) {
   }
   if (lines.empty()) return "";
   std::vector<std::string> notes;
-  for (const Line& line : lines) {
+  for (const LossLine& line : lines) {
     notes.push_back(sentence(line));
     if (auto counters = counters_of(line); !counters.empty()) notes.push_back(std::move(counters));
   }

@@ -70,7 +70,7 @@ std::size_t in_pages(double footprint, int threads) {
 
 // --- rounds --------------------------------------------------------------------------------------
 
-struct Step {
+struct CalibrationStep {
   std::string what;
   std::function<void()> run;
 };
@@ -80,9 +80,9 @@ class Rounds {
  public:
   explicit Rounds(const CalibrateRequest& request) : request_(request) {}
 
-  void run(const std::vector<Step>& steps, double until) {
+  void run(const std::vector<CalibrationStep>& steps, double until) {
     for (bool first = true; first || watch_.seconds() < until; first = false) {
-      for (const Step& step : steps) {
+      for (const CalibrationStep& step : steps) {
         if (!first && watch_.seconds() >= until) return;
         if (request_.progress) {
           request_.progress(std::min(1.0, watch_.seconds() / request_.seconds), step.what);
@@ -134,7 +134,8 @@ struct Side {
   }
 };
 
-void add_steps(Side& side, const std::vector<std::string>& isas, std::vector<Step>& steps) {
+void add_steps(Side& side, const std::vector<std::string>& isas,
+               std::vector<CalibrationStep>& steps) {
   const std::string count =
       side.threads == 1 ? "1 thread" : fmt::format("{} threads", side.threads);
   side.fma.assign(isas.size(), 0);
@@ -229,7 +230,7 @@ std::int64_t measure_last_level(Rounds& rounds, Side& all, std::size_t largest,
     figures.emplace_back(all.bench, reading, false, in_pages(bytes, all.threads));
   }
   figures.emplace_back(all.bench, reading, false, largest);
-  std::vector<Step> steps;
+  std::vector<CalibrationStep> steps;
   for (StreamFigure& figure : figures) {
     // One of the loops finds a cache's end as well as three.
     figure.trials.resize(1);
@@ -318,7 +319,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
 
   Transposition transposition(traits.l2_bytes);
   Regions regions(request.threads);
-  std::vector<Step> steps;
+  std::vector<CalibrationStep> steps;
   for (Side* side : {&one, all.get()}) {
     if (side == nullptr) continue;
     add_figures(*side, traits, largest);

@@ -33,7 +33,7 @@ constexpr double curve_seconds = 5;
 constexpr double device_seconds = 5;
 
 // One step of the plan: what progress shows, its seconds, and the work.
-struct Step {
+struct CeilingsStep {
   std::string what;
   double seconds;
   std::function<void(double seconds, const std::function<void(double)>& progress)> run;
@@ -45,7 +45,7 @@ std::string print_threads(int threads) {
 
 // `clock_ghz` becomes the highest clock seen right before and after an FMA peak: turbo moves it.
 void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, double& clock_ghz,
-                   std::vector<Step>& steps) {
+                   std::vector<CeilingsStep>& steps) {
   const std::vector<std::string> isas = request.isas.empty() ? isa_targets() : request.isas;
   for (const std::string& isa : isas) {
     const std::int64_t target = resolve_isa(isa);
@@ -97,7 +97,7 @@ void measure_device(const DeviceId& device, const DeviceFacts& facts, int thread
 }
 
 void add_device_steps(const CeilingsRequest& request, const DeviceId& device, Ceilings& out,
-                      std::vector<Step>& steps) {
+                      std::vector<CeilingsStep>& steps) {
   const DeviceFacts facts = device.of->facts(device.index);
   for (int threads : facts.is_cpu ? request.threads : std::vector<int>{0}) {
     // A row at a number of threads that the device cannot serve is UNSUPPORTED and needs no roof.
@@ -229,7 +229,7 @@ void keep_better(Ceilings& known, const Ceilings& again) {
 Ceilings measure_ceilings(const CeilingsRequest& request) {
   Ceilings out;
   double clock_ghz = 0;
-  std::vector<Step> steps;
+  std::vector<CeilingsStep> steps;
   for (int threads : request.threads) {
     if (threads < 1) throw argument_error(fmt::format("threads {}: at least 1", threads));
     add_cpu_steps(request, threads, out, clock_ghz, steps);
@@ -237,10 +237,10 @@ Ceilings measure_ceilings(const CeilingsRequest& request) {
   for (const DeviceId& device : request.devices) add_device_steps(request, device, out, steps);
 
   double wanted = 0;
-  for (const Step& step : steps) wanted += step.seconds;
+  for (const CeilingsStep& step : steps) wanted += step.seconds;
   const double scale = wanted > 0 ? std::clamp(request.seconds / wanted, 0.0, 1.0) : 1;
   double before = 0;
-  for (const Step& step : steps) {
+  for (const CeilingsStep& step : steps) {
     const auto progress = [&](double done) {
       if (request.progress) request.progress((before + done * step.seconds) / wanted, step.what);
     };
