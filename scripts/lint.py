@@ -118,12 +118,13 @@ def joined_sources(unit: str) -> list[str]:
 
 
 def commands_once() -> dict[str, dict[str, str]]:
-    """How each source is compiled, once each: of GEMM's units the first, for AVX3."""
+    """How each C++ source is compiled, once each: of GEMM's units the first, for AVX3."""
     commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
     return {os.path.relpath(BUILD / source, ROOT):
             {**command, "file": source,
              "command": command["command"].replace(command["file"], source)}
-            for command in reversed(commands) for source in joined_sources(command["file"])}
+            for command in reversed(commands) for source in joined_sources(command["file"])
+            if source.endswith(".cpp")}
 
 
 def write_commands(commands: dict[str, dict[str, str]]) -> Path:

@@ -83,7 +83,7 @@ class TidyTest(unittest.TestCase):
             for name, text in texts.items():
                 (Path(root) / name).write_text(text, encoding="utf-8")
             commands = [{"file": file, "command": f"c++ -O1 -c {file}", "directory": str(build)}
-                        for file in ("x-unity0.cpp", "../src/c.cpp", "../src/c.cpp")]
+                        for file in ("x-unity0.cpp", "../src/c.cpp", "../src/c.cpp", "../d.c")]
             (build / "compile_commands.json").write_text(json.dumps(commands), encoding="utf-8")
             with (mock.patch.object(lint, "ROOT", Path(root)),
                   mock.patch.object(lint, "BUILD", build)):
