@@ -2,7 +2,7 @@
 # Everything that must hold, from a bare machine: installs, builds, runs all tests. The output of a
 # test that fails is printed, and at the end what was skipped, why and what to install. The last line
 # is `N passed, N failed`, with `, N skipped` where something was; the exit status is 0 only when
-# nothing failed. With --lint in front lint.sh runs too, clang-tidy for 60 seconds, and counts as one
+# nothing failed. With --lint in front lint.sh runs too, clang-tidy for 30 seconds, and counts as one
 # more. Further arguments are handed to `meson test`, e.g. `scripts/test.sh cblas`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -15,7 +15,7 @@ fi
 checks=()
 if [[ ${1:-} == --lint ]]; then
   shift
-  scripts/lint.sh --within 60
+  scripts/lint.sh --within 30
   checks+=("lint=$?")
 fi
 rm -f build/meson-logs/testlog.json
