@@ -18,7 +18,6 @@
 #include "core/catalogue.hpp"
 #include "known_reference.hpp"
 #include "measure/verify.hpp"
-#include "part_of_cases.hpp"
 
 namespace rooflane::test {
 
@@ -92,7 +91,6 @@ inline void each_way(
           // How threads share rows does not depend on the target: one of them will do.
           if (threads > 1 && highway && isa != isa_targets().front()) continue;
           env.threads = threads;
-          if (!part_takes()) continue;
           INFO(problem.text(), " ", entry->name, " ", isa, " threads=", threads, " ",
                tuning.text());
           body(variant, tuning, env);
