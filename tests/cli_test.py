@@ -50,7 +50,8 @@ class ListAndDoctor(CommandLine):
                 found = re.search(rf"(?m)^{kernel} +{variant} .*(yes|absent)$", out)
                 self.assertTrue(found, (kernel, variant))
                 if found[1] == "absent":
-                    self.assertRegex(out, rf"(?m)^{variant} is absent \([^)]*\b{kernel}\b[^)]*\): .+")
+                    self.assertRegex(
+                        out, rf"(?m)^{variant} is absent \([^)]*\b{kernel}\b[^)]*\): .+")
         self.assertLessEqual(max(map(len, out.splitlines())), 120)
 
     def test_list_as_json(self):

@@ -86,6 +86,10 @@ class Ids(Model):
                             (("--weight-type", "s8c", "--math", "int8-dynamic"), 0.4),
                             (("--math", "int8-dynamic", "--kv-type", "f16"), 0.4)):
             with self.subTest(words):
+                status, _, refusal = self.call("generate", "--weights", self.path("tiny.gguf"),
+                                               "--ids", "1", "--tokens", "1", *words)
+                if status == 3 and "int8-dynamic" in refusal:  # of blocks: not without a unit
+                    self.skipTest(skip.reason(refusal.strip()))
                 logits = self.logits(*words)
                 # Until a token differs; after that texts are others.
                 off = max(abs(x - y) for x, y in zip(logits[:tiny.VOCABULARY], exact))

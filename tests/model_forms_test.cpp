@@ -17,6 +17,7 @@
 #include "model/library.hpp"
 #include "model/low_precision.hpp"
 #include "model/swaps.hpp"
+#include "skip.hpp"
 
 namespace rooflane::model {
 namespace {
@@ -187,7 +188,15 @@ TEST_CASE("products in bf16 and int8 are right by their references and near to f
       const Instance converted = with_products_in(plain, form.dtype, form.math);
       const auto weights = converted_weights(plain, converted, *source);
       Chain chain(converted, *weights, settings());
-      plan_chain(chain, catalogue(), with_units, {});
+      try {
+        plan_chain(chain, catalogue(), with_units, {});
+      } catch (const Error& refusal) {
+        // What computes float32 operands in that math has units of its own, which this CPU may
+        // lack.
+        if (refusal.kind() != ErrorKind::unavailable || form.math[0] == '\0') throw;
+        test::skip_part(fmt::format("no variant here computes in {}", form.math), "");
+        continue;
+      }
       std::size_t products = 0;
       for (const StepCheck& check : check_steps(chain)) {
         const Step& step = converted.phases[check.phase].steps[check.step];
