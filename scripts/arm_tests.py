@@ -27,8 +27,8 @@ IN_PART = {
                     "qemu-user 7 aborts where a fork of several threads starts another"),
 }
 # The rest in Python measures (and an emulator's speed, which changes, makes rows faster than their
-# ceilings), calls packages from PyPI, or never starts what was compiled. Plugins that crash make qemu
-# print a line of its own, which foreign-plugins does not expect.
+# ceilings), calls packages from PyPI, or never starts what was compiled. Plugins that crash make
+# qemu print a line of its own, which foreign-plugins does not expect.
 IN_PYTHON = ("c-symbols", "cli", "generate-ids", "generate-refusals", "model-cli", "skip")
 STARTS_ITSELF = ("doctor", "verify")  # with no dependence on another program that tells so
 
