@@ -87,8 +87,8 @@ meson_test() {  # FOLDER NAME ARGUMENTS...: their log is NAME.txt beside Meson's
 # Programs that tests start need a kernel that knows qemu; where it takes that from nobody, what
 # starts programs is left out, and said.
 run_tests() {  # CONFIGURATION BITS: a summary line; false if one failed
-  # Where a test walks through thousands of cases, every 17th: no number of threads, targets, or
-  # layouts that it goes through is a multiple. The rest (tests/part_of_cases.hpp) is x86-64's.
+  # Where a test walks through thousands of cases (tests/part_of_cases.hpp), every 17th: a prime that
+  # divides none of the numbers of threads, targets and layouts, so that all of them are met.
   export PART_OF_CASES=${PART_OF_CASES:-0/17}
   local folder=$root/$2 log=$root/$1.log status=0 seconds=$SECONDS tests test cases reason
   local only=()

@@ -98,7 +98,7 @@ def includes_of(source: str, known: dict[str, set[str]]) -> set[str]:
     """What of the tree a file includes, itself among it, by the text of its directives."""
     if source in known:
         return known[source]
-    found = known.setdefault(source, {source})
+    found = known[source] = {source}
     text = (ROOT / source).read_text(encoding="utf-8")
     for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
         for folder in (Path(source).parent, Path(), Path("src")):
@@ -114,7 +114,10 @@ def joined_sources(unit: str) -> list[str]:
     if not re.search(r"-unity\d+\.cpp$", unit):
         return [unit]
     text = (BUILD / unit).read_text(encoding="utf-8")
-    return [os.path.relpath(file, BUILD) for file in re.findall(r'#include\s*"([^"]+)"', text)]
+    files = re.findall(r'#include\s*[<"]([^>"]+)', text)
+    if not files:
+        sys.exit(f"lint: {unit} includes no source in a way that is known here")
+    return [os.path.relpath(file, BUILD) for file in files]
 
 
 def commands_once() -> dict[str, dict[str, str]]:
@@ -128,7 +131,7 @@ def commands_once() -> dict[str, dict[str, str]]:
 
 
 def write_commands(commands: dict[str, dict[str, str]]) -> Path:
-    """The folder where clang-tidy finds them."""
+    """Writes them where clang-tidy finds them; the folder."""
     folder = BUILD / "lint"
     folder.mkdir(exist_ok=True)
     text = json.dumps(list(commands.values()))

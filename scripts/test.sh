@@ -23,6 +23,7 @@ rm -f build/meson-logs/testlog.json
 # kept beside the sources.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=$PWD/build/pycache
+rm -rf "$PYTHONPYCACHEPREFIX/tmp"  # of copies that tests made in temporary folders
 status=0
 # Twice as many as there are CPUs, since some tests wait for most of their time.
 meson test -C build --no-rebuild --print-errorlogs --num-processes $(($(nproc) * 2)) "$@" ||

@@ -153,11 +153,11 @@ class Trial {
   // Runs every way with 1 and 3 threads and compares with the reference, then calls `check`.
   void run_all(const std::function<void()>& check = [] {}) {
     const Reference reference = compute_reference(problem, all, seed);
-    const std::vector<Way> all_ways = ways(problem);
-    for (const Way& way : all_ways) {
+    const std::vector<Way> tried = ways(problem);
+    for (const Way& way : tried) {
       for (int threads : {1, 3}) {
-        const bool is_last = &way == &all_ways.back() && threads == 3;  // its output is looked at
-        if (!part_takes() && !is_last) continue;
+        const bool is_last = &way == &tried.back() && threads == 3;  // callers look at its output
+        if (!takes_next_case() && !is_last) continue;
         INFO(problem.text(), " ", way.variant->name, " ", way.isa, " threads=", threads, " ",
              way.tuning.text());
         run(way, threads);

@@ -297,7 +297,7 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
   for (const CatalogueEntry* entry : catalogue.variants(kernel)) {
     if (absent_reason(*entry)) continue;
     for (const std::string& isa : targets_of(*entry->variant)) {
-      int checked = 0;
+      int accepted = 0;
       for (std::size_t i = 0; i < problems.size(); ++i) {
         for (const Layout& layout : layouts) {
           Environment env;
@@ -316,15 +316,15 @@ void check_kernel(const Catalogue& catalogue, const Kernel& kernel) {
             CHECK(may_refuse(*entry->variant, problems[i]));
             continue;
           }
-          ++checked;
-          if (test::part_takes()) check_case(*entry, {}, problems[i], env, layout);
+          ++accepted;
+          if (test::takes_next_case()) check_case(*entry, {}, problems[i], env, layout);
         }
       }
       INFO(kernel.name, " ", entry->name, " ", isa);
       const auto of_its_formats = std::count_if(
           problems.begin(), problems.end(),
           [&](const Problem& problem) { return takes_formats(*entry->variant, problem); });
-      CHECK(checked > of_its_formats);
+      CHECK(accepted > of_its_formats);
     }
   }
 }
@@ -342,20 +342,20 @@ int check_maths(const Catalogue& catalogue, const Kernel& kernel) {
       env.math = math->name;
       env.threads = entry->variant->threads == Threads::device ? 0 : 1;
       ++pairs;
-      int checked = 0;
+      int accepted = 0;
       for (const Problem& problem : problems) {
         // Those that have it as their usual math are check_kernel's.
         if (env.math == usual_math(problem) || has_options(problem)) continue;
         if (refusal(*entry->variant, problem, env)) continue;
         for (const Layout& layout : layouts) {
-          if (test::part_takes()) check_case(*entry, {}, problem, env, layout);
+          if (test::takes_next_case()) check_case(*entry, {}, problem, env, layout);
         }
-        ++checked;
+        ++accepted;
       }
       INFO(entry->name, " ", math->name);
       const std::string backend = entry->variant->backend->name;
       const bool library_decides = backend == "cblas" || backend == "onednn";
-      CHECK((checked > 0 || math == &math_int8 || library_decides));
+      CHECK((accepted > 0 || math == &math_int8 || library_decides));
     }
   }
   return pairs;
@@ -387,7 +387,7 @@ int check_ladders(const Catalogue& catalogue, const Kernel& kernel) {
             }
             if (entry->variant->threads == Threads::device) env.threads = 0;  // all of it
             REQUIRE_FALSE(refusal(*entry->variant, problems[i], env));
-            if (test::part_takes()) check_case(*entry, step, problems[i], env, layout);
+            if (test::takes_next_case()) check_case(*entry, step, problems[i], env, layout);
           }
         }
       }

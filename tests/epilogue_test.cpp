@@ -267,7 +267,7 @@ TEST_CASE("hwy: every kind of schedule applies every function, on every ISA targ
         env.isa = isa;
         env.threads = threads;
         for (const Tuning& tuning : gemm::hwy.tunings(problem, env)) {
-          if (!test::part_takes()) continue;
+          if (!test::takes_next_case()) continue;
           INFO(problem.text(), " isa=", isa, " ", tuning.text());
           operands.poison_output();
           run_plan(Way(gemm::hwy, tuning), problem, env, operands.all());

@@ -54,7 +54,7 @@ void for_each_way(const Problem& problem, F&& body) {
         if (refusal(variant, problem, env)) continue;
         for (const Tuning& tuning : tunings) {
           if (threads > 1 && threads_of(variant, tuning) != Threads::many) continue;
-          if (!test::part_takes()) continue;
+          if (!test::takes_next_case()) continue;
           INFO(problem.text(), " ", entry->name, " isa=", isa, " threads=", threads, " ",
                tuning.text());
           body(Way(variant, tuning), env);
@@ -405,7 +405,7 @@ TEST_CASE("hwy: every path and tuning of the search space is right at the border
           }
         }
         for (const Tuning& tuning : tunings) {
-          if (!test::part_takes()) continue;
+          if (!test::takes_next_case()) continue;
           INFO(problem.text(), " ", isa, " threads=", threads, " ", tuning.text());
           operands.poison_output();
           run_plan({gemm::hwy, tuning}, problem, env, operands.all());

@@ -46,7 +46,7 @@ TEST_CASE("hwy: every path is right for few and for many threads, twice in a row
       for (const int path : {-1, 1, 2, 3, 4}) {
         Tuning tuning;
         if (path >= 0) tuning.set("path", path);
-        if (gemm::hwy.tuning_defect(problem, tuning, env) || !test::part_takes()) continue;
+        if (gemm::hwy.tuning_defect(problem, tuning, env) || !test::takes_next_case()) continue;
         INFO(problem.text(), " threads=", threads, " ", tuning.text());
         operands.poison_output();
         const auto plan = make_plan(gemm::hwy, problem, tuning, env, operands.all());

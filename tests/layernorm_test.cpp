@@ -45,7 +45,7 @@ struct Case {
   }
   void check_every_way() {
     each_way(problem, [&](const Variant& variant, const Tuning& tuning, const Environment& env) {
-      if (!part_takes()) return;
+      if (!takes_next_case()) return;
       y.fill([](auto, auto) { return not_a_number; });
       run(variant, problem, tuning, env, operands);
       check_output(problem, operands, y, variant);

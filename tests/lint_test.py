@@ -78,7 +78,7 @@ class TidyTest(unittest.TestCase):
             build.mkdir()
             texts = {"src/a.cpp": '#include "core/a.hpp"\n#include <vector>\n', "src/b.cpp": "",
                      "src/core/a.hpp": '#include "b.hpp"\n', "src/core/b.hpp": "",
-                     "build/x-unity0.cpp": "\n".join(f'#include"{root}/src/{name}.cpp"'
+                     "build/x-unity0.cpp": "\n".join(f"#include<{root}/src/{name}.cpp>"
                                                      for name in "ab")}
             for name, text in texts.items():
                 (Path(root) / name).write_text(text, encoding="utf-8")

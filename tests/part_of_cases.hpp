@@ -32,9 +32,9 @@ class Part {
   std::size_t next_ = 0, step_ = 1;
 };
 
-// Whether the next case is one of the part, counted over all that the program tries: for cases that
-// are many for each of many problems.
-inline bool part_takes() {
+// Whether the next case is one of the part, counting all that the program comes to, so that each
+// n-th is met although a problem may have only a few.
+inline bool takes_next_case() {
   static Part part;
   return part.takes();
 }

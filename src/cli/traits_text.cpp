@@ -21,8 +21,6 @@ std::string giga(double rate) { return fmt::format("{:.1f}", rate * 1e-9); }
 std::string micro(double seconds) { return fmt::format("{:.2f}", seconds * 1e6); }
 std::string nano(double seconds) { return fmt::format("{:.1f}", seconds * 1e9); }
 
-std::string size(std::int64_t bytes) { return print_bytes(static_cast<std::size_t>(bytes)); }
-
 ordered_json levels_json(const double (&rates)[levels]) {
   ordered_json json = ordered_json::object();
   for (int level = 0; level < levels; ++level) json[level_names[level]] = rates[level];
@@ -51,9 +49,9 @@ std::string traits_table(const MeasuredTraits& measured) {
     table.rows.push_back({name, one, unit});
     if (several) table.rows.back().insert(table.rows.back().begin() + 2, many);
   };
-  add("L1 of a core", size(traits.l1_bytes), "", "");
-  add("L2 of a core", size(traits.l2_bytes), "", "");
-  add("L3, as far as it is fast", size(traits.l3_bytes), "", "");
+  add("L1 of a core", print_bytes(traits.l1_bytes), "", "");
+  add("L2 of a core", print_bytes(traits.l2_bytes), "", "");
+  add("L3, as far as it is fast", print_bytes(traits.l3_bytes), "", "");
   for (const auto& [isa, peak] : measured.fma) {
     add("FMA at " + isa, giga(peak.one), giga(peak.many), "GFLOP/s");
   }
@@ -103,8 +101,9 @@ std::string traits_origin(const TraitsSource& source, std::time_t now) {
 std::string traits_summary(const Traits& traits) {
   std::string text = fmt::format(
       "L1 {}, L2 {}, L3 {}; one thread: FMA {} GFLOP/s, L2 {}, L3 {}, memory {} GB/s read",
-      size(traits.l1_bytes), size(traits.l2_bytes), size(traits.l3_bytes), giga(traits.one.fma),
-      giga(traits.one.read[in_l2]), giga(traits.one.read[in_l3]), giga(traits.one.read[in_memory]));
+      print_bytes(traits.l1_bytes), print_bytes(traits.l2_bytes), print_bytes(traits.l3_bytes),
+      giga(traits.one.fma), giga(traits.one.read[in_l2]), giga(traits.one.read[in_l3]),
+      giga(traits.one.read[in_memory]));
   if (traits.threads > 1) {
     text +=
         fmt::format("\neach of {}: FMA {} GFLOP/s, memory {} GB/s; a region {} us", traits.threads,
