@@ -6,10 +6,12 @@
 #include <string>
 
 #include "backends/opencl.hpp"
+#include "backends/opencl_drivers.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "measure/verify.hpp"
 #include "opencl_device.hpp"
+#include "skip.hpp"
 
 using namespace rooflane;
 using test::has_device;
@@ -29,11 +31,23 @@ struct Case {
   const char* tuning;
 };
 
+// PoCL 6.0 makes loops without end of the paths for matrix units (all work-group methods but
+// `loops`) and loses sums of those for few rows. Its own devices never take them first.
+bool is_left_out(const Case& c) {
+  const std::string tuning = c.tuning;
+  const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=6");
+  if (!is_played || opencl::pocl_major(opencl::devices().front().platform_version) != 6) {
+    return false;
+  }
+  test::skip_part("PoCL 6 compiles units played lane by lane wrongly", "");
+  return true;
+}
+
 // What the plan was told, for further looks.
 PlanFacts check_right(const Case& c) {
   const Problem problem = parse_problem(c.problem, catalogue().kernels());
   const Variant& variant = *catalogue().variant(problem.kernel(), "opencl").variant;
-  INFO(c.problem, " math=", c.math, " ", c.tuning);
+  INFO(std::string(c.problem), " math=", std::string(c.math), " ", std::string(c.tuning));
   Environment env;
   env.threads = 0;
   env.math = c.math;
@@ -93,7 +107,7 @@ TEST_CASE("matrix units multiply f16, bf16 and 8-bit integers of any size and la
         {"int8", "gemm:m=37,n=41,k=300,a_type=u8,b_type=s8,c_type=s32", shared},
         {"int8", "gemm:m=20,n=35,k=160,a_type=s8,b_type=s8,c_type=s32,trans_b=1", units},
         {"f16", "gemm:m=4,n=5,k=0,a_type=b_type=f16,beta=1", units}}) {
-    CHECK(check_right(c).path == "mma emulated");
+    if (!is_left_out(c)) CHECK(check_right(c).path == "mma emulated");
   }
 }
 
@@ -113,7 +127,7 @@ TEST_CASE("what follows a product is fused into every way of computing it") {
         {"fp32", "gemm:m=2,n=9,k=1024,b_type=s8c,trans_b=1,c_type=bf16,epilogue=bias+gelu+add",
          streams_shared},
         {"bf16", "gemm:m=1,n=9,k=1024,a_type=b_type=bf16,trans_b=1,gate=1", streams_shared}}) {
-    check_right(c);
+    if (!is_left_out(c)) check_right(c);
   }
 }
 
@@ -129,7 +143,7 @@ TEST_CASE("few rows stream weights of every format") {
          streams_shared},
         {"fp32", "gemm:m=2,n=13,k=264,a_type=f16,b_type=f16,trans_b=1", streams},
         {"fp32", "gemm:m=1,n=3,k=0,b_type=q4_1,trans_b=1,beta=2", streams}}) {
-    check_right(c);
+    if (!is_left_out(c)) check_right(c);
   }
 }
 
