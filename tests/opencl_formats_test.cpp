@@ -31,15 +31,16 @@ struct Case {
   const char* tuning;
 };
 
-// PoCL 6.0 makes loops without end of the paths for matrix units (all work-group methods but
-// `loops`) and loses sums of those for few rows. Its own devices never take them first.
+// With PoCL 6.0 the paths for matrix units never end (but with its work-group method `loops`), and one
+// for few rows gives wrong sums with either method; why is not known: PoCL 3 and an H100 are right. On
+// a CPU these paths are taken only when asked for.
 bool is_left_out(const Case& c) {
   const std::string tuning = c.tuning;
   const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=6");
   if (!is_played || opencl::pocl_major(opencl::devices().front().platform_version) != 6) {
     return false;
   }
-  test::skip_part("PoCL 6 compiles units played lane by lane wrongly", "");
+  test::skip_part("units played lane by lane hang or err on PoCL 6", "");
   return true;
 }
 
