@@ -31,9 +31,9 @@ struct Case {
   const char* tuning;
 };
 
-// With PoCL 6.0 the paths for matrix units never end (but with its work-group method `loops`), and one
-// for few rows gives wrong sums with either method; why is not known: PoCL 3 and an H100 are right. On
-// a CPU these paths are taken only when asked for.
+// With PoCL 6.0 the paths for matrix units never end (but with its work-group method `loops`), and
+// one for few rows gives wrong sums with either method; why is not known: PoCL 3 and an H100 are
+// right. On a CPU these paths are taken only when asked for.
 bool is_left_out(const Case& c) {
   const std::string tuning = c.tuning;
   const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=6");
