@@ -128,6 +128,26 @@ TEST_CASE("a target that Highway knows but this build lacks is unavailable") {
   }
 }
 
+// A native build has one target beside the baseline; a build of all lacks none.
+TEST_CASE(
+    "a target that this build leaves out is unavailable, and the option that adds it is named") {
+  const std::string absent = absent_isa_targets();
+  const std::vector<std::string> generated = generated_isa_targets();
+  if (!absent.empty()) CHECK(generated.size() <= 2);
+  for (const std::string name : {"AVX3", "AVX2", "SSE4"}) {
+    if (absent.find(name) == std::string::npos) continue;
+    if (std::find(generated.begin(), generated.end(), name) != generated.end()) continue;
+    CAPTURE(name);
+    try {
+      resolve_isa(name);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::unavailable);
+      CHECK(std::string(error.what()).find("-Disa-targets=all") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("threads use different targets at the same time") {
   const std::vector<std::string> targets = isa_targets();
   std::atomic<int> wrong{0};

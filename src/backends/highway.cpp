@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "hwy/targets.h"
 
 #ifndef ROOFLANE_SVE_BITS  // built for another architecture
 #define ROOFLANE_SVE_BITS 0
@@ -62,13 +63,21 @@ std::vector<std::int64_t> runnable() {
                     ~of_other_length());
 }
 
-// Every target that Highway has a name for on this architecture, generated or not.
-bool is_known(std::string_view name) {
+// The target of a name that Highway has on this architecture, generated or not; 0 without one.
+std::int64_t known_target(std::string_view name) {
   for (int bit = 0; bit < 63; ++bit) {
-    const std::string known = hwy::TargetName(std::int64_t{1} << bit);
-    if (known != "Unknown" && known == name) return true;
+    const std::int64_t target = std::int64_t{1} << bit;
+    if (name != "Unknown" && isa_name(target) == name) return target;
   }
-  return false;
+  return 0;
+}
+
+// Whether a build with -Disa-targets=all has a target that this one lacks. Every build has one of
+// the two emulations.
+bool is_left_out(std::int64_t target) {
+  constexpr std::int64_t emulations = HWY_EMU128 | HWY_SCALAR;
+  constexpr std::int64_t lacking = HWY_DISABLED_TARGETS & ~(ROOFLANE_DISABLED_IN_ALL) & ~emulations;
+  return (target & lacking) != 0 && std::string_view(hwy::TargetName(target)) != "Unknown";
 }
 
 std::vector<std::string> names_of(const std::vector<std::int64_t>& targets) {
@@ -89,6 +98,22 @@ std::string absence_of_isa(std::string_view name) {
   return fmt::format("this CPU's vectors have {} bits: -Dsve_bits={}", sve_bits(), sve_bits());
 }
 
+std::string absent_isa_targets() {
+  std::vector<std::string> names;
+  for (int bit = 0; bit < 63; ++bit) {
+    const std::int64_t target = std::int64_t{1} << bit;
+    if (is_left_out(target)) names.push_back(isa_name(target));
+  }
+  if (names.empty()) return "";
+  return fmt::format("this build has only {}; -Disa-targets=all adds {}",
+                     join(generated_isa_targets(), ", "), join(names, ", "));
+}
+
+std::string best_isa_left_out() {
+  const std::int64_t here = hwy::SupportedTargets() & ~(ROOFLANE_DISABLED_IN_ALL);
+  return is_left_out(here & -here) ? isa_name(here & -here) : "";
+}
+
 std::int64_t resolve_isa(std::string_view name) {
   const std::vector<std::int64_t> here = runnable();
   if (name.empty()) return here.front();
@@ -97,7 +122,13 @@ std::int64_t resolve_isa(std::string_view name) {
   }
   const std::vector<std::string> known = generated_isa_targets();
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    if (!is_known(name)) throw argument_error(unknown_name("ISA target", name, known));
+    const std::int64_t target = known_target(name);
+    if (target == 0) throw argument_error(unknown_name("ISA target", name, known));
+    if (is_left_out(target)) {
+      throw unavailable_error(
+          fmt::format("ISA target '{}': this build has only {}; configure with -Disa-targets=all",
+                      name, join(known, ", ")));
+    }
     throw unavailable_error(fmt::format("ISA target '{}': this build lacks it; it has {}", name,
                                         join(names_of(here), ", ")));
   }

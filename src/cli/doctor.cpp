@@ -42,6 +42,7 @@ void print_machine(const std::vector<IsaTarget>& targets) {
                                 : fmt::format("{} ({})", target.name, absence_of_isa(target.name)));
   }
   print_line("ISA targets", join(names, ", "));
+  if (const std::string absent = absent_isa_targets(); !absent.empty()) print_line("", absent);
   print_line("traits", traits_origin(traits_source(), std::time(nullptr)));
   const std::string summary = traits_summary(traits(isa_targets().front(), m.physical_cores));
   for (const std::string_view line : split(summary, '\n')) print_line("", std::string(line));

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "backends/highway.hpp"
 #include "cli/json_output.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
@@ -39,7 +40,7 @@ std::vector<Listed> everything(const Catalogue& catalogue) {
 }
 
 // Reasons stand below the table: they are sentences. Kernels that lack a variant for one reason
-// share a line.
+// share a line. The ISA targets that this build lacks come last.
 std::string variants_text(const std::vector<Listed>& all) {
   TextTable table{{{"kernel"}, {"variant"}, {"backend"}, {"threads"}, {"available"}}, {}};
   std::vector<std::pair<std::pair<std::string, std::string>, std::vector<std::string>>> absent;
@@ -59,11 +60,13 @@ std::string variants_text(const std::vector<Listed>& all) {
     }
   }
   std::string text = terminal_table(table);
-  if (!absent.empty()) text += "\n";
+  const std::string targets = absent_isa_targets();
+  if (!absent.empty() || !targets.empty()) text += "\n";
   for (const auto& [key, kernels] : absent) {
     text += wrapped(
         fmt::format("{} is absent ({}): {}", key.first, fmt::join(kernels, ", "), key.second));
   }
+  if (!targets.empty()) text += wrapped("ISA targets: " + targets);
   return text;
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "backends/highway.hpp"
 #include "core/control_group.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
@@ -297,6 +298,10 @@ std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue) {
     if (const auto folder = backend->devices->drivers_folder()) {
       add(find_missing_drivers("", *folder));
     }
+  }
+  if (const std::string best = best_isa_left_out(); !best.empty()) {
+    add({{fmt::format("this build was made for another CPU and lacks {}", best),
+          "meson configure build -Disa-targets=all && ninja -C build"}});
   }
   add(find_slowdowns(""));
   add(find_library_slowdowns(catalogue));
