@@ -10,6 +10,8 @@
 #   scripts/arm.sh --short           two kernels with NEON and SVE: what CI runs; installs nothing
 #   scripts/arm.sh --sysroot         fetches the libraries and nothing else
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 root=$PWD/build-arm
 sysroot=$root/sysroot
@@ -151,7 +153,6 @@ case ${1:-} in
     install_tools
     fetch_sysroot
     ;;
-  --help | -h) sed -n '2,/^set/{/^#/s/^# \?//p}' "$0" ;;
   *)
     if (($# == 0)); then set -- neon 128 256 512; fi
     for configuration in "$@"; do

@@ -5,6 +5,8 @@
 #   scripts/arm_programs.sh ROOFLANE NAME
 #   scripts/arm_programs.sh --known COMMAND...   a command in that namespace; status 125 without one
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh" "$1"  # what follows may be a command
 
 known=(unshare --user --map-root-user --mount "$0" --register)
 register() {  # binfmt_misc's line: magic and mask of aarch64's ELF files, F: opened here and now

@@ -4,6 +4,8 @@
 # architecture are this system's. Status 77 where the compiler or the emulator is missing.
 #   scripts/arm_short.sh [neon|128|256|512]...   default: neon 256
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 missing() {

@@ -3,6 +3,8 @@
 # handed to `rooflane bench`, e.g. `scripts/bench.sh -k gemm --threads 1`. Rows are kept in
 # results/MACHINE/RUN_ID.csv and .json.
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 scripts/build.sh rooflane

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from python_environment import Pip, Unavailable, ensure, failure, ready
+from script_help import answer_help
 
 NAME = "bindings"
 PACKAGES = ["nanobind==3.1.0", "numpy==2.4.6"]
@@ -45,6 +46,7 @@ def main(words: list[str]) -> int:
     def install(pip: Pip) -> None:
         pip(["--only-binary=:all:", *PACKAGES])
 
+    answer_help()
     try:
         if words == ["--ready"]:
             python = standing()

@@ -3,6 +3,8 @@
 # then Ninja with the targets given (none: all, the tests too). Away from a terminal it is quiet
 # unless something fails. Used by bench.sh and test.sh.
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 if (($# == 0)); then scripts/setup.sh --tests; else scripts/setup.sh; fi

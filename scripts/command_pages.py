@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from script_help import answer_help
+
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rooflane"
 FOLDERS = {"tune": "tuner"}  # where a verb's options are declared; default: a folder of its name
 CHANGELOG = PACKAGE.parent.parent / "debian" / "changelog"
@@ -98,7 +100,7 @@ def verbs_of(table: dict[str, Any]) -> list[Verb]:
 
     verbs = []
     for verb in table["verbs"]:
-        source = PACKAGE / FOLDERS.get(verb["name"], verb["name"]) / "command.py"
+        source = PACKAGE / FOLDERS.get(verb["name"], verb["name"]) / "arguments.py"
         options = described(verb["options"]) if "options" in verb else \
             [Option(["-h", "--help"], "", "print this help"), *options_in(source)]
         verbs.append(Verb(verb["name"], verb["summary"], options,
@@ -255,6 +257,7 @@ def zsh_completion(table: dict[str, Any], verbs: list[Verb]) -> str:
 
 
 def main() -> int:
+    answer_help()
     program, *outputs = sys.argv[1:]
     done = subprocess.run([program, "--verbs"], stdout=subprocess.PIPE, text=True, check=True)
     table = json.loads(done.stdout)

@@ -5,6 +5,8 @@
 # also PREFIX.md. Exit status 1 when more than 1 % of the rows are flagged or the slowed
 # kernel is not found at each problem. Usage: scripts/compare_check.sh [--pairs N] [--out PREFIX]
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 pairs=20

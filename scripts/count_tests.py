@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from script_help import answer_help
+
 CASES = re.compile(r"^cases: (\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 SKIPPED = re.compile(r"^skipped: (?:parts of )?(\d+) cases?: (.*?)(?:; install (.*))?$",
                      re.MULTILINE)
@@ -79,6 +81,7 @@ def table(reasons: dict[tuple[str, str], Skips]) -> Iterable[str]:
 
 
 def main() -> int:
+    answer_help()
     log = Path(sys.argv[1])
     totals = Totals()
     for line in log.read_text().splitlines() if log.exists() else []:

@@ -4,6 +4,8 @@
 #   scripts/debian_package.sh [FOLDER]                           default: build/packages
 #   DEB_BUILD_OPTIONS=nocheck scripts/debian_package.sh          without the tests
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 folder=$(realpath -m "${1:-build/packages}")
 if ! command -v apt-get >/dev/null; then

@@ -3,6 +3,9 @@
 import os
 import sys
 
+from script_help import answer_help
+
+answer_help()
 *sources, output, name = sys.argv[1:]
 lines = []
 for source in sources:

@@ -5,6 +5,8 @@
 # UNITTEST: Kills.test_bench, Kills.test_tune or Kills.test_model; default: these, then the other
 # faults. Exit status 1 when a file was not readable, a process stayed behind or a sample was lost.
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 kills=200

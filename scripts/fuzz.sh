@@ -10,6 +10,8 @@
 #   --minimise   writes few inputs that reach all that is known into tests/fuzz/corpus/NAME/, which
 #                the test `fuzz-corpus` replays; none above 1.5 KiB but those called bug-…
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 all=()

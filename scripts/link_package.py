@@ -7,6 +7,8 @@ usage: link_package.py SOURCE_FOLDER BUILD_FOLDER PROGRAM STAMP DEPFILE
 import sys
 from pathlib import Path
 
+from script_help import answer_help
+
 
 def link(path: Path, target: Path) -> None:
     """Makes `path` a link to `target` unless it is one."""
@@ -18,6 +20,7 @@ def link(path: Path, target: Path) -> None:
 
 def main() -> None:
     """Links what is there and removes links to what is no more."""
+    answer_help()
     source, build, program, stamp, depfile = (Path(word).absolute() for word in sys.argv[1:])
     for path in build.iterdir():
         if path.is_symlink() and not path.exists():

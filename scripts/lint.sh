@@ -10,6 +10,8 @@
 #                              did not come to is named
 #   scripts/lint.sh --all      clang-tidy of every source: ten minutes
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 if [[ ${1:-} != --quick ]]; then scripts/build.sh; fi
 exec python3 scripts/lint.py "$@"

@@ -7,6 +7,8 @@
 # PORT: default 8321. Threads: default all cores; context: 8192 tokens, which is the model's limit.
 # Exit status 3: it cannot be had here.
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 
 usage() {
   echo "usage: llm_server.sh [PORT] [--threads N] [--context N] | --prepare" >&2

@@ -6,6 +6,8 @@
 #   further arguments go to build/bench/model-regret: -k KERNEL --preset NAME
 #   --threads N,... --csv FILE ...)
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 random=200
 seed=1
@@ -14,7 +16,6 @@ while (($#)); do
   case $1 in
     --random) random=$2; shift 2 ;;
     --seed) seed=$2; shift 2 ;;
-    -h | --help) sed -n '2,8s/^# //p' "$0"; exit 0 ;;
     *) arguments+=("$1"); shift ;;
   esac
 done

@@ -10,7 +10,6 @@ Exit status: 0 good, 2 wrong arguments or file, 3 the environment or the program
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -32,13 +31,11 @@ def interpreter() -> Path:
 
 def main(words: list[str]) -> int:
     """Asks the program for its kernels and hands all else to the package."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--rooflane", type=Path, default=PROGRAM)
-    program = parser.parse_known_args(words)[0].rooflane.absolute()
+    from rooflane.onnx_graph.arguments import parser
+    program = (parser().parse_args(words).rooflane or PROGRAM).absolute()
     try:
         python = interpreter()
-        is_help = bool({"-h", "--help"} & set(words))
-        listed = {"kernels": []} if is_help else ask(program, "list")
+        listed = ask(program, "list")
         command = [python, "-m", "rooflane.onnx_graph", str(program), *words]
         return subprocess.run(command, input=json.dumps(listed), text=True, check=False,
                               env={**os.environ, "PYTHONPATH": str(PACKAGE)}).returncode

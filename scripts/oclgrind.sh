@@ -5,6 +5,8 @@
 # Usage: scripts/oclgrind.sh [TEST_PROGRAM [K/N]]; 77 when oclgrind is not installed. K/N: every N-th
 # shape from the K-th on, so that N tests share the minutes.
 set -eu
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 program=${1:-"$(dirname "$0")/../build/tests/opencl_test"}
 if ! command -v oclgrind >/dev/null; then
   if command -v apt-cache >/dev/null && ! apt-cache show oclgrind >/dev/null 2>&1; then

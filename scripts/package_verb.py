@@ -9,14 +9,18 @@ from pathlib import Path
 
 from python_environment import Unavailable
 from rooflane_json import PACKAGE, PROGRAM
+from script_help import answer_help, asks_for_help
 
 
 def start(words: Sequence[str], verb: Sequence[str], interpreter: Callable[[], Path], whose: str,
           variables: Mapping[str, str] | None = None) -> int:
     """Becomes `python -m rooflane.verbs VERB` in its interpreter. --prepare makes that alone,
-    --python prints it. Returns only to say why not: the exit status."""
+    --python prints it. A verb's help is printed by this interpreter, since it needs no package.
+    Returns only to say why not: the exit status."""
+    if words[:1] in (["-h"], ["--help"]):
+        answer_help()
     try:
-        python = str(interpreter())
+        python = sys.executable if asks_for_help(words) else str(interpreter())
         if words[:1] == ["--prepare"]:
             return 0
         if words[:1] == ["--python"]:

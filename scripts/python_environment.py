@@ -3,7 +3,8 @@
 Not a script; standard library only. An environment is made once and kept under the user's cache
 folder (`$XDG_CACHE_HOME/rooflane/python`, else `~/.cache/rooflane/python`): a file `ready`, written
 last, repeats the recipe it was made from, so that a second call returns at once. Used by peers.py
-and report.py.
+and report.py. Where the command asks for help no environment is made: the script's own text is
+printed instead, unless it has answered before.
 """
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from script_help import answer_help
 
 Pip = Callable[[Sequence[str]], None]
 
@@ -60,6 +63,7 @@ def ensure(name: str, recipe: str, install: Callable[[Pip], None]) -> Path:
     whenever `install` would do something else. Progress goes to standard error. Two processes that
     want the same environment wait for one another. Raises Unavailable.
     """
+    answer_help()
     if (python := ready(name, recipe)) is not None:
         return python
     folder = folder_of(name)

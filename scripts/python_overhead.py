@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--runs", type=int, default=20000, help="of each kind in a round")
     given = parser.parse_args()
+    enter()
     import numpy as np
     import rooflane
     x, out = np.zeros((1, 16), np.float32), np.zeros((1, 16), np.float32)
@@ -75,5 +76,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    enter()
     sys.exit(main())

@@ -10,6 +10,8 @@
 # Clang's address build takes that pool too, so that both kinds of threads are covered.
 # What is suppressed, and why, stands in scripts/sanitizers/.
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 here=$PWD/scripts/sanitizers
 

@@ -4,6 +4,8 @@
 #   scripts/setup.sh            for the programs
 #   scripts/setup.sh --tests    for the tests too
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
 has_module() { has_command pkg-config && pkg-config --exists "$1"; }

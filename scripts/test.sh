@@ -5,6 +5,8 @@
 # nothing failed. With --lint in front lint.sh runs too, clang-tidy for 30 seconds, and counts as one
 # more. Further arguments are handed to `meson test`, e.g. `scripts/test.sh cblas`.
 set -uo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.." || exit
 
 if ! scripts/build.sh; then

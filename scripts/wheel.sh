@@ -9,6 +9,8 @@
 #   scripts/wheel.sh
 #   scripts/wheel.sh python3.11 ~/python/bin/python3.13
 set -euo pipefail
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.."
 
 most_bytes=8000000

@@ -1,12 +1,12 @@
 """The verbs that are written in Python: python -m rooflane.verbs VERB ARGUMENT..., which
-scripts/tune.py and generate.py start in the environments that they make."""
+scripts/tune.py and generate.py start in the environments that they make. Help needs no environment:
+it comes from the modules `arguments`, which import the standard library only."""
 from __future__ import annotations
 
 import importlib
 import sys
 
-VERBS = {"tune": "rooflane.tuner.command", "archive": "rooflane.archive.command",
-         "league": "rooflane.league.command", "generate": "rooflane.generate.command"}
+FOLDERS = {"tune": "tuner", "archive": "archive", "league": "league", "generate": "generate"}
 NODES = ("scheduler", "worker")  # of a cluster
 
 
@@ -15,10 +15,13 @@ def main() -> int:
     verb, *words = sys.argv[1:] or [""]
     if verb in NODES:
         return importlib.import_module("rooflane.tuner.nodes").main([verb, *words])
-    if verb not in VERBS:
-        print(f"rooflane: '{verb}'; valid: {', '.join([*VERBS, *NODES])}", file=sys.stderr)
+    if verb not in FOLDERS:
+        print(f"rooflane: '{verb}'; valid: {', '.join([*FOLDERS, *NODES])}", file=sys.stderr)
         return 2
-    return importlib.import_module(VERBS[verb]).main(words)
+    folder = f"rooflane.{FOLDERS[verb]}"
+    if not {"-h", "--help"}.isdisjoint(words):
+        importlib.import_module(f"{folder}.arguments").arguments_of(words)
+    return importlib.import_module(f"{folder}.command").main(words)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""`rooflane archive list|best|history|statistics|prune|export|import [--archive URL]`.
+"""`rooflane archive list|best|history|statistics|prune|export|import [--archive URL]`; arguments.py
+reads what follows.
 
 Exit status: 0 good, 2 a wrong argument or file, 3 the archive cannot be served here (PostgreSQL
 does not answer, a newer schema). Data goes to standard output, everything else to standard error.
@@ -6,19 +7,18 @@ does not answer, a newer schema). Data goes to standard output, everything else 
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from . import database, documents, formats, tables
-from .database import ArchiveError
+from . import documents, formats, tables
+from .arguments import arguments_of, nearest
+from .place import ArchiveError, default_path
 from .queries import RunLine, Selection
 from .records import RunRecord
 from .store import Archive
@@ -26,66 +26,11 @@ from .store import Archive
 SCHEMA_VERSION = 1  # of what --json prints
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
-    """"; nearest is 'x'; valid: x, y", as the program ends such messages."""
-    known = list(valid)
-    close = difflib.get_close_matches(word, known, 1, 0.5)
-    return (f"; nearest is '{close[0]}'" if close else "") + f"; valid: {', '.join(known)}"
-
-
-class Parser(argparse.ArgumentParser):
-    """Tells what is wrong in one line, with what is nearest to it."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ArchiveError(f"archive: {message}")
-
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments. Raises ArchiveError."""
-        arguments, unknown = self.parse_known_args(words)
-        if unknown:
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            if unknown[0].startswith("-"):
-                raise ArchiveError(f"unknown flag '{unknown[0]}'"
-                                   + nearest(unknown[0].partition("=")[0], flags))
-            raise ArchiveError(f"archive: '{unknown[0]}' is one argument too many")
-        return arguments
-
-
-def at_least(least: float, kind: type) -> Any:
-    """A number for argparse."""
-    def number(text: str) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value < 1e9:
-            raise argparse.ArgumentTypeError(f"'{text}'; valid: a number of at least {least}")
-        return value
-
-    return number
-
-
-def _parser(verb: str, text: str, select: bool = True) -> Parser:
-    parser = Parser(prog=f"rooflane archive {verb}", description=text, allow_abbrev=False)
-    parser.add_argument("--archive", metavar="URL", help=f"{database.VALID}; default: "
-                        f"$ROOFLANE_ARCHIVE, else {database.default_path()}")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    if select:
-        parser.add_argument("-k", "--kernel", help="of this kernel only")
-        parser.add_argument("-v", "--variant", help="of this variant only")
-        parser.add_argument("--shape", metavar="S", help="of this problem only")
-        parser.add_argument("--machine", metavar="KEY", help="of this machine only")
-        parser.add_argument("--strategy", help="of this strategy only")
-        parser.add_argument("--space", metavar="N", type=at_least(1, int),
-                            help="of this space only, as `best` numbers them")
-    return parser
-
-
 def _open(arguments: argparse.Namespace, create: bool = False) -> Archive | None:
     """The archive; none where nobody named one and the user has none yet."""
     named = arguments.archive or os.environ.get("ROOFLANE_ARCHIVE")
-    if not named and not create and not database.default_path().exists():
-        print(f"nothing was tuned yet: no archive '{database.default_path()}'", file=sys.stderr)
+    if not named and not create and not default_path().exists():
+        print(f"nothing was tuned yet: no archive '{default_path()}'", file=sys.stderr)
         return None
     return Archive(arguments.archive, create)
 
@@ -133,18 +78,13 @@ def _json(name: str, value: Any, archive: Archive | None) -> str:
     return json.dumps(document, indent=2, default=plain) + "\n"
 
 
-def _list(words: list[str]) -> str:
-    arguments = _parser("list", "the runs, in the order they began").parse(words)
+def _list(arguments: argparse.Namespace) -> str:
     archive = _open(arguments)
     lines = archive.runs(_selection(archive, arguments)) if archive else []
     return _json("runs", lines, archive) if arguments.json else tables.run_table(lines)
 
 
-def _best(words: list[str]) -> str:
-    parser = _parser("best", "the fastest correct configurations of each space")
-    parser.add_argument("--top", metavar="N", type=at_least(1, int), default=1,
-                        help="so many of each space; default: 1")
-    arguments = parser.parse(words)
+def _best(arguments: argparse.Namespace) -> str:
     archive = _open(arguments)
     lines = archive.best(_selection(archive, arguments), arguments.top) if archive else []
     if arguments.json:
@@ -158,11 +98,7 @@ def _records(archive: Archive, selection: Selection) -> list[tuple[RunLine, RunR
     return [(line, archive.record_of(line.run)) for line in archive.runs(selection)]
 
 
-def _history(words: list[str]) -> str:
-    parser = _parser("history", "the attempts of runs, in order")
-    parser.add_argument("run", metavar="RUN", nargs="?", type=at_least(1, int),
-                        help="a run's number, as `list` tells it")
-    arguments = parser.parse(words)
+def _history(arguments: argparse.Namespace) -> str:
     chosen = (arguments.run, arguments.kernel, arguments.variant, arguments.shape, arguments.space,
               arguments.strategy, arguments.machine)
     if all(value is None for value in chosen):
@@ -176,10 +112,7 @@ def _history(words: list[str]) -> str:
                      + tables.history_table(run) for line, run in runs)
 
 
-def _statistics(words: list[str]) -> str:
-    parser = _parser("statistics", "attempts, success rate, outcomes, strategies, speed-ups")
-    parser.add_argument("--run", metavar="N", type=at_least(1, int), help="of this run only")
-    arguments = parser.parse(words)
+def _statistics(arguments: argparse.Namespace) -> str:
     archive = _open(arguments)
     if archive is None:
         return _json("statistics", None, archive) if arguments.json else ""
@@ -189,16 +122,7 @@ def _statistics(words: list[str]) -> str:
     return tables.statistics_text(found)
 
 
-def _prune(words: list[str]) -> str:
-    parser = _parser("prune", "removes evaluations that everything given holds for, and runs that "
-                     "are left without any", select=False)
-    parser.add_argument("--older-than", metavar="DAYS", type=at_least(0, float),
-                        help="those that ended before")
-    parser.add_argument("--keep", metavar="N", type=at_least(0, int),
-                        help="all but the best N of each space")
-    parser.add_argument("--failed", action="store_true", help="those that are not correct")
-    parser.add_argument("--dry-run", action="store_true", help="only tells what would go")
-    arguments = parser.parse(words)
+def _prune(arguments: argparse.Namespace) -> str:
     if arguments.older_than is None and arguments.keep is None and not arguments.failed:
         raise ArchiveError("archive: prune needs --older-than DAYS, --keep N or --failed")
     archive = _open(arguments)
@@ -213,13 +137,7 @@ def _prune(words: list[str]) -> str:
             "spaces\n")
 
 
-def _export(words: list[str]) -> str:
-    parser = _parser("export", "writes runs into a file")
-    parser.add_argument("--format", required=True, metavar="|".join(formats.FORMATS),
-                        help="t4 and kernel-tuner hold one space, json and csv any number")
-    parser.add_argument("--run", metavar="N", type=at_least(1, int), help="this run only")
-    parser.add_argument("file", metavar="FILE", help="to write; - is standard output")
-    arguments = parser.parse(words)
+def _export(arguments: argparse.Namespace) -> str:
     if arguments.format not in formats.FORMATS:
         raise ArchiveError(f"--format '{arguments.format}'"
                            + nearest(arguments.format, formats.FORMATS))
@@ -261,13 +179,7 @@ def _umask() -> int:
     return mask
 
 
-def _import(words: list[str]) -> str:
-    parser = _parser("import", "adds the runs of a file; those that are there already stay as they "
-                     "are", select=False)
-    parser.add_argument("--format", metavar="|".join(formats.FORMATS),
-                        help="default: what the file looks like")
-    parser.add_argument("file", metavar="FILE", help="written by export, or by another tuner")
-    arguments = parser.parse(words)
+def _import(arguments: argparse.Namespace) -> str:
     if arguments.format is not None and arguments.format not in formats.FORMATS:
         raise ArchiveError(f"--format '{arguments.format}'"
                            + nearest(arguments.format, formats.FORMATS))
@@ -283,26 +195,15 @@ def _import(words: list[str]) -> str:
     return ""
 
 
-VERBS = {"list": _list, "best": _best, "history": _history, "statistics": _statistics,
-         "prune": _prune, "export": _export, "import": _import}
-
-
-def _run(words: list[str]) -> str:
-    """What the verb prints. Raises ArchiveError."""
-    verb, *rest = words or [""]
-    if verb in ("-h", "--help"):
-        return (f"what was tuned so far\nUsage: rooflane archive {'|'.join(VERBS)} [--archive URL] "
-                "[--json]\n`rooflane archive VERB --help` tells what each takes.\n")
-    if verb not in VERBS:
-        what = f"unknown verb 'archive {verb}'" if verb else "archive needs a verb"
-        raise ArchiveError(what + nearest(verb, VERBS))
-    return VERBS[verb](rest)
+RUN = {"list": _list, "best": _best, "history": _history, "statistics": _statistics,
+       "prune": _prune, "export": _export, "import": _import}
 
 
 def main(words: list[str]) -> int:
     """Runs a verb; the exit status."""
     try:
-        sys.stdout.write(_run(words))
+        arguments = arguments_of(words)
+        sys.stdout.write(RUN[arguments.verb](arguments))
         sys.stdout.flush()
         return 0
     except ArchiveError as error:

@@ -18,28 +18,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from .place import VALID, ArchiveError, default_path
 from .schema import VERSION, Base, Meta
 
 BUSY_S = 60  # how long a writer waits for others; each holds the file for milliseconds
 CONNECT_S = 10  # how long PostgreSQL may take to answer
-VALID = "a path, sqlite:///PATH, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _LOCK = 0x726F6F66  # PostgreSQL's advisory lock while tables are made: "roof"
-
-
-class ArchiveError(Exception):
-    """What an archive cannot do, in one line. status: 2 the argument is wrong, 3 it cannot be
-    served here."""
-
-    def __init__(self, reason: str, status: int = 2):
-        super().__init__(reason)
-        self.status = status
-
-
-def default_path() -> Path:
-    """Where the archive lies when nobody says: $XDG_DATA_HOME/rooflane/tune.sqlite."""
-    data = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
-    return base / "rooflane" / "tune.sqlite"
 
 
 def address_of(url: str | None) -> URL:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import documents, kernel_tuner, t4
-from .database import ArchiveError
 from .interchange import FormatError
+from .place import ArchiveError
 from .records import RunRecord
 
 Write = Callable[[Sequence[RunRecord]], str]

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from ..tuning import Cost, Exchange, Outcome, Ratio, Space, Trial, configuration_of, text_of
 from . import records
-from .database import ArchiveError
+from .place import ArchiveError
 from .records import BUILD, MACHINE, RunRecord
 from .schema import (
     Base,

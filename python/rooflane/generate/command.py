@@ -10,28 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from rooflane import program
+from rooflane.generate.arguments import FLAGS, PASSED, arguments_of
 from rooflane.generate.stream import Stream
 from rooflane.generate.template import chat_text
 from rooflane.generate.vocabulary import Unsupported, Vocabulary
 
 INTERRUPTED = 130
-# What the program takes with ids as it takes it here.
-PASSED = ("tokens", "temperature", "top-p", "seed", "threads", "logits")
-FLAGS = ("ignore-end", "times")
-
-
-def arguments_of(words: list[str]) -> argparse.Namespace:
-    """Reads the words that the program has let pass."""
-    parser = argparse.ArgumentParser(prog="rooflane generate", allow_abbrev=False)
-    parser.add_argument("--weights", required=True)
-    for name in PASSED:
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--stop", action="append", default=[])
-    parser.add_argument("--chat", action="store_true")
-    for name in FLAGS:
-        parser.add_argument(f"--{name}", action="store_true")
-    parser.add_argument("PROMPT")
-    return parser.parse_args(words)
 
 
 def metadata_of(weights: str) -> dict[str, Any]:

@@ -10,75 +10,24 @@ from pathlib import Path
 import numpy as np
 
 from rooflane.league import chart, spaces, standings
-from rooflane.league.contest import REPEATS, SEED_POINTS, Settings, contest
-from rooflane.league.replay import ROUNDS, ReplayedSpace
+from rooflane.league.arguments import arguments_of
+from rooflane.league.contest import Settings, contest
+from rooflane.league.replay import ReplayedSpace
 from rooflane.league.score import Judge
 from rooflane.league.spaces import Record, SpaceError
-
-STRATEGIES = "default,random,local,tpe,cmaes"  # those that need nothing else
 
 
 def main(words: list[str]) -> int:
     """Exit status: 0 good, 1 a strategy failed somewhere, 2 wrong arguments or input."""
-    arguments = _parser().parse_args(words)
+    arguments = arguments_of(words)
     try:
-        return arguments.call(arguments)
+        return RUN[arguments.verb](arguments)
     except (SpaceError, OSError) as error:
         print(f"rooflane league: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("rooflane league: interrupted; --results FILE keeps what is done", file=sys.stderr)
         return 130
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rooflane league", description=__doc__)
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-
-    def verb(name: str, call: object, told: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=told, description=told)
-        made.set_defaults(call=call)
-        made.add_argument("--spaces", metavar="FILE", type=Path, default=spaces.SHIPPED,
-                          help="packed file; default: bench/spaces/spaces.json.xz")
-        return made
-
-    verb("list", _list, "what a packed file holds")
-    add = verb("add", _add, "puts what `tune --export-space` wrote into a packed file")
-    add.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    pack = verb("pack", _pack, "makes a packed file of files, and nothing else")
-    pack.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    unpack = verb("unpack", _unpack, "writes each space of a packed file as readable JSON")
-    unpack.add_argument("folder", metavar="FOLDER", type=Path)
-    run = verb("run", _run, "compares strategies by replay of the spaces")
-    run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
-                     help=f"default: {STRATEGIES}")
-    run.add_argument("--only", metavar="TEXT", action="append", default=[],
-                     help="spaces whose line in `list` holds this; repeatable: any of them")
-    run.add_argument("--repeats", metavar="N", type=_positive, default=REPEATS,
-                     help=f"searches per strategy and space; default: {REPEATS}")
-    run.add_argument("--rounds", metavar="N", type=_positive, default=ROUNDS,
-                     help=f"recorded rounds drawn per evaluation; default: {ROUNDS}")
-    run.add_argument("--seed-points", metavar="N", type=_positive, default=SEED_POINTS,
-                     help="where all start: the default and the model's next candidates; default: "
-                          f"{SEED_POINTS}")
-    run.add_argument("--seed", metavar="N", type=int, default=0)
-    run.add_argument("--latency", metavar="NAME=SECONDS", action="append", default=[],
-                     help="what a strategy's proposal costs, instead of measuring it")
-    run.add_argument("--jobs", metavar="N", type=_positive, default=1,
-                     help="processes; more than there are idle cores make strategies look slow")
-    run.add_argument("--results", metavar="FILE", type=Path,
-                     help="keeps each strategy's figures; what is in it is not done again")
-    run.add_argument("--markdown", metavar="FILE", type=Path, help="default: standard output")
-    run.add_argument("--svg", metavar="FILE", type=Path)
-    run.add_argument("--json", metavar="FILE", type=Path)
-    return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
 
 
 def _line(made: Record, settings: Settings) -> list[str]:
@@ -174,3 +123,6 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.json.write_text(json.dumps(standings.as_json(league, told), indent=1,
                                              allow_nan=False) + "\n", encoding="utf-8")
     return 1 if any(result.failure for result in results) else 0
+
+
+RUN = {"list": _list, "add": _add, "pack": _pack, "unpack": _unpack, "run": _run}

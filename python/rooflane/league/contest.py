@@ -17,12 +17,11 @@ import numpy as np
 
 from rooflane.league import kernel_tuner
 from rooflane.league import replay as replays
+from rooflane.league.arguments import REPEATS, ROUNDS, SEED_POINTS
 from rooflane.league.score import SHARES, Judge
 from rooflane.league.spaces import Record, key_of, packed, read
 from rooflane.tuning import Configuration, Space, Strategy
 
-REPEATS = 100
-SEED_POINTS = 4
 CURVE = 100  # points that are kept of the mean P over time
 
 
@@ -40,7 +39,7 @@ class Entrants(Protocol):
 class Settings:
     """What a league's figures depend on, beside the spaces and the strategies."""
     repeats: int = REPEATS
-    rounds: int = replays.ROUNDS  # drawn per evaluation
+    rounds: int = ROUNDS  # drawn per evaluation
     seed_points: int = SEED_POINTS
     seed: int = 0
     # Seconds of a proposal, by strategy; of the others they are measured.

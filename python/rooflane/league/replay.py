@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from rooflane.league.arguments import ROUNDS
 from rooflane.league.spaces import Record, key_of, space_of
 from rooflane.tuning import (
     Configuration,
@@ -37,7 +38,6 @@ from rooflane.tuning import (
 Factory = Callable[[Space, int], Strategy]
 Clock = Callable[[], float]
 
-ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the median to 95 %
 # A strategy that repeats itself in a space without costs would never end.
 MOST_EVALUATIONS = 4  # times the configurations of the space
 

@@ -7,15 +7,15 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rooflane import program, report, strategies
-from rooflane.archive.database import ArchiveError
+from rooflane.archive.place import ArchiveError
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
 from rooflane.tuner import export, final
+from rooflane.tuner.arguments import arguments_of
 from rooflane.tuner.search import COMPLETE, HALVING, Limits, Search
 from rooflane.tuning import History, Space, Verdict, text_of
 
@@ -39,76 +39,6 @@ class Done:
     verdict: Verdict | None
     run: int
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-def arguments_of(words: list[str]) -> argparse.Namespace:
-    """Reads the command line; exits with 2 where it is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="rooflane tune", allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Examples:\n"
-               "  rooflane tune --shape gemm:m=64,n=64,k=64 --threads 1 --budget 20\n"
-               "  rooflane tune -k attention --preset llama3-8b --max-time 600 --report report\n"
-               "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local",
-        description="Searches the schedules of a variant for problems of yours, names a winner or "
-                    "a tie, and keeps it: bench, run and the library use it from then on.")
-    what = parser.add_argument_group("what is tuned")
-    what.add_argument("-k", "--kernel", metavar="K", help="only problems of this kernel")
-    what.add_argument("-v", "--variant", metavar="V", default="hwy", help="default: hwy")
-    what.add_argument("--shape", metavar="SHAPE", action="append", default=[],
-                      help="problems, as bench takes them")
-    what.add_argument("--preset", metavar="P", action="append", default=[],
-                      help="a preset, a file of shapes, or random:N[:SEED]")
-    what.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
-    what.add_argument("--isa", metavar="TARGET", default="", help="default: the CPU's best")
-    what.add_argument("--math", metavar="M", default="fp32")
-    what.add_argument("--cl-device", metavar="I", type=int, default=0)
-    for option in ("--plugin", "--blas"):
-        what.add_argument(option, metavar="NAME=FILE", action="append", default=[],
-                          help="as bench takes it")
-    how = parser.add_argument_group("the search")
-    how.add_argument("--strategy", metavar="S", default="tpe",
-                     help="default: tpe; " + "; ".join(
-                         f"{name}: {text}" for name, text in strategies.DESCRIPTIONS.items()))
-    how.add_argument("--budget", metavar="N", type=int, default=100,
-                     help="evaluations of each problem and thread count; default: 100")
-    how.add_argument("--max-time", metavar="SECONDS", type=float,
-                     help="for everything; shared by what is left to do")
-    how.add_argument("--stop-at", metavar="X", help="end a search at this speed-up: 2.0x")
-    how.add_argument("--patience", metavar="N", type=int,
-                     help="end a search after so many evaluations without a new best")
-    how.add_argument("--seed", metavar="N", type=int, default=1)
-    how.add_argument("--timeout", metavar="SECONDS", type=float, default=60,
-                     help="for one step of an evaluation; default: 60")
-    how.add_argument("--cluster", metavar="tcp://HOST:PORT",
-                     help="evaluate on the machines whose workers (tune.py worker) are at this "
-                          "scheduler (tune.py scheduler)")
-    strategies.add_arguments(how)
-    result = parser.add_argument_group("results")
-    result.add_argument("--archive", metavar="URL", help="SQLite file or database URL")
-    result.add_argument("--resume", action="store_true", help="go on with interrupted searches")
-    result.add_argument("--report", metavar="DIR", type=Path, help="write report.txt and .html")
-    result.add_argument("--export", metavar="FILE", type=Path,
-                        help="also into this file of tuned schedules")
-    result.add_argument("--no-store", action="store_true",
-                        help="leave the machine's own store as it is")
-    result.add_argument("--space", action="store_true",
-                        help="print the spaces with the model's predictions; search nothing")
-    result.add_argument("--export-space", metavar="FILE", type=Path,
-                        help="with --strategy all: keep the measured space for the league")
-    result.add_argument("--json", action="store_true", help="results as JSON")
-    given = parser.parse_args(words)
-    if given.budget < 1:
-        parser.error("--budget: at least 1")
-    if given.export_space and given.strategy != "all":
-        parser.error("--export-space needs --strategy all")
-    try:
-        strategies.check_name(given.strategy)
-        strategies.options_of(given, {})
-        given.speed_up = float(given.stop_at.removesuffix("x")) if given.stop_at else None
-    except ValueError as error:
-        parser.error(str(error))
-    return given
 
 
 def ask(*words: str) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""The command line of `rooflane league`. Standard library only: its help needs no package."""
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rooflane.league import spaces
+
+STRATEGIES = "default,random,local,tpe,cmaes"  # those that need nothing else
+REPEATS = 100
+SEED_POINTS = 4
+ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the median to 95 %
+
+
+def arguments_of(words: list[str]) -> argparse.Namespace:
+    """Reads the command line; exits with 2 where it is wrong. `verb` is the name of what to do."""
+    parser = argparse.ArgumentParser(
+        prog="rooflane league",
+        description="Keeps completely measured spaces, and compares strategies on them.")
+    verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
+
+    def verb(name: str, told: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=told, description=told)
+        made.add_argument("--spaces", metavar="FILE", type=Path, default=spaces.SHIPPED,
+                          help="packed file; default: bench/spaces/spaces.json.xz")
+        return made
+
+    verb("list", "what a packed file holds")
+    add = verb("add", "puts what `tune --export-space` wrote into a packed file")
+    add.add_argument("files", nargs="+", metavar="FILE", type=Path)
+    pack = verb("pack", "makes a packed file of files, and nothing else")
+    pack.add_argument("files", nargs="+", metavar="FILE", type=Path)
+    unpack = verb("unpack", "writes each space of a packed file as readable JSON")
+    unpack.add_argument("folder", metavar="FOLDER", type=Path)
+    run = verb("run", "compares strategies by replay of the spaces")
+    run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
+                     help=f"default: {STRATEGIES}")
+    run.add_argument("--only", metavar="TEXT", action="append", default=[],
+                     help="spaces whose line in `list` holds this; repeatable: any of them")
+    run.add_argument("--repeats", metavar="N", type=_positive, default=REPEATS,
+                     help=f"searches per strategy and space; default: {REPEATS}")
+    run.add_argument("--rounds", metavar="N", type=_positive, default=ROUNDS,
+                     help=f"recorded rounds drawn per evaluation; default: {ROUNDS}")
+    run.add_argument("--seed-points", metavar="N", type=_positive, default=SEED_POINTS,
+                     help="where all start: the default and the model's next candidates; default: "
+                          f"{SEED_POINTS}")
+    run.add_argument("--seed", metavar="N", type=int, default=0)
+    run.add_argument("--latency", metavar="NAME=SECONDS", action="append", default=[],
+                     help="what a strategy's proposal costs, instead of measuring it")
+    run.add_argument("--jobs", metavar="N", type=_positive, default=1,
+                     help="processes; more than there are idle cores make strategies look slow")
+    run.add_argument("--results", metavar="FILE", type=Path,
+                     help="keeps each strategy's figures; what is in it is not done again")
+    run.add_argument("--markdown", metavar="FILE", type=Path, help="default: standard output")
+    run.add_argument("--svg", metavar="FILE", type=Path)
+    run.add_argument("--json", metavar="FILE", type=Path)
+    return parser.parse_args(words)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
