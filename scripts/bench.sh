@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a bare machine to the roofline summary: installs, builds, benchmarks, prints. Arguments are
-# handed to `rooflane bench`, e.g. `scripts/bench.sh -k gemm --threads 1`. Rows are kept in
-# results/MACHINE/RUN_ID.csv and .json.
+# From a bare machine to the roofline summary: installs, builds the program alone (build.sh), benchmarks,
+# prints. Arguments are handed to `rooflane bench`, e.g. `scripts/bench.sh -k gemm --threads 1`; its
+# options are listed by `build/rooflane bench --help`. Rows are kept in results/MACHINE/RUN_ID.csv and .json.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

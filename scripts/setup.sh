@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the build needs with apt (Debian 12 and 13, Ubuntu 24.04), and only what is missing:
 # when everything is there it does nothing and returns at once. Building comes next: build.sh.
-#   scripts/setup.sh            for the programs
-#   scripts/setup.sh --tests    for the tests too
+#   scripts/setup.sh              for the programs and the Python package
+#   scripts/setup.sh --program    for the program `rooflane` alone
+#   scripts/setup.sh --tests      for the tests too
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -42,7 +43,7 @@ want libfmt-dev has_module fmt
 want libhwloc-dev has_module hwloc
 want libcli11-dev has_module CLI11
 want nlohmann-json3-dev has_module nlohmann_json
-want doctest-dev has_header doctest/doctest.h
+if [[ ${1:-} != --program ]]; then want doctest-dev has_header doctest/doctest.h; fi
 want ocl-icd-opencl-dev has_module OpenCL
 want opencl-headers has_header CL/cl.h
 want opencl-clhpp-headers has_header CL/opencl.hpp
@@ -58,7 +59,7 @@ prefer() {  # PACKAGE CHECK...
   shift
   "$@" || optional+=("$package")
 }
-prefer python3-dev has_python_headers
+if [[ ${1:-} != --program ]]; then prefer python3-dev has_python_headers; fi
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold, from a bare machine: installs, builds, runs all tests. The output of a
+# Everything that must hold, from a bare machine: installs, builds for all ISA targets, runs all tests. The output of a
 # test that fails is printed, and at the end what was skipped, why and what to install. The last line
 # is `N passed, N failed`, with `, N skipped` where something was; the exit status is 0 only when
 # nothing failed. With --lint in front lint.sh runs too, clang-tidy for 30 seconds, and counts as one
