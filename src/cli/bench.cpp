@@ -87,11 +87,13 @@ class TraceSink : public RowSink {
   Trace trace_;
 };
 
+// "[ 37 %, 1:24 left] softmax:rows=512,cols=2048 threads=2 warm".
 std::string progress_text(const Progress& progress) {
   std::string left;
   if (progress.seconds_left >= 0) {
     const auto seconds = static_cast<long>(std::lround(progress.seconds_left));
-    left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
+    left = seconds < 3600 ? fmt::format(", {}:{:02} left", seconds / 60, seconds % 60)
+                          : fmt::format(", {} h {:02} min left", seconds / 3600, seconds / 60 % 60);
   }
   return fmt::format("[{:3.0f} %{}] {}", 100 * progress.done, left, progress.doing);
 }
