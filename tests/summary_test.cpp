@@ -384,7 +384,7 @@ TEST_CASE("rows that lose by far are folded unless all are asked for; the best p
   };
   CHECK(variants(Shown::close) == std::vector<std::string>{"hwy", "near", "blas"});
   CHECK(variants(Shown::all).size() == 5);
-  CHECK(terminal_summary({&group, 1}).find("folded (--all): far 3.1x, blas-b 50x\n") !=
+  CHECK(terminal_summary({&group, 1}).find("folded (--all): far 3.10x, blas-b 50.0x\n") !=
         std::string::npos);
   CHECK(terminal_summary({&group, 1}, Shown::all).find("folded") == std::string::npos);
 }

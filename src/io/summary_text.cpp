@@ -112,8 +112,9 @@ std::string folded_note(const SummaryGroup& group, Shown shown) {
   std::vector<std::string> folded;
   for (const SummaryLine& line : group.lines) {
     if (!has_time(*line.row) || is_shown(group, line, shown)) continue;
-    folded.push_back(fmt::format("{} {:.3g}x", label(group, *line.row),
-                                 *line.row->p50_ns / *group.lines[*group.fastest].row->p50_ns));
+    folded.push_back(
+        fmt::format("{} {}x", label(group, *line.row),
+                    times(*line.row->p50_ns / *group.lines[*group.fastest].row->p50_ns)));
   }
   if (folded.empty()) return "";
   return fmt::format("slower than the fastest, folded (--all): {}", fmt::join(folded, ", "));
