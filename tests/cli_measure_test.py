@@ -4,12 +4,17 @@ crash and hang; every verb's examples. cli_measure_test.py ROOFLANE ROOFLANE_WIT
 """
 import concurrent.futures
 import csv
+import fcntl
 import io
 import json
 import os
+import pty
 import re
+import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -18,6 +23,7 @@ from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
 
 SANITIZED = os.environ.get("ROOFLANE_SANITIZER", "none") != "none"
 FAILURES = "FAILED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR"
+WIPE = b"\r\033[K"  # what a line of progress begins with, and what removes it
 CSV_HEADER_START = "schema_version,run_id,test_time,"
 
 
@@ -157,16 +163,70 @@ class Bench(CommandLine):
 
     def test_what_slows_the_machine_down_is_noted_once_and_kept(self):
         passive = {"OMP_WAIT_POLICY": "passive"}
+        note = "note: OMP_WAIT_POLICY=passive: threads sleep between parallel regions; fix: unset "
         status, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", *self.QUICK, "--json",
                                    "rows.json", env=passive)
         self.assertEqual(status, 0, err)
-        self.assertEqual(err.count("unset OMP_WAIT_POLICY"), 1, err)
+        self.assertEqual(err.count(note + "OMP_WAIT_POLICY\n"), 1, err)
+        self.assertNotIn("mend", err)
         slowdowns = json.loads(self.read("rows.json"))["context"]["slowdowns"]
         self.assertIn("unset OMP_WAIT_POLICY", [slowdown["mend"] for slowdown in slowdowns])
         for nothing_measured in ["--dry-run", "--benchmark_list_tests"]:
             _, _, err = self.call("bench", "--shape", SMALL, "-v", "scalar", nothing_measured,
                                   env=passive)
             self.assertNotIn("OMP_WAIT_POLICY", err)
+
+    def test_notes_stand_below_the_last_table(self):
+        both = subprocess.run(
+            [self.rooflane, "bench", "--shape", SMALL, *self.QUICK, "--csv", "rows.csv"],
+            cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=PATIENCE, env={**os.environ, "OMP_WAIT_POLICY": "passive",
+                                   "OCL_ICD_VENDORS": self.path("none")}).stdout
+        lines = both.splitlines()
+        notes = [i for i, line in enumerate(lines) if line.startswith("note: ")]
+        self.assertTrue(any("OMP_WAIT_POLICY" in lines[i] for i in notes), both)
+        self.assertEqual(notes, list(range(len(lines) - len(notes), len(lines))), both)
+
+    def on_terminal(self, *arguments: str, columns: int = 40,
+                    interrupted: bool = False) -> tuple[int, str, str]:
+        """Exit status, standard output, and what a terminal of so many columns is sent by standard
+        error; at the first line of progress the user may press Control and C."""
+        ours, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 25, columns, 0, 0))
+        with subprocess.Popen([self.rooflane, *arguments], cwd=self.folder.name, text=True,
+                              stdout=subprocess.PIPE, stderr=terminal) as process:
+            os.close(terminal)
+            sent = b""
+            while True:
+                try:
+                    sent += os.read(ours, 4096)
+                except OSError:  # nobody writes any more
+                    break
+                if interrupted and b"[" in sent.replace(WIPE, b""):
+                    process.send_signal(signal.SIGINT)
+                    interrupted = False
+            out = process.stdout.read()
+            status = process.wait(PATIENCE)
+        os.close(ours)
+        return status, out, sent.decode()
+
+    def test_progress_on_a_terminal_fits_it_and_leaves_nothing_behind(self):
+        arguments = ["bench", "--shape", "gemm:m=5,n=7,k=3,alpha=0.5,trans_a=1,trans_b=1", "-v",
+                     "scalar,hwy", *self.QUICK]
+        status, out, sent = self.on_terminal(*arguments)
+        self.assertEqual(status, 0, out)
+        self.assertNotIn("\033", out)
+        first, *shown = sent.split(WIPE.decode())
+        self.assertEqual(first, "")
+        self.assertRegex(shown[-1], r"\A(note: .*\r\n)*\Z")  # all that is left
+        for line in filter(None, shown[:-1]):
+            self.assertRegex(line, r"\A\[[ \d]{3} %(, \d+:\d\d left)?\] (ceilings: |.*gemm:)")
+            self.assertLess(len(line), 40)
+        self.assertTrue(any("ceilings: " in line for line in shown), sent)
+        self.assertTrue(any("gemm:" in line for line in shown), sent)
+        status, _, sent = self.on_terminal(*arguments, interrupted=True)
+        self.assertEqual(status, -signal.SIGINT)
+        self.assertTrue(sent.endswith(WIPE.decode()), sent)
 
     def test_cold_rows_say_so(self):
         for cache in ["cold", "warm"]:

@@ -10,9 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <random>
+#include <regex>
+#include <set>
 
 #include "core/error.hpp"
 #include "core/temporary_folder.hpp"
+#include "core/text.hpp"
 #include "io/csv.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -289,6 +293,77 @@ TEST_CASE("no text in Markdown becomes a tag, a link or a line of its own") {
   CHECK(markdown_text("\\](x)") == "\\\\\\](x)");
   const TextTable table{{{"name"}}, {{"a\\|b\nc"}}};
   CHECK(markdown_table(table) == "| name |\n| --- |\n| a\\\\\\|b c |\n");
+}
+
+// A table of words, numbers and intervals of any length.
+TextTable random_table(std::mt19937& random) {
+  const auto below = [&](int limit) {
+    return std::uniform_int_distribution<int>(0, limit - 1)(random);
+  };
+  const auto word = [&] { return std::string(static_cast<std::size_t>(1 + below(30)), 'w'); };
+  const auto text_of_words = [&] {
+    std::string text = word();
+    for (int more = below(4); more > 0; --more) text += (below(2) == 0 ? " " : ",") + word();
+    return below(3) == 0 ? text + " [0.98, 1.14]" : text;
+  };
+  TextTable table;
+  const int columns = 1 + below(9), rows = below(4);
+  for (int c = 0; c < columns; ++c) table.columns.push_back({text_of_words(), below(2) == 0});
+  for (int r = 0; r < rows; ++r) {
+    std::vector<std::string>& cells = table.rows.emplace_back();
+    for (const auto& column : table.columns) {
+      cells.push_back(column.right ? std::to_string(below(1000)) + "x [0.98, 14.1]"
+                                   : text_of_words());
+    }
+  }
+  return table;
+}
+
+// Words and intervals, however they are laid out.
+std::multiset<std::string> words_of(const std::string& text) {
+  static const std::regex pattern(R"(\[[^\]]*\]|[^ ,\n]+)");
+  std::multiset<std::string> words;
+  for (std::sregex_iterator word(text.begin(), text.end(), pattern), end; word != end; ++word) {
+    words.insert(word->str());
+  }
+  return words;
+}
+
+TEST_CASE("no table breaks a word, a number or an interval, and one is too wide for these only") {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    std::mt19937 random(seed);
+    const TextTable table = random_table(random);
+    std::string all;
+    std::size_t least = 2 * (table.columns.size() - 1);
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      all += table.columns[c].title + " ";
+      std::size_t longest = 0;
+      for (const std::string& w : words_of(table.columns[c].title)) {
+        longest = std::max(longest, w.size() + 1);  // and its comma
+      }
+      for (const auto& cells : table.rows) {
+        all += cells[c] + " ";
+        if (table.columns[c].right) longest = std::max(longest, cells[c].size());
+        for (const std::string& w : words_of(cells[c])) longest = std::max(longest, w.size() + 1);
+      }
+      least += longest;
+    }
+    const std::string text = terminal_table(table);
+    CHECK_MESSAGE(words_of(text) == words_of(all), "seed ", seed, "\n", text);
+    for (const std::string_view line : split(text, '\n')) {
+      CHECK_MESSAGE(line.size() <= std::max(terminal_width, least), "seed ", seed, "\n", text);
+    }
+    CHECK_MESSAGE(words_of(wrapped(all)) == words_of(all), "seed ", seed);
+  }
+}
+
+TEST_CASE("a title goes on in a second line before a cell does") {
+  const std::string name(60, 'n');
+  const TextTable table{{{"name"}, {"x best peer [95 %]", true}, {"use"}},
+                        {{name, "1.06x", "one " + std::string(40, 'u')}}};
+  CHECK(terminal_table(table) == "name" + std::string(59, ' ') + "x best peer  use\n" +
+                                     std::string(68, ' ') + "[95 %]\n" + name + "         1.06x  " +
+                                     table.rows[0][2] + "\n");
 }
 
 TEST_CASE("tables align for terminals and escape bars and tags in Markdown") {

@@ -384,30 +384,45 @@ TEST_CASE("rows that lose by far are folded unless all are asked for; the best p
   };
   CHECK(variants(Shown::close) == std::vector<std::string>{"hwy", "near", "blas"});
   CHECK(variants(Shown::all).size() == 5);
-  CHECK(terminal_summary({&group, 1}).find("folded (--all): far 3.1x, blas-b 50x\n") !=
+  CHECK(terminal_summary({&group, 1}).find("folded (--all): far 3.10x, blas-b 50.0x\n") !=
         std::string::npos);
   CHECK(terminal_summary({&group, 1}, Shown::all).find("folded") == std::string::npos);
 }
 
-TEST_CASE("whatever the rows, lines fit the terminal") {
+TEST_CASE("long names of variants and shapes stay whole, and lines fit the terminal") {
   std::vector<MeasuredRow> rows;
   for (int i = 0; i < 8; ++i) {
-    MeasuredRow m = row("a-variant-of-a-library-with-a-long-name-" + std::to_string(i), 1, 1e8 + i);
+    MeasuredRow m = row("blas-mkl-2024@v" + std::to_string(i), 1, 1e8 + i, "segment_softmax");
     m.row.shape = "batch=32,heads=128,kv_heads=128,q_len=16384,kv_len=16384,head_dim=128,causal=1";
     m.row.library = "Library" + std::to_string(i) + " with settings that are told at some length";
     m.row.roof_pct = m.row.roof_pct_lo = m.row.roof_pct_hi = 100;
     m.row.model_pct = 99;
     m.row.gflops = m.row.gb_s = 123456;
     m.row.bound = "compute";
+    for (int round = 0; round < 9; ++round) {
+      m.samples.push_back({0, round / 3, round % 3, 1e8 * (1 + i * round / 3), 1000});
+    }
     rows.push_back(m);
   }
   rows[7].row.status = "RUNTIME_ERROR";
-  rows[7].row.reason = std::string(300, 'x') + " and many words, " + rows[0].row.library;
+  rows[7].row.reason = std::string(110, 'x') + " and many words, " + rows[0].row.library;
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   const std::string text =
       terminal_summary(groups, Shown::all) + terminal_classes(size_classes(groups));
   for (const std::string_view line : split(text, '\n')) CHECK(line.size() <= terminal_width);
-  CHECK(text.find("\n  xxx") != std::string::npos);  // the reason stands below, and goes on
+  for (const MeasuredRow& m : rows) CHECK(text.find("\n" + m.row.variant) != std::string::npos);
+  CHECK(text.find("\nsegment_softmax ") != std::string::npos);
+  CHECK(text.find("\n  " + std::string(110, 'x')) != std::string::npos);  // below, and goes on
+}
+
+TEST_CASE("ratios have three digits") {
+  for (const auto& [slower, text] :
+       {std::pair{94.9, "0.95x"}, std::pair{999.4, "9.99x"}, std::pair{999.6, "10.0x"},
+        std::pair{2264.0, "22.6x"}, std::pair{9996.0, "100x"}, std::pair{2e5, "2000x"}}) {
+    const std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, slower)};
+    const std::string ratio = ratio_text(line_of(summarise_rows(rows)[0], "hwy").over_peer);
+    CHECK(ratio.substr(0, ratio.find(' ')) == text);
+  }
 }
 
 TEST_CASE("the summary as JSON names rows by position and tells ratios, winners and classes") {

@@ -87,23 +87,25 @@ class TraceSink : public RowSink {
   Trace trace_;
 };
 
+// "[ 37 %, 1:24 left] softmax:rows=512,cols=2048 threads=2 warm".
 std::string progress_text(const Progress& progress) {
   std::string left;
   if (progress.seconds_left >= 0) {
     const auto seconds = static_cast<long>(std::lround(progress.seconds_left));
-    left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
+    left = seconds < 3600 ? fmt::format(", {}:{:02} left", seconds / 60, seconds % 60)
+                          : fmt::format(", {} h {:02} min left", seconds / 3600, seconds / 60 % 60);
   }
   return fmt::format("[{:3.0f} %{}] {}", 100 * progress.done, left, progress.doing);
 }
 
 // The context of the JSON: arguments, environment of each worker, what disturbs the machine,
-// ceilings.
+// ceilings. Kept files call a fix `mend`.
 nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions& options,
                                   const BenchResult& result,
                                   const std::vector<Slowdown>& slowdowns) {
   auto disturbing = nlohmann::ordered_json::array();
   for (const Slowdown& slowdown : slowdowns) {
-    disturbing.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
+    disturbing.push_back({{"what", slowdown.what}, {"mend", slowdown.fix}});
   }
   auto workers = nlohmann::ordered_json::array();
   for (const WorkerContext& worker : result.workers) {
@@ -133,12 +135,13 @@ void print_cases(const Suite& suite) {
   for (const GroupCase* c : suite.cases()) std::cout << c->measured.text() << "\n";
 }
 
-std::vector<Slowdown> note_slowdowns(const Catalogue& catalogue) {
-  std::vector<Slowdown> slowdowns = slowdowns_here(catalogue);
+// Comes below everything on standard output.
+void print_notes(const BenchArguments& read, const std::vector<Slowdown>& slowdowns) {
+  flush_standard_output();
+  note_absent(read.absent);
   for (const Slowdown& slowdown : slowdowns) {
-    print_note(fmt::format("{}; mend: {}", slowdown.what, slowdown.mend));
+    print_note(fmt::format("{}; fix: {}", slowdown.what, slowdown.fix));
   }
-  return slowdowns;
 }
 
 // A file that serves nothing here would silently change nothing.
@@ -151,18 +154,14 @@ void note_unused(const Suite& suite, const std::string& file) {
 
 // Measures what is left to do, with rows on their way to files or standard output as they come.
 std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const Suite& suite,
-                         const Interrupted* interrupted, MemorySink& memory) {
-  if (interrupted != nullptr && interrupted->complete) {
-    print_note(fmt::format("the run of '{}' is complete: nothing is left to do", read.csv));
-    return interrupted->earlier.rows;
-  }
+                         const Interrupted* interrupted, const std::vector<Slowdown>& slowdowns,
+                         MemorySink& memory) {
   BenchOptions& options = read.options;
   if (interrupted != nullptr) {
     options.stamp.run_id = interrupted->run_id;
     options.ceilings = &interrupted->ceilings;
     options.earlier = &interrupted->earlier;
   }
-  const std::vector<Slowdown> slowdowns = note_slowdowns(*options.catalogue);
   ProgressLine progress;
   options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
   std::vector<RowSink*> sinks = {&memory};
@@ -225,12 +224,13 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
   const Suite suite = make_suite(read.options);  // refuses what is wrong
   check_planned_tunings(suite);
   if (read.options.tuned_beside_model) note_unused(suite, *arguments.value("--tuned"));
-  if (read.dry_run) {
-    print_cases(suite);
-    return 0;
-  }
-  if (read.options.google_benchmark.list) {
-    list_in_google_benchmark(read.options.google_benchmark, suite.names());
+  if (read.dry_run || read.options.google_benchmark.list) {
+    if (read.dry_run) {
+      print_cases(suite);
+    } else {
+      list_in_google_benchmark(read.options.google_benchmark, suite.names());
+    }
+    print_notes(read, {});
     return 0;
   }
   std::optional<OutputLock> lock;
@@ -238,10 +238,19 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
   std::optional<Interrupted> interrupted;
   if (read.resume) interrupted = read_interrupted(read.csv, read.options, suite);
   MemorySink memory(interrupted ? &interrupted->earlier : nullptr);
-  const std::vector<Row> rows =
-      measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, memory);
+  std::vector<Row> rows;
+  std::vector<Slowdown> slowdowns;
+  if (interrupted && interrupted->complete) {
+    print_note(fmt::format("the run of '{}' is complete: nothing is left to do", read.csv));
+    rows = interrupted->earlier.rows;
+  } else {
+    slowdowns = find_slowdowns("");
+    rows =
+        measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, slowdowns, memory);
+  }
   const bool regressed = print_summary(read, memory.rows());
   if (read.format->asked()) read.format->write(memory.rows());
+  print_notes(read, slowdowns);
   StatusesByVariant seen;
   for (const Row& row : rows) {
     if (const auto status = parse_status(row.status)) seen[row.variant].insert(*status);

@@ -242,14 +242,14 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   }
   const std::vector<std::string> guests =
       add_workers(arguments, common, settings, catalogue, complaints);
-  const std::vector<Target> targets =
-      select_targets(catalogue, kernels, common.variants, complaints, guests);
+  Selection selection = select_targets(catalogue, kernels, common.variants, complaints, guests);
   complaints.check([&] {
-    check_tunings(common.tunings, targets);
+    check_tunings(common.tunings, selection.targets);
     return true;
   });
   read.named = common.variants;
-  read.options = bench_options(common, problems, targets, catalogue, settings);
+  read.absent = std::move(selection.absent);
+  read.options = bench_options(common, problems, selection.targets, catalogue, settings);
   read.options.ladder = ladder;
   read.options.fusion = fusion;
   read.options.tuned_beside_model = common.tuned_named;

@@ -10,9 +10,10 @@ namespace rooflane {
 
 struct BenchArguments {
   BenchOptions options;
-  std::vector<std::string> named;   // variants that the user wants: by -v, or all with a ladder
-  std::string csv, json, trace;     // files; empty: none
-  std::optional<RowFormat> format;  // never empty once read
+  std::vector<std::string> named;     // variants that the user wants: by -v, or all with a ladder
+  std::vector<AbsentVariant> absent;  // not named, and left out
+  std::string csv, json, trace;       // files; empty: none
+  std::optional<RowFormat> format;    // never empty once read
   bool dry_run = false;
   bool resume = false;
   bool fail_on_regression = false;

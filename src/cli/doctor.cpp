@@ -80,9 +80,9 @@ void print_devices(const FoundDevices& backend) {
 
 void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
   std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
-                                  : "\nWhat slows this machine down, and what mends it:\n");
+                                  : "\nWhat slows this machine down, and what fixes it:\n");
   for (const Slowdown& slowdown : slowdowns) {
-    std::cout << "- " << slowdown.what << "\n    " << slowdown.mend << "\n";
+    std::cout << "- " << slowdown.what << "\n    " << slowdown.fix << "\n";
   }
 }
 

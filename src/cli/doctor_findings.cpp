@@ -80,7 +80,7 @@ std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue,
       slowdowns.push_back(
           {fmt::format("the {} driver {} {} ({}): its devices are absent", backend.title,
                        driver.file, driver.fault, driver.reason),
-           "clinfo   # shows it; install the driver anew or another release, or remove its file "
+           "clinfo   # shows it; install the driver again or another release, or remove its file "
            "from /etc/OpenCL/vendors"});
     }
   }
@@ -172,7 +172,7 @@ ordered_json findings_json(const Findings& findings) {
   }
   ordered_json slowdowns = ordered_json::array();
   for (const Slowdown& slowdown : findings.slowdowns) {
-    slowdowns.push_back({{"what", slowdown.what}, {"mend", slowdown.mend}});
+    slowdowns.push_back({{"what", slowdown.what}, {"mend", slowdown.fix}});
   }
   const std::string isa = isa_targets().front();
   return {{"schema_version", 1},

@@ -18,7 +18,7 @@ struct Vendor {
   const char* pci;                   // as /sys/bus/pci/devices/*/vendor words it
   const char* name;                  // with its article
   std::vector<const char*> drivers;  // parts of the names of libraries that serve it
-  const char* mend;
+  const char* fix;
 };
 
 // NVIDIA's library comes with the driver itself; where it is there, only the file that names it is
@@ -84,6 +84,11 @@ bool serves(const std::string& library, const Vendor& vendor) {
 
 }  // namespace
 
+bool has_card(const std::string& root) {
+  return std::any_of(std::begin(vendors), std::end(vendors),
+                     [&](const Vendor& vendor) { return has_card(root, vendor); });
+}
+
 std::vector<Slowdown> find_missing_drivers(const std::string& root,
                                            const std::string& vendors_folder) {
   std::vector<Slowdown> found;
@@ -97,7 +102,7 @@ std::vector<Slowdown> find_missing_drivers(const std::string& root,
     found.push_back({fmt::format("{} card is here, but no file in {} names its OpenCL driver: it "
                                  "is no OpenCL device",
                                  vendor.name, vendors_folder),
-                     names_only ? name_nvidia_library : vendor.mend});
+                     names_only ? name_nvidia_library : vendor.fix});
   }
   if (libraries.empty() && found.empty()) {
     found.push_back(

@@ -68,13 +68,18 @@ struct Target {
   const Kernel* kernel;
   const CatalogueEntry* entry;
 };
+struct Selection {
+  std::vector<Target> targets;
+  std::vector<AbsentVariant> absent;  // not named, and left out; each variant once
+};
 // The variants that -v names (each must exist for one of the kernels at least), or all that this
-// machine can run; then the reasons for the others are printed as notes. `hwy` selects another
-// build's `hwy@NAME` too; `guests` take part whatever is named.
-std::vector<Target> select_targets(const Catalogue& catalogue,
-                                   const std::vector<const Kernel*>& kernels,
-                                   const std::vector<std::string>& names, Complaints& complaints,
-                                   const std::vector<std::string>& guests = {});
+// machine can run. `hwy` selects another build's `hwy@NAME` too; `guests` take part whatever is
+// named.
+Selection select_targets(const Catalogue& catalogue, const std::vector<const Kernel*>& kernels,
+                         const std::vector<std::string>& names, Complaints& complaints,
+                         const std::vector<std::string>& guests = {});
+// One note for all: "absent variants: amx: this CPU lacks AMX; clblast, opencl: no OpenCL device".
+void note_absent(const std::vector<AbsentVariant>& absent);
 // Every --tuning must name a selected variant and be valid for it on each selected kernel.
 void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,
                    const std::vector<Target>& targets);

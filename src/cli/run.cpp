@@ -261,7 +261,7 @@ int run_run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&
   }
   std::vector<Target> targets;
   if (common.variants.size() == 1) {
-    targets = select_targets(catalogue, {&kernel}, common.variants, complaints);
+    targets = select_targets(catalogue, {&kernel}, common.variants, complaints).targets;
   }
   complaints.check([&] {
     if (!targets.empty()) check_tunings(common.tunings, targets);

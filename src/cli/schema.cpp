@@ -43,7 +43,7 @@ ordered_json worker_schema() {
 
 ordered_json slowdown_schema() {
   return object("Something that slows this machine down.",
-                {{"what", value("string", "what")}, {"mend", value("string", "what mends it")}});
+                {{"what", value("string", "what")}, {"mend", value("string", "what fixes it")}});
 }
 
 ordered_json fma_schema() {

@@ -161,31 +161,29 @@ void add_unnamed_targets(const Catalogue& catalogue, const std::vector<const Ker
 
 }  // namespace
 
-std::vector<Target> select_targets(const Catalogue& catalogue,
-                                   const std::vector<const Kernel*>& kernels,
-                                   const std::vector<std::string>& names, Complaints& complaints,
-                                   const std::vector<std::string>& guests) {
-  std::vector<Target> targets;
+Selection select_targets(const Catalogue& catalogue, const std::vector<const Kernel*>& kernels,
+                         const std::vector<std::string>& names, Complaints& complaints,
+                         const std::vector<std::string>& guests) {
+  Selection selection;
+  std::vector<Target>& targets = selection.targets;
   std::set<std::string> noted;
-  const auto note_absent = [&](const std::string& name, const std::string& reason) {
-    if (noted.insert(name).second) {
-      print_note(fmt::format("variant {} is absent: {}", name, reason));
-    }
+  const auto leave_out = [&](const AbsentVariant& absent) {
+    if (noted.insert(absent.variant).second) selection.absent.push_back(absent);
   };
   if (names.empty()) {
     for (const Kernel* kernel : kernels) {
       for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
         if (const auto reason = absent_reason(*entry)) {
-          note_absent(entry->name, *reason);
+          leave_out({kernel->name, entry->name, *reason});
         } else {
           targets.push_back({kernel, entry});
         }
       }
       for (const AbsentVariant& absent : catalogue.absent()) {
-        if (absent.kernel == kernel->name) note_absent(absent.variant, absent.reason);
+        if (absent.kernel == kernel->name) leave_out(absent);
       }
     }
-    return targets;
+    return selection;
   }
   for (const std::string& name : names) {
     Complaints each;
@@ -215,9 +213,26 @@ std::vector<Target> select_targets(const Catalogue& catalogue,
     const bool measured = std::any_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
       return absent.kernel == kernel->name;
     });
-    if (missed && measured) note_absent(absent.variant, absent.reason);
+    if (missed && measured) leave_out(absent);
   }
-  return targets;
+  return selection;
+}
+
+void note_absent(const std::vector<AbsentVariant>& absent) {
+  std::vector<std::pair<std::string, std::string>> notes;  // reason, variants
+  for (const AbsentVariant& one : absent) {
+    const auto known = std::find_if(notes.begin(), notes.end(),
+                                    [&](const auto& note) { return note.first == one.reason; });
+    if (known == notes.end()) {
+      notes.emplace_back(one.reason, one.variant);
+    } else {
+      known->second += ", " + one.variant;
+    }
+  }
+  std::vector<std::string> texts;
+  for (const auto& [reason, variants] : notes)
+    texts.push_back(fmt::format("{}: {}", variants, reason));
+  if (!texts.empty()) print_note("absent variants: " + join(texts, "; "));
 }
 
 void check_tunings(const std::vector<std::pair<std::string, std::string>>& tunings,

@@ -45,7 +45,7 @@ constexpr double enough_locked_memory = 64.0 * 1024 * 1024;
 // OpenCL drivers start a thread per CPU each.
 constexpr double enough_processes = 1024;
 constexpr double noticeable_steal = 0.01;
-constexpr double noticeable_load = 0.5;  // runnable processes beside this one
+constexpr double noticeable_load = 0.5;  // CPUs
 constexpr double noticeable_busy = 0.1;  // of a sibling's time
 constexpr auto watch_window = std::chrono::milliseconds(300);
 
@@ -107,7 +107,7 @@ void check_memory(const std::string& root, std::vector<Slowdown>& found) {
   }
   const std::string limits = whole(root + "/proc/self/limits");
   const auto locked = limit_of(limits, "Max locked memory");
-  if (locked && locked->soft < enough_locked_memory) {
+  if (locked && locked->soft < enough_locked_memory && has_card(root)) {
     found.push_back({fmt::format("only {:.0f} KiB of memory may be locked: device transfers are "
                                  "staged",
                                  locked->soft / 1024),
@@ -132,7 +132,7 @@ void check_memory(const std::string& root, std::vector<Slowdown>& found) {
   }
 }
 
-void check_quota_and_load(const std::string& root, std::vector<Slowdown>& found) {
+void check_quota(const std::string& root, std::vector<Slowdown>& found) {
   const auto quota = control_group_cpus(root);
   if (quota && *quota < machine().logical_cpus) {
     found.push_back(
@@ -141,14 +141,9 @@ void check_quota_and_load(const std::string& root, std::vector<Slowdown>& found)
                      *quota, machine().logical_cpus),
          "start the container without a CPU quota (--cpus), with --cpuset-cpus instead"});
   }
-  double load = 0;
-  if (std::istringstream(first_line(root + "/proc/loadavg")) >> load && load > noticeable_load) {
-    found.push_back({fmt::format("other work runs: load {:.2f} over the last minute", load),
-                     "top -o %CPU   # and stop what need not run"});
-  }
 }
 
-// ", and CPU 3, a sibling of CPU 1, is 40 % busy now" for the busiest CPU that is not the first of
+// ", and CPU 3, a sibling of CPU 1, is 40 % busy" for the busiest CPU that is not the first of
 // its core; empty when none is busy. Lists are those of thread_siblings_list: "1,3" or "1-3".
 std::string busy_sibling(const std::string& root, const std::vector<double>& busy) {
   std::string text;
@@ -159,19 +154,24 @@ std::string busy_sibling(const std::string& root, const std::vector<double>& bus
     const auto first = parse_integer(list.substr(0, list.find_first_of(",-")));
     if (!first || *first == static_cast<std::int64_t>(cpu) || busy[cpu] <= most) continue;
     most = busy[cpu];
-    text =
-        fmt::format("; CPU {}, a sibling of CPU {}, is {:.0f} % busy now", cpu, *first, 100 * most);
+    text = fmt::format("; CPU {}, a sibling of CPU {}, is {:.0f} % busy", cpu, *first, 100 * most);
   }
   return text;
 }
 
-// What shows only while one watches: steal and busy siblings.
+// What shows only while one watches, asleep: other work, busy siblings and steal. The load average
+// would not do: it still holds what this user measured or built a minute ago.
 void check_for_a_while(const std::string& root, std::vector<Slowdown>& found) {
   const std::string before = whole(root + "/proc/stat");
   std::string after = before;
   if (!before.empty()) {
     std::this_thread::sleep_for(watch_window);
     after = whole(root + "/proc/stat");
+  }
+  const double busy = busy_cpus(before, after);
+  if (busy > noticeable_load) {
+    found.push_back({fmt::format("other work keeps {:.1f} CPUs busy", busy),
+                     "top -o %CPU   # and stop what need not run"});
   }
   if (first_line(root + cpu_folder + "/smt/active") == "1") {
     found.push_back({"SMT siblings share cores: what runs on a sibling takes from a measurement" +
@@ -238,6 +238,15 @@ double steal_share(const std::string& before, const std::string& after) {
   return total > 0 ? spent[steal] / total : 0;
 }
 
+double busy_cpus(const std::string& before, const std::string& after) {
+  const std::vector<double> spent =
+      difference(before.substr(0, before.find('\n')), after.substr(0, after.find('\n')));
+  const double total = sum(spent);
+  if (total <= 0) return 0;
+  const double busy = total - spent[idle] - spent[iowait] - spent[steal];
+  return busy / total * static_cast<double>(cpu_lines(after).size());
+}
+
 std::vector<double> busy_shares(const std::string& before, const std::string& after) {
   const std::vector<std::string> first = cpu_lines(before), second = cpu_lines(after);
   std::vector<double> shares;
@@ -254,7 +263,7 @@ std::vector<Slowdown> find_slowdowns(const std::string& root) {
   check_topology(root, found);
   check_frequency(root, found);
   check_memory(root, found);
-  check_quota_and_load(root, found);
+  check_quota(root, found);
   check_for_a_while(root, found);
   check_environment(found);
   return found;

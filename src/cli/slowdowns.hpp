@@ -1,5 +1,5 @@
-// What slows this machine down, and the command that mends it. `doctor` prints it, `bench` notes it
-// and keeps it beside its rows.
+// What slows this machine down, and the command that fixes it. `doctor` prints it, `bench` notes
+// what concerns a measurement and keeps it beside its rows.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ namespace rooflane {
 
 struct Slowdown {
   std::string what;  // one line
-  std::string mend;  // a shell command, or words where no command helps
+  std::string fix;   // a shell command, or words where no command helps
 };
 
-// Reads /proc, /sys and /etc below `root` ("" for the machine itself), so that tests can build a
-// machine. Takes 0.3 s where there is a /proc/stat.
+// What disturbs a measurement. Reads /proc, /sys and /etc below `root` ("" for the machine itself),
+// so that tests can build a machine. Takes 0.3 s where there is a /proc/stat.
 std::vector<Slowdown> find_slowdowns(const std::string& root);
 
 // OpenBLAS libraries of the catalogue that choose a slower core type for this CPU. Opens them.
@@ -31,12 +31,16 @@ std::optional<Slowdown> core_type_slowdown(
 // learns of drivers from the files of `vendors_folder`, which lies below `root` as well.
 std::vector<Slowdown> find_missing_drivers(
     const std::string& root, const std::string& vendors_folder = "/etc/OpenCL/vendors");
+// Whether a card of a vendor whose OpenCL drivers we know is here.
+bool has_card(const std::string& root);
 
 // All of the above on this machine.
 std::vector<Slowdown> slowdowns_here(const Catalogue& catalogue);
 
 // Share of the CPU time that the hypervisor gave to others between two texts of /proc/stat.
 double steal_share(const std::string& before, const std::string& after);
+// How many CPUs' time was spent between two texts of /proc/stat, without what was stolen.
+double busy_cpus(const std::string& before, const std::string& after);
 // How much of its time each CPU was busy between two texts of /proc/stat, by CPU number.
 std::vector<double> busy_shares(const std::string& before, const std::string& after);
 

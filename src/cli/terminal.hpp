@@ -13,7 +13,9 @@ void print_note(std::string_view text);   // "note: ..."
 // The status in colour when standard output is a terminal (and NO_COLOR is not set).
 std::string coloured_status(std::string_view status);
 
-// A line on standard error that is overwritten; nothing unless that is a terminal.
+// A line on standard error that is overwritten; nothing unless that is a terminal. Messages of the
+// above and a signal that ends the program wipe it too; who writes to standard output wipes it
+// first.
 class ProgressLine {
  public:
   ProgressLine();
@@ -25,7 +27,6 @@ class ProgressLine {
 
  private:
   bool visible_;
-  bool dirty_ = false;
 };
 
 }  // namespace rooflane

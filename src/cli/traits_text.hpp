@@ -15,7 +15,7 @@ std::string traits_table(const MeasuredTraits& measured);
 // How long ago "2026-01-31 12:00:00 UTC" was: "3 days ago"; "at 2026-…" when it is no such text.
 std::string traits_age(const std::string& date, std::time_t now);
 
-// "measured 3 days ago, FILE", or "derived; …" with the reason and what mends it.
+// "measured 3 days ago, FILE", or "derived; …" with the reason and what fixes it.
 std::string traits_origin(const TraitsSource& source, std::time_t now);
 // The key numbers, a line for one thread and one for all.
 std::string traits_summary(const Traits& traits);

@@ -83,10 +83,10 @@ int run_verify(const Arguments& arguments, Catalogue& catalogue, const CliSettin
       read_problems(arguments, catalogue, "edge", complaints);
   const std::vector<std::string> guests =
       add_workers(arguments, common, settings, catalogue, complaints);
-  const std::vector<Target> targets = select_targets(catalogue, kernels_of(problems, catalogue),
-                                                     common.variants, complaints, guests);
+  const Selection selection = select_targets(catalogue, kernels_of(problems, catalogue),
+                                             common.variants, complaints, guests);
   complaints.check([&] {
-    check_tunings(common.tunings, targets);
+    check_tunings(common.tunings, selection.targets);
     return true;
   });
   for (const BenchProblem& problem : problems) {
@@ -97,7 +97,8 @@ int run_verify(const Arguments& arguments, Catalogue& catalogue, const CliSettin
   }
   complaints.raise();
 
-  const BenchOptions options = bench_options(common, problems, targets, catalogue, settings);
+  const BenchOptions options =
+      bench_options(common, problems, selection.targets, catalogue, settings);
   const Suite suite = make_suite(options);
   check_planned_tunings(suite);
   const std::vector<const GroupCase*> cases = suite.cases();
@@ -120,6 +121,7 @@ int run_verify(const Arguments& arguments, Catalogue& catalogue, const CliSettin
     if (is_bad(outcome.status))
       std::cerr << "  repeat: " << repro_command(c, *cases[i]->entry) << "\n";
   }
+  note_absent(selection.absent);
   return exit_status_of(seen, common.variants);
 }
 

@@ -28,6 +28,11 @@ std::string per_cent(double value) {
   return value < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }
 
+// Three digits of a ratio: 0.95, 1.06, 22.6, 109.
+std::string times(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
 std::string share(const Row& row) {
   if (!row.roof_pct) return "";
   if (!row.roof_pct_lo || !row.roof_pct_hi) return per_cent(*row.roof_pct);
@@ -107,8 +112,9 @@ std::string folded_note(const SummaryGroup& group, Shown shown) {
   std::vector<std::string> folded;
   for (const SummaryLine& line : group.lines) {
     if (!has_time(*line.row) || is_shown(group, line, shown)) continue;
-    folded.push_back(fmt::format("{} {:.3g}x", label(group, *line.row),
-                                 *line.row->p50_ns / *group.lines[*group.fastest].row->p50_ns));
+    folded.push_back(
+        fmt::format("{} {}x", label(group, *line.row),
+                    times(*line.row->p50_ns / *group.lines[*group.fastest].row->p50_ns)));
   }
   if (folded.empty()) return "";
   return fmt::format("slower than the fastest, folded (--all): {}", fmt::join(folded, ", "));
@@ -221,11 +227,8 @@ std::string time_text(const std::optional<double>& ns) {
 std::string ratio_text(const std::optional<Ratio>& ratio) {
   if (!ratio) return "";
   const std::optional<Interval> interval = ratio->interval();
-  const auto figure = [](double value) {
-    return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
-  };
-  return figure(ratio->value()) + "x" +
-         (interval ? fmt::format(" [{}, {}]", figure(interval->low), figure(interval->high)) : "");
+  return times(ratio->value()) + "x" +
+         (interval ? fmt::format(" [{}, {}]", times(interval->low), times(interval->high)) : "");
 }
 
 std::string summary_title(const SummaryGroup& group) {
@@ -253,11 +256,10 @@ TextTable summary_table(const SummaryGroup& group, Shown shown) {
   const std::vector<const SummaryLine*> lines = shown_lines(group, shown);
   for (const SummaryLine* line : lines) {
     const Row& row = *line->row;
-    table.rows.push_back(
-        {label(group, row), time_text(row.p50_ns), number(row.gflops), number(row.gb_s), share(row),
-         is_launch_bound(row) ? "launch" : row.bound,
-         line->over_scalar ? fmt::format("{:.2f}x", line->over_scalar->value()) : "",
-         ratio_text(line->over_peer), verdict(*line)});
+    table.rows.push_back({label(group, row), time_text(row.p50_ns), number(row.gflops),
+                          number(row.gb_s), share(row), is_launch_bound(row) ? "launch" : row.bound,
+                          line->over_scalar ? times(line->over_scalar->value()) + "x" : "",
+                          ratio_text(line->over_peer), verdict(*line)});
   }
   if (has_model(lines)) add_model(lines, table);
   return table;

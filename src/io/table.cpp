@@ -7,50 +7,85 @@
 namespace rooflane {
 namespace {
 
-std::vector<std::size_t> widths_of(const TextTable& table) {
-  std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    std::size_t width = table.columns[c].title.size();
-    for (const auto& row : table.rows) width = std::max(width, row[c].size());
-    widths.push_back(width);
+constexpr std::size_t gap = 2;  // spaces between columns
+// Brackets up to this long hold an interval, "[0.98, 1.14]", which stays whole.
+constexpr std::size_t longest_interval = 24;
+
+// What a line break must not divide: words, each with the spaces or the comma behind it, and
+// intervals.
+std::vector<std::string> pieces_of(const std::string& text) {
+  std::vector<std::string> pieces;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '[') {
+      const std::size_t end = text.find(']', i);
+      if (end != std::string::npos && end - i < longest_interval) i = end;
+    }
+    const bool at_end = i + 1 == text.size();
+    if (!at_end && ((text[i] != ' ' && text[i] != ',') || text[i + 1] == ' ')) continue;
+    pieces.push_back(text.substr(begin, i + 1 - begin));
+    begin = i + 1;
   }
-  return widths;
+  return pieces;
 }
 
-constexpr std::size_t gap = 2;  // spaces between columns
+std::string without_end_spaces(std::string text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
 
-// Takes from the widest column that stands left, again and again, until all fit. A column below
-// `narrowest` would break every word.
-void narrow(const TextTable& table, std::vector<std::size_t>& widths) {
-  constexpr std::size_t narrowest = 12;
+std::size_t longest_piece(const std::string& text) {
+  std::size_t longest = 0;
+  for (const std::string& piece : pieces_of(text)) {
+    longest = std::max(longest, without_end_spaces(piece).size());
+  }
+  return longest;
+}
+
+// As many pieces a line as `width` holds, at least one: a longer word sticks out.
+std::vector<std::string> lines_of(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (const std::string& piece : pieces_of(text)) {
+    if (!lines.back().empty() && without_end_spaces(lines.back() + piece).size() > width) {
+      lines.back() = without_end_spaces(lines.back());
+      lines.emplace_back();
+    }
+    lines.back() += piece;
+  }
+  return lines;
+}
+
+// Takes from the widest column that is above its least width, again and again, until all fit.
+void narrow(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least) {
   std::size_t total = gap * (widths.size() - 1);
   for (const std::size_t width : widths) total += width;
-  while (total > terminal_width) {
+  for (; total > terminal_width; --total) {
     std::size_t* widest = nullptr;
     for (std::size_t c = 0; c < widths.size(); ++c) {
-      if (!table.columns[c].right && (widest == nullptr || widths[c] > *widest))
-        widest = &widths[c];
+      if (widths[c] > least[c] && (widest == nullptr || widths[c] > *widest)) widest = &widths[c];
     }
-    if (widest == nullptr || *widest <= narrowest) return;
+    if (widest == nullptr) return;
     --*widest;
-    --total;
   }
 }
 
-// The cell as lines of at most `width`, broken after spaces and commas where there are any.
-std::vector<std::string> lines_of(const std::string& cell, std::size_t width) {
-  std::vector<std::string> lines;
-  std::string rest = cell;
-  while (rest.size() > width) {
-    std::size_t end = rest.find_last_of(" ,", width - 1);
-    end = end == std::string::npos || end == 0 ? width : end + 1;
-    std::string line = rest.substr(0, end);
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(line);
-    rest.erase(0, end);
+// Titles go on in a second line before cells do, which costs a line per row. Numbers never do.
+std::vector<std::size_t> widths_of(const TextTable& table) {
+  std::vector<std::size_t> widths, of_cells, of_words;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const auto& [title, right] = table.columns[c];
+    std::size_t cells = longest_piece(title), words = cells;
+    for (const auto& row : table.rows) {
+      cells = std::max(cells, row[c].size());
+      words = std::max(words, right ? row[c].size() : longest_piece(row[c]));
+    }
+    widths.push_back(std::max(title.size(), cells));
+    of_cells.push_back(cells);
+    of_words.push_back(words);
   }
-  lines.push_back(rest);
-  return lines;
+  narrow(widths, of_cells);
+  narrow(widths, of_words);
+  return widths;
 }
 
 std::string padded(const std::string& cell, std::size_t width, bool right) {
@@ -77,8 +112,7 @@ std::string markdown_cell(const std::string& cell) {
 }  // namespace
 
 std::string terminal_table(const TextTable& table) {
-  std::vector<std::size_t> widths = widths_of(table);
-  narrow(table, widths);
+  const std::vector<std::size_t> widths = widths_of(table);
   std::string text;
   const auto add_row = [&](const std::vector<std::string>& cells) {
     std::vector<std::vector<std::string>> columns;
@@ -104,17 +138,14 @@ std::string terminal_table(const TextTable& table) {
 }
 
 std::string wrapped(const std::string& text) {
+  constexpr std::string_view indent = "  ";
+  const bool fits = text.size() <= terminal_width;
   std::string result;
-  std::string_view indent;
-  std::string rest = text;
-  while (true) {
-    const std::string line = lines_of(rest, terminal_width - indent.size()).front();
-    result += std::string(indent) + line + "\n";
-    if (line.size() >= rest.size()) return result;
-    rest.erase(0, line.size());
-    rest.erase(0, rest.find_first_not_of(' '));
-    indent = "  ";
+  for (const std::string& line : lines_of(text, terminal_width - (fits ? 0 : indent.size()))) {
+    if (!result.empty()) result += indent;
+    result += line + "\n";
   }
+  return result;
 }
 
 std::string markdown_text(const std::string& text) {
