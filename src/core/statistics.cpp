@@ -18,9 +18,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 // repeat within a few per cent of its width from seed to seed.
 constexpr int resamples = 2000;
 
-// Half a 95 % interval of a normal distribution, in standard deviations; and so many degrees of
-// freedom that Student's distribution is one.
-constexpr double normal_quantile = 1.96;
+// So many degrees of freedom that Student's distribution is a normal one.
 constexpr double most_df = 1000;
 
 // Type 7: position q·(n-1) between the order statistics, linearly. `sorted` must not be empty.
@@ -118,17 +116,6 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
 
 // With t = sqrt(df)·tan(x) the density becomes a multiple of cos(x)^(df-1), and the tail an
 // integral up to pi/2, done by Simpson's rule.
-double median_half_width_pct(std::span<const double> samples) {
-  const auto n = static_cast<double>(samples.size());
-  const double reach = 0.98 * std::sqrt(n);  // 1.96 standard deviations of a binomial of 1/2
-  if (n / 2 - reach < 0.5) return std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto low = static_cast<std::size_t>(std::max(n / 2 - reach - 0.5, 0.0));
-  const std::size_t high = sorted.size() - 1 - low;
-  return 50 * (sorted[high] - sorted[low]) / median(sorted);
-}
-
 double student_tail(double t, double df) {
   if (t < 0) return 1 - student_tail(-t, df);
   constexpr int steps = 400;  // even; 5 digits for df from 1 to 1000
@@ -155,10 +142,15 @@ double student_quantile(double tail, double df) {
   return high;
 }
 
-Interval Estimate::interval() const {
+Interval Estimate::interval(double level) const {
   if (std::isnan(error)) return {nan, nan};
-  const double half = (df >= most_df ? normal_quantile : student_quantile(0.025, df)) * error;
+  const double half = student_quantile((1 - level) / 2, std::min(df, most_df)) * error;
   return {value - half, value + half};
+}
+
+double Estimate::half_width_pct() const {
+  const Interval around = interval();
+  return 50 * (std::exp(around.high - value) - std::exp(around.low - value));
 }
 
 double Estimate::p_beyond(double margin) const {
@@ -169,33 +161,154 @@ double Estimate::p_beyond(double margin) const {
       1.0);
 }
 
-Estimate estimate_over_launches(std::span<const std::vector<double>> launches, std::uint64_t seed) {
-  const std::size_t count = launches.size();
-  const auto n = static_cast<double>(count);
-  const auto units = static_cast<double>(count > 1 ? count : launches.front().size());
-  Estimate estimate{0, nan, units - 1};
-  for (const std::vector<double>& rounds : launches) estimate.value += median(rounds) / n;
-  if (units < 2) return estimate;
+namespace {
 
-  // The standard error of a standard error from B resamples is 1/sqrt(2B) of it: 4 % here.
-  constexpr int error_resamples = 400;
-  CounterRng rng(seed);
-  std::vector<double> means(error_resamples, 0.0);
-  std::vector<double> drawn;
-  for (double& mean : means) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::vector<double>& rounds = launches[rng.below(count)];
-      drawn.resize(rounds.size());
-      for (double& x : drawn) x = rounds[rng.below(rounds.size())];
-      mean += median_in_place(drawn) / n;
+// Of normal values, the standard deviation over the median distance from their median.
+constexpr double deviation_over_distance = 1.4826;
+
+// Distances of rounds from their repetition's median, as so many distances from the true centre
+// would be: of an odd number the median itself has none, of an even number all are too small.
+void add_distances(const std::vector<double>& rounds, double middle,
+                   std::vector<double>& distances) {
+  const auto n = static_cast<double>(rounds.size());
+  const bool even = rounds.size() % 2 == 0;
+  // Both found by simulation of normal values, within 3 % from n = 2 on.
+  const double factor = even ? std::min(std::numbers::sqrt2, 1 + 1.5 / n) : 1;
+  bool centre_left_out = even;
+  for (const double x : rounds) {
+    const double distance = std::abs(x - middle);
+    if (!centre_left_out && distance == 0) {
+      centre_left_out = true;
+      continue;
     }
+    distances.push_back(factor * distance);
   }
-  estimate.error = summarise(means).stdev * std::sqrt(units / (units - 1));
-  return estimate;
+}
+
+double spread_of(std::vector<double>& distances) {
+  return distances.empty() ? 0 : deviation_over_distance * median_in_place(distances);
+}
+
+// A repetition's median and the variance of that by its rounds.
+struct RepetitionMedian {
+  double value = 0;
+  double variance = 0;
+};
+
+std::vector<RepetitionMedian> medians_of(std::span<const std::vector<double>> repetitions) {
+  std::vector<RepetitionMedian> medians;
+  std::vector<double> all, own;
+  for (const std::vector<double>& rounds : repetitions) {
+    medians.push_back({median(rounds)});
+    add_distances(rounds, medians.back().value, all);
+  }
+  const double common = spread_of(all);
+  for (std::size_t i = 0; i < medians.size(); ++i) {
+    own.clear();
+    add_distances(repetitions[i], medians[i].value, own);
+    const double spread = std::max(common, spread_of(own));
+    // Of the median of n normal values: pi/2 of the mean's.
+    medians[i].variance =
+        std::numbers::pi / 2 * spread * spread / static_cast<double>(repetitions[i].size());
+  }
+  return medians;
+}
+
+// Between repetitions of one variant against itself in fresh processes, as a logarithm: below 1 %
+// for most problems on the machines in results/, up to 8 % for products with one row.
+constexpr double usual_repetition_error = 0.01;
+constexpr double usual_df = 1;
+constexpr double far = 3;  // errors; of normal values one in 370
+
+}  // namespace
+
+Estimate estimate_over_repetitions(std::span<const std::vector<double>> repetitions) {
+  const std::vector<RepetitionMedian> medians = medians_of(repetitions);
+  if (medians.size() == 1) {
+    const auto rounds = static_cast<double>(repetitions.front().size());
+    if (rounds < 2) return {medians[0].value, nan, 0};
+    // Few rounds may lie together by chance: moderated as the variance between repetitions is.
+    const double usual =
+        std::numbers::pi / 2 * usual_repetition_error * usual_repetition_error / rounds;
+    const double df = usual_df + rounds - 1;
+    const double variance = (usual_df * usual + (rounds - 1) * medians[0].variance) / df;
+    return {medians[0].value, std::sqrt(variance), df};
+  }
+  std::vector<double> values, variances, relative;
+  for (const RepetitionMedian& one : medians) {
+    values.push_back(one.value);
+    variances.push_back(one.variance + usual_repetition_error * usual_repetition_error);
+  }
+  double mean = median(values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    relative.push_back((values[i] - mean) / std::sqrt(variances[i]));
+  }
+  std::vector<double> distances;
+  add_distances(relative, 0, distances);
+  // Where most repetitions lie apart by more than their errors, that is no disturbance.
+  const double limit = far * std::max(1.0, spread_of(distances));
+  constexpr int most_steps = 30;
+  for (int step = 0; step < most_steps; ++step) {  // Huber's mean by repeated weighting
+    double sum = 0, weights = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double distance = std::abs(values[i] - mean) / std::sqrt(variances[i]);
+      const double weight = std::min(1.0, limit / std::max(distance, limit)) / variances[i];
+      sum += weight * values[i];
+      weights += weight;
+    }
+    const double next = sum / weights;
+    if (next == mean) break;
+    mean = next;
+  }
+  double squares = 0, weights = 0, near = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double distance = std::abs(values[i] - mean) / std::sqrt(variances[i]);
+    squares += std::min(distance, limit) * std::min(distance, limit);
+    if (distance >= limit) continue;
+    weights += 1 / variances[i];
+    ++near;
+  }
+  const double df = usual_df + std::max(near, 1.0) - 1;
+  const double scale = (usual_df + squares) / (usual_df + static_cast<double>(values.size()) - 1);
+  return {mean, std::sqrt(scale / weights), df};
+}
+
+double median_half_width_pct(std::span<const double> samples) {
+  std::vector<double> logs;
+  for (const double sample : samples) logs.push_back(std::log(sample));
+  return logs.empty() ? nan : estimate_over_repetitions({&logs, 1}).half_width_pct();
+}
+
+PairVerdict verdict_of(const Estimate& log_ratio) {
+  const Interval shown = log_ratio.interval();
+  if (std::isnan(shown.low)) return PairVerdict::undecided;
+  const double margin = std::log1p(tie_margin);
+  if (shown.low >= -margin && shown.high <= margin) return PairVerdict::equal;
+  const Interval sure = log_ratio.interval(winner_level);
+  if (sure.low > 0) return PairVerdict::slower;
+  if (sure.high < 0) return PairVerdict::faster;
+  return PairVerdict::undecided;
+}
+
+bool certainly_above(const Estimate& log_ratio, double ratio) {
+  return log_ratio.interval(winner_level).low > std::log(ratio);
+}
+
+double repetitions_to_decide(const Estimate& log_ratio) {
+  if (std::isnan(log_ratio.error)) return 2;
+  const double margin = std::log1p(tie_margin);
+  const double distance = std::abs(log_ratio.value);
+  // Widths for which the pair would be decided either way; the wider one comes first. Errors fall
+  // with the root of the number of repetitions, and Student's quantiles a little besides.
+  const double to_win = distance / student_quantile((1 - winner_level) / 2, log_ratio.df);
+  const double to_tie = (margin - distance) / student_quantile(0.025, log_ratio.df);
+  const double wanted = std::max(to_win, to_tie);
+  return std::max(1.0, std::pow(log_ratio.error / wanted, 2));
 }
 
 Estimate estimate_from_interval(double value, Interval interval) {
-  return {std::log(value), std::log(interval.high / interval.low) / (2 * normal_quantile), most_df};
+  const double width = std::log(interval.high / interval.low);
+  return {std::log(value), width / (2 * student_quantile(0.025, most_df)), most_df};
 }
 
 Estimate mean_of(std::span<const Estimate> estimates) {
