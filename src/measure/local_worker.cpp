@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -56,6 +57,7 @@ struct OpenCase {
   OwnedOperands operands;
   std::uint64_t input_hash;
   std::unique_ptr<Plan> plan;
+  bool asked_before = false;             // whether its output is right
   std::optional<Verification> verified;  // the first verification, when it passed
   std::uint64_t verified_hash = 0;       // of the output it saw
 };
@@ -77,6 +79,17 @@ class LocalWorker final : public Worker {
   Verification verify(const std::string& reference_path) override {
     try {
       return verify_open(reference_path);
+    } catch (...) {
+      throw_worker_error();
+    }
+  }
+
+  bool reproduces(std::uint64_t output_hash, bool follow) override {
+    try {
+      OpenCase& open = opened();
+      open.asked_before = true;
+      if (follow && !follows_inputs(open)) return false;
+      return defect_of_run(open).empty() && open.operands.output_hash() == output_hash;
     } catch (...) {
       throw_worker_error();
     }
@@ -171,26 +184,27 @@ class LocalWorker final : public Worker {
     }
   }
 
-  Verification verify_open(const std::string& reference_path) {
-    OpenCase& open = opened();
-    const Problem& problem = open.c.problem;
-    Verification result;
-    if (open.verified && !follows_inputs(open)) {
-      result.reason = "the run kept its output although its inputs changed";
-      return result;
-    }
+  // Runs once into poisoned outputs, and says what it did besides filling them; empty: nothing.
+  static std::string defect_of_run(OpenCase& open) {
     open.operands.poison_output();
     open.plan->upload();
     open.plan->run();
     open.plan->download();
-    if (open.operands.input_hash() != open.input_hash) {
-      result.reason = "the run changed its inputs";
+    if (open.operands.input_hash() != open.input_hash) return "the run changed its inputs";
+    if (!open.operands.guards_intact()) return "the run wrote outside the output";
+    return {};
+  }
+
+  Verification verify_open(const std::string& reference_path) {
+    OpenCase& open = opened();
+    const Problem& problem = open.c.problem;
+    Verification result;
+    if (std::exchange(open.asked_before, true) && !follows_inputs(open)) {
+      result.reason = "the run kept its output although its inputs changed";
       return result;
     }
-    if (!open.operands.guards_intact()) {
-      result.reason = "the run wrote outside the output";
-      return result;
-    }
+    result.reason = defect_of_run(open);
+    if (!result.reason.empty()) return result;
     const std::uint64_t hash = open.operands.output_hash();
     if (open.verified && hash == open.verified_hash) return *open.verified;
     const Math& math = open.c.math_record();
@@ -199,6 +213,7 @@ class LocalWorker final : public Worker {
             ? compute_reference(problem, open.operands.inputs(), open.c.seed, math)
             : read_reference(reference_path);
     result = verify_output(problem, open.operands.all(), reference, open.c.seed, math);
+    result.output_hash = hash;
     if (result.usable() && !open.verified) {
       open.verified = result;
       open.verified_hash = hash;

@@ -65,6 +65,17 @@ Verification OutputFile::verify(const std::string& reference_path, const Math& m
   return verify_output(problem_, operands.all(), reference, seed_, math);
 }
 
+std::uint64_t OutputFile::hash() const {
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  std::uint64_t hash = 0;
+  for (std::size_t at = 0; at < bytes_; at += piece.size()) {
+    piece.resize(std::min(piece.size(), bytes_ - at));
+    if (!read_at(at, piece)) return 0;
+    hash = hash_bytes(hash, piece);
+  }
+  return hash_of_output(hash);
+}
+
 // Read and not mapped: the worker could still cut the file short.
 bool OutputFile::read_at(std::size_t offset, std::span<std::byte> to) const {
   for (std::size_t done = 0; done < to.size();) {

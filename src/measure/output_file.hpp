@@ -29,6 +29,8 @@ class OutputFile {
   // call only; an empty path: the reference is computed from them. Throws Error for a file that is
   // no reference.
   Verification verify(const std::string& reference_path, const Math& math) const;
+  // Checksum of what the worker wrote; 0 where that cannot be read.
+  std::uint64_t hash() const;
 
  private:
   bool read_at(std::size_t offset, std::span<std::byte> to) const;

@@ -76,7 +76,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // What a request asks for, as a reason says it.
 std::string_view words_of(std::string_view op) {
   if (op == "open") return "asked to plan";
-  if (op == "verify" || op == "output") return "asked to run for verification";
+  if (op == "verify" || op == "output" || op == "reproduce") return "asked to run for verification";
   if (op == "calibrate" || op == "sample") return "asked to run for timing";
   if (op == "phases") return "asked to run with a recorder of phases";
   return "asked to close";
@@ -114,14 +114,30 @@ class ProcessWorker final : public Worker {
       try {
         const OutputFile output(open_.problem, open_.seed);
         ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
-        const Verification asked = output.verify(reference_path, open_.math_record());
-        return own_math_ == nullptr || asked.passed() ? asked : by_own_math(output, asked);
+        Verification asked = output.verify(reference_path, open_.math_record());
+        if (own_math_ != nullptr && !asked.passed()) asked = by_own_math(output, asked);
+        asked.output_hash = output.hash();
+        return asked;
       } catch (const Error& error) {
         throw WorkerError(Status::runtime_error, error.what());
       }
     }
     return answer_as(protocol::verification_from,
                      {{"op", "verify"}, {"reference", reference_path}});
+  }
+  bool reproduces(std::uint64_t output_hash, bool follow) override {
+    if (output_hash == 0) return false;
+    if (verifies()) {
+      return answer_as(protocol::reproduced_from,
+                       {{"op", "reproduce"}, {"output_hash", output_hash}, {"follow", follow}});
+    }
+    try {
+      const OutputFile output(open_.problem, open_.seed);
+      ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
+      return output.hash() == output_hash;
+    } catch (const Error& error) {
+      throw WorkerError(Status::runtime_error, error.what());
+    }
   }
   Calibration calibrate() override {
     const Calibration calibration = answer_as(protocol::calibration_from, {{"op", "calibrate"}});

@@ -29,7 +29,7 @@ double clock_cost_ns(Clock now) {
 
 double warm_up(RunCall run, Clock now) {
   constexpr int most_runs = 20;
-  constexpr double most_ns = 20e6;
+  constexpr double most_ns = 5e6;
   constexpr double agreement = 0.05;
   const double begin = now();
   double start = begin;

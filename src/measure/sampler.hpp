@@ -21,7 +21,7 @@ inline constexpr SteadyClock steady_clock_ns;
 inline constexpr double least_sample_ns = 1e6;
 
 // Runs untimed until two successive runs agree within 5 %. Bounded: at most 20 runs, and none is
-// begun when 20 ms have passed (a longer run has warmed caches and clock up by itself). Returns
+// begun when 5 ms have passed (a longer run has warmed caches and clock up by itself). Returns
 // the last run's time in ns.
 double warm_up(RunCall run, Clock now);
 

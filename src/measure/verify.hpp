@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,12 @@ std::vector<double> reference_values(const Problem& problem, const Operands& inp
 Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed,
                             const Math& math = fp32);
 
+// Checksum of bytes, going on from that of what came before them.
+std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes);
+
+// One of outputs, which JSON carries as a positive number.
+inline std::uint64_t hash_of_output(std::uint64_t hash) { return hash >> 1 | 1; }
+
 struct Verification {
   // passed; inaccurate: beyond the bound, within what plain sums may lose; else failed.
   Status status = Status::failed;
@@ -109,6 +116,8 @@ struct Verification {
   double threshold = 1;
   double max_abs_error = 0;
   std::string reason;  // unless passed: which element, expected, got
+  // Checksum of the outputs that were compared; 0: not known.
+  std::uint64_t output_hash = 0;
 
   bool passed() const { return status == Status::passed; }
   // Right enough to be timed.

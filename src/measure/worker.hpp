@@ -30,6 +30,10 @@
 //        the worker makes its inputs from the seed anew, fills its outputs with NaN, runs once, and
 //        writes the outputs' values in their own formats, row-major, one output after the other,
 //        into the existing file -> {"ok":true}; who asked compares them with the reference
+//   {"op":"reproduce","output_hash":N,"follow":false} -> {"same":true}: one run more gave the
+//   outputs
+//        that a verification of the same problem and seed answered "output_hash" of, and, with
+//        "follow", other inputs gave others; not asked where no answer held an "output_hash"
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
@@ -95,9 +99,15 @@ class Worker {
   virtual ~Worker() = default;
   virtual Opened open(const Case& c) = 0;
   // `reference_path` empty: the worker computes the reference itself. The second call of an open
-  // case may compare bits with the output that the first one verified. What misses the bound of the
-  // math asked for and keeps that of the math that open() told is INACCURATE.
+  // case, or one after reproduces(), asks also whether the outputs follow the inputs, and may
+  // compare bits with the output that the first one verified. What misses the bound of the math
+  // asked for and keeps that of the math that open() told is INACCURATE.
   virtual Verification verify(const std::string& reference_path) = 0;
+  // Whether one run more gives the very outputs, bit for bit, that an earlier verification of the
+  // same problem and seed compared, by this worker or another; inputs and guard zones must be as
+  // they were. With `follow` they must also follow the inputs: NaN in the inputs gives NaN in the
+  // outputs. False also where the worker cannot know; then verify() decides.
+  virtual bool reproduces(std::uint64_t output_hash, bool follow) = 0;
   virtual Calibration calibrate() = 0;
   // Untimed runs until two agree within 5 %, then n samples of `runs` back-to-back runs each.
   virtual Samples sample(int n, std::int64_t runs) = 0;

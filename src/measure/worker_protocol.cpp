@@ -112,8 +112,11 @@ json to_json(const Verification& verification) {
           {"value", number(verification.value)},
           {"threshold", number(verification.threshold)},
           {"max_abs_error", number(verification.max_abs_error)},
-          {"reason", verification.reason}};
+          {"reason", verification.reason},
+          {"output_hash", verification.output_hash}};
 }
+
+json reproduced(bool same) { return {{"ok", true}, {"same", same}}; }
 
 json to_json(const Calibration& calibration) {
   return {{"ok", true},
@@ -215,8 +218,11 @@ Verification verification_from(const json& message) {
   verification.threshold = number_from(message.at("threshold"));
   verification.max_abs_error = number_from(message.at("max_abs_error"));
   verification.reason = message.at("reason");
+  verification.output_hash = integer_from<std::uint64_t>(message.value("output_hash", json(0)));
   return verification;
 }
+
+bool reproduced_from(const json& message) { return message.at("same").get<bool>(); }
 
 Calibration calibration_from(const json& message) {
   return {integer_from<std::int64_t>(message.at("runs_per_sample")),

@@ -30,6 +30,10 @@ json answer_of(Worker& worker, const Catalogue& catalogue, const json& request) 
     return to_json(worker.open(parse_case(request.at("case").get<std::string>(), catalogue)));
   }
   if (op == "verify") return to_json(worker.verify(request.at("reference")));
+  if (op == "reproduce") {
+    return reproduced(worker.reproduces(number<std::uint64_t>(request, "output_hash"),
+                                        request.value("follow", false)));
+  }
   if (op == "calibrate") return to_json(worker.calibrate());
   if (op == "sample")
     return to_json(worker.sample(number<int>(request, "n"), number<std::int64_t>(request, "runs")));

@@ -13,6 +13,7 @@ class Idle final : public Worker {
     return {};
   }
   Verification verify(const std::string& /*reference_path*/) override { return {}; }
+  bool reproduces(std::uint64_t /*output_hash*/, bool /*follow*/) override { return false; }
   Calibration calibrate() override { return {}; }
   Samples sample(int n, std::int64_t runs) override {
     if (n < 1 || runs < 1) throw WorkerError(Status::runtime_error, "nothing asked for");
