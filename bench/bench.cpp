@@ -1,4 +1,4 @@
-// A whole run: ceilings first, then launch after launch group after group. See bench.hpp.
+// A whole run: ceilings first, then repetition after repetition group after group. See bench.hpp.
 #include "bench/bench.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 
 #include "bench/group_runner.hpp"
 #include "bench/groups.hpp"
+#include "bench/race.hpp"
 #include "core/machine.hpp"
 #include "measure/run_id.hpp"
 #include "measure/sampler.hpp"
@@ -42,18 +43,26 @@ class BenchRun {
     take_ceilings();
     groups_begin_ns_ = steady_clock_ns();
     begin_rows();
-    for (std::int64_t launch = first_launch_; launch <= options_.launches; ++launch) {
-      for (std::size_t g = 0; g < groups_.size(); ++g) run_group(g, launch);
-      runner_.end_workers();
+    const std::size_t first = groups_of_first_problems();
+    if (first < groups_.size()) {
+      for (std::int64_t r = 1; r <= repetitions(); ++r) run_pass(0, first, r);
+      tell_first(first);
+    }
+    const std::size_t rest = first < groups_.size() ? first : 0;
+    for (std::int64_t r = 1; r <= repetitions(); ++r) run_pass(rest, groups_.size(), r);
+    while (run_open_groups()) {
     }
     report(groups_.back().title(), 1, 0);
     result_.workers = runner_.worker_contexts();
+    result_.time_use = runner_.time_use().activities();
     return std::move(result_);
   }
 
  private:
-  void report(const std::string& doing, double done, double seconds_left) const {
-    if (options_.progress) options_.progress({doing, done, seconds_left});
+  // What is left is an estimate and may grow; what is done never falls.
+  void report(const std::string& doing, double done, double seconds_left) {
+    done_ = std::max(done_, done);
+    if (options_.progress) options_.progress({doing, done_, seconds_left});
   }
 
   CeilingsRequest ceilings_request() const {
@@ -109,6 +118,9 @@ class BenchRun {
 
   // What an interrupted run left, and where it stopped.
   void begin_rows() {
+    ended_.assign(groups_.size(), false);
+    taken_.assign(groups_.size(), 0);
+    earlier_.assign(groups_.size(), 0);
     for (const Group& group : groups_) {
       std::vector<Measured>& measured = measured_.emplace_back(group.cases.size());
       for (std::size_t i = 0; i < measured.size(); ++i) measured[i].planned = &group.cases[i];
@@ -126,9 +138,28 @@ class BenchRun {
     for (const Sample& sample : earlier.samples) {
       add_sample(measured_of(sample.row), sample);
       const std::size_t group = group_of_[static_cast<std::size_t>(sample.row)];
-      last_ = std::max(last_, std::pair(sample.launch, group));
+      earlier_[group] = std::max(earlier_[group], sample.launch);
     }
-    first_launch_ = std::clamp<std::int64_t>(last_.first, 1, options_.launches);
+    // The last sample's repetition was not finished.
+    if (!earlier.samples.empty()) {
+      --earlier_[group_of_[static_cast<std::size_t>(earlier.samples.back().row)]];
+    }
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      ended_[g] = static_cast<std::size_t>(groups_[g].cases.front().row) < result_.rows.size();
+    }
+  }
+
+  std::int64_t repetitions() const { return options_.least_repetitions(); }
+
+  // All groups of the first problems; none are apart where those are all.
+  std::size_t groups_of_first_problems() const {
+    std::size_t problems = 0, count = 0;
+    for (; count < groups_.size(); ++count) {
+      const bool same =
+          count > 0 && groups_[count].problem.text() == groups_[count - 1].problem.text();
+      if (!same && ++problems > options_.first_problems) break;
+    }
+    return options_.first_problems > 0 ? count : groups_.size();
   }
 
   Measured& measured_of(std::int64_t row) {
@@ -136,43 +167,83 @@ class BenchRun {
     return measured_[group][static_cast<std::size_t>(row - groups_[group].cases.front().row)];
   }
 
-  // Seconds for the rounds of the next group: an equal share of what is left of the budget.
-  double seconds_for_group() const {
-    if (options_.budget_seconds <= 0) return options_.max_time;
-    const double used = (steady_clock_ns() - begin_ns_) * 1e-9;
-    // A quarter of the time goes into opening and verifying.
-    const double share = std::max(0.0, options_.budget_seconds - used) / turns_left() * 0.75;
-    return std::min(options_.max_time, share);
+  double elapsed() const { return (steady_clock_ns() - begin_ns_) * 1e-9; }
+  bool is_over_budget() const {
+    return options_.budget_seconds > 0 && elapsed() >= options_.budget_seconds;
   }
 
-  double all_turns() const {
-    return static_cast<double>(groups_.size()) * static_cast<double>(options_.launches);
+  // Seconds for the rounds of the next repetition. With a budget no more than an equal share of
+  // what is left of it for those that every group has; half of the time goes into opening and
+  // verifying.
+  double seconds_for_rounds() const {
+    // Ten, so that undecided groups have several more than the three that all have.
+    constexpr double usual_repetitions = 10;
+    const double usual =
+        options_.max_time / (options_.launches > 0 ? options_.launches : usual_repetitions);
+    const double planned = planned_left() + 1;
+    if (options_.budget_seconds <= 0) return usual;
+    const double left = std::max(0.0, options_.budget_seconds - elapsed());
+    return std::min(usual, left / planned / 2);
   }
-  double turns_left() const { return std::max(1.0, all_turns() - turns_done_); }
 
-  void report_group(const Group& group, std::int64_t launch, double done_of_group) const {
-    const double done = (turns_done_ + done_of_group) / all_turns();
-    const double here = turns_done_ - turns_skipped_ + done_of_group;
+  // Repetitions of groups that are still to begin, but for those of undecided groups.
+  double planned_left() const {
+    double count = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!ended_[g]) count += std::max<double>(0, static_cast<double>(repetitions() - taken_[g]));
+    }
+    return count;
+  }
+
+  void report_group(const Group& group, double done_of_group) {
+    const double all = static_cast<double>(groups_.size()) * static_cast<double>(repetitions());
+    const double to_do = planned_left() + 1 - done_of_group;
     const double used = (steady_clock_ns() - groups_begin_ns_) * 1e-9;
-    const std::string title = options_.launches > 1 ? fmt::format("launch {} of {}: {}", launch,
-                                                                  options_.launches, group.title())
-                                                    : group.title();
-    report(title, done, here > 0 ? used / here * (all_turns() - turns_done_ - done_of_group) : -1);
+    const double done_here = std::max(all - to_do - skipped_, 0.0);
+    double left = done_here > 0 ? used / done_here * to_do : -1;
+    double done = std::max(0.0, 1 - to_do / all);
+    // Undecided groups use what is left of a budget.
+    if (options_.budget_seconds > 0) {
+      left = std::max({0.0, options_.budget_seconds - elapsed(), left});
+      done = elapsed() / (elapsed() + left);
+    }
+    report(group.title(), done, left);
   }
 
-  // One launch of a group; in the last one its rows are made.
-  void run_group(std::size_t index, std::int64_t launch) {
+  void run_pass(std::size_t begin, std::size_t end, std::int64_t repetition) {
+    for (std::size_t g = begin; g < end; ++g) {
+      if (!ended_[g]) run_group(g, repetition);
+    }
+    runner_.end_workers(repetition >= repetitions());
+    if (end == groups_.size()) end_groups();
+  }
+
+  // One repetition more of those that need it: of undecided groups, or, when there are none, of
+  // those whose figures are not narrow. False when there is nothing left to do.
+  bool run_open_groups() {
+    std::vector<std::size_t> open, undecided;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (ended_[g]) continue;
+      open.push_back(g);
+      if (!race_of(groups_[g], measured_[g], options_).decided) undecided.push_back(g);
+    }
+    for (const std::size_t g : undecided.empty() ? open : undecided) {
+      if (!is_over_budget()) run_group(g, taken_[g] + 1);
+    }
+    runner_.end_workers(/*keep_foreign=*/true);
+    end_groups();
+    return !open.empty();
+  }
+
+  // One repetition of a group, unless an interrupted run had it.
+  void run_group(std::size_t index, std::int64_t repetition) {
     const Group& group = groups_[index];
-    // Before the place where an interrupted run stopped everything is done, but for rows that it
-    // had no time to write.
-    const bool has_rows = static_cast<std::size_t>(group.cases.front().row) < result_.rows.size();
-    const bool sampled = std::pair(launch, index) < last_;
-    if (has_rows || (sampled && launch < options_.launches)) {
-      ++turns_done_;
-      ++turns_skipped_;
+    taken_[index] = repetition;
+    if (repetition <= earlier_[index]) {
+      if (repetition <= repetitions()) ++skipped_;
       return;
     }
-    report_group(group, launch, 0);
+    report_group(group, 0);
     GroupCallbacks callbacks;
     callbacks.on_sample = [&](const Sample& sample) {
       for (RowSink* sink : sinks_) sink->on_sample(sample);
@@ -183,12 +254,36 @@ class BenchRun {
     callbacks.on_failure = [&](std::int64_t row, Status status, const std::string& reason) {
       for (RowSink* sink : sinks_) sink->on_failure(row, status, reason);
     };
-    callbacks.on_progress = [&](double done) { report_group(group, launch, done); };
-    std::vector<Measured>& measured = measured_[index];
-    runner_.run(group, launch, seconds_for_group(), measured, callbacks);
-    ++turns_done_;
-    if (launch < options_.launches) return;
+    callbacks.on_progress = [&](double done) { report_group(group, done); };
+    runner_.run(group, repetition, seconds_for_rounds(), measured_[index], callbacks);
+  }
 
+  // Whether another repetition would be of use.
+  bool goes_on(std::size_t index) const {
+    if (options_.launches > 0) return taken_[index] < options_.launches;
+    if (taken_[index] < repetitions()) return true;
+    const std::vector<Measured>& measured = measured_[index];
+    const double seconds = measured.front().rounds_seconds;
+    if (seconds >= options_.max_time || is_over_budget()) return false;
+    const Race race = race_of(groups_[index], measured, options_);
+    // Figures that are not narrow get two repetitions more, verdicts all the time there is.
+    constexpr std::int64_t to_narrow = 2;
+    return !race.decided || (!race.narrow && taken_[index] < repetitions() + to_narrow);
+  }
+
+  // Rows of the groups that have ended, as far as no earlier one goes on.
+  void end_groups() {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!ended_[g]) ended_[g] = !goes_on(g);
+    }
+    for (std::size_t g = told_; g < groups_.size() && ended_[g]; ++g) tell(g);
+  }
+
+  void tell(std::size_t index) {
+    told_ = index + 1;
+    const Group& group = groups_[index];
+    if (static_cast<std::size_t>(group.cases.front().row) < result_.rows.size()) return;
+    std::vector<Measured>& measured = measured_[index];
     find_suspects(measured);
     stamp_.test_time = utc_now();
     for (const Measured& m : measured) {
@@ -199,6 +294,16 @@ class BenchRun {
         sink->on_row(row);
       }
     }
+  }
+
+  void tell_first(std::size_t groups) {
+    std::vector<Row> rows;
+    for (std::size_t g = 0; g < groups; ++g) {
+      for (const Measured& m : measured_[g]) {
+        rows.push_back(assemble_row(m, groups_[g], stamp_, result_.ceilings));
+      }
+    }
+    for (RowSink* sink : sinks_) sink->on_first(rows);
   }
 
   // Faster than the strict roof, and still so when the ceilings were measured again: SUSPECT.
@@ -233,12 +338,13 @@ class BenchRun {
   Row stamp_;
   BenchResult result_;
   GroupRunner runner_;
-  std::vector<std::vector<Measured>> measured_;  // by group, what all launches gave so far
-  std::int64_t first_launch_ = 1;
-  // Launch and group of the last sample of an interrupted run.
-  std::pair<std::int64_t, std::size_t> last_ = {0, 0};
-  double turns_done_ = 0;  // groups, each counted once a launch
-  double turns_skipped_ = 0;
+  std::vector<std::vector<Measured>> measured_;  // by group, what all repetitions gave so far
+  std::vector<std::int64_t> taken_;              // repetitions of each group so far
+  std::vector<bool> ended_;                      // groups that get no further one
+  std::size_t told_ = 0;                         // groups whose rows are made, in order
+  std::vector<std::int64_t> earlier_;            // those that an interrupted run finished
+  double skipped_ = 0;                           // repetitions that it had
+  double done_ = 0;                              // as it was last reported
   double begin_ns_ = 0;
   double groups_begin_ns_ = 0;
 };

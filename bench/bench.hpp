@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/google_benchmark.hpp"
+#include "bench/time_use.hpp"
 #include "core/catalogue.hpp"
 #include "core/phase_recorder.hpp"
 #include "core/status.hpp"
@@ -68,14 +69,17 @@ struct BenchOptions {
   int device = 0;       // of backends with devices
   CacheMode cache = CacheMode::warm;
   Timer timer = Timer::steady;
-  double min_time = 0.02;         // seconds of timed work per row, at least, over all launches
-  int launches = 3;               // times that everything is measured, in fresh processes each
-  double interval_pct = 2;        // sampling ends when each row's median is known to ± this
-  double max_time = 2;            // or after so many seconds for rounds of a group in one launch
+  double min_time = 0.02;   // seconds of timed work of each contender, at least
+  int launches = 0;         // repetitions of each group; 0: as many as its verdict needs
+  double interval_pct = 2;  // the median of a row is known well enough when it is to ± this
+  // Seconds for the rounds of a group, all repetitions together; an undecided one goes on until
+  // then.
+  double max_time = 6;
   double timeout = 60;            // seconds until a worker's answer is a TIMEOUT
   double scalar_run_seconds = 5;  // a one-thread variant skips problems predicted to take longer
-  double budget_seconds = 0;      // whole run; fewer rounds rather than more time. 0: no limit
-  bool phases = false;            // record, beside the samples, where a run's time goes
+  double budget_seconds = 0;      // whole run; undecided groups use what is left of it. 0: no limit
+  std::size_t first_problems = 0;  // so many are measured, and their rows told, before the others
+  bool phases = false;             // record, beside the samples, where a run's time goes
   std::int64_t events_of_thread = 0;  // with phases: so many of each thread to keep for a trace
   std::uint64_t seed = 1;
   bool in_process = false;  // workers in this process: no crash or timeout is survived
@@ -90,6 +94,9 @@ struct BenchOptions {
   double ceilings_seconds = 15;
   const Earlier* earlier = nullptr;               // resume from here; null: from the beginning
   std::function<void(const Progress&)> progress;  // may be null
+
+  // Repetitions of every group: in fresh processes, with fresh memory and plans, far apart in time.
+  int least_repetitions() const { return launches > 0 ? launches : 3; }
 };
 
 // Where rows go: CSV, samples file, terminal. Exceptions end the run.
@@ -106,6 +113,8 @@ class RowSink {
   // Where the time of a row's runs went, right before the row.
   virtual void on_phases(std::int64_t /*number*/, const Row&, const PhaseProfile&) {}
   virtual void on_row(const Row& row) = 0;  // rows of a group when it ends, in order
+  // Rows of the first problems as they are before the others begin; they come again by on_row.
+  virtual void on_first(const std::vector<Row>& /*rows*/) {}
 };
 
 // What a worker was started as, and with which environment variables.
@@ -122,12 +131,14 @@ struct BenchResult {
   std::string run_id;
   Ceilings ceilings;
   std::vector<WorkerContext> workers;
+  std::vector<TimeUse::Activity> time_use;  // where the time of groups went
 };
 
 struct Suite;  // groups.hpp
 
-// Ceilings, then launch after launch all groups of the suite, which was made from these options:
-// verifies and measures their cases; the last launch hands rows to the sinks. Throws Error before
+// Ceilings, then all groups of the suite, which was made from these options: repetition by
+// repetition their cases are verified and measured, until the verdict of each group stands or time
+// is up; rows of groups that have ended go to the sinks in the suite's order. Throws Error before
 // anything is measured when a problem is larger than memory. What happens to one variant becomes
 // its row's status.
 BenchResult run_bench(const BenchOptions& options, const Suite& suite,

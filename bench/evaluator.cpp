@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "bench/groups.hpp"
 #include "core/error.hpp"
@@ -26,6 +27,15 @@ std::vector<double> ratios_of(const Evaluation& evaluation) {
     ratios.push_back(evaluation.ns[i] / evaluation.default_ns[i]);
   }
   return ratios;
+}
+
+// 95 %, of the median of ratios that one process gave.
+Interval interval_of(const std::vector<double>& ratios) {
+  std::vector<double> logs;
+  for (const double ratio : ratios) logs.push_back(std::log(ratio));
+  if (logs.size() == 1) return {ratios[0], ratios[0]};
+  const Interval interval = estimate_over_repetitions({&logs, 1}).interval();
+  return {std::exp(interval.low), std::exp(interval.high)};
 }
 
 }  // namespace
@@ -197,7 +207,7 @@ void Evaluator::finish(Contender& contender) {
   const std::vector<double> ratios = ratios_of(evaluation);
   if (!ratios.empty()) {
     evaluation.ratio = median(ratios);
-    evaluation.ratio_interval = median_interval(ratios, case_.seed);
+    evaluation.ratio_interval = interval_of(ratios);
   }
   try {
     if (has_speed(evaluation.status)) {
@@ -247,7 +257,9 @@ bool Evaluator::take_step(const EvaluationRequest& request, std::size_t step, Me
   if (playing.empty()) return false;
   Rounds rounds;
   rounds.title = fmt::format("{} {}", case_.text(), evaluations_);
-  rounds.launch = static_cast<std::int64_t>(step) + 1;
+  rounds.repetition = static_cast<std::int64_t>(step) + 1;
+  TimeUse use;
+  rounds.use = &use;
   rounds.seed = options_.seed;
   rounds.exactly = request.steps[step].rounds;
   rounds.seconds = most_seconds;
@@ -269,8 +281,8 @@ bool Evaluator::take_step(const EvaluationRequest& request, std::size_t step, Me
     }
     evaluation.ns = contender.measured.ns;
     evaluation.default_ns.assign(first.ns.begin(), first.ns.begin() + std::ssize(evaluation.ns));
-    const double low = median_interval(ratios_of(evaluation), case_.seed).low;
-    contender.active = low <= request.best * request.steps[step].within;
+    contender.active =
+        interval_of(ratios_of(evaluation)).low <= request.best * request.steps[step].within;
   }
   return true;
 }

@@ -1,12 +1,14 @@
-// One launch of a group, around its rounds. See group_runner.hpp.
+// One repetition of a group, around its rounds. See group_runner.hpp.
 #include "bench/group_runner.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "bench/race.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/seeds.hpp"
@@ -20,6 +22,8 @@ namespace {
 
 // Predicting costs a small run; problems that even 0.05 GFLOP/s finishes in time need none.
 constexpr double assumed_flops_per_ns = 0.05;
+// Of a contender, over the repetitions that every group has.
+constexpr int fewest_rounds = 7;
 // About 10 ms of plain loops: long enough to time, too short to notice.
 constexpr double small_problem_flops = 1e7;
 
@@ -53,38 +57,54 @@ Problem shrunk(Problem problem) {
 
 }  // namespace
 
-void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
+// Takes contenders from what is known before the rounds; before any sample that is a calibration.
+void GroupRunner::set_contenders(const Group& group, const std::vector<Measured>& measured,
+                                 std::vector<Member>& members) const {
+  const Race race = race_of(group, measured, options_);
+  for (std::size_t i = 0; i < members.size(); ++i) members[i].contender = race.contender[i];
+}
+
+void GroupRunner::run(const Group& group, std::int64_t repetition, double seconds,
                       std::vector<Measured>& measured, const GroupCallbacks& callbacks) {
   std::vector<Member> members(group.cases.size());
+  set_contenders(group, measured, members);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Case& c = group.cases[i].measured;
-    members[i].measured = &measured[i];
-    members[i].active = has_speed(measured[i].status);
-    members[i].cpus = workers_.cpus_for(c);
+    Member& member = members[i];
+    member.measured = &measured[i];
+    member.active = has_speed(measured[i].status) && is_wanted(measured[i], member.contender);
+    member.cpus = workers_.cpus_for(c);
     measured[i].affinity = workers_.affinity_of(c);
-    open(members[i]);
+    use_.timed("open", [&] { open(member); });
   }
-  for (Member& member : members) verify(member, group, false);
+  for (Member& member : members) use_.timed("verify", [&] { verify(member, group); });
   for (Member& member : members) {
-    member.attempt([&] { calibrate(member, callbacks); });
+    use_.timed("calibrate", [&] { member.attempt([&] { calibrate(member, callbacks); }); });
   }
+  set_contenders(group, measured, members);
   Rounds rounds;
   rounds.title = group.title();
-  rounds.launch = launch;
-  rounds.launches = options_.launches;
+  rounds.repetition = repetition;
   rounds.seed = options_.seed;
-  rounds.min_time = options_.min_time;
+  const int usual = options_.least_repetitions();
+  rounds.min_time = options_.min_time / usual;
   rounds.seconds = seconds;
-  rounds.interval_pct = options_.interval_pct;
+  // The width falls with the root of the number of samples.
+  rounds.interval_pct = options_.interval_pct * std::sqrt(static_cast<double>(usual));
+  rounds.fewest = (fewest_rounds + usual - 1) / usual;
+  rounds.few = (static_cast<int>(fewest_samples) + usual - 1) / usual;
+  rounds.use = &use_;
   rounds.probe = [&] { return probe(group); };
   rounds.on_sample = callbacks.on_sample;
   rounds.on_progress = callbacks.on_progress;
+  const double begin_ns = steady_clock_ns();
   take_rounds(members, rounds);
-  if (options_.phases && launch == options_.launches) {
+  for (Measured& m : measured) m.rounds_seconds += (steady_clock_ns() - begin_ns) * 1e-9;
+  if (options_.phases && repetition == usual) {
     for (Member& member : members) profile(member);
   }
   for (Member& member : members) {
-    verify(member, group, true);
+    use_.timed("verify again", [&] { verify_again(member, group, repetition == 1); });
     member.attempt([&] {
       member.measured->peak_rss_bytes =
           std::max(member.measured->peak_rss_bytes, member.worker->peak_rss_bytes());
@@ -96,7 +116,7 @@ void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
     }
     // Also of a case that failed: its memory is others' by now.
     try {
-      member.worker->close();
+      use_.timed("close", [&] { member.worker->close(); });
     } catch (const WorkerError&) {
       // It died; the next open starts another.
     }
@@ -105,6 +125,7 @@ void GroupRunner::run(const Group& group, std::int64_t launch, double seconds,
 
 void GroupRunner::calibrate(Member& member, const GroupCallbacks& callbacks) {
   Measured& measured = *member.measured;
+  if (measured.calibration.run_ns > 0) return;  // fixed by the first repetition
   const Calibration calibration = member.worker->calibrate();
   member.worker->settle();
   measured.calibration.run_ns = calibration.run_ns;
@@ -117,8 +138,7 @@ void GroupRunner::calibrate(Member& member, const GroupCallbacks& callbacks) {
                             calibration.run_ns, clock_cost_ns(), 100 * most_share));
     return;
   }
-  // Fixed by the first launch.
-  if (!measured.ns.empty()) return;
+  if (!measured.ns.empty()) return;  // of an interrupted run
   measured.calibration.runs_per_sample = calibration.runs_per_sample;
   callbacks.on_calibration(measured.planned->row, calibration.runs_per_sample);
 }
@@ -174,24 +194,64 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
   return flops / speed->second * 1e-9;
 }
 
-// Before the rounds and again after them: a failed row carries no speed.
-void GroupRunner::verify(Member& member, const Group& group, bool again) {
+namespace {
+
+std::string key_of(const Case& c) {
+  return fmt::format("{} {} {} {}", c.problem.text(), c.math, c.variant, c.tuning.text());
+}
+
+}  // namespace
+
+// A failed row carries no speed. Bits that passed before need no second comparison; from the second
+// repetition on one look after the rounds is enough.
+void GroupRunner::verify(Member& member, const Group& group) {
   member.attempt([&] {
     Measured& measured = *member.measured;
-    const Math& math = measured.planned->measured.math_record();
-    measured.verification =
-        member.worker->verify(reference_.path_for(group.problem, options_.seed, math));
-    const std::string reason =
-        fmt::format("{}{}", again ? "after the measurement: " : "", measured.verification->reason);
-    if (!measured.verification->usable()) {
-      member.stop(Status::failed, reason);
-    } else if (measured.verification->status == Status::inaccurate &&
-               measured.status != Status::inaccurate) {
-      measured.status = Status::inaccurate;
-      measured.reason = reason;
+    if (measured.verification) return;
+    const auto known = passed_.find(key_of(measured.planned->measured));
+    if (known != passed_.end() &&
+        member.worker->reproduces(known->second.output_hash, /*follow=*/false)) {
+      accept(known->second, "", measured);
+    } else {
+      compare(member, group, "");
     }
     member.worker->settle();
   });
+}
+
+// `follow`: also whether the outputs follow the inputs, once a case.
+void GroupRunner::verify_again(Member& member, const Group& group, bool follow) {
+  member.attempt([&] {
+    const auto& known = member.measured->verification;
+    if (!known || !member.worker->reproduces(known->output_hash, follow)) {
+      compare(member, group, "after the measurement: ");
+    }
+    member.worker->settle();
+  });
+}
+
+void GroupRunner::accept(const Verification& verification, const std::string& when,
+                         Measured& measured) {
+  measured.verification = verification;
+  if (verification.status == Status::inaccurate && measured.status != Status::inaccurate) {
+    measured.status = Status::inaccurate;
+    measured.reason = when + verification.reason;
+  }
+}
+
+void GroupRunner::compare(Member& member, const Group& group, const std::string& when) {
+  Measured& measured = *member.measured;
+  const Math& math = measured.planned->measured.math_record();
+  const std::string reference = use_.timed("of that: reference", [&] {
+    return reference_.path_for(group.problem, options_.seed, math);
+  });
+  const Verification found = member.worker->verify(reference);
+  accept(found, when, measured);
+  if (!found.usable()) {
+    member.stop(Status::failed, when + found.reason);
+  } else {
+    passed_[key_of(measured.planned->measured)] = found;
+  }
 }
 
 // Other people's workers know no phases.

@@ -1,5 +1,6 @@
-// Runs one group: opens its cases, verifies them, lets them take turns (rounds.hpp), verifies
-// again. What goes wrong with one case becomes its status; the others go on.
+// Runs one repetition of a group: opens its cases with fresh memory and plans, verifies them, lets
+// them take slots in rounds (rounds.hpp), verifies again. What goes wrong with one case becomes its
+// status; the others go on.
 #pragma once
 
 #include <functional>
@@ -11,6 +12,7 @@
 #include "bench/groups.hpp"
 #include "bench/rounds.hpp"
 #include "bench/row_assembly.hpp"
+#include "bench/time_use.hpp"
 #include "bench/worker_pool.hpp"
 #include "measure/reference_file.hpp"
 
@@ -20,7 +22,7 @@ struct GroupCallbacks {
   std::function<void(const Sample&)> on_sample;
   std::function<void(std::int64_t row, std::int64_t runs_per_sample)> on_calibration;
   std::function<void(std::int64_t row, Status, const std::string& reason)> on_failure;
-  std::function<void(double done)> on_progress;  // of this group and launch, in [0,1]
+  std::function<void(double done)> on_progress;  // of this repetition, in [0,1]
 };
 
 class GroupRunner {
@@ -29,19 +31,26 @@ class GroupRunner {
   GroupRunner(const BenchOptions& options, const Ceilings& ceilings)
       : options_(options), ceilings_(ceilings), workers_(options) {}
 
-  // One launch of a group. `measured` has one entry per case, in order, with what earlier launches
-  // gave (planned is set); a case that is no longer PASSED is left alone. `seconds`: after that
-  // much time for rounds, no more of them than the fewest allowed.
-  void run(const Group& group, std::int64_t launch, double seconds, std::vector<Measured>& measured,
-           const GroupCallbacks& callbacks);
-  // Ends all worker processes: the next launch finds fresh ones.
-  void end_workers() { workers_.end_all(); }
+  // One repetition. `measured` has one entry per case, in order, with what earlier repetitions gave
+  // (planned is set); a case without a speed, or out of the race with enough samples, is left
+  // alone. `seconds`: after that much time for rounds, no more of them than the fewest allowed.
+  void run(const Group& group, std::int64_t repetition, double seconds,
+           std::vector<Measured>& measured, const GroupCallbacks& callbacks);
+  // Ends the worker processes: the next repetition finds fresh ones, but for `keep_foreign`: other
+  // people's programs take seconds to start, and go on with fresh memory and plans.
+  void end_workers(bool keep_foreign) { workers_.end_all(keep_foreign); }
 
+  TimeUse& time_use() { return use_; }
   const std::vector<WorkerContext>& worker_contexts() const { return workers_.contexts(); }
 
  private:
   void open(Member& member);
-  void verify(Member& member, const Group& group, bool again);
+  void verify(Member& member, const Group& group);
+  void verify_again(Member& member, const Group& group, bool follow);
+  static void accept(const Verification& verification, const std::string& when, Measured& measured);
+  void compare(Member& member, const Group& group, const std::string& when);
+  void set_contenders(const Group& group, const std::vector<Measured>& measured,
+                      std::vector<Member>& members) const;
   void calibrate(Member& member, const GroupCallbacks& callbacks);
   void profile(Member& member) const;
   double probe(const Group& group) const;
@@ -52,6 +61,9 @@ class GroupRunner {
   const Ceilings& ceilings_;
   WorkerPool workers_;
   ReferenceFile reference_;
+  TimeUse use_;
+  // What passed, of each problem and variant: other thread counts often give the same bits.
+  std::map<std::string, Verification> passed_;
   double clock_cost_ns_ = 0;  // 0: not yet measured
   // Of one-thread variants and rungs, by what identifies a case beside its shape.
   std::map<std::string, double> flops_per_ns_;

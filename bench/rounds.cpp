@@ -1,11 +1,10 @@
-// Rounds and turns. See rounds.hpp.
+// Rounds and slots. See rounds.hpp.
 #include "bench/rounds.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/seeds.hpp"
@@ -17,98 +16,85 @@ namespace rooflane {
 
 namespace {
 
-// Over all launches: enough for an interval of the median, and for when time runs out or a variant
-// is far slower than the rest.
-constexpr int fewest_rounds = 7;
-constexpr int fewest_rounds_in_haste = 3;
 constexpr int most_rounds = 1000;
-// A variant is slow when one run takes 20 times as long as the fastest of the group and longer than
-// 0.1 s: it would turn a group of milliseconds into one of minutes.
-constexpr double slow_ratio = 20;
-constexpr double slow_run_ns = 1e8;
-constexpr int most_repeats_of_a_turn = 2;
+constexpr int most_repeats_of_a_slot = 2;
+// A slot of short runs takes so many samples and keeps their median: a neighbour that takes the CPU
+// for a millisecond spoils one of them, and the first ones pay for what the slot before left in the
+// caches.
+constexpr int samples_of_a_slot = 3;
+constexpr double short_run_ns = 2e6;
 
-int share_of(int rounds, int launches) { return (rounds + launches - 1) / launches; }
-
-bool has_sample(const Measured& measured, Position position) {
-  return std::find(measured.positions.begin(), measured.positions.end(), position) !=
-         measured.positions.end();
+bool has_sample(const Measured& measured, std::int64_t repetition, std::int64_t round) {
+  const auto& samples = measured.taken.samples;
+  return std::any_of(samples.begin(), samples.end(), [&](const Sample& sample) {
+    return sample.launch == repetition && sample.round == round;
+  });
 }
 
-// Seconds of timed work in this launch.
-double timed_seconds(const Measured& measured, std::int64_t launch) {
-  double ns = 0;
-  for (std::size_t i = 0; i < measured.ns.size(); ++i) {
-    if (measured.positions[i].launch == launch) ns += measured.ns[i];
+std::vector<double> times_of(const Measured& measured, std::int64_t repetition) {
+  std::vector<double> ns;
+  for (const Sample& sample : measured.taken.samples) {
+    if (sample.launch == repetition) ns.push_back(sample.ns);
   }
-  return ns * static_cast<double>(measured.calibration.runs_per_sample) * 1e-9;
+  return ns;
 }
 
 std::optional<double> only(const std::vector<double>& values) {
-  return values.empty() ? std::nullopt : std::optional(values.front());
+  return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
-class Launch {
+class Repetition {
  public:
-  Launch(std::span<Member> members, const Rounds& rounds) : rounds_(rounds) {
-    double fastest_ns = std::numeric_limits<double>::infinity();
+  Repetition(std::span<Member> members, const Rounds& rounds) : rounds_(rounds) {
     for (Member& member : members) {
-      if (!member.active) continue;
-      order_.push_back(&member);
-      fastest_ns = std::min(fastest_ns, member.measured->calibration.run_ns);
+      if (member.active) order_.push_back(&member);
     }
-    for (Member* member : order_) {
-      const double run_ns = member->measured->calibration.run_ns;
-      member->slow =
-          rounds_.exactly == 0 && run_ns > slow_run_ns && run_ns > slow_ratio * fastest_ns;
-    }
-    all_ = order_;
   }
 
   void run() {
-    const int most =
-        rounds_.exactly > 0 ? rounds_.exactly : share_of(most_rounds, rounds_.launches);
+    const int most = rounds_.exactly > 0 ? rounds_.exactly : most_rounds;
+    const std::vector<Member*> all = order_;
     begin_ns_ = steady_clock_ns();
     int round = 0;
     for (; round < most; ++round) {
       std::erase_if(order_, [&](const Member* member) {
-        return !member->active || (member->slow && round >= in_haste());
+        return !member->active || (!member->contender && round >= rounds_.few);
       });
       if (order_.empty() || (rounds_.exactly == 0 && enough(round))) break;
       rounds_.on_progress(progress(round));
       take_round(round);
     }
-    for (Member* member : all_) {
-      Measured& measured = *member->measured;
-      measured.stop = median_half_width_pct(measured.ns) <= rounds_.interval_pct ? "interval"
-                      : round == most && !member->slow                           ? "rounds"
-                                                                                 : "time";
+    for (Member* member : all) {
+      const bool narrow = known_enough(*member);
+      member->measured->stop = narrow                               ? "interval"
+                               : round == most && member->contender ? "rounds"
+                                                                    : "time";
     }
   }
 
  private:
   bool enough(int rounds) const {
-    return (rounds >= in_haste() && elapsed() >= rounds_.seconds) ||
-           (rounds >= share_of(fewest_rounds, rounds_.launches) && all_known_enough());
+    if (rounds < std::max(rounds_.fewest, rounds_.few)) return false;
+    return elapsed() >= rounds_.seconds ||
+           std::all_of(order_.begin(), order_.end(), [&](const Member* member) {
+             return has_min_time(*member) && known_enough(*member);
+           });
   }
-  int in_haste() const { return share_of(fewest_rounds_in_haste, rounds_.launches); }
   double elapsed() const { return (steady_clock_ns() - begin_ns_) * 1e-9; }
 
   bool has_min_time(const Member& member) const {
-    return timed_seconds(*member.measured, rounds_.launch) >= rounds_.min_time / rounds_.launches;
+    double seconds = 0;
+    for (const double ns : times_of(*member.measured, rounds_.repetition)) {
+      seconds += ns * 1e-9 * static_cast<double>(member.measured->calibration.runs_per_sample);
+    }
+    return seconds >= rounds_.min_time;
   }
-  // The width falls with the root of the number of samples: after l of L launches it may be
-  // √(L/l) times as wide as at the end.
-  bool all_known_enough() const {
-    const double enough = rounds_.interval_pct *
-                          std::sqrt(static_cast<double>(rounds_.launches) /
-                                    static_cast<double>(std::max<std::int64_t>(rounds_.launch, 1)));
-    return std::all_of(order_.begin(), order_.end(), [&](const Member* member) {
-      return has_min_time(*member) && median_half_width_pct(member->measured->ns) <= enough;
-    });
+  bool known_enough(const Member& member) const {
+    return median_half_width_pct(times_of(*member.measured, rounds_.repetition)) <=
+           rounds_.interval_pct;
   }
   double progress(int round) const {
-    const double of_rounds = static_cast<double>(round) / share_of(fewest_rounds, rounds_.launches);
+    const double of_rounds = static_cast<double>(round) / rounds_.fewest;
     const double of_time = rounds_.seconds > 0 ? elapsed() / rounds_.seconds : 1;
     return std::clamp(std::min(of_rounds, std::max(of_time, 0.5 * of_rounds)), 0.0, 1.0);
   }
@@ -120,77 +106,90 @@ class Launch {
   // The group's probe; taken again, at most twice, while it lies off the others.
   Probed probe() {
     for (int repeat = 0;; ++repeat) {
-      const double ns = rounds_.probe();
+      const double ns = rounds_.use->timed("probe", rounds_.probe);
       probes_.push_back(ns);
       const bool moved = probe_moved(probes_);
-      if (!moved || repeat == most_repeats_of_a_turn || elapsed() >= rounds_.seconds) {
+      if (!moved || repeat == most_repeats_of_a_slot || elapsed() >= rounds_.seconds) {
         return {ns, moved};
       }
     }
   }
 
   void take_round(int round) {
-    const Position position{rounds_.launch, round};
-    std::vector<Member*> turns;
+    std::vector<Member*> slots;
     for (Member* member : order_) {
-      if (!has_sample(*member->measured, position)) turns.push_back(member);
+      if (!has_sample(*member->measured, rounds_.repetition, round)) slots.push_back(member);
     }
-    if (turns.empty()) return;
+    if (slots.empty()) return;
     const Probed probed = probe();
     // Fisher and Yates' shuffle; std::shuffle's order is the library's choice.
     std::uint64_t random =
-        rounds_.seed ^ fnv1a64(fmt::format("{} {} {}", rounds_.title, rounds_.launch, round));
-    for (std::size_t i = turns.size(); i > 1; --i) {
+        rounds_.seed ^ fnv1a64(fmt::format("{} {} {}", rounds_.title, rounds_.repetition, round));
+    for (std::size_t i = slots.size(); i > 1; --i) {
       random += 0x9e3779b97f4a7c15;
-      std::swap(turns[i - 1], turns[splitmix64(random) % i]);
+      std::swap(slots[i - 1], slots[splitmix64(random) % i]);
     }
-    for (Member* member : turns) {
+    for (Member* member : slots) {
       std::string already = probed.moved ? "probe" : "";
       if (!settled_) already += already.empty() ? "unsettled" : "+unsettled";
-      member->attempt([&] { take_turn(*member, position, probed.ns, already); });
+      member->attempt([&] { take_slot(*member, round, probed.ns, already); });
     }
   }
 
-  void take_turn(Member& member, Position position, double probe_ns, const std::string& already) {
+  // One sample, as the worker takes it: timed runs, and what is run before them.
+  Samples sample(Member& member, int count) {
+    const std::int64_t runs = member.measured->calibration.runs_per_sample;
+    const double begin_ns = steady_clock_ns();
+    Samples samples = member.worker->sample(count, runs);
+    double timed = 0;
+    for (const double ns : samples.ns) timed += ns * 1e-9 * static_cast<double>(runs);
+    rounds_.use->add("timed runs", timed);
+    rounds_.use->add("runs before", (steady_clock_ns() - begin_ns) * 1e-9 - timed);
+    return samples;
+  }
+
+  void take_slot(Member& member, int round, double probe_ns, const std::string& already) {
     Measured& measured = *member.measured;
+    const bool is_short = measured.calibration.run_ns <= short_run_ns && !measured.is_cold();
     Samples samples;
     std::string disturbance;
     for (int repeat = 0;; ++repeat) {
       const auto before = interference_counts(member.cpus, member.worker->process());
-      samples = member.worker->sample(1, measured.calibration.runs_per_sample);
+      samples = sample(member, is_short ? samples_of_a_slot : 1);
       const auto after = interference_counts(member.cpus, member.worker->process());
       disturbance = interference_between(before, after, member.cpus.size());
-      settled_ = member.worker->settle();
-      const bool may_repeat = repeat < most_repeats_of_a_turn && elapsed() < rounds_.seconds &&
+      settled_ = rounds_.use->timed("settle", [&] { return member.worker->settle(); });
+      const bool may_repeat = repeat < most_repeats_of_a_slot && elapsed() < rounds_.seconds &&
                               2 * measured.repeats <= static_cast<int>(measured.ns.size()) + 1;
       if (disturbance.empty() || !may_repeat) break;
       ++measured.repeats;
     }
     if (!already.empty()) disturbance += (disturbance.empty() ? "" : "+") + already;
-    const Sample sample{measured.planned->row,
-                        position.launch,
-                        position.round,
-                        samples.ns.front(),
-                        probe_ns,
-                        only(samples.h2d_ns),
-                        only(samples.kernel_ns),
-                        only(samples.d2h_ns),
-                        only(samples.e2e_ns),
-                        disturbance};
-    add_sample(measured, sample);
-    rounds_.on_sample(sample);
+    const Sample taken{measured.planned->row,
+                       rounds_.repetition,
+                       round,
+                       median(samples.ns),
+                       probe_ns,
+                       only(samples.h2d_ns),
+                       only(samples.kernel_ns),
+                       only(samples.d2h_ns),
+                       only(samples.e2e_ns),
+                       disturbance};
+    add_sample(measured, taken);
+    rounds_.on_sample(taken);
   }
 
   const Rounds& rounds_;
-  std::vector<Member*> all_;
-  std::vector<Member*> order_;  // those that still take turns
+  std::vector<Member*> order_;  // those that still take slots
   std::vector<double> probes_;
-  bool settled_ = true;  // the last turn's worker rests
+  bool settled_ = true;  // the last slot's worker rests
   double begin_ns_ = 0;
 };
 
 }  // namespace
 
-void take_rounds(std::span<Member> members, const Rounds& rounds) { Launch(members, rounds).run(); }
+void take_rounds(std::span<Member> members, const Rounds& rounds) {
+  Repetition(members, rounds).run();
+}
 
 }  // namespace rooflane

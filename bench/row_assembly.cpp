@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "core/statistics.hpp"
 #include "core/text.hpp"
@@ -50,10 +49,11 @@ void join_plan(const Opened& opened, Row& row) {
 void join_disturbance(const Measured& measured, Row& row) {
   std::map<std::string, int> causes;
   row.n_disturbed = 0;
-  for (const std::string& disturbance : measured.disturbances) {
-    if (disturbance.empty()) continue;
+  for (const Sample& sample : measured.taken.samples) {
+    if (sample.disturbance.empty()) continue;
     ++*row.n_disturbed;
-    for (const std::string_view cause : split(disturbance, '+')) ++causes[std::string(cause)];
+    for (const std::string_view cause : split(sample.disturbance, '+'))
+      ++causes[std::string(cause)];
   }
   if (measured.repeats > 0) causes["repeated"] = measured.repeats;
   std::vector<std::string> words;
@@ -73,12 +73,12 @@ void join_samples(const Measured& measured, Row& row) {
   row.mean_ns = summary.mean;
   row.stdev_ns = summary.stdev;
   row.noise_pct = summary.noise_pct;
-  std::set<std::int64_t> launches;
-  for (const Position& position : measured.positions) launches.insert(position.launch);
-  row.launch = static_cast<std::int64_t>(launches.size());
+  const Repetitions repetitions = log_times({&measured.taken}, false);
+  row.launch = static_cast<std::int64_t>(repetitions.size());
   row.stop = measured.stop;
-  const double half_width = median_half_width_pct(measured.ns);
+  const double half_width = estimate_over_repetitions(repetitions).half_width_pct();
   if (std::isfinite(half_width)) row.interval_pct = half_width;
+  row.group_s = measured.rounds_seconds;
   join_disturbance(measured, row);
   row.h2d_ns = median_of(measured.device.h2d_ns);
   row.kernel_ns = median_of(measured.device.kernel_ns);
@@ -98,10 +98,18 @@ void join_roof(const Measured& measured, const Roof& roof, Row& row) {
   row.bound = roof.bound;
   if (!was_timed(measured)) return;
   const std::vector<double> percentages = roof_percentages(measured, roof.least_ns);
-  const Interval interval = median_interval(percentages, measured.planned->measured.seed);
   row.roof_pct = median(percentages);
-  row.roof_pct_lo = interval.low;
-  row.roof_pct_hi = interval.high;
+  std::map<std::int64_t, std::vector<double>> logs;
+  for (std::size_t i = 0; i < percentages.size(); ++i) {
+    logs[measured.taken.samples[i].launch].push_back(std::log(percentages[i]));
+  }
+  Repetitions repetitions;
+  for (auto& [repetition, rounds] : logs) repetitions.push_back(std::move(rounds));
+  const Interval interval = estimate_over_repetitions(repetitions).interval();
+  if (std::isnan(interval.low)) return;
+  // Of the median of all rounds, from which the mean of the repetitions may lie a little off.
+  row.roof_pct_lo = std::min(*row.roof_pct, std::exp(interval.low));
+  row.roof_pct_hi = std::max(*row.roof_pct, std::exp(interval.high));
 }
 
 // What it computes in: its peak is the row's.
@@ -134,8 +142,7 @@ void join_launch(const Measured& measured, const Ceilings& ceilings, Row& row) {
 void add_sample(Measured& measured, const Sample& sample) {
   measured.ns.push_back(sample.ns);
   measured.probe_ns.push_back(sample.probe_ns.value_or(0));
-  measured.positions.push_back({sample.launch, sample.round});
-  measured.disturbances.push_back(sample.disturbance);
+  measured.taken.samples.push_back(sample);
   if (sample.h2d_ns) measured.device.h2d_ns.push_back(*sample.h2d_ns);
   if (sample.kernel_ns) measured.device.kernel_ns.push_back(*sample.kernel_ns);
   if (sample.d2h_ns) measured.device.d2h_ns.push_back(*sample.d2h_ns);

@@ -8,17 +8,11 @@
 #include <vector>
 
 #include "bench/groups.hpp"
+#include "io/measured_rows.hpp"
 #include "measure/roofline.hpp"
 #include "measure/worker.hpp"
 
 namespace rooflane {
-
-// Which launch, from 1, and which of its rounds, from 0.
-struct Position {
-  std::int64_t launch = 1;
-  std::int64_t round = 0;
-  friend bool operator==(const Position&, const Position&) = default;
-};
 
 // All that is known of one case when its group ends.
 struct Measured {
@@ -28,16 +22,18 @@ struct Measured {
   std::optional<Opened> opened;
   std::optional<Verification> verification;
   Calibration calibration;
-  std::vector<double> ns;                 // one a round
-  std::vector<double> probe_ns;           // of the same rounds
-  std::vector<Position> positions;        // of the same samples
-  std::vector<std::string> disturbances;  // of the same samples; empty: none
-  int repeats = 0;                        // samples taken again because something interfered
-  std::string stop;                       // why sampling ended
-  Samples device;                         // lists beside ns; empty on a CPU
-  std::optional<PhaseProfile> profile;    // of the last launch, where phases are recorded
+  std::vector<double> ns;               // one a round
+  std::vector<double> probe_ns;         // of the same rounds
+  MeasuredRow taken;                    // the samples themselves; its row is not yet made
+  int repeats = 0;                      // samples taken again because something interfered
+  std::string stop;                     // why sampling ended
+  Samples device;                       // lists beside ns; empty on a CPU
+  std::optional<PhaseProfile> profile;  // of the last launch, where phases are recorded
   std::int64_t peak_rss_bytes = 0;
   std::string affinity;
+  double rounds_seconds = 0;  // that the rounds of its group took, with all its cases
+
+  bool is_cold() const { return planned->measured.cache == CacheMode::cold; }
 };
 
 // Adds a sample that was taken before.

@@ -63,7 +63,7 @@ std::string WorkerPool::affinity_of(const Case& c) const {
   return options_.in_process ? "" : fmt::format("{}", fmt::join(cpus_for(c), " "));
 }
 
-// A worker of a later launch is started as the first one was.
+// A worker of a later repetition is started as the first one was.
 void WorkerPool::note(WorkerContext context) {
   if (std::find(contexts_.begin(), contexts_.end(), context) == contexts_.end()) {
     contexts_.push_back(std::move(context));
@@ -76,9 +76,14 @@ Worker& WorkerPool::worker_for(const Case& c) {
   // cases of a group are open at once, each in a worker of its own.
   const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend->name,
                                       c.threads, c.library, c.isa, c.tuning.text());
-  std::unique_ptr<Worker>& worker = workers_[key];
-  if (worker == nullptr) worker = start(c);
-  return *worker;
+  Kept& kept = workers_[key];
+  if (kept.worker == nullptr)
+    kept = {start(c), entry.foreign() && c.variant.find('@') == std::string::npos};
+  return *kept.worker;
+}
+
+void WorkerPool::end_all(bool keep_foreign) {
+  std::erase_if(workers_, [&](const auto& item) { return !(keep_foreign && item.second.foreign); });
 }
 
 std::unique_ptr<Worker> WorkerPool::start(const Case& c) {

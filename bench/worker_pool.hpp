@@ -21,8 +21,9 @@ class WorkerPool {
   Worker& worker_for(const Case& c);
   // A worker for such cases that belongs to the caller.
   std::unique_ptr<Worker> start(const Case& c);
-  // Ends all of them: the next case starts a fresh process, with fresh pages.
-  void end_all() { workers_.clear(); }
+  // Ends all of them, or all but other people's programs: the next case starts a fresh process,
+  // with fresh pages.
+  void end_all(bool keep_foreign);
   // CPUs that the case's worker may use; empty: all.
   std::vector<int> cpus_for(const Case& c) const;
   // CPUs that the case's worker is bound to, "0 1"; empty for workers in this process.
@@ -33,7 +34,11 @@ class WorkerPool {
   void note(WorkerContext context);
 
   const BenchOptions& options_;
-  std::map<std::string, std::unique_ptr<Worker>> workers_;
+  struct Kept {
+    std::unique_ptr<Worker> worker;
+    bool foreign = false;
+  };
+  std::map<std::string, Kept> workers_;
   std::vector<WorkerContext> contexts_;
 };
 

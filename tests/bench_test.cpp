@@ -16,6 +16,7 @@
 #include "bench/bench.hpp"
 #include "bench/google_benchmark.hpp"
 #include "bench/groups.hpp"
+#include "bench/race.hpp"
 #include "bench/row_assembly.hpp"
 #include "bench/shapes.hpp"
 #include "bench/worker_pool.hpp"
@@ -199,11 +200,11 @@ TEST_CASE("a row holds what the contract says, and samples come before their row
   CHECK_FALSE(row.h2d_ns);
   CHECK(static_cast<std::int64_t>(recorder.samples.size()) == *row.n_samples);
   CHECK(recorder.samples_before_row.at(0) == recorder.samples.size());
-  CHECK(*row.launch == BenchOptions().launches);
-  CHECK(recorder.samples.back().launch == BenchOptions().launches);
+  CHECK(*row.launch >= BenchOptions().least_repetitions());
+  CHECK(recorder.samples.back().launch == *row.launch);
+  CHECK(*row.group_s > 0);
   CHECK((row.stop == "interval" || row.stop == "time" || row.stop == "rounds"));
-  REQUIRE(row.interval_pct);
-  CHECK((*row.interval_pct <= BenchOptions().interval_pct) == (row.stop == "interval"));
+  CHECK(row.interval_pct);
   for (std::size_t i = 0; i < recorder.samples.size(); ++i) {
     const bool new_launch =
         i == 0 || recorder.samples[i].launch == recorder.samples[i - 1].launch + 1;
@@ -214,12 +215,139 @@ TEST_CASE("a row holds what the contract says, and samples come before their row
   }
 }
 
-TEST_CASE("a variant that is 20 times slower is ranked slower, on equal numbers of rounds") {
-  const BenchResult result = run(options_for({"gemm:m=32,n=32,k=32"}, {"fake-slow", "scalar"}), {});
+TEST_CASE("a variant that is 20 times slower is ranked slower, and gets one sample a repetition") {
+  Recorder recorder;
+  const BenchResult result =
+      run(options_for({"gemm:m=32,n=32,k=32"}, {"fake-slow", "scalar"}), {&recorder});
   const auto rows = by_variant(result.rows);
   CHECK(rows.at("fake-slow").status == "PASSED");
   CHECK(*rows.at("fake-slow").p50_ns > *rows.at("scalar").p50_ns);
-  CHECK(rows.at("fake-slow").n_samples == rows.at("scalar").n_samples);
+  CHECK(rows.at("fake-slow").n_samples == 3);
+  CHECK(*rows.at("scalar").n_samples >= 7);
+  std::vector<std::pair<std::int64_t, std::int64_t>> slots;
+  for (const Sample& sample : recorder.samples) {
+    if (sample.row == 0) slots.emplace_back(sample.launch, sample.round);
+  }
+  CHECK(slots == std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 0}, {2, 0}, {3, 0}});
+}
+
+namespace {
+
+// A group of hwy, blas and scalar, with samples of so many rounds in each repetition.
+struct Field {
+  std::vector<GroupCase> cases;
+  std::vector<Measured> measured;
+  Group group;
+  BenchOptions options;
+
+  explicit Field(const std::vector<std::string>& variants) {
+    for (const std::string& variant : variants) {
+      cases.emplace_back();
+      cases.back().measured.variant = variant;
+    }
+    group.cases = cases;
+    measured.resize(cases.size());
+    for (std::size_t i = 0; i < measured.size(); ++i) measured[i].planned = &cases[i];
+  }
+  // Times of the cases in each of three rounds, those of later rounds a little longer.
+  void add(std::int64_t repetition, const std::vector<double>& ns, int rounds = 3) {
+    for (std::size_t i = 0; i < ns.size(); ++i) {
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        const double time = ns[i] * (1 + 0.001 * static_cast<double>(round));
+        add_sample(measured[i], {static_cast<std::int64_t>(i), repetition, round, time, 1000.0});
+      }
+    }
+  }
+  Race race() const { return race_of(group, measured, options); }
+};
+
+}  // namespace
+
+TEST_CASE("before any sample a calibration three times the fastest takes a case out of the race") {
+  Field field({"hwy", "blas", "scalar"});
+  field.measured[0].calibration.run_ns = 100;
+  field.measured[1].calibration.run_ns = 250;
+  field.measured[2].calibration.run_ns = 350;
+  CHECK(field.race().contender == std::vector<bool>{true, true, false});
+}
+
+TEST_CASE(
+    "who is beyond doubt slower than 1.5 times the leader leaves the race; a tie decides it") {
+  Field field({"hwy", "blas", "onednn"});
+  for (int repetition = 1; repetition <= 5; ++repetition) field.add(repetition, {100, 100.5, 200});
+  const Race race = field.race();
+  CHECK(race.contender == std::vector<bool>{true, true, false});
+  CHECK(race.decided);
+  CHECK(race.narrow);
+  CHECK_FALSE(is_wanted(field.measured[2], race.contender[2]));  // it has its samples
+  CHECK(is_wanted(field.measured[1], race.contender[1]));
+}
+
+TEST_CASE("repetitions that disagree decide nothing, and all that is close goes on racing") {
+  Field field({"hwy", "blas"});
+  field.add(1, {100, 103});
+  field.add(2, {104, 100});
+  field.add(3, {100, 106});
+  const Race race = field.race();
+  CHECK(race.contender == std::vector<bool>{true, true});
+  CHECK_FALSE(race.decided);
+}
+
+TEST_CASE("a variant and its own of another build race, however far behind the fastest they are") {
+  Field field({"hwy", "opencl", "opencl@old"});
+  for (int repetition = 1; repetition <= 3; ++repetition) {
+    field.add(repetition, {100, 1000, repetition == 2 ? 1100.0 : 970.0});
+  }
+  Race race = field.race();
+  CHECK(race.contender == std::vector<bool>{true, true, true});
+  CHECK_FALSE(race.decided);
+  field.measured[2].status = Status::failed;  // then there is nothing to hold it against
+  race = field.race();
+  CHECK(race.contender[1] == false);
+  CHECK(race.decided);
+}
+
+TEST_CASE("inaccurate and failed cases decide nothing; ladders keep every rung in the race") {
+  Field field({"hwy", "blas", "scalar"});
+  for (int repetition = 1; repetition <= 3; ++repetition) field.add(repetition, {100, 101, 900});
+  field.measured[1].status = Status::inaccurate;
+  CHECK(field.race().decided);
+  CHECK(field.race().contender == std::vector<bool>{true, true, false});
+  field.options.ladder = true;
+  CHECK(field.race().contender == std::vector<bool>{true, true, true});
+}
+
+TEST_CASE("an undecided group goes on until --max-time, a number of launches is kept exactly") {
+  // Two of one kind: nothing tells them apart beyond doubt, and other tests run beside.
+  BenchOptions options = options_for({"gemm:m=64,n=64,k=64"}, {"scalar", "fake-rubbish"});
+  options.max_time = 0.3;
+  const BenchResult adaptive = run(options, {});
+  CHECK(*adaptive.rows[0].launch >= 3);
+  options.launches = 2;
+  const BenchResult exact = run(options, {});
+  CHECK(*exact.rows[0].launch == 2);
+}
+
+TEST_CASE("the first problems are told before the others are measured, and again at the end") {
+  struct First final : RowSink {
+    void on_sample(const Sample& sample) override { last_row = sample.row; }
+    void on_first(const std::vector<Row>& told) override {
+      rows = told;
+      row_before = last_row;
+    }
+    void on_row(const Row& row) override { shapes.push_back(row.shape); }
+    std::int64_t last_row = -1, row_before = -1;
+    std::vector<Row> rows;
+    std::vector<std::string> shapes;
+  } sink;
+  BenchOptions options = options_for({"gemm:m=8..32*2,n=8,k=8"}, {"scalar"});
+  options.first_problems = 2;
+  run(options, {&sink});
+  REQUIRE(sink.rows.size() == 2);
+  CHECK(sink.rows[1].shape == "m=16,n=8,k=8");
+  CHECK(sink.rows[1].p50_ns);
+  CHECK(sink.row_before <= 1);
+  CHECK(sink.shapes == std::vector<std::string>{"m=8,n=8,k=8", "m=16,n=8,k=8", "m=32,n=8,k=8"});
 }
 
 TEST_CASE("a variant that keeps its output beats the strict roof and becomes SUSPECT") {
@@ -481,7 +609,8 @@ TEST_CASE("a run measures the suite it is given and makes none of its own") {
   CHECK(result.rows[0].shape == "m=8,n=8,k=8");
 }
 
-TEST_CASE("the cases of a suite are numbered as the rows, launch after launch in one order") {
+TEST_CASE(
+    "the cases of a suite are numbered as the rows, repetition after repetition in one order") {
   BenchOptions options = options_for({"gemm:m=8..16*2,n=8,k=8"}, {"fake-slow", "scalar"});
   options.launches = 3;
   const Suite suite = make_suite(options);
@@ -496,7 +625,7 @@ TEST_CASE("the cases of a suite are numbered as the rows, launch after launch in
     CHECK(result.rows[i].variant == cases[i]->measured.variant);
     CHECK(result.rows[i].shape == cases[i]->measured.problem.shape());
   }
-  // Group by group in each launch, and no launch begins before the one before has ended.
+  // Group by group in each repetition, and none begins before the one before has ended.
   std::vector<std::pair<std::int64_t, std::int64_t>> turns;
   for (const Sample& sample : recorder.samples) {
     turns.emplace_back(sample.launch, sample.row / 2);
@@ -504,7 +633,7 @@ TEST_CASE("the cases of a suite are numbered as the rows, launch after launch in
   CHECK(std::is_sorted(turns.begin(), turns.end()));
   CHECK(turns.front() == std::pair<std::int64_t, std::int64_t>(1, 0));
   CHECK(turns.back() == std::pair<std::int64_t, std::int64_t>(3, 1));
-  // Rows come in the last launch, each group's after its samples.
+  // Rows come after all samples of their group.
   REQUIRE(recorder.samples_before_row.size() == 4);
   CHECK(recorder.samples_before_row[0] == recorder.samples_before_row[1]);
   CHECK(recorder.samples_before_row[2] == recorder.samples.size());

@@ -75,7 +75,7 @@ class Workers(Faults):
 
 class Limits(Faults):
     def test_too_few_addresses_are_named_and_nothing_waits_for_ever(self) -> None:
-        for mebibytes in (250, 500):
+        for mebibytes in (150, 250):
             with self.subTest(mebibytes=mebibytes):
                 self.refuse(3, ["out of memory", f"ulimit -v allows {mebibytes}.0 MiB"], *BENCH,
                             preexec_fn=at_most(resource.RLIMIT_AS, mebibytes * MEBIBYTE))

@@ -25,6 +25,7 @@
 #include "io/output_lock.hpp"
 #include "io/size_classes.hpp"
 #include "io/summary_text.hpp"
+#include "io/table.hpp"
 #include "io/trace.hpp"
 #include "measure/ceilings_json.hpp"
 
@@ -49,24 +50,42 @@ class StandardOutputSink : public RowSink {
 // Keeps rows with their samples for the summary of this run.
 class MemorySink : public RowSink {
  public:
-  explicit MemorySink(const Earlier* earlier) {
+  MemorySink(const Earlier* earlier, ProgressLine& progress, bool prints)
+      : progress_(progress), prints_(prints) {
     if (earlier == nullptr) return;
     for (const Row& row : earlier->rows) rows_.push_back({row, {}});
     samples_ = earlier->samples;
   }
   void on_sample(const Sample& sample) override { samples_.push_back(sample); }
   void on_row(const Row& row) override { rows_.push_back({row, {}}); }
+  // While the others are measured there is something to read.
+  void on_first(const std::vector<Row>& rows) override {
+    if (!prints_) return;
+    std::vector<MeasuredRow> first;
+    for (const Row& row : rows) first.push_back({row, {}});
+    give_samples(first);
+    progress_.wipe();
+    std::cerr << "The first problems, as far as they are measured; the others follow:\n"
+              << terminal_summary(summarise_rows(first)) << "\n"
+              << std::flush;
+  }
   // All rows with their samples, when the run has ended.
   const std::vector<MeasuredRow>& rows() {
-    for (const Sample& sample : samples_) {
-      const auto position = static_cast<std::size_t>(sample.row);
-      if (position < rows_.size()) rows_[position].samples.push_back(sample);
-    }
+    give_samples(rows_);
     samples_.clear();
     return rows_;
   }
 
  private:
+  void give_samples(std::vector<MeasuredRow>& rows) const {
+    for (const Sample& sample : samples_) {
+      const auto position = static_cast<std::size_t>(sample.row);
+      if (position < rows.size()) rows[position].samples.push_back(sample);
+    }
+  }
+
+  ProgressLine& progress_;
+  bool prints_;  // a first table on standard error
   std::vector<MeasuredRow> rows_;
   std::vector<Sample> samples_;
 };
@@ -144,6 +163,20 @@ void print_notes(const BenchArguments& read, const std::vector<Slowdown>& slowdo
   }
 }
 
+// Where the time of groups went: seconds, steps, and what a step took.
+void print_profile(const std::vector<TimeUse::Activity>& activities) {
+  TextTable table{{{"activity", false}, {"s", true}, {"steps", true}, {"ms a step", true}}, {}};
+  double total = 0;
+  for (const TimeUse::Activity& activity : activities) {
+    if (!activity.what.starts_with("of that")) total += activity.seconds;
+    table.rows.push_back({activity.what, fmt::format("{:.2f}", activity.seconds),
+                          fmt::format("{}", activity.steps),
+                          fmt::format("{:.2f}", 1e3 * activity.seconds / activity.steps)});
+  }
+  table.rows.push_back({"all of groups", fmt::format("{:.2f}", total), "", ""});
+  std::cerr << terminal_table(table);
+}
+
 // A file that serves nothing here would silently change nothing.
 void note_unused(const Suite& suite, const std::string& file) {
   for (const GroupCase* c : suite.cases()) {
@@ -155,14 +188,13 @@ void note_unused(const Suite& suite, const std::string& file) {
 // Measures what is left to do, with rows on their way to files or standard output as they come.
 std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const Suite& suite,
                          const Interrupted* interrupted, const std::vector<Slowdown>& slowdowns,
-                         MemorySink& memory) {
+                         ProgressLine& progress, MemorySink& memory) {
   BenchOptions& options = read.options;
   if (interrupted != nullptr) {
     options.stamp.run_id = interrupted->run_id;
     options.ceilings = &interrupted->ceilings;
     options.earlier = &interrupted->earlier;
   }
-  ProgressLine progress;
   options.progress = [&](const Progress& p) { progress.show(progress_text(p)); };
   std::vector<RowSink*> sinks = {&memory};
   std::optional<RunFiles> files;
@@ -178,6 +210,7 @@ std::vector<Row> measure(const Arguments& arguments, BenchArguments& read, const
   options.progress = nullptr;
   progress.wipe();
   if (!read.trace.empty()) trace.write(read.trace);
+  if (read.profile) print_profile(result.time_use);
   if (!read.json.empty()) {
     auto document = document_json(result.rows, context_of(arguments, options, result, slowdowns));
     if (options.fusion) {
@@ -237,7 +270,9 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
   if (read.has_file()) lock.emplace("--csv", read.csv);
   std::optional<Interrupted> interrupted;
   if (read.resume) interrupted = read_interrupted(read.csv, read.options, suite);
-  MemorySink memory(interrupted ? &interrupted->earlier : nullptr);
+  ProgressLine progress;
+  MemorySink memory(interrupted ? &interrupted->earlier : nullptr, progress,
+                    read.prints_summary() && read.has_file());
   std::vector<Row> rows;
   std::vector<Slowdown> slowdowns;
   if (interrupted && interrupted->complete) {
@@ -245,8 +280,8 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
     rows = interrupted->earlier.rows;
   } else {
     slowdowns = find_slowdowns("");
-    rows =
-        measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, slowdowns, memory);
+    rows = measure(arguments, read, suite, interrupted ? &*interrupted : nullptr, slowdowns,
+                   progress, memory);
   }
   const bool regressed = print_summary(read, memory.rows());
   if (read.format->asked()) read.format->write(memory.rows());

@@ -34,8 +34,10 @@ constexpr const char* tracking_example =
     "rooflane bench -v hwy --shape softmax:rows=64,cols=512 --threads 1 --ceilings-time 1 --format "
     "bmf";
 
-// `bench` without a selection of its own ends within 3 minutes, ceilings and start included.
-constexpr double default_budget_seconds = 140;
+// `bench` without a selection of its own ends within four minutes, ceilings and what one repetition
+// more may take included; after one minute it prints the first of them.
+constexpr double default_budget_seconds = 205;
+constexpr std::size_t default_first_problems = 4;
 // Of each thread in a trace of a row: a hundred of runs that pack, compute and wait in 40 phases,
 // which Perfetto still shows at a glance.
 constexpr std::int64_t traced_events = 4096;
@@ -158,7 +160,9 @@ void read_measuring(const Arguments& arguments, BenchOptions& options, Complaint
   if (options.google_benchmark.min_time) options.min_time = *options.google_benchmark.min_time;
   const bool selected = arguments.has("--kernel") || arguments.has("--shape") ||
                         arguments.has("--preset") || arguments.has("--min-time");
-  if (!selected) options.budget_seconds = default_budget_seconds;
+  if (selected) return;
+  options.budget_seconds = default_budget_seconds;
+  options.first_problems = default_first_problems;
 }
 
 // The cells that all rows share. A script that named its files after the run says so in the
@@ -185,11 +189,13 @@ void declare_bench(Arguments& arguments) {
   arguments.option("--timer", "steady|event", "host clock, or the device's own");
   arguments.option("--min-time", "SECONDS", "timed work per row, at least");
   arguments.option("--launches", "N",
-                   "times everything is measured, in fresh processes; default 3");
+                   "repetitions of each group, in fresh processes; default: 3, and more until its "
+                   "verdict stands");
   arguments.option("--interval", "PERCENT",
-                   "sampling ends when medians are known to ± this; default 2");
+                   "medians known to ± this are known well enough; default 2");
   arguments.option("--max-time", "SECONDS",
-                   "or after so long for the rounds of a group in one launch; default 2");
+                   "for the rounds of a group, all repetitions together; an undecided one goes on "
+                   "until then; default 6");
   arguments.option("--ceilings-time", "SECONDS",
                    "for the machine's limits, measured first, at most; default 15");
   arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
@@ -201,6 +207,7 @@ void declare_bench(Arguments& arguments) {
                  "for `rooflane roofline --explain`");
   arguments.option("--trace", "FILE",
                    "the same as Chrome trace events, which ui.perfetto.dev opens");
+  arguments.flag("--profile", "print where the time of the run itself went");
   arguments.flag("--all", "the summary shows rows that lose by far too");
   arguments.flag("--ladder",
                  "measure every rung of the variants' ladders, from the plainest loops up, and "
@@ -223,6 +230,7 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   BenchArguments read;
   read.dry_run = arguments.has("--dry-run");
   read.resume = arguments.has("--resume");
+  read.profile = arguments.has("--profile");
   read.shows_all = arguments.has("--all");
   read.fail_on_regression = arguments.has("--fail-on-regression");
   const bool ladder = arguments.has("--ladder"), fusion = arguments.has("--fusion");

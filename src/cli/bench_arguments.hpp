@@ -17,6 +17,7 @@ struct BenchArguments {
   bool dry_run = false;
   bool resume = false;
   bool fail_on_regression = false;
+  bool profile = false;    // where the time of the run went
   bool shows_all = false;  // rows that lose by far too
 
   // Rows and samples go to a file, and what is printed is a summary of them.

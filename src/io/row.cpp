@@ -35,7 +35,8 @@ const Column table[] = {
     {"seed", "seed of inputs and order", &Row::seed, false},
     {"cache", "warm or cold", &Row::cache, false, "warm|cold"},
     {"timer", "steady (host clock) or event (device clock)", &Row::timer, false, "steady|event"},
-    {"launch", "launches (fresh processes) that the samples come from", &Row::launch},
+    {"launch", "repetitions, each with memory and plan made for it, that the samples come from",
+     &Row::launch},
     {"status", "what became of it; figures of PASSED rows count, those of INACCURATE ones as peers",
      &Row::status, false,
      "PASSED|INACCURATE|FAILED|SKIPPED|UNSUPPORTED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR|SUSPECT"},
@@ -107,6 +108,8 @@ const Column table[] = {
      "instructions that did the products: avx512-fma, avx2-fma, vdpbf16ps, vpdpbusd, amx-bf16…; "
      "empty: not told",
      &Row::path},
+    {"group_s", "time that the rounds of the row's group took, all its cases together, s",
+     &Row::group_s},
 };
 
 template <class Parsed>

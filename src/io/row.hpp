@@ -41,6 +41,7 @@ struct Row {
   std::optional<std::int64_t> calls;
   std::optional<double> share_pct;
   std::string path;
+  std::optional<double> group_s;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an
