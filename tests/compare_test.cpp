@@ -110,18 +110,6 @@ TEST_CASE("Student's tail and quantile agree with printed tables") {
   CHECK(student_quantile(0.025, 1000) == doctest::Approx(1.962339).epsilon(1e-5));
 }
 
-TEST_CASE("the error over launches is that of their medians, and never that of few launches only") {
-  // Without noise inside: s/sqrt(n) with s = 0.01 over {-0.01, 0, 0.01}.
-  const std::vector<std::vector<double>> launches = {{-0.01, -0.01}, {0, 0}, {0.01, 0.01}};
-  const Estimate estimate = estimate_over_launches(launches, 7);
-  CHECK(estimate.value == doctest::Approx(0));
-  CHECK(estimate.df == 2);
-  CHECK(estimate.error == doctest::Approx(0.01 / std::sqrt(3)).epsilon(0.1));
-  const Estimate both = difference(estimate, estimate);
-  CHECK(both.df == doctest::Approx(4));
-  CHECK(both.error == doctest::Approx(std::sqrt(2) * estimate.error));
-}
-
 TEST_CASE("p-values grow by the number of rows over their rank, and keep their order") {
   const double nan = std::nan("");
   const std::vector<double> p = {0.01, nan, 0.04, 0.03, 0.5};
@@ -228,7 +216,7 @@ TEST_CASE("libraries that cannot have changed measure the drift between two runs
   CHECK(compare_rows(before, after).count(Change::slower) == 8);  // another version may be slower
 }
 
-TEST_CASE("too few launches, no samples and other statuses are UNSURE with the reason") {
+TEST_CASE("too few repetitions, no samples and other statuses are UNSURE with the reason") {
   std::mt19937_64 random(25);
   auto before = file(1, 1, {}, random);
   auto after = file(1, 2, {}, random);
@@ -236,7 +224,7 @@ TEST_CASE("too few launches, no samples and other statuses are UNSURE with the r
   measure(after[0], 2, {}, random, 2);
   Comparison comparison = compare_rows(before, after);
   CHECK(comparison.rows[0].change == Change::unsure);
-  CHECK(comparison.rows[0].reason == "3 and 2 launches; 3 on each side are needed");
+  CHECK(comparison.rows[0].reason == "3 and 2 repetitions; 3 on each side are needed");
   after[0].samples.clear();
   comparison = compare_rows(before, after);
   CHECK(comparison.rows[0].change == Change::unsure);

@@ -170,29 +170,84 @@ TEST_CASE("no PASSED row, no winner") {
   CHECK(size_classes(groups)[0].use.empty());
 }
 
-TEST_CASE("per-round ratios whose interval holds 1 are a TIE, others a win") {
+TEST_CASE(
+    "the pairs of a group decide: a tie is shown, a winner beyond doubt, else it is undecided") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 100.5)};
+  rows[0].row.group_s = rows[1].row.group_s = 3;
   add_samples(rows[0], {100, 103, 99, 101, 100, 98, 102, 100, 99});
-  add_samples(rows[1], {101, 101, 100, 100, 101, 100, 99, 101, 98});
+  add_samples(rows[1], {101, 103, 99.5, 101, 101, 98, 102, 101, 99});
   std::vector<SummaryGroup> groups = summarise_rows(rows);
+  CHECK(groups[0].is_tie());
   CHECK(groups[0].lines[0].verdict == Verdict::tie);
   CHECK(groups[0].lines[1].verdict == Verdict::tie);
-  // The same wide spread of times, but the second is slower in every single round.
+  CHECK_FALSE(longer_max_time(groups[0]));
+  // The same spread of times, but the second is slower in every single round.
   rows[1].samples.clear();
-  add_samples(rows[1], {101, 104, 100, 102, 101, 99, 103, 101, 100});
+  add_samples(rows[1], {105, 108, 104, 106, 105, 103, 107, 105, 104});
   groups = summarise_rows(rows);
+  CHECK(groups[0].state == Ranking::State::winner);
   CHECK(groups[0].lines[0].verdict == Verdict::winner);
   CHECK(groups[0].lines[1].verdict == Verdict::none);
+  // Rounds that disagree by 10 % show neither.
+  rows[1].samples.clear();
+  add_samples(rows[1], {95, 112, 92, 109, 96, 104, 110, 93, 101});
+  groups = summarise_rows(rows);
+  CHECK(groups[0].is_undecided());
+  CHECK(groups[0].lines[0].verdict == Verdict::undecided);
+  CHECK(groups[0].lines[1].verdict == Verdict::undecided);
+  REQUIRE(longer_max_time(groups[0]));
+  CHECK(*longer_max_time(groups[0]) > 3);
+  CHECK(terminal_summary(groups).find("UNDECIDED") != std::string::npos);
+  CHECK(terminal_summary(groups).find("decides it") != std::string::npos);
+  const SizeClass& open = size_classes(groups)[0];
+  CHECK(open.use.empty());
+  CHECK(open.undecided == 1);
+  CHECK(terminal_classes(size_classes(groups)).find("undecided") != std::string::npos);
 }
 
-TEST_CASE("rounds that say the opposite of the medians decide nothing") {
+TEST_CASE("what is far behind is no part of a tie, and does not keep it from being one") {
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 100.2),
+                                   row("scalar", 1, 900)};
+  for (std::int64_t repetition = 1; repetition <= 4; ++repetition) {
+    for (std::int64_t round = 0; round < 3; ++round) {
+      rows[0].samples.push_back({0, repetition, round, 100.0, 1000});
+      rows[1].samples.push_back({1, repetition, round, 100.2, 1000});
+      if (round == 0) rows[2].samples.push_back({2, repetition, round, 900.0, 1000});
+    }
+  }
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  CHECK(groups[0].is_tie());
+  CHECK(line_of(groups[0], "scalar").verdict == Verdict::none);
+}
+
+TEST_CASE("`use` never names a variant that is slower than the next over its class") {
+  // hwy wins two of three problems by 5 %, and loses the third by ten times.
+  std::vector<MeasuredRow> rows;
+  for (const auto& [shape, blas] : {std::pair{"m=1", 105.0}, {"m=2", 105.0}, {"m=3", 10.0}}) {
+    for (MeasuredRow m : {row("hwy", 1, 100), row("blas", 1, blas)}) {
+      m.row.shape = shape;
+      m.row.roof_pct = 5000 / *m.row.p50_ns;
+      m.row.roof_pct_lo = *m.row.roof_pct * 0.999;
+      m.row.roof_pct_hi = *m.row.roof_pct * 1.001;
+      rows.push_back(m);
+    }
+  }
+  const std::vector<SummaryGroup> groups = summarise_rows(rows);
+  const std::vector<SizeClass> classes = size_classes(groups);
+  REQUIRE(classes.size() == 1);
+  CHECK(classes[0].use == "blas");
+  CHECK(classes[0].over_next->value() > 1);
+}
+
+TEST_CASE("rounds decide, whatever the medians of all times say") {
   // The first has the lower median of all its times, yet is slower in every shared round.
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 101)};
   add_samples(rows[0], {100, 102, 104, 103, 101});
   add_samples(rows[1], {95, 97, 99, 98, 96});
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
-  CHECK(groups[0].lines[0].verdict == Verdict::tie);
-  CHECK(groups[0].lines[1].verdict == Verdict::tie);
+  CHECK(line_of(groups[0], "blas").verdict == Verdict::winner);
+  CHECK(line_of(groups[0], "hwy").verdict == Verdict::none);
+  CHECK(groups[0].lines[*groups[0].fastest].row->variant == "blas");
 }
 
 TEST_CASE("speed-ups are medians of per-round ratios, of rounds with the same probe only") {
@@ -201,12 +256,13 @@ TEST_CASE("speed-ups are medians of per-round ratios, of rounds with the same pr
   add_samples(rows[1], {200, 1000, 800});
   CHECK(line_of(summarise_rows(rows)[0], "hwy").over_scalar->value() == doctest::Approx(4));
   for (Sample& sample : rows[1].samples) sample.probe_ns = 1001;  // another group's rounds
-  CHECK(line_of(summarise_rows(rows)[0], "hwy").over_scalar->value() == doctest::Approx(10));
+  CHECK(line_of(summarise_rows(rows)[0], "hwy").over_scalar->value() == doctest::Approx(8));
 }
 
 TEST_CASE("without samples the intervals of the roof's share decide, then percentiles") {
-  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 101)};
-  CHECK(summarise_rows(rows)[0].lines[0].verdict == Verdict::tie);  // percentiles overlap
+  std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 102.5)};
+  for (MeasuredRow& m : rows) m.row.p80_ns = *m.row.p50_ns * 1.05;
+  CHECK(summarise_rows(rows)[0].is_undecided());  // percentiles overlap
   for (MeasuredRow& m : rows) {
     m.row.roof_pct = 8000 / *m.row.p50_ns;
     m.row.roof_pct_lo = *m.row.roof_pct * 0.999;
@@ -215,7 +271,7 @@ TEST_CASE("without samples the intervals of the roof's share decide, then percen
   CHECK(summarise_rows(rows)[0].lines[0].verdict == Verdict::winner);
 }
 
-TEST_CASE("rows of one identity from several launches count once, by their median") {
+TEST_CASE("rows of one identity from several runs count once, by their median") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 300), row("hwy", 1, 100), row("hwy", 1, 200)};
   rows[1].row.library = rows[0].row.library;
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
@@ -333,7 +389,7 @@ TEST_CASE("peers, rows without a path and float32 ones may be a CLIFF, scalar al
   CHECK(line_of(groups[1], "onednn").cliff);
 }
 
-TEST_CASE("ratios come with the interval of launches; a row over itself is 1") {
+TEST_CASE("ratios come with the interval of repetitions; a row over itself is 1") {
   std::vector<MeasuredRow> rows = {row("hwy", 1, 100), row("blas", 1, 200)};
   for (const auto& [launch, factor] : {std::pair{1, 1.9}, std::pair{2, 2.0}, std::pair{3, 2.1}}) {
     for (int round = 0; round < 5; ++round) {
@@ -345,7 +401,7 @@ TEST_CASE("ratios come with the interval of launches; a row over itself is 1") {
   const Ratio& ratio = *line_of(group, "hwy").over_peer;
   CHECK(ratio.value() == doctest::Approx(std::cbrt(1.9 * 2.0 * 2.1)));
   REQUIRE(ratio.interval());
-  // Three launches that differ by 5 % say little: Student's t of two degrees of freedom is 4.3.
+  // Three repetitions that differ by 5 % say little.
   CHECK(ratio.interval()->low < 1.9);
   CHECK(ratio.interval()->high > 2.1);
   CHECK(line_of(group, "blas").over_peer->value() == 1);

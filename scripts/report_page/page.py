@@ -197,7 +197,7 @@ def answer(machine: Machine) -> str:
               "as the best peer", "% of the roof (least)", "instead, where another wins")
     lines = []
     for one in machine.classes:
-        cells = (one.setting, one.size, one.where, one.told["use"] or "none passed", one.wins,
+        cells = (one.setting, one.size, one.where, one.told["use"] or "undecided", one.wins,
                  ratio(one.over_next), ratio(one.over_best_peer), share(one),
                  instead(one))
         lines.append("<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in cells) + "</tr>")

@@ -133,8 +133,8 @@ def _class_table(machine: Machine) -> list[str]:
             _line(["---", "---", "---", "---", "---", "---:", "---:", "---:"])]
     for one in classes[:MOST_CLASSES]:
         roof = (f"{one.roof.value:.0f} ({one.told['least_roof_pct']:.0f})" if one.roof else NONE)
-        text.append(_line([one.setting, one.size, one.where, one.told["use"] or NONE, one.wins,
-                           _ratio(one.over_next), _ratio(one.over_best_peer), roof]))
+        text.append(_line([one.setting, one.size, one.where, one.told["use"] or "undecided",
+                           one.wins, _ratio(one.over_next), _ratio(one.over_best_peer), roof]))
     if len(classes) > MOST_CLASSES:
         text.append(_line([f"{len(classes) - MOST_CLASSES} more", *[""] * 7]))
     return text

@@ -86,7 +86,8 @@ class SizeClass:
     def wins(self) -> str:
         """In how many problems the variant to use is fastest."""
         tied = f", {self.told['ties']} tied" if self.told["ties"] else ""
-        return f"{self.told['wins']} of {self.told['problems']}{tied}"
+        still = f", {self.told['undecided']} open" if self.told["undecided"] else ""
+        return f"{self.told['wins']} of {self.told['problems']}{tied}{still}"
 
 
 @dataclass

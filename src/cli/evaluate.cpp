@@ -18,9 +18,15 @@
 //        -> "evaluations":[{"tuning","status","reason","metric","error","threshold",
 //            "workspace_bytes","ratio":{"value","low","high"},"ns":[...],"default_ns":[...],
 //            "build_s","verify_s","time_s"},...]
-// Fields with a value above are that by default; ratios are of the time to the model's choice's.
+//   {"op":"compare","pairs":[[[0.01,0.02],[-0.01,0.0]],...]}: of each pair the repetitions, of each
+//   of
+//    those the logarithms of its rounds' ratios; no problem need be open
+//        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided"},...]
+// Fields with a value above are that by default; ratios of evaluations are of the time to the
+// model's choice's. low and high are null where a single round leaves no interval.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -35,6 +41,7 @@
 #include "cli/workers.hpp"
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
+#include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
 #include "core/tuned.hpp"
@@ -93,10 +100,12 @@ class Evaluations {
   ordered_json answer(const json& request) {
     const std::string op = request.at("op");
     if (op == "open") return open(request);
+    if (op == "compare") return compare(request);
     if (!is_open_) throw argument_error("no problem is open");
     if (op == "check" || op == "nearest") return legal(request, op == "nearest");
     if (op == "evaluate") return evaluate(request);
-    throw argument_error(unknown_name("op", op, {"open", "check", "nearest", "evaluate"}));
+    throw argument_error(
+        unknown_name("op", op, {"open", "check", "nearest", "evaluate", "compare"}));
   }
 
  private:
@@ -130,6 +139,27 @@ class Evaluations {
     evaluator_.open(c);
     is_open_ = true;
     return opened_json(entry);
+  }
+
+  // The estimator of every verdict, for a search's last comparison.
+  static ordered_json compare(const json& request) {
+    constexpr const char* const verdicts[] = {"faster", "slower", "equal", "undecided"};
+    ordered_json list = ordered_json::array();
+    for (const json& pair : request.at("pairs")) {
+      const auto repetitions = pair.get<std::vector<std::vector<double>>>();
+      const bool any = std::none_of(repetitions.begin(), repetitions.end(),
+                                    [](const auto& rounds) { return rounds.empty(); });
+      if (repetitions.empty() || !any) {
+        throw argument_error("compare: every pair needs a repetition, every repetition a round");
+      }
+      const Estimate estimate = estimate_over_repetitions(repetitions);
+      const Interval interval = estimate.interval();
+      list.push_back({{"value", std::exp(estimate.value)},
+                      {"low", finite(std::exp(interval.low))},
+                      {"high", finite(std::exp(interval.high))},
+                      {"verdict", verdicts[static_cast<int>(verdict_of(estimate))]}});
+    }
+    return {{"ok", true}, {"ratios", list}};
   }
 
   ordered_json opened_json(const CatalogueEntry& entry) const {

@@ -97,7 +97,7 @@ ordered_json with(ordered_json fields, const ordered_json& more) {
 
 ordered_json line_schema() {
   ordered_json verdict = value("string", "of the group");
-  verdict["enum"] = {"winner", "tie", "none"};
+  verdict["enum"] = {"winner", "tie", "undecided", "none"};
   return object("A variant in a group.",
                 {{"row", value("integer", "its position in rows")},
                  {"variant", value("string", "the implementation")},
@@ -114,19 +114,23 @@ ordered_json line_schema() {
 ordered_json group_schema() {
   return object(
       "One problem at one number of threads, math and cache mode.",
-      with(setting_fields(),
-           {{"problem", value("string", "KERNEL:shape")},
-            {"shape", value("string", "sizes and flags")},
-            {"threads", nullable("integer", "null: devices without threads only")},
-            {"size", value("string", "the plateau that the operands fit in; empty: not known")},
-            {"fastest", nullable("integer", "position of the fastest PASSED row")},
-            {"tie", value("boolean", "whether the fastest ties with another")},
-            {"next", nullable("integer", "position of the fastest of the others")},
-            {"over_next", definition("figure")},
-            {"peers", list_of(integer,
-                              "positions of other people's libraries, fastest first; in "
-                              "another math without peers, strict float32 ones")},
-            {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
+      with(
+          setting_fields(),
+          {{"problem", value("string", "KERNEL:shape")},
+           {"shape", value("string", "sizes and flags")},
+           {"threads", nullable("integer", "null: devices without threads only")},
+           {"size", value("string", "the plateau that the operands fit in; empty: not known")},
+           {"fastest", nullable("integer", "position of the leader: a PASSED row that none beats")},
+           {"tie", value("boolean", "whether the leader and another are shown to be equal")},
+           {"undecided", value("boolean", "whether the leader is not told apart from another")},
+           {"longer",
+            nullable("number", "of an undecided group: the --max-time in s that decides it")},
+           {"next", nullable("integer", "position of the fastest of the others")},
+           {"over_next", definition("figure")},
+           {"peers", list_of(integer,
+                             "positions of other people's libraries, fastest first; in "
+                             "another math without peers, strict float32 ones")},
+           {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
 }
 
 ordered_json class_schema() {
@@ -144,7 +148,7 @@ ordered_json class_schema() {
             {"use", value("string", "the variant that is fastest or ties in most; empty: none")},
             {"wins", value("integer", "problems that it wins")},
             {"ties", value("integer", "problems in which it ties")},
-            {"undecided", value("integer", "problems without a PASSED row")},
+            {"undecided", value("integer", "problems without a verdict, or without a PASSED row")},
             {"over_next", definition("figure")},
             {"over_best_peer", definition("figure")},
             {"roof_pct", definition("figure")},

@@ -12,7 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "core/seeds.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 
@@ -118,8 +117,8 @@ std::string too_few(std::size_t before, std::size_t after) {
   if (before == 0 || after == 0) {
     return fmt::format("no samples of {}", before == 0 ? (after == 0 ? "either" : "OLD") : "NEW");
   }
-  return fmt::format("{} and {} launches; {} on each side are needed", before, after,
-                     compare_least_launches);
+  return fmt::format("{} and {} repetitions; {} on each side are needed", before, after,
+                     compare_least_repetitions);
 }
 
 // Fills in what needs no statistics; true when the times are to be compared. A row that became
@@ -136,24 +135,21 @@ bool both_timed(ComparedRow& compared) {
   return false;
 }
 
-std::uint64_t seed_of(const Row& row) { return fnv1a64(join(identity_of(row), "|")); }
-
 Judged judge_files(const Side& before, const Side& after) {
   Judged judged;
   judged.compared.before = before.row;
   judged.compared.after = after.row;
   if (!both_timed(judged.compared)) return judged;
-  const std::uint64_t seed = seed_of(*after.row);
   for (const bool normalised : {true, false}) {
-    const Launches x = log_times(before.members, normalised);
-    const Launches y = log_times(after.members, normalised);
-    if (x.size() < compare_least_launches || y.size() < compare_least_launches) {
+    const Repetitions x = log_times(before.members, normalised);
+    const Repetitions y = log_times(after.members, normalised);
+    if (x.size() < compare_least_repetitions || y.size() < compare_least_repetitions) {
       judged.estimates.clear();
       judged.compared.reason = too_few(x.size(), y.size());
       return judged;
     }
     judged.estimates.push_back(
-        difference(estimate_over_launches(y, seed), estimate_over_launches(x, seed + 1)));
+        difference(estimate_over_repetitions(y), estimate_over_repetitions(x)));
   }
   return judged;
 }
@@ -163,16 +159,16 @@ Judged judge_builds(const Side& before, const Side& after) {
   judged.compared.before = before.row;
   judged.compared.after = after.row;
   if (!both_timed(judged.compared)) return judged;
-  const Launches ratios = log_ratios(after.members, before.members);
-  if (ratios.size() < compare_least_launches) {
-    judged.compared.reason =
-        ratios.empty()
-            ? "no rounds in common"
-            : fmt::format("{} {}; {} are needed", ratios.size(),
-                          ratios.size() == 1 ? "launch" : "launches", compare_least_launches);
+  const Repetitions ratios = log_ratios(after.members, before.members);
+  if (ratios.size() < compare_least_repetitions) {
+    judged.compared.reason = ratios.empty()
+                                 ? "no rounds in common"
+                                 : fmt::format("{} {}; {} are needed", ratios.size(),
+                                               ratios.size() == 1 ? "repetition" : "repetitions",
+                                               compare_least_repetitions);
     return judged;
   }
-  judged.estimates.push_back(estimate_over_launches(ratios, seed_of(*after.row)));
+  judged.estimates.push_back(estimate_over_repetitions(ratios));
   return judged;
 }
 

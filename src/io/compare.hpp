@@ -14,11 +14,11 @@
 namespace rooflane {
 
 // Changes of time up to this share do not count: code placement alone makes as much.
-constexpr double compare_margin = 0.02;
+constexpr double compare_margin = tie_margin;
 // Of all rows called FASTER or SLOWER, at most this share may be so by chance.
 constexpr double compare_false_discoveries = 0.05;
 // Fewer fresh processes on a side say nothing about how much the next one would differ.
-constexpr std::size_t compare_least_launches = 3;
+constexpr std::size_t compare_least_repetitions = 3;
 
 // In the order in which they are shown.
 enum class Change { failing, slower, faster, unsure, only_old, only_new, same };
@@ -39,8 +39,8 @@ struct Comparison {
   bool regressed() const { return count(Change::slower) + count(Change::failing) > 0; }
 };
 
-// Rows are matched by identity (contract.md). Several rows of one identity are its launches. Rows
-// that neither side measured (SKIPPED or UNSUPPORTED on both) are left out.
+// Rows are matched by identity (contract.md). Several rows of one identity are its repetitions.
+// Rows that neither side measured (SKIPPED or UNSUPPORTED on both) are left out.
 //
 // Times are compared as logarithms of sample / probe of its round. FASTER and SLOWER need the 95 %
 // interval of the ratio wholly beyond ±margin, a p-value of "within ±margin" that passes the

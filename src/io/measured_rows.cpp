@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/seeds.hpp"
 #include "core/status.hpp"
 
 namespace rooflane {
@@ -20,24 +19,24 @@ struct Observation {
   bool disturbed = false;
 };
 
-using LaunchKey = std::pair<std::string, std::int64_t>;  // run, launch
-using ByLaunch = std::map<LaunchKey, std::vector<Observation>>;
+using RepetitionKey = std::pair<std::string, std::int64_t>;  // run, repetition
+using ByRepetition = std::map<RepetitionKey, std::vector<Observation>>;
 
-Launches kept(const ByLaunch& by_launch) {
+Repetitions kept(const ByRepetition& by_repetition) {
   constexpr std::size_t least_undisturbed = 3;
-  Launches launches;
-  for (const auto& [launch, observations] : by_launch) {
+  Repetitions repetitions;
+  for (const auto& [repetition, observations] : by_repetition) {
     std::vector<double> all, calm;
     for (const Observation& observation : observations) {
       all.push_back(observation.value);
       if (!observation.disturbed) calm.push_back(observation.value);
     }
-    launches.push_back(calm.size() >= least_undisturbed ? std::move(calm) : std::move(all));
+    repetitions.push_back(calm.size() >= least_undisturbed ? std::move(calm) : std::move(all));
   }
-  return launches;
+  return repetitions;
 }
 
-using Round = std::tuple<LaunchKey, std::int64_t, std::optional<double>>;
+using Round = std::tuple<RepetitionKey, std::int64_t, std::optional<double>>;
 
 std::map<Round, Observation> by_round(const SameRows& rows) {
   std::map<Round, Observation> samples;
@@ -84,30 +83,30 @@ std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_
   return all;
 }
 
-Launches log_times(const SameRows& rows, bool normalised) {
-  ByLaunch by_launch;
+Repetitions log_times(const SameRows& rows, bool normalised) {
+  ByRepetition by_repetition;
   for (const MeasuredRow* measured : rows) {
     for (const Sample& sample : measured->samples) {
       if (!(sample.ns > 0)) continue;
       if (normalised && !(sample.probe_ns && *sample.probe_ns > 0)) continue;
-      by_launch[{measured->row.run_id, sample.launch}].push_back(
+      by_repetition[{measured->row.run_id, sample.launch}].push_back(
           {std::log(sample.ns) - (normalised ? std::log(*sample.probe_ns) : 0),
            !sample.disturbance.empty()});
     }
   }
-  return kept(by_launch);
+  return kept(by_repetition);
 }
 
-Launches log_ratios(const SameRows& x, const SameRows& y) {
+Repetitions log_ratios(const SameRows& x, const SameRows& y) {
   const auto others = by_round(y);
-  ByLaunch by_launch;
+  ByRepetition by_repetition;
   for (const auto& [round, sample] : by_round(x)) {
     const auto found = others.find(round);
     if (found == others.end()) continue;
-    by_launch[std::get<0>(round)].push_back({std::log(sample.value / found->second.value),
-                                             sample.disturbed || found->second.disturbed});
+    by_repetition[std::get<0>(round)].push_back({std::log(sample.value / found->second.value),
+                                                 sample.disturbed || found->second.disturbed});
   }
-  return kept(by_launch);
+  return kept(by_repetition);
 }
 
 double Ratio::value() const { return std::exp(log.value); }
@@ -129,18 +128,62 @@ const MeasuredRow* representative(SameRows rows) {
 }
 
 Ratio time_ratio(const SameRows& x, const SameRows& y) {
-  constexpr std::size_t least_rounds = 3;  // fewer say nothing of an interval
-  const Launches launches = log_ratios(x, y);
-  std::size_t rounds = 0;
-  for (const std::vector<double>& launch : launches) rounds += launch.size();
-  const Row& of_x = representative(x)->row;
-  const Row& of_y = representative(y)->row;
-  if (rounds >= least_rounds) {
-    const std::uint64_t seed = fnv1a64(of_x.kernel + of_x.shape + of_x.variant + of_y.variant);
-    return {estimate_over_launches(launches, seed)};
+  if (const Repetitions shared = log_ratios(x, y); !shared.empty()) {
+    return {estimate_over_repetitions(shared)};
   }
-  return {difference(estimate_from_interval(*of_x.p50_ns, time_interval(of_x)),
-                     estimate_from_interval(*of_y.p50_ns, time_interval(of_y)))};
+  const Repetitions of_x = log_times(x, false), of_y = log_times(y, false);
+  if (!of_x.empty() && !of_y.empty()) {
+    return {difference(estimate_over_repetitions(of_x), estimate_over_repetitions(of_y))};
+  }
+  const Row& row_x = representative(x)->row;
+  const Row& row_y = representative(y)->row;
+  return {difference(estimate_from_interval(*row_x.p50_ns, time_interval(row_x)),
+                     estimate_from_interval(*row_y.p50_ns, time_interval(row_y)))};
+}
+
+namespace {
+
+Ranking ranking_by(std::span<const Contender> contenders, std::size_t leader) {
+  Ranking ranking;
+  ranking.leader = leader;
+  ranking.state = Ranking::State::winner;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const bool itself = i == leader;
+    ranking.over_leader.push_back(itself ? Ratio{{0, std::nan(""), 1}}
+                                         : time_ratio(contenders[i].same, contenders[leader].same));
+    ranking.against.push_back(itself ? PairVerdict::equal
+                                     : verdict_of(ranking.over_leader.back().log));
+    if (itself) continue;
+    const PairVerdict verdict = ranking.against.back();
+    if (verdict == PairVerdict::undecided) {
+      ranking.state = Ranking::State::undecided;
+    } else if (verdict == PairVerdict::equal && ranking.state == Ranking::State::winner) {
+      ranking.state = Ranking::State::tie;
+    }
+  }
+  return ranking;
+}
+
+}  // namespace
+
+Ranking rank(std::span<const Contender> contenders) {
+  const auto fastest =
+      std::min_element(contenders.begin(), contenders.end(),
+                       [](const Contender& x, const Contender& y) { return x.ns < y.ns; });
+  auto leader = static_cast<std::size_t>(fastest - contenders.begin());
+  // Ratios within rounds decide, not medians of all times. Three that beat one another in a circle
+  // would go on for ever.
+  for (std::size_t changes = 0;; ++changes) {
+    Ranking ranking = ranking_by(contenders, leader);
+    const auto better =
+        std::find(ranking.against.begin(), ranking.against.end(), PairVerdict::faster);
+    if (better == ranking.against.end()) return ranking;
+    if (changes == contenders.size()) {
+      ranking.state = Ranking::State::undecided;
+      return ranking;
+    }
+    leader = static_cast<std::size_t>(better - ranking.against.begin());
+  }
 }
 
 std::optional<Ratio> geometric_mean(std::span<const Ratio> figures) {

@@ -25,18 +25,18 @@ std::vector<MeasuredRow> read_measured_rows(const std::vector<std::string>& csv_
                                             bool with_samples = true,
                                             std::vector<std::size_t>* rows_of_file = nullptr);
 
-// The rows of one identity: launches, or repeated files.
+// The rows of one identity: of one run, or of repeated files.
 using SameRows = std::vector<const MeasuredRow*>;
-// The values of each launch's rounds.
-using Launches = std::vector<std::vector<double>>;
+// The values of each repetition's rounds.
+using Repetitions = std::vector<std::vector<double>>;
 
-// Logarithms of the samples, by launch; divided by the probe of their round when `normalised`:
-// samples that lack it are left out. A launch keeps its undisturbed samples where there are at
+// Logarithms of the samples, by repetition; divided by the probe of their round when `normalised`:
+// samples that lack it are left out. A repetition keeps its undisturbed samples where there are at
 // least three, else all of them.
-Launches log_times(const SameRows& rows, bool normalised);
+Repetitions log_times(const SameRows& rows, bool normalised);
 // Logarithms of x / y where both have a sample of one round, likewise. Rounds of other groups or
 // runs have another probe or run.
-Launches log_ratios(const SameRows& x, const SameRows& y);
+Repetitions log_ratios(const SameRows& x, const SameRows& y);
 
 // A ratio, or another positive figure, by the estimate of its logarithm.
 struct Ratio {
@@ -48,9 +48,25 @@ struct Ratio {
 
 // One of several rows with one identity: the one with the median time, or the first without any.
 const MeasuredRow* representative(SameRows rows);
-// Time of x / time of y, from the rounds that they share where there are at least three, else from
-// the medians and intervals of their representatives, which both must have a time.
+// Time of x / time of y: from the rounds that they share; without any, from the samples of each;
+// where one has none, from the medians and intervals of their representatives, which both must have
+// a time.
 Ratio time_ratio(const SameRows& x, const SameRows& y);
+
+// What the pairs of a group say. `leader`: the fastest, which no other beats beyond doubt;
+// `against`: the time of each of the others / the leader's, with its verdict (slower: it has lost).
+struct Ranking {
+  enum class State { winner, tie, undecided } state = State::undecided;
+  std::size_t leader = 0;
+  std::vector<PairVerdict> against;  // equal for the leader itself
+  std::vector<Ratio> over_leader;
+};
+// Of at least one implementation, each with its median time in ns.
+struct Contender {
+  SameRows same;
+  double ns = 0;
+};
+Ranking rank(std::span<const Contender> contenders);
 // The geometric mean of figures of independent problems; nothing when there is none.
 std::optional<Ratio> geometric_mean(std::span<const Ratio> figures);
 // The share of the roof with the row's interval; nothing where the row has none.

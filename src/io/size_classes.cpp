@@ -37,6 +37,7 @@ const SummaryLine* line_of(const SummaryGroup& group, const std::string& variant
 
 // Time of the fastest other variant / time of `line`.
 std::optional<Ratio> over_next_of(const SummaryGroup& group, const SummaryLine& line) {
+  if (&line == &group.lines[*group.fastest]) return group.over_next;
   const auto other = std::find_if(group.lines.begin(), group.lines.end(), [&](const auto& one) {
     return one.row->variant != line.row->variant && may_win(*one.row) &&
            !is_other_build(*one.row) && !one.beside_tuned;
@@ -45,27 +46,49 @@ std::optional<Ratio> over_next_of(const SummaryGroup& group, const SummaryLine& 
   return time_ratio(other->same, line.same);
 }
 
+// How a variant does over the problems of a class.
+struct Showing {
+  std::string variant;
+  int good = 0, wins = 0;  // winner or tie; winner
+  std::vector<Ratio> next;
+
+  // Slower than the next, all problems together, unless it ties wherever it is measured.
+  bool is_behind() const {
+    const std::optional<Ratio> mean = geometric_mean(next);
+    return mean && mean->value() < 1 && (wins > 0 || good < static_cast<int>(next.size()));
+  }
+};
+
 // The variant that is fastest or ties in most problems; of equals the one that wins more, then the
-// first.
+// first. One that is behind all the same is not named.
 std::string variant_to_use(const Groups& groups) {
-  std::vector<std::pair<std::string, std::pair<int, int>>> counts;  // good, wins
+  std::vector<Showing> showings;
   for (const SummaryGroup* group : groups) {
     for (const SummaryLine& line : group->lines) {
       if (line.verdict == Verdict::none) continue;
-      auto found = std::find_if(counts.begin(), counts.end(),
-                                [&](const auto& c) { return c.first == line.row->variant; });
-      if (found == counts.end()) {
-        counts.push_back({line.row->variant, {0, 0}});
-        found = counts.end() - 1;
-      }
-      ++found->second.first;
-      found->second.second += line.verdict == Verdict::winner;
+      const auto known = std::find_if(showings.begin(), showings.end(), [&](const Showing& one) {
+        return one.variant == line.row->variant;
+      });
+      Showing& one = known == showings.end()
+                         ? showings.emplace_back(Showing{line.row->variant, 0, 0, {}})
+                         : *known;
+      one.good += line.verdict == Verdict::winner || line.verdict == Verdict::tie;
+      one.wins += line.verdict == Verdict::winner;
     }
   }
+  for (Showing& one : showings) {
+    for (const SummaryGroup* group : groups) {
+      const SummaryLine* const line = group->fastest ? line_of(*group, one.variant) : nullptr;
+      if (line == nullptr) continue;
+      if (const auto ratio = over_next_of(*group, *line)) one.next.push_back(*ratio);
+    }
+  }
+  std::erase_if(showings, [](const Showing& one) { return one.good == 0 || one.is_behind(); });
   const auto best =
-      std::max_element(counts.begin(), counts.end(),
-                       [](const auto& x, const auto& y) { return x.second < y.second; });
-  return best == counts.end() ? "" : best->first;
+      std::max_element(showings.begin(), showings.end(), [](const Showing& x, const Showing& y) {
+        return std::pair(x.good, x.wins) < std::pair(y.good, y.wins);
+      });
+  return best == showings.end() ? "" : best->variant;
 }
 
 SizeClass class_of(const ClassKey& key, const Groups& groups) {
@@ -79,6 +102,7 @@ SizeClass class_of(const ClassKey& key, const Groups& groups) {
       ++made.undecided;
       continue;
     }
+    made.undecided += group->is_undecided();
     const SummaryLine& best = group->lines[*group->fastest];
     const SummaryLine* line = line_of(*group, made.use);
     if (line != nullptr) {

@@ -39,8 +39,10 @@ struct Instead {
 struct SizeClass {
   ClassKey key;
   std::size_t problems = 0, wins = 0, ties = 0;  // wins and ties of `use`
-  std::size_t undecided = 0;                     // problems without a PASSED row
-  std::string use;  // the variant that is fastest, or ties, in most problems; empty: none passed
+  std::size_t undecided = 0;  // problems without a verdict, or without a PASSED row
+  // The variant that wins or ties in most problems and, over all of them, is not slower than the
+  // next; empty: nothing is decided, or none passed.
+  std::string use;
   // Geometric means over its problems; times as fast as the fastest other variant, as the best
   // peer.
   std::optional<Ratio> over_next, over_peer;

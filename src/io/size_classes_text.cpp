@@ -31,6 +31,7 @@ std::string share_text(const SizeClass& one) {
 std::string fastest_in(const SizeClass& one) {
   std::string text = fmt::format("{} of {}", one.wins, one.problems);
   if (one.ties > 0) text += fmt::format(", {} tied", one.ties);
+  if (one.undecided > 0) text += fmt::format(", {} open", one.undecided);
   return text;
 }
 
@@ -46,8 +47,9 @@ TextTable table_of(std::span<const SizeClass> classes) {
                   {}};
   for (const SizeClass& one : classes) {
     table.rows.push_back({kernel_of(one.key), one.key.label.empty() ? "-" : one.key.label,
-                          place_of(one.key), one.use.empty() ? "-" : one.use, fastest_in(one),
-                          ratio_text(one.over_next), ratio_text(one.over_peer), share_text(one)});
+                          place_of(one.key), one.use.empty() ? "undecided" : one.use,
+                          fastest_in(one), ratio_text(one.over_next), ratio_text(one.over_peer),
+                          share_text(one)});
   }
   return table;
 }
@@ -85,7 +87,7 @@ std::vector<std::string> instead_lines(const SizeClass& one) {
 std::string class_sentence(const SizeClass& one) {
   std::string text =
       fmt::format("{} {}, {}: ", kernel_of(one.key), one.key.label, place_of(one.key));
-  if (one.use.empty()) return text + "no variant passed";
+  if (one.use.empty()) return text + "undecided";
   text += fmt::format("use {}, fastest in {}", one.use, fastest_in(one));
   if (one.over_next) text += fmt::format(", {} the next", ratio_text(one.over_next));
   if (one.over_peer) text += fmt::format(", {} the best peer", ratio_text(one.over_peer));

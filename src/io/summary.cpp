@@ -2,6 +2,7 @@
 #include "io/summary.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -93,19 +94,14 @@ void relate_tuned(std::vector<SummaryLine>& lines) {
   }
 }
 
+using Verdict = SummaryLine::Verdict;
+
 template <class Counts>
 std::optional<std::size_t> first_that(const std::vector<SummaryLine>& lines, Counts&& counts) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (may_win(*lines[i].row) && counts(lines[i])) return i;
   }
   return std::nullopt;
-}
-
-// An interval wholly below 1 names the other one as the faster, against the medians of the times:
-// that decides nothing either.
-bool holds_one(const Ratio& ratio) {
-  const std::optional<Interval> interval = ratio.interval();
-  return !interval || interval->low <= 1;
 }
 
 std::vector<SummaryLine> peers_of(const std::vector<SummaryLine>& lines) {
@@ -133,22 +129,37 @@ void add_speed_ups(SummaryGroup& group) {
 }
 
 void add_verdicts(SummaryGroup& group) {
-  const auto takes_part = [](const SummaryLine& line) {
-    return !is_other_build(*line.row) && !line.beside_tuned;
-  };
-  group.fastest = first_that(group.lines, takes_part);
-  if (!group.fastest) return;
-  SummaryLine& winner = group.lines[*group.fastest];
-  winner.verdict = SummaryLine::Verdict::winner;
-  for (std::size_t i = *group.fastest + 1; i < group.lines.size(); ++i) {
-    SummaryLine& line = group.lines[i];
-    if (!may_win(*line.row) || !takes_part(line)) continue;
-    const Ratio ratio = time_ratio(line.same, winner.same);
-    if (!group.next) {
-      group.next = i;
-      group.over_next = ratio;
+  std::vector<Contender> field;
+  std::vector<std::size_t> lines;
+  for (std::size_t i = 0; i < group.lines.size(); ++i) {
+    const SummaryLine& line = group.lines[i];
+    if (!may_win(*line.row) || is_other_build(*line.row) || line.beside_tuned) continue;
+    field.push_back({line.same, *line.row->p50_ns});
+    lines.push_back(i);
+  }
+  if (field.empty()) return;
+  const Ranking ranking = rank(field);
+  group.fastest = lines[ranking.leader];
+  group.state = ranking.state;
+  const auto shown = ranking.state == Ranking::State::winner ? Verdict::winner
+                     : ranking.state == Ranking::State::tie  ? Verdict::tie
+                                                             : Verdict::undecided;
+  group.lines[*group.fastest].verdict = shown;
+  for (std::size_t k = 0; k < field.size(); ++k) {
+    if (k == ranking.leader) continue;
+    const PairVerdict against = ranking.against[k];
+    SummaryLine& line = group.lines[lines[k]];
+    if (against == PairVerdict::equal) {
+      line.verdict = shown == Verdict::tie ? shown : Verdict::undecided;
+    } else if (against == PairVerdict::undecided) {
+      line.verdict = Verdict::undecided;
+      const double more = repetitions_to_decide(ranking.over_leader[k].log);
+      group.more_repetitions = std::max(group.more_repetitions.value_or(1), more);
     }
-    if (holds_one(ratio)) winner.verdict = line.verdict = SummaryLine::Verdict::tie;
+    if (!group.next || ranking.over_leader[k].value() < group.over_next->value()) {
+      group.next = lines[k];
+      group.over_next = ranking.over_leader[k];
+    }
   }
 }
 
@@ -234,10 +245,21 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
     if (counts.empty()) counts.insert(members.front()->row.threads);
     for (const AtThreads& threads : counts) {
       const Row& first = members.front()->row;
-      SummaryGroup group{first.kernel, first.shape, first.dtype, first.math, first.cache,
-                         first.cpu,    threads,     "",          {},         {},
-                         {},           {},          {}};
-      group.lines = lines_of(at_threads(members, threads));
+      SummaryGroup group{.kernel = first.kernel,
+                         .shape = first.shape,
+                         .dtype = first.dtype,
+                         .math = first.math,
+                         .cache = first.cache,
+                         .cpu = first.cpu,
+                         .threads = threads,
+                         .size = {},
+                         .lines = lines_of(at_threads(members, threads)),
+                         .fastest = {},
+                         .next = {},
+                         .state = {},
+                         .more_repetitions = {},
+                         .over_next = {},
+                         .peers = {}};
       relate_tuned(group.lines);
       group.peers = peers_of(group.lines);
       const auto strict = problems.find(problem_key(first, "fp32"));
@@ -252,6 +274,13 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
   }
   mark_cliffs(groups);
   return groups;
+}
+
+std::optional<double> longer_max_time(const SummaryGroup& group) {
+  if (!group.is_undecided() || !group.more_repetitions) return std::nullopt;
+  const std::optional<double>& taken = group.lines[*group.fastest].row->group_s;
+  if (!taken || *taken <= 0) return std::nullopt;
+  return std::exp2(std::ceil(std::log2(*taken * *group.more_repetitions)));
 }
 
 }  // namespace rooflane

@@ -24,7 +24,9 @@ struct SummaryLine {
   // that / time of this row.
   std::optional<Ratio> over_model = {};
   bool beside_tuned = false;  // it is that own choice: another line says what the variant does
-  enum class Verdict { none, winner, tie } verdict = Verdict::none;
+  // Of the rows that may win: the winner, the members of a tie, those between which nothing is
+  // decided.
+  enum class Verdict { none, winner, tie, undecided } verdict = Verdict::none;
   // Below a tenth of its roof; or, of other operands than float32, slower than the fastest in fp32
   // on the same problem with float32 operands, where that was measured. scalar never is.
   bool cliff = false;
@@ -38,24 +40,34 @@ struct SummaryGroup {
   // no row knows.
   std::string size;
   std::vector<SummaryLine> lines;
-  // Positions in `lines`; nothing where no row can be that. `next` is the fastest of the others.
+  // Positions in `lines`; nothing where no row can be that. `fastest` is the leader of a ranking
+  // (io/measured_rows.hpp), `next` the one of the others that comes nearest.
   std::optional<std::size_t> fastest, next;
+  Ranking::State state = Ranking::State::undecided;
+  // Where the group is undecided: how many times as many repetitions would decide all its pairs.
+  std::optional<double> more_repetitions;
   std::optional<Ratio> over_next;  // time of `next` / time of `fastest`
   // Fastest first, INACCURATE ones too. In another math than fp32 without peers of its own, strict
   // float32 peers of the same problem, which are no lines then.
   std::vector<SummaryLine> peers;
 
-  bool is_tie() const { return fastest && lines[*fastest].verdict == SummaryLine::Verdict::tie; }
+  bool is_tie() const { return fastest && state == Ranking::State::tie; }
+  bool is_undecided() const { return fastest && state == Ranking::State::undecided; }
 };
 
 // Variants with one thread (they have no row of the kernel with more threads) and rows without
-// threads (GPUs) appear in the group of every thread count. The winner is the fastest PASSED row of
-// this build and other people's libraries (a variant V@NAME of another build is never it); it and
-// every PASSED row whose ratio to it has a 95 % interval that holds 1 (or that lies on the other
-// side of it) are a TIE. Of several rows with one identity (launches, repeated files) the one with
-// the median time stands for all. A variant measured with a tuned schedule and with its own choice
-// has a line of each, and only the tuned one may win. Rungs of a ladder (io/ladder.hpp) take no
-// part. Lines point into `rows`.
+// threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of other
+// people's libraries are ranked (a variant V@NAME of another build is not). WINNER: the leader, if
+// each of the others is slower beyond doubt. TIE: the leader and those shown to be equal, within ±
+// 2 %, if nothing else is open. UNDECIDED: the leader and what it is not told apart from. Of
+// several rows with one identity (launches, repeated files) the one with the median time stands for
+// all. A variant measured with a tuned schedule and with its own choice has a line of each, and
+// only the tuned one may win. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into
+// `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
+
+// The --max-time in s that would decide an undecided group, rounded up to a power of two; nothing
+// where it is decided, or where its rows do not say how long its rounds took.
+std::optional<double> longer_max_time(const SummaryGroup& group);
 
 }  // namespace rooflane

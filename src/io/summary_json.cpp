@@ -26,6 +26,8 @@ const char* name_of(Verdict verdict) {
       return "winner";
     case Verdict::tie:
       return "tie";
+    case Verdict::undecided:
+      return "undecided";
     case Verdict::none:
       return "none";
   }
@@ -73,6 +75,8 @@ ordered_json group_json(const SummaryGroup& group, const Positions& positions) {
           {"size", group.size},
           {"fastest", position_of(group.fastest)},
           {"tie", group.is_tie()},
+          {"undecided", group.is_undecided()},
+          {"longer", or_null(longer_max_time(group))},
           {"next", position_of(group.next)},
           {"over_next", ratio_json(group.over_next)},
           {"peers", peers},

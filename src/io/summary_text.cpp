@@ -62,10 +62,11 @@ std::string label(const SummaryGroup& group, const Row& row) {
 }
 
 std::string verdict(const SummaryLine& line) {
-  std::string text = line.verdict == Verdict::winner ? "WINNER"
-                     : line.verdict == Verdict::tie  ? "TIE"
-                     : line.row->status == "PASSED"  ? ""
-                                                     : line.row->status;
+  std::string text = line.verdict == Verdict::winner      ? "WINNER"
+                     : line.verdict == Verdict::tie       ? "TIE"
+                     : line.verdict == Verdict::undecided ? "UNDECIDED"
+                     : line.row->status == "PASSED"       ? ""
+                                                          : line.row->status;
   if (line.cliff) text += text.empty() ? "CLIFF" : " CLIFF";
   return text;
 }
@@ -138,6 +139,20 @@ std::string peer_note(const SummaryGroup& group) {
                      number(row.err_value));
 }
 
+// What an undecided group lacks.
+std::string undecided_note(const SummaryGroup& group) {
+  constexpr double most_seconds = 600;
+  if (!group.is_undecided()) return "";
+  const std::optional<double> longer = longer_max_time(group);
+  const std::string how = !longer ? "more repetitions decide it"
+                          : *longer <= most_seconds
+                              ? fmt::format("--max-time {:g} decides it", *longer)
+                              : "deciding it takes more than ten minutes";
+  return fmt::format("undecided: {} is {} as fast as {}; {}",
+                     label(group, *group.lines[*group.fastest].row), ratio_text(group.over_next),
+                     label(group, *group.lines[*group.next].row), how);
+}
+
 // What tuned schedules bought over the choices of their variants.
 void add_tuned_notes(const SummaryGroup& group, std::vector<std::string>& notes) {
   for (const SummaryLine& line : group.lines) {
@@ -167,6 +182,7 @@ std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
     if (!note.empty()) notes.push_back(std::move(note));
   };
   add(roof_note(group));
+  add(undecided_note(group));
   add(peer_note(group));
   add_tuned_notes(group, notes);
   add(folded_note(group, shown));
