@@ -22,7 +22,14 @@ import tune_environment
 tune_environment.enter()
 
 from rooflane import strategies  # noqa: E402
-from rooflane.evaluator import Evaluation, Evaluator, Refused, Step, Target  # noqa: E402
+from rooflane.evaluator import (  # noqa: E402
+    Evaluation,
+    Evaluator,
+    Refused,
+    Step,
+    Target,
+    compare,
+)
 from rooflane.spaces import values_of  # noqa: E402
 from rooflane.tuner import export, final, search  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
@@ -195,9 +202,9 @@ class Finals(unittest.TestCase):
     def verdict(self, a: float, b: float, noise: float = 0.001, workspace=(0, 10, 5)):
         meeting = final.Final(None, self.DEFAULT, [self.A, self.B])
         meeting._workspace[:] = workspace
-        for launch in range(final.LAUNCHES):
+        for repetition in range(final.REPETITIONS):
             for index, factor in enumerate((1.0, a, b)):
-                luck = 1 + noise * ((launch * 7 + index * 3) % 5 - 2)  # of a process
+                luck = 1 + noise * ((repetition * 7 + index * 3) % 5 - 2)  # of a process
                 meeting._times[index].append(
                     [factor * luck * (1 + noise * (i % 3 - 1)) for i in range(9)])
         return meeting.verdict()
@@ -224,6 +231,19 @@ class Finals(unittest.TestCase):
         found = self.verdict(1.1, 1.2)
         self.assertEqual((found.chosen, found.kind, found.ratio), (self.DEFAULT, "winner",
                                                                    Ratio(1, 1, 1)))
+
+    def test_the_program_compares_as_bench_does(self):
+        (far, slower), (near, equal), (open_, undecided) = compare(
+            [[[0.10, 0.11, 0.09]] * 5, [[0.001, -0.001, 0.0]] * 5, [[0.2], [-0.2]]])
+        self.assertEqual((slower, equal, undecided), ("slower", "equal", "undecided"))
+        self.assertAlmostEqual(far.value, 1.105, places=3)
+        self.assertTrue(1.08 < far.low < far.value < far.high < 1.13)
+        self.assertTrue(0.98 < near.low <= 1 <= near.high < 1.02)
+        self.assertTrue(open_.low < 0.8 and open_.high > 1.2)
+        self.assertEqual(compare([[[0.5]]])[0][0].high, float("inf"))  # one round tells no interval
+        for wrong in ([[]], [[[]]]):
+            with self.assertRaises(Refused):
+                compare(wrong)
 
     def test_neighbours_change_all_sizes_and_leave_vectors(self):
         problem = {"text": "gemm:m=1,n=100,k=7,trans_b=1",

@@ -6,6 +6,7 @@ it ends all the same, `Lost` is raised and the next call starts it anew.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -215,6 +216,19 @@ class Evaluator:
         process.kill()
         status = process.wait()
         raise Lost(f"rooflane evaluate: {why} (status {status})")
+
+
+Rounds = list[list[float]]  # logarithms of the ratios of rounds, repetition by repetition
+
+
+def compare(pairs: Sequence[Rounds]) -> list[tuple[Ratio, str]]:
+    """The ratio of each pair with its 95 % interval, and how the two compare: faster, slower,
+    equal or undecided. By the program's estimator, the same as for the verdicts of bench."""
+    with Evaluator() as evaluator:
+        told = evaluator._ask({"op": "compare", "pairs": list(pairs)})["ratios"]
+    return [(Ratio(one["value"], 0 if one["low"] is None else one["low"],
+                   math.inf if one["high"] is None else one["high"]), one["verdict"])
+            for one in told]
 
 
 def _evaluation(item: dict[str, Any], asked: Configuration) -> Evaluation:

@@ -245,8 +245,9 @@ class Tuning:
         """The last comparison and the neighbours."""
         finalists = final.best_of(history)
         meeting = final.Final(self.evaluator, space.default, finalists)
-        meeting.measure(on_launch=lambda launch: self.progress.show(
-            f"{space.shape}: {len(finalists)} finalists and the default, launch {launch + 1}"))
+        meeting.measure(on_repetition=lambda repetition: self.progress.show(
+            f"{space.shape}: {len(finalists)} finalists and the default, repetition "
+            f"{repetition + 1}"))
         verdict = meeting.verdict()
         if verdict.chosen != space.default:
             shapes = final.neighbours_of(space.problem, self.evaluator.facts["sizes"])

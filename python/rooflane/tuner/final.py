@@ -1,20 +1,26 @@
 """The last comparison: the best few and the default meet again in fresh processes, then the chosen
 one at neighbouring sizes.
 
-A search keeps the luckiest of many samples; a winner is named from new ones only, launch by
-launch, and only where nothing else is as fast as far as can be told.
+A search keeps the luckiest of many samples; a winner is named from new ones only, of several
+repetitions in fresh processes, and only where it is beyond doubt faster than everything else.
 """
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scipy.special import stdtrit
-
-from rooflane.evaluator import Evaluation, Evaluator, Lost, Refused, Step, Target
+from rooflane.evaluator import (
+    Evaluation,
+    Evaluator,
+    Lost,
+    Refused,
+    Rounds,
+    Step,
+    Target,
+    compare,
+)
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -27,27 +33,10 @@ from rooflane.tuning import (
 )
 
 FINALISTS = 4  # beside the default
-LAUNCHES = 5
+REPETITIONS = 5
 ROUNDS = 9
-TIE = 0.01  # what is within 1 % is not told apart
 SLOWER = 1.10  # at a neighbour: not to be used there
 NEVER = 1e9  # a ratio that excludes nobody
-
-Rounds = list[list[float]]  # logarithms of ratios, launch by launch
-
-
-def ratio_of(rounds: Rounds) -> Ratio:
-    """The geometric mean of the launches' median ratios, with the 95 % interval of Student's
-    distribution over launches: rounds of one process share its luck with memory."""
-    medians = [statistics.median(launch) for launch in rounds if launch]
-    if not medians:
-        return Ratio(math.nan, math.nan, math.nan)
-    mean = sum(medians) / len(medians)
-    if len(medians) < 2:
-        return Ratio(math.exp(mean), 0, math.inf)
-    variance = sum((x - mean) ** 2 for x in medians) / (len(medians) - 1)
-    half = float(stdtrit(len(medians) - 1, 0.975)) * math.sqrt(variance / len(medians))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
@@ -64,27 +53,27 @@ def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
 
 class Final:
     """Measures finalists against the default and one another. The default is one of them, in a
-    process like theirs, and each launch begins with another: which process is started first may
+    process like theirs, and each repetition begins with another: which process is started first may
     decide which memory it gets, and is nobody's merit."""
 
     def __init__(self, evaluator: Evaluator, default: Configuration,
                  finalists: Iterable[Configuration]):
         self._evaluator = evaluator
         self._field = [default, *finalists]
-        self._times: list[list[list[float]]] = [[] for _ in self._field]  # launch by launch
+        self._times: list[list[list[float]]] = [[] for _ in self._field]  # repetition by repetition
         self._failed: set[int] = set()
         self._workspace = [0] * len(self._field)
 
-    def measure(self, launches: int = LAUNCHES, rounds: int = ROUNDS,
-                on_launch: Callable[[int], None] = lambda launch: None) -> None:
-        """Some launches, all finalists in the rounds of each. Raises Refused when the default
+    def measure(self, repetitions: int = REPETITIONS, rounds: int = ROUNDS,
+                on_repetition: Callable[[int], None] = lambda repetition: None) -> None:
+        """Some repetitions, all finalists in the rounds of each. Raises Refused when the default
         fails."""
         if len(self._field) == 1:
             return
-        for launch in range(launches):
-            on_launch(launch)
-            turn = launch % len(self._field)
-            order = [*range(turn, len(self._field)), *range(turn)]
+        for repetition in range(repetitions):
+            on_repetition(repetition)
+            first = repetition % len(self._field)
+            order = [*range(first, len(self._field)), *range(first)]
             found = self._evaluator.evaluate([self._field[index] for index in order],
                                              [Step(rounds, NEVER)], best=NEVER, fresh=True)
             for index, evaluation in zip(order, found):
@@ -100,15 +89,15 @@ class Final:
         self._times[index].append(evaluation.ns)
 
     def verdict(self) -> Verdict:
-        """Who is chosen."""
-        ratios = {index: self._between(index, 0) for index in range(len(self._field))
-                  if index not in self._failed}
-        order = sorted(ratios, key=lambda index: ratios[index].value)
-        fastest = order[0]
+        """Who is chosen: the default unless another is beyond doubt faster, else of those that are
+        not told apart the one with the least workspace."""
+        left = [index for index in range(len(self._field)) if index not in self._failed]
+        ratios = {index: found[0] for index, found in self._over(0, left).items()}
+        fastest = min(left, key=lambda index: ratios[index].value)
+        against = self._over(fastest, left)
         ties = []
-        for index in order:
-            apart = self._between(index, fastest)
-            tied = index != fastest and (apart.value <= 1 + TIE or apart.low <= 1)
+        for index in sorted(left, key=lambda index: ratios[index].value):
+            tied = index != fastest and against[index][1] != "slower"
             if index == fastest or tied:
                 ties.append(Finalist(self._field[index], ratios[index], self._workspace[index],
                                      tied))
@@ -117,12 +106,15 @@ class Final:
             chosen = min(ties, key=lambda one: one.workspace_bytes)
         return Verdict(chosen.configuration, chosen.ratio, ties)
 
-    def _between(self, one: int, other: int) -> Ratio:
-        """Time of one over the other's, of the rounds that both were in."""
-        if one == other:
-            return Ratio(1, 1, 1)
-        return ratio_of([[math.log(a / b) for a, b in zip(mine, theirs)]
-                         for mine, theirs in zip(self._times[one], self._times[other])])
+    def _over(self, other: int, indices: Sequence[int]) -> dict[int, tuple[Ratio, str]]:
+        """Times over another's, of the rounds that both were in, and how they compare."""
+        others = [index for index in indices if index != other]
+        found = compare([self._rounds(index, other) for index in others]) if others else []
+        return {other: (Ratio(1, 1, 1), "equal"), **dict(zip(others, found))}
+
+    def _rounds(self, one: int, other: int) -> Rounds:
+        return [[math.log(a / b) for a, b in zip(mine, theirs)]
+                for mine, theirs in zip(self._times[one], self._times[other])]
 
 
 def neighbours_of(problem: dict[str, Any], sizes: Sequence[str]) -> list[str]:
