@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/build.sh rooflane
-# What the kernels' first guesses go by: measured once for this machine, 15 seconds.
+# The machine data that the cost model uses: measured once, 15 seconds.
 build/rooflane calibrate --if-missing >&2
 machine=$(build/rooflane doctor --slug)
 # The row's column run_id and the file's name are the same.

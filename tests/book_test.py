@@ -99,15 +99,35 @@ class Tables(Folder):
         return run(sys.executable, root / "scripts/page_tables.py", "--check", "--rooflane",
                    ROOFLANE)
 
+    def copy_with(self, rows: str) -> None:
+        """The script in a tree of its own, beside what `rows` matches of results/."""
+        for path in (ROOT / "scripts/page_tables.py", *(ROOT / "results").glob(rows)):
+            copy = self.folder / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, copy)
+            else:
+                shutil.copy(path, copy)
+
     def test_figures_of_the_pages_are_those_of_the_rows(self) -> None:
         done = self.check(ROOT)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_rows_that_a_run_left_beside_the_kept_ones_are_not_read(self) -> None:
+        self.copy_with("*/*.csv")
+        self.copy_with("*/README.md")
+        page = (ROOT / "docs/faq.md").read_text(encoding="utf-8")
+        table, = re.findall(r"(?ms)^<!-- table: slowdown .*?^<!-- end -->$", page)
+        self.write("docs/faq.md", f"{table}\n")
+        machine = "results/amd-epyc-avx3-2c"
+        for name in ("20990101T000000Z-0000.csv", "20990101T000000Z-0000.csv.samples.csv"):
+            self.write(f"{machine}/{name}", "kernel,shape,threads,variant,p50_ns\n"
+                                            "gemm,m=1,2,hwy,1\ngemm,m=1,2,blas-mkl,99\n")
+        done = self.check(self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_a_figure_that_was_typed_is_found(self) -> None:
-        script = "scripts/page_tables.py"
-        self.write(script, (ROOT / script).read_text(encoding="utf-8"))
-        for rows in (ROOT / "results").glob("*/ladders"):
-            shutil.copytree(rows, self.folder / rows.relative_to(ROOT))
+        self.copy_with("*/ladders")
         page = (ROOT / "docs/ladder-softmax.md").read_text(encoding="utf-8")
         typed, count = re.subn(r"(\d)\.\d\dx \[", r"\1.99x [", page, count=1)
         self.assertEqual(count, 1)
