@@ -67,12 +67,12 @@ void GroupRunner::set_contenders(const Group& group, const std::vector<Measured>
 void GroupRunner::run(const Group& group, std::int64_t repetition, double seconds,
                       std::vector<Measured>& measured, const GroupCallbacks& callbacks) {
   std::vector<Member> members(group.cases.size());
-  set_contenders(group, measured, members);
+  const Race race = race_of(group, measured, options_);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Case& c = group.cases[i].measured;
     Member& member = members[i];
     member.measured = &measured[i];
-    member.active = has_speed(measured[i].status) && is_wanted(measured[i], member.contender);
+    member.active = has_speed(measured[i].status) && race.wanted[i];
     member.cpus = workers_.cpus_for(c);
     measured[i].affinity = workers_.affinity_of(c);
     use_.timed("open", [&] { open(member); });

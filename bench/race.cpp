@@ -82,11 +82,13 @@ class Judge {
     leader_ = &measured_[racing_[ranking.leader]];
     for (std::size_t k = 0; k < racing_.size(); ++k) {
       if (k == ranking.leader) continue;
+      const bool undecided = ranking.against[k] == PairVerdict::undecided;
+      if (undecided) race_.decided = false;
+      race_.wanted[racing_[k]] = undecided;
       if (is_outrun(measured_[racing_[k]], ranking.over_leader[k])) {
         race_.contender[racing_[k]] = false;
         continue;
       }
-      if (ranking.against[k] == PairVerdict::undecided) race_.decided = false;
       note_width(ranking.over_leader[k].log);
     }
     const Estimate own = estimate_over_repetitions(log_times({&leader_->taken}, false));
@@ -148,16 +150,16 @@ void judge_figures(std::span<const Measured> measured, const BenchOptions& optio
 Race race_of(const Group& group, std::span<const Measured> measured, const BenchOptions& options) {
   Race race;
   race.contender.assign(group.cases.size(), true);
+  race.wanted.assign(group.cases.size(), false);
   if (options.ladder || options.fusion || options.tuned_beside_model) {
     judge_figures(measured, options, race);
   } else {
     Judge(measured, options, race).judge();
   }
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    race.wanted[i] = race.wanted[i] || race.contender[i] || measured[i].ns.size() < fewest_samples;
+  }
   return race;
-}
-
-bool is_wanted(const Measured& measured, bool contender) {
-  return contender || measured.ns.size() < fewest_samples;
 }
 
 }  // namespace rooflane

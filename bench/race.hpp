@@ -15,6 +15,9 @@ inline constexpr std::size_t fewest_samples = 3;
 
 struct Race {
   std::vector<bool> contender;  // by case: takes every round
+  // By case: takes part in the next repetition. Who is out of the race does so until it has its
+  // samples, and as long as a disturbed one of them leaves its pair undecided.
+  std::vector<bool> wanted;
   // Every pair that a verdict rests on: the leader with each other contender that may win, and each
   // variant with its own of another build.
   bool decided = true;
@@ -24,8 +27,5 @@ struct Race {
 // `measured`: of the group's cases, with the samples of all repetitions so far. Ladders and pairs
 // of a tuned schedule with the variant's own choice ask for every figure: there all are contenders.
 Race race_of(const Group& group, std::span<const Measured> measured, const BenchOptions& options);
-
-// Whether a case takes part in the next repetition.
-bool is_wanted(const Measured& measured, bool contender);
 
 }  // namespace rooflane

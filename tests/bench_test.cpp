@@ -279,8 +279,22 @@ TEST_CASE(
   CHECK(race.contender == std::vector<bool>{true, true, false});
   CHECK(race.decided);
   CHECK(race.narrow);
-  CHECK_FALSE(is_wanted(field.measured[2], race.contender[2]));  // it has its samples
-  CHECK(is_wanted(field.measured[1], race.contender[1]));
+  CHECK(race.wanted == std::vector<bool>{true, true, false});  // the third has its samples
+}
+
+TEST_CASE("a disturbed sample of one out of the race asks for another, which decides the group") {
+  Field field({"hwy", "scalar"});
+  field.add(1, {100, 900}, 1);
+  field.add(2, {100, 9000}, 1);
+  field.add(3, {400, 900}, 1);
+  Race race = field.race();
+  CHECK(race.contender == std::vector<bool>{true, false});
+  CHECK_FALSE(race.decided);
+  CHECK(race.wanted[1]);
+  for (int repetition = 4; repetition <= 7; ++repetition) field.add(repetition, {100, 900}, 1);
+  race = field.race();
+  CHECK(race.decided);
+  CHECK_FALSE(race.wanted[1]);
 }
 
 TEST_CASE("repetitions that disagree decide nothing, and all that is close goes on racing") {
