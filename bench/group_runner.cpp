@@ -57,17 +57,10 @@ Problem shrunk(Problem problem) {
 
 }  // namespace
 
-// Takes contenders from what is known before the rounds; before any sample that is a calibration.
-void GroupRunner::set_contenders(const Group& group, const std::vector<Measured>& measured,
-                                 std::vector<Member>& members) const {
-  const Race race = race_of(group, measured, options_);
-  for (std::size_t i = 0; i < members.size(); ++i) members[i].contender = race.contender[i];
-}
-
 void GroupRunner::run(const Group& group, std::int64_t repetition, double seconds,
                       std::vector<Measured>& measured, const GroupCallbacks& callbacks) {
   std::vector<Member> members(group.cases.size());
-  const Race race = race_of(group, measured, options_);
+  Race race = race_of(group, measured, options_);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Case& c = group.cases[i].measured;
     Member& member = members[i];
@@ -81,7 +74,8 @@ void GroupRunner::run(const Group& group, std::int64_t repetition, double second
   for (Member& member : members) {
     use_.timed("calibrate", [&] { member.attempt([&] { calibrate(member, callbacks); }); });
   }
-  set_contenders(group, measured, members);
+  if (repetition == 1) race = race_of(group, measured, options_);  // by calibrations now
+  for (std::size_t i = 0; i < members.size(); ++i) members[i].contender = race.contender[i];
   Rounds rounds;
   rounds.title = group.title();
   rounds.repetition = repetition;

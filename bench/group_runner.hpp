@@ -49,8 +49,6 @@ class GroupRunner {
   void verify_again(Member& member, const Group& group, bool follow);
   static void accept(const Verification& verification, const std::string& when, Measured& measured);
   void compare(Member& member, const Group& group, const std::string& when);
-  void set_contenders(const Group& group, const std::vector<Measured>& measured,
-                      std::vector<Member>& members) const;
   void calibrate(Member& member, const GroupCallbacks& callbacks);
   void profile(Member& member) const;
   double probe(const Group& group) const;

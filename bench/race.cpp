@@ -39,6 +39,15 @@ bool is_timed(const Measured& measured) {
   return has_speed(measured.status) && time_of(measured) > 0;
 }
 
+// Infinite where nothing is timed.
+double fastest_of(std::span<const Measured> measured) {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Measured& m : measured) {
+    if (is_timed(m)) fastest = std::min(fastest, time_of(m));
+  }
+  return fastest;
+}
+
 class Judge {
  public:
   Judge(std::span<const Measured> measured, const BenchOptions& options, Race& race)
@@ -49,10 +58,7 @@ class Judge {
       racing_.push_back(i);
       field_.push_back({{&m.taken}, median(m.ns)});
     }
-    fastest_ns_ = std::numeric_limits<double>::infinity();
-    for (const Measured& m : measured) {
-      if (is_timed(m)) fastest_ns_ = std::min(fastest_ns_, time_of(m));
-    }
+    fastest_ns_ = fastest_of(measured);
   }
 
   void judge() {
@@ -130,10 +136,7 @@ class Judge {
 
 // Where every figure is asked for.
 void judge_figures(std::span<const Measured> measured, const BenchOptions& options, Race& race) {
-  double fastest_ns = std::numeric_limits<double>::infinity();
-  for (const Measured& m : measured) {
-    if (is_timed(m)) fastest_ns = std::min(fastest_ns, time_of(m));
-  }
+  const double fastest_ns = fastest_of(measured);
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const Measured& m = measured[i];
     if (time_of(m) > long_run_ns && time_of(m) > far_behind_in_ladder * fastest_ns) {
