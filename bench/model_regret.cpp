@@ -17,6 +17,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/math.hpp"
 #include "core/statistics.hpp"
 #include "measure/verify.hpp"
 
@@ -151,7 +152,7 @@ void print_table(const std::vector<Regret>& regrets) {
 
 int run(int argc, char** argv) {
   CLI::App app("How much a variant's first guess loses against the best of its search space");
-  std::string kernel_name = "gemm", variant_name = "hwy", isa, csv, all_times;
+  std::string kernel_name = "gemm", variant_name = "hwy", math = "fp32", isa, csv, all_times;
   std::vector<std::string> shapes, presets;
   std::vector<int> threads = {1, machine().physical_cores};
   double seconds = 0.5;
@@ -160,6 +161,7 @@ int run(int argc, char** argv) {
   app.add_option("--shape", shapes, "problems");
   app.add_option("--preset", presets, "lists of problems, or random:N[:SEED]");
   app.add_option("--threads", threads, "thread counts")->delimiter(',');
+  app.add_option("--math", math, "math; where a problem's formats have another one alone, that one");
   app.add_option("--isa", isa, "Highway target");
   app.add_option("--seconds", seconds, "for each problem and thread count");
   app.add_option("--csv", csv, "a line for each problem");
@@ -187,6 +189,7 @@ int run(int argc, char** argv) {
       Environment env;
       env.threads = count;
       env.isa = isa;
+      env.math = math_for(problem, math);
       if (refusal(variant, problem, env)) continue;
       Regret r = regret_of(variant, problem, env, seconds, times.get());
       if (out.get() != nullptr) {
