@@ -18,7 +18,8 @@
 #include "kernels/gemm/avx512_skinny.hpp"
 #include "kernels/gemm/unit_variant.hpp"
 
-HWY_PUSH_ATTRIBUTES("amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+HWY_PUSH_ATTRIBUTES(
+    "amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")
 namespace rooflane::gemm {
 namespace {
 
@@ -70,37 +71,23 @@ struct UnsignedTiles {  // a is u8
 
 constexpr std::int64_t b_row = nr * sizeof(std::uint32_t);
 
-// What streams from L2 is loaded past L1, from where it would evict the micro-panel that is kept.
-// Its loads stand apart, each before the products that need it.
-template <class Tiles, bool keeps_a>
-void Step(const std::uint32_t* a, const std::uint32_t* b) {
-  if constexpr (keeps_a) {
-    _tile_stream_loadd(6, b, b_row);
-    _tile_loadd(4, a, tile_bytes);
-    Tiles::Multiply46();
-    _tile_stream_loadd(7, b + tile_lanes, b_row);
-    Tiles::Multiply47();
-    _tile_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
-  } else {
-    _tile_stream_loadd(4, a, tile_bytes);
-    _tile_loadd(6, b, b_row);
-    Tiles::Multiply46();
-    _tile_loadd(7, b + tile_lanes, b_row);
-    Tiles::Multiply47();
-    _tile_stream_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
-  }
-  Tiles::Multiply56();
-  Tiles::Multiply57();
-}
-
-template <class Tiles, bool keeps_a>
+// The A micro-panel stays in L1; b's, which streams from L2, is loaded past it, as it would evict
+// a's. Each load stands right before the products that need it.
+template <class Tiles>
 void Steps(const MicroCall& call) {
   constexpr std::int64_t lines = 8, line = 16;  // of the next sums, for writing, a step
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
   const std::uint32_t* next = call.next_sums;
   for (std::int64_t left = call.steps; left > 0; --left) {
-    Step<Tiles, keeps_a>(a, b);
+    _tile_stream_loadd(6, b, b_row);
+    _tile_loadd(4, a, tile_bytes);
+    Tiles::Multiply46();
+    _tile_stream_loadd(7, b + tile_lanes, b_row);
+    Tiles::Multiply47();
+    _tile_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
+    Tiles::Multiply56();
+    Tiles::Multiply57();
     if (next != nullptr) {
       for (std::int64_t l = 0; l < lines; ++l) __builtin_prefetch(next + l * line, 1);
       next += lines * line;
@@ -126,7 +113,7 @@ void Micro(const MicroCall& call) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  (call.keeps_a ? Steps<Tiles, true> : Steps<Tiles, false>)(call);
+  Steps<Tiles>(call);
   _tile_stored(0, call.sums, ld);
   _tile_stored(1, call.sums + tile_lanes, ld);
   _tile_stored(2, lower, ld);

@@ -23,9 +23,6 @@ HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,av
 namespace rooflane::gemm {
 namespace {
 
-// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
-constexpr __mmask16 all = 0xFFFF;
-constexpr __mmask8 all_of_8 = 0xFF;
 #include "kernels/gemm/dot_common-inl.h"
 
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
@@ -119,67 +116,10 @@ void MicroTile(const MicroCall& call) {
   }
 }
 
-// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
-__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
-  }
-  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
-    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
-    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
-    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
-    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
-    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
-    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
-    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
-  }
-}
-
-// Vectors along memory: 16 lanes of 16 of them at a time; the rest as PackLanes has it. A step is a
-// lane.
+// A step is a lane.
 template <class E>
-void PackVectors(const PackCall& c) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
-  const std::int64_t lanes = c.inner == 1 && c.width >= mr ? c.k / group / side * side : 0;
-  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
-  const E* const from = reinterpret_cast<const E*>(c.from);
-  for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
-    const auto kept = static_cast<__mmask16>((1u << std::min(side, c.width - v0)) - 1);
-    for (std::int64_t g = 0; g < lanes; g += side) {
-      __m512i rows[side];
-#pragma GCC unroll 16
-      for (int v = 0; v < side; ++v) {
-        rows[v] = _mm512_setzero_si512();
-        if (v0 + v >= c.count) continue;
-        const E* const vector = from + (v0 + v) * c.outer + g * group;
-        rows[v] = _mm512_xor_si512(_mm512_loadu_si512(vector), xor_mask);
-      }
-      Transpose(rows);
-#pragma GCC unroll 16
-      for (int lane = 0; lane < side; ++lane) {
-        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
-      }
-    }
-  }
-  if (lanes == c.steps) return;
-  PackCall rest = c;
-  rest.from = reinterpret_cast<const std::byte*>(from + lanes * group * c.inner);
-  rest.k -= lanes * group;
-  rest.to += lanes * c.width;
-  PackLanes<E, 1>(rest, c.steps - lanes);
+void PackSteps(const PackCall& c) {
+  PackLanes<E, 1>(c, c.steps);
 }
 
 using MicroFunction = void (*)(const MicroCall&);
@@ -398,7 +338,7 @@ Unit bfloat16_unit() {
   unit.k_together = unit.depth;
   unit.a_rounded = &bfloat16;
   unit.micro = Micro<BFloat16Products>;
-  unit.pack_a = unit.pack_b = PackVectors<std::uint16_t>;
+  unit.pack_a = unit.pack_b = PackSteps<std::uint16_t>;
   unit.few = avx512_few_bfloat16();
   return unit;
 }
@@ -411,7 +351,7 @@ Unit integer_unit() {
   unit.integers = unit.shifts_a = true;
   unit.a_quantised = &uint8;
   unit.micro = Micro<IntegerProducts>;
-  unit.pack_a = unit.pack_b = PackVectors<std::uint8_t>;
+  unit.pack_a = unit.pack_b = PackSteps<std::uint8_t>;
   unit.column_sums = SumColumns<nr>;
   unit.few = avx512_few_integers();
   return unit;

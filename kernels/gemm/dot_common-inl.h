@@ -1,14 +1,11 @@
 // What the units of AVX-512 and AMX share and is worth their instructions: packing lanes, and sums
 // of columns. A lane is 32 bits: 2 bfloat16 or 4 8-bit integers that follow one another along k.
-// Plain loops that the compiler makes vectors of. Include it once, inside the attributes of the
+// Include it once, inside the attributes of the
 // instructions and an anonymous namespace.
 
-// Lanes are read whole, whatever their alignment.
-inline std::uint32_t LaneAt(const void* from) {
-  std::uint32_t lane;
-  std::memcpy(&lane, from, sizeof lane);
-  return lane;
-}
+// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
+constexpr __mmask16 all = 0xFFFF;
+constexpr __mmask8 all_of_8 = 0xFF;
 
 // The `count` elements, fewer than a group, that k leaves over.
 template <class E>
@@ -26,39 +23,111 @@ std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) 
   return (lane / run * c.width + vector) * run + lane % run;
 }
 
-// Vectors along memory: a cache line of each, 16 lanes, at a time.
+// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
+__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
+  __m512i pairs[16], fours[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+  }
+  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
+    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
+    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
+    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
+    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
+    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
+    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
+    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
+  }
+}
+
+// So many lanes of a vector as 16, the others zero.
+inline __mmask16 First(std::int64_t count) {
+  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, 16)) - 1);
+}
+
+// Vectors along memory, 16 lanes of 16 of them at a time. Lanes side by side are copied, others
+// transposed.
 template <class E, int run>
 void PackAlong(const PackCall& c, std::int64_t whole) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), line = 16;
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
   const E* const from = reinterpret_cast<const E*>(c.from);
-  for (std::int64_t g0 = 0; g0 < whole; g0 += line) {
-    const std::int64_t count = std::min(line, whole - g0);
-    for (std::int64_t v = 0; v < c.count; ++v) {
-      const E* const source = from + v * c.outer + g0 * group;
-      std::uint32_t* const to = c.to + PlaceOf<run>(c, g0, v);
-      const std::int64_t step = run == 1 ? c.width : 1;
-      for (std::int64_t g = 0; g < count; ++g)
-        to[g * step] = LaneAt(source + g * group) ^ c.xor_mask;
+  const auto load = [&](std::int64_t v, std::int64_t g) __attribute__((always_inline)) {
+    const __mmask16 there = First(v < c.count ? whole - g : 0);
+    const __m512i lanes =
+        _mm512_maskz_loadu_epi32(there, from + (v < c.count ? v : 0) * c.outer + g * group);
+    return _mm512_maskz_xor_epi32(there, lanes, xor_mask);
+  };
+  if constexpr (run == side) {
+    for (std::int64_t g = 0; g < whole; g += side) {
+      for (std::int64_t v = 0; v < c.count; ++v) {
+        _mm512_storeu_si512(c.to + PlaceOf<run>(c, g, v), load(v, g));
+      }
+    }
+    return;
+  }
+  for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
+    for (std::int64_t g = 0; g < whole; g += side) {
+      __m512i rows[side];
+#pragma GCC unroll 16
+      for (int v = 0; v < side; ++v) rows[v] = load(v0 + v, g);
+      Transpose(rows);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < side; ++lane) {
+        if (g + lane >= whole) break;
+        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, First(c.width - v0), rows[lane]);
+      }
     }
   }
 }
 
-// Vectors across memory: rows of it are interleaved.
+// Vectors across memory: rows of it are interleaved, 16 columns at a time.
 template <class E, int run>
 void PackAcross(const PackCall& c, std::int64_t whole) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E);
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
   const E* const from = reinterpret_cast<const E*>(c.from);
   for (std::int64_t g = 0; g < whole; ++g) {
-    const E* const row = from + g * group * c.inner;
-    std::uint32_t* const to = c.to + PlaceOf<run>(c, g, 0);
-    for (std::int64_t v = 0; v < c.count; ++v) {
-      std::uint32_t lane = std::uint32_t{row[v]} | std::uint32_t{row[c.inner + v]}
-                                                       << (8 * sizeof(E));
-      if constexpr (group == 4) {
-        lane |= std::uint32_t{row[2 * c.inner + v]} << 16 | std::uint32_t{row[3 * c.inner + v]}
-                                                                << 24;
+    for (std::int64_t v = 0; v < c.count; v += side) {
+      const E* const row = from + g * group * c.inner + v;
+      const __mmask16 there = First(c.count - v);
+      const auto part = [&](std::int64_t p) __attribute__((always_inline)) {
+        if constexpr (sizeof(E) == 2) {
+          return _mm512_maskz_cvtepu16_epi32(there,
+                                             _mm256_maskz_loadu_epi16(there, row + p * c.inner));
+        } else {
+          return _mm512_maskz_cvtepu8_epi32(there, _mm_maskz_loadu_epi8(there, row + p * c.inner));
+        }
+      };
+      __m512i lane = part(0);
+      if constexpr (sizeof(E) == 2) {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 16));
+      } else {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 8));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(2), 16));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(3), 24));
       }
-      to[v * run] = lane ^ c.xor_mask;
+      lane = _mm512_xor_si512(lane, xor_mask);
+      std::uint32_t* const to = c.to + PlaceOf<run>(c, g, v);
+      if constexpr (run == 1) {
+        _mm512_mask_storeu_epi32(to, there, lane);
+      } else {
+        std::uint32_t lanes[side];
+        _mm512_storeu_si512(lanes, lane);
+        for (std::int64_t t = 0; t < std::min(side, c.count - v); ++t) to[t * run] = lanes[t];
+      }
     }
   }
 }
@@ -89,13 +158,13 @@ void PackLanes(const PackCall& c, std::int64_t lanes) {
 
 template <int nr>
 void SumColumns(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to) {
-  std::int32_t sums[nr] = {};
-  for (std::int64_t g = 0; g < lanes; ++g) {
-    for (int j = 0; j < nr; ++j) {
-      const std::uint32_t lane = panel[g * nr + j];
-      sums[j] += static_cast<std::int8_t>(lane) + static_cast<std::int8_t>(lane >> 8) +
-                 static_cast<std::int8_t>(lane >> 16) + static_cast<std::int8_t>(lane >> 24);
+  constexpr int side = 16;
+  const __m512i ones = _mm512_set1_epi8(1);
+  for (int j = 0; j < nr; j += side) {
+    __m512i sums = _mm512_setzero_si512();
+    for (std::int64_t g = 0; g < lanes; ++g) {
+      sums = _mm512_dpbusd_epi32(sums, ones, _mm512_loadu_si512(panel + g * nr + j));
     }
+    _mm512_storeu_si512(to + j, sums);
   }
-  std::copy_n(sums, nr, to);
 }

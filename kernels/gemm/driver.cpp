@@ -428,16 +428,10 @@ class UnitPlan final : public Plan {
     return at(b_panels_, ((g_.prepack ? c.batch : c.place) * b_panels() + panel) * panel_words());
   }
 
-  // A block of c, a block of k.
+  // A block of c, a block of k. An A micro-panel stays in L1 while those of b stream.
   void multiply_k(const Share& c, int64_t block) const {
-    if (s_.order) {
-      for (int64_t i = c.panel0; i < c.panel1; ++i) {
-        for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, i, j);
-      }
-    } else {
-      for (int64_t j = c.col0; j < c.col1; ++j) {
-        for (int64_t i = c.panel0; i < c.panel1; ++i) micro_tile(c, block, i, j);
-      }
+    for (int64_t i = c.panel0; i < c.panel1; ++i) {
+      for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, i, j);
     }
   }
 
@@ -448,13 +442,12 @@ class UnitPlan final : public Plan {
     // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
     std::uint32_t* sums = scratch(c.thread);
     if (in_parts) {
-      sums += tile * (s_.order ? (i - c.panel0) * (c.col1 - c.col0) + j - c.col0
-                               : (j - c.col0) * (c.panel1 - c.panel0) + i - c.panel0);
+      sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
     }
     const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
     unit_.micro({std::min(steps_of_block_, steps_ - step),
                  a_panel(c, i) + step * width * unit_.words, b_panel(c, j) + block_offset(block),
-                 width, cols, sums, ld, block > 0, s_.order, in_parts ? sums + tile : nullptr});
+                 width, cols, sums, ld, block > 0, in_parts ? sums + tile : nullptr});
     if (!last) return;
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
     store_(store_job_, {{c.batch, row, col, rows, cols},

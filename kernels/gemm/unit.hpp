@@ -30,7 +30,6 @@ struct MicroCall {
   std::uint32_t* sums;
   std::int64_t ld;
   bool add;
-  bool keeps_a;                    // the same A micro-panel comes next, else the same B micro-panel
   const std::uint32_t* next_sums;  // of the next call, mr · nr words; null: not in L2 already
 };
 

@@ -47,7 +47,15 @@ constexpr double piece_ops = 400;   // claiming a piece and packing it: calls, c
 constexpr double convert_ops = 12;  // a vector of op(a) that is rounded or quantised
 constexpr double decode_ops = 6;    // a vector of b that is decoded
 constexpr double overlap = 2.5;     // norm that joins times which overlap
+constexpr double claim_ops = 60;    // finding out that a shared piece is done
 constexpr double call_ops = 200, task_ops = 100;
+// Values of a are broadcast one by one: where they come from L2, products wait for them longer than
+// for vectors of b.
+constexpr double a_streams = 2;
+// A region that follows other work, over one right behind another, as calibrated.
+constexpr double wake = 2;
+// A line that another core wrote takes longer than a store to memory.
+constexpr double crossing = 1.4;
 constexpr double vector_bytes = 64;
 
 class Model {
@@ -67,7 +75,7 @@ class Model {
   }
 
   double seconds() const {
-    const double begin = op_ * call_ops + (s_.threads > 1 ? traits_.region : 0);
+    const double begin = op_ * call_ops + (s_.threads > 1 ? wake * traits_.region : 0);
     return begin + (s_.path == Path::few_rows ? few() : packed());
   }
 
@@ -118,21 +126,18 @@ class Model {
     const double tasks = std::ceil(real(g_.batch * s_.m_parts * s_.n_parts) / s_.threads);
     // The core.
     const double vectors = tile * 4 / vector_bytes;
-    const double rows = real(g_.m) / real(a_panels);  // of a micro-panel that is not whole
-    const double used = unit_.whole_panels ? 1 : rows / real(unit_.mr);
+    const double rows = std::min(pm * real(unit_.mr), real(g_.m));  // of a share
+    const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
     const double core =
         tiles * (2 * tile * used * k / rate_of(unit_.path, rates_.fma) +
                  op_ * (k_blocks * (tile_ops + sums_ops * vectors) + store_ops * vectors));
-    // Micro-panels: one is read again and again from L1 where it fits, the other streams.
+    // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
     const double a_part = real(unit_.mr) * word_of_k * kc, b_part = real(unit_.nr) * word_of_k * kc;
-    const double reused = s_.order ? a_part : b_part, streamed = s_.order ? b_part : a_part;
-    const double block = (s_.order ? std::min(real(s_.nc) / real(unit_.nr), pn)
-                                   : std::min(real(s_.mc) / real(unit_.mr), pm)) *
-                         streamed;
-    const Level stream_from = std::max(in_l2, level(block + reused));
-    const bool stays = reused + 2 * streamed / 8 <= 0.7 * real(traits_.l1_bytes);
-    double within =
-        tiles * k_blocks * (read(streamed, stream_from) + (stays ? 0 : read(reused, in_l2)));
+    const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
+    const Level stream_from = std::max(in_l2, level(block + a_part));
+    const bool stays = a_part + 2 * b_part / 8 <= 0.7 * real(traits_.l1_bytes);
+    double within = tiles * k_blocks *
+                    (read(b_part, stream_from) + (stays ? 0 : a_streams * read(a_part, in_l2)));
     const double sums = k_blocks > 1 ? real(s_.mc * s_.nc) * 4 : 0;
     if (sums > 0) {
       const Level at = std::max(in_l2, level(sums + block));
@@ -147,9 +152,24 @@ class Model {
     const Level a_at = s_.pack_a ? in_l2 : std::max(in_l2, level(a_bytes));
     const double beyond = row_blocks * read(b_bytes, b_at) + col_blocks * read(a_bytes, a_at) +
                           write(tiles * tile * 4, source_);
-    const double time = joined(joined(core, within), beyond);
+    const double claims = op_ * claim_ops *
+                          ((s_.pack_a ? 0 : pm * col_blocks) +
+                           (s_.pack_b || g_.prepack ? 0 : pn * row_blocks * k_blocks));
+    double time = joined(joined(core, within), beyond) + claims;
+    // What other cores packed, or wrote to c in the run before.
+    if (s_.threads > 1) {
+      if (!s_.pack_a) time += from_others(a_bytes);
+      if (!s_.pack_b && !g_.prepack) time += from_others(b_bytes);
+      if (!s_.fixed) time += from_others(tiles * tile * 4);
+    }
     return tasks * (time + op_ * task_ops + (s_.threads > 1 ? traits_.task : 0)) +
            (s_.threads > 1 ? 0.08 * time : 0) + packing(a_panels, b_panels, word_of_k * k);
+  }
+
+  // Lines that other cores have written and still hold.
+  double from_others(double bytes) const {
+    if (bytes > real(traits_.l2_bytes)) return 0;  // beyond their L2 they are in L3 or memory
+    return bytes * (1 - 1.0 / s_.threads) * crossing / traits_.one.write[in_memory];
   }
 
   double packing(int64_t a_panels, int64_t b_panels, double vector_bytes_packed) const {
@@ -265,10 +285,7 @@ class Search {
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
-          for (const bool order : {false, true}) {
-            s.order = order;
-            add_shares(s);
-          }
+          add_shares(s);
         }
       }
     }
@@ -341,7 +358,7 @@ Schedule rounded(const Schedule& s, const UnitProblem& of) {
   r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
   r.pack_a = s.pack_a;
   r.pack_b = s.pack_b && !g.prepack;
-  r.order = s.order;
+  r.order = true;  // A micro-panels stay, those of b stream
   r.fixed = s.fixed && s.threads > 1;
   r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
   r.n_parts = std::clamp<int64_t>(s.n_parts, 1, div_up(g.n, unit.nr));
@@ -376,11 +393,10 @@ std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   // Of those that differ in blocks and shares only, few.
   constexpr int of_a_kind = 3;
   constexpr std::size_t most = 40;
-  std::map<std::array<int64_t, 6>, int> kinds;
+  std::map<std::array<int64_t, 5>, int> kinds;
   std::vector<Schedule> list;
   for (const Schedule& s : Search(of).all()) {
-    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.pack_a, s.pack_b, s.order, s.kc}]++ >=
-        of_a_kind) {
+    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.pack_a, s.pack_b, s.kc}]++ >= of_a_kind) {
       continue;
     }
     list.push_back(s);
