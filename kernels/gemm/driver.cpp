@@ -220,6 +220,8 @@ class UnitPlan final : public Plan {
     }
     if (gate_) gate_->bind(operands);
     store_job_.bind(operands, gate_ ? gate_->sums() : Matrix<const float>());
+    to_c_ = unit_.stores_to_c && operands.at("c").dtype == &float32 && g_.alpha == 1 &&
+            !g_.reads_c0() && b_scale_ == nullptr;
   }
 
   std::uint32_t* at(const Buffer& buffer, int64_t place) const {
@@ -438,21 +440,35 @@ class UnitPlan final : public Plan {
   void micro_tile(const Share& c, int64_t block, int64_t i, int64_t j) const {
     const int64_t step = block * steps_of_block_, width = width_of(i);
     const bool in_parts = k_blocks() > 1, last = block + 1 == k_blocks();
-    const int64_t ld = unit_.nr, tile = unit_.mr * unit_.nr;
-    // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
-    std::uint32_t* sums = scratch(c.thread);
-    if (in_parts) {
-      sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
-    }
-    const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
-    unit_.micro({std::min(steps_of_block_, steps_ - step),
-                 a_panel(c, i) + step * width * unit_.words, b_panel(c, j) + block_offset(block),
-                 width, cols, sums, ld, block > 0, in_parts ? sums + tile : nullptr});
-    if (!last) return;
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
+    const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
+    MicroCall call{};
+    call.steps = std::min(steps_of_block_, steps_ - step);
+    call.a = a_panel(c, i) + step * width * unit_.words;
+    call.b = b_panel(c, j) + block_offset(block);
+    call.rows = width, call.cols = cols;
+    call.add = block > 0;
+    if (to_c_) {
+      const EpilogueJob& job = store_job_.epilogue;
+      call.sums = reinterpret_cast<std::uint32_t*>(job.c.row(c.batch, row) + col);
+      call.ld = job.c.ld;
+      unit_.micro(call);
+      if (last && store_job_.has_epilogue) store_job_.apply(job, {c.batch, row, col, rows, cols});
+      return;
+    }
+    // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
+    const int64_t tile = unit_.mr * unit_.nr;
+    call.sums = scratch(c.thread);
+    if (in_parts) {
+      call.sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
+      call.next_sums = call.sums + tile;
+    }
+    call.ld = unit_.nr;
+    unit_.micro(call);
+    if (!last) return;
     store_(store_job_, {{c.batch, row, col, rows, cols},
-                        sums,
-                        ld,
+                        call.sums,
+                        call.ld,
                         unit_.integers,
                         needs_column_sums() ? totals(c, j) : nullptr,
                         steps_of(c.batch, row),
@@ -558,6 +574,7 @@ class UnitPlan final : public Plan {
   StoreJob store_job_;
   std::optional<GateProduct<UnitPlan>> gate_;
   bool own_a_ = false, own_b_ = false;
+  bool to_c_ = false;  // sums need nothing to become c
   int64_t together_ = 1, panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0, row_words_ = 0;
   // A thread's scratch: sums, sums of columns, rows of a that were converted.

@@ -82,7 +82,7 @@ void MultiplyPanels(const MicroCall& call) {
   t.b = reinterpret_cast<const float*>(call.b);
   t.ldb = kNv * lanes;
   t.k = call.steps;
-  t.cols = vectors * lanes;
+  t.cols = call.cols;
   t.c = reinterpret_cast<float*>(call.sums);
   t.c0 = t.c;
   t.ldc = t.ldc0 = call.ld;

@@ -65,9 +65,11 @@ HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loade
                           : VF(hc::Short<BFloat16>::Load(d, d16, from));
 }
 
-const std::byte* RowOf(const View& view, const Rectangle& at, int64_t i) {
+// Without a division by the block: c, c0 and the residual have none.
+HWY_INLINE const std::byte* RowOf(const View& view, const Rectangle& at, int64_t i) {
   const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
-  return static_cast<const std::byte*>(view.data) + view.dtype->bytes(place);
+  return static_cast<const std::byte*>(view.data) +
+         place * static_cast<int64_t>(view.dtype->block_bytes);
 }
 
 // alpha · sums + beta · c0 of row i, columns [j0,j0+cols) of the tile.
@@ -102,16 +104,22 @@ void StoreIntegers(const StoreJob& job, const SumTile& tile) {
       std::fill_n(reinterpret_cast<std::int32_t*>(c), tile.at.cols, 0);
       continue;
     }
+    const auto* const sums = reinterpret_cast<const std::int32_t*>(tile.sums) + i * tile.ld;
+    auto* const to = reinterpret_cast<std::int32_t*>(c);
+    const DI di;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(di));
     // Modulo 2^32, in which sums that pass through more than int32 holds come back.
-    const std::uint32_t* const sums = tile.sums + i * tile.ld;
-    auto* const to = reinterpret_cast<std::uint32_t*>(c);
-    if (tile.column_sums == nullptr) {
-      std::copy_n(sums, tile.at.cols, to);
-      continue;
-    }
-    for (int64_t j = 0; j < tile.at.cols; ++j) {
-      to[j] = sums[j] - 128 * static_cast<std::uint32_t>(tile.column_sums[j]);
-    }
+    const auto sum = [&](int64_t j) HWY_ATTR {
+      const auto sums_here = hn::LoadU(di, sums + j);
+      if (tile.column_sums == nullptr) return sums_here;
+      return hn::Sub(sums_here, hn::ShiftLeft<7>(hn::LoadU(di, tile.column_sums + j)));
+    };
+    int64_t j = 0;
+    for (; j + lanes <= tile.at.cols; j += lanes) hn::StoreU(sum(j), di, to + j);
+    if (j == tile.at.cols) continue;
+    HWY_ALIGN std::int32_t last[hn::MaxLanes(DF())];
+    hn::Store(sum(j), di, last);
+    std::copy_n(last, tile.at.cols - j, to + j);
   }
 }
 

@@ -283,6 +283,7 @@ Unit fma_unit(std::int64_t target) {
   unit.mr = size.mr, unit.nr = size.nr;
   unit.depth = unit.words = 1;
   unit.k_together = 32;  // whole blocks of any format
+  unit.stores_to_c = true;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPanels, target);
   unit.pack_a = unit.pack_b = ROOFLANE_HWY_FUNCTION(PackFloats, target);
   unit.few.path = unit.path;

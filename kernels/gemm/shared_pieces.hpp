@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <thread>
 
 namespace rooflane::gemm {
 
@@ -13,7 +12,7 @@ class SharedPieces {
  public:
   SharedPieces() = default;
   explicit SharedPieces(std::int64_t count)
-      : states_(std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(count))) {}
+      : states_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(count))) {}
 
   // Before a run: nothing is done. While no thread works.
   void begin() { done_ += 2; }
@@ -26,7 +25,7 @@ class SharedPieces {
     bool all = true;
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t i = first + (n + start) % count;
-      std::uint32_t state = states_[i].load(std::memory_order_acquire);
+      int state = states_[i].load(std::memory_order_acquire);
       if (state == done_) continue;
       if (state == done_ - 1 ||
           !states_[i].compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
@@ -35,20 +34,23 @@ class SharedPieces {
       }
       work(i);
       states_[i].store(done_, std::memory_order_release);
+      states_[i].notify_all();
     }
     for (std::int64_t i = first; i < last && !all; ++i) wait(states_[i]);
   }
 
  private:
-  // Spins: whoever does the piece is running, unless the system took its core away.
-  void wait(const std::atomic<std::uint32_t>& state) const {
-    for (int spins = 0; state.load(std::memory_order_acquire) != done_; ++spins) {
-      if (spins >= 1000) std::this_thread::yield();
+  // Spins for some microseconds, then sleeps: the system has taken the core away from whoever is at
+  // it, and may give it this one.
+  void wait(const std::atomic<int>& state) const {
+    for (int spins = 0; spins < 2000; ++spins) {
+      if (state.load(std::memory_order_acquire) == done_) return;
     }
+    for (int now; (now = state.load(std::memory_order_acquire)) != done_;) state.wait(now);
   }
 
-  std::unique_ptr<std::atomic<std::uint32_t>[]> states_;
-  std::uint32_t done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
+  std::unique_ptr<std::atomic<int>[]> states_;
+  int done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
 };
 
 }  // namespace rooflane::gemm

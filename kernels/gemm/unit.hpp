@@ -21,7 +21,8 @@ namespace rooflane::gemm {
 inline constexpr std::int64_t word_bytes = 4;
 
 // sums[rows][nr], float or int32, `ld` apart, = (add: +=) A micro-panel · B micro-panel; only the
-// vectors of the first `cols` columns need be right.
+// vectors of the first `cols` columns need be right. Units that store to c (Unit::stores_to_c)
+// leave alone what is beyond `cols`.
 struct MicroCall {
   std::int64_t steps;
   const std::uint32_t* a;
@@ -78,6 +79,7 @@ struct Unit {
   std::int64_t k_together;    // a block of k is a multiple of so many elements
   bool whole_panels;          // the last A micro-panel, too, has mr rows
   bool integers;              // sums are int32
+  bool stores_to_c;           // sums may be c itself: nothing beyond it is written
   bool shifts_a;              // s8 a is packed as u8, 128 larger
   // What a becomes before it is packed. bf16: a of float32 is rounded to it. int8-dynamic with a
   // scale for a whole row: int8, or uint8 with 128 added. Null: as it is stored.

@@ -53,7 +53,7 @@ constexpr double call_ops = 200, task_ops = 100;
 // for vectors of b.
 constexpr double a_streams = 2;
 // A region that follows other work, over one right behind another, as calibrated.
-constexpr double wake = 2;
+constexpr double wake = 3;
 // A line that another core wrote takes longer than a store to memory.
 constexpr double crossing = 1.4;
 constexpr double vector_bytes = 64;
