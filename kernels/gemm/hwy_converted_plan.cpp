@@ -138,9 +138,8 @@ class ConvertedPlan final : public Plan {
 
   void allocate_skinny() {
     lda_ = round_up(g_.k, q8_0.block);
-    rows_used_ = g_.m <= 4 ? g_.m : most_converted_rows;
-    a_rows_ = Buffer(static_cast<std::size_t>(rows_used_ * lda_) * sizeof(float));
-    std::fill_n(a_rows_.f32(), rows_used_ * lda_, 0.0f);
+    a_rows_ = Buffer(static_cast<std::size_t>(g_.m * lda_) * sizeof(float));
+    std::fill_n(a_rows_.f32(), g_.m * lda_, 0.0f);
     tile_floats_ = most_converted_rows * skinny_columns;
     allocate_scratch();
     if (g_.trans_a) rows_.resize(static_cast<std::size_t>(g_.k * g_.m));
@@ -249,12 +248,13 @@ class ConvertedPlan final : public Plan {
       decode_a(batch, 0, g_.m, a_rows_.f32(), lda_);
     }
     const int64_t tasks = (g_.n + skinny_columns - 1) / skinny_columns;
-    parallel_for(env_.pool, threads_, tasks, [&](int64_t task, int thread) {
+    // In static chunks: a thread prefetches what its next task reads.
+    parallel_for_static(env_.pool, threads_, tasks, [&](int64_t task, int thread) {
       const int64_t col = task * skinny_columns, cols = std::min(skinny_columns, g_.n - col);
       float* const sums = thread_tile(thread);
-      functions_.multiply_skinny({b_.type, a_rows_.f32(), lda_, rows_used_, b_.row(batch, col),
+      functions_.multiply_skinny({b_.type, a_rows_.f32(), lda_, g_.m, b_.row(batch, col),
                                   b_.row_bytes, scale_ != nullptr ? scale_ + col : nullptr, g_.k,
-                                  cols, sums, skinny_columns});
+                                  cols, sums, skinny_columns, b_.row(batch, g_.n)});
       store({batch, 0, col, g_.m, cols}, sums, skinny_columns, thread_row(thread));
     });
   }
@@ -356,7 +356,7 @@ class ConvertedPlan final : public Plan {
   std::optional<GateProduct<ConvertedPlan>> gate_;
   bool a_in_place_ = false;
   int64_t width_ = 0;  // columns of a block
-  int64_t lda_ = 0, rows_used_ = 0, tile_floats_ = 0;
+  int64_t lda_ = 0, tile_floats_ = 0;
   StoredRows a_, b_;
   const float* scale_ = nullptr;
   View c_, c0_, residual_;
