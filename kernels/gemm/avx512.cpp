@@ -234,11 +234,17 @@ template <class Products, int rows, int together>
 void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  // Lines of each stream that are on their way: more than hide memory's latency, because a
-  // prefetch is dropped while too many are.
-  constexpr std::int64_t lines = 32;
   const std::int64_t lanes = call.lanes, ldb = apart * call.ldb;
-  const Element* b = static_cast<const Element*>(call.b) + col * call.ldb;
+  const auto* const all_of_b = static_cast<const Element*>(call.b);
+  const Element* b = all_of_b + col * call.ldb;
+  // Long streams: lines of each that are on their way, more than hide memory's latency, because a
+  // prefetch is dropped while too many are. Short ones: the next call's rows, in the order of
+  // memory.
+  constexpr std::int64_t lines = 32;
+  const bool in_streams = apart * call.k >= 8 * lines * step;
+  const Element* coming =
+      in_streams ? b + lines * step : all_of_b + call.cols * call.ldb + col * together * call.k;
+  const std::int64_t beside = in_streams ? ldb : step, behind = in_streams ? step : together * step;
   const std::uint32_t* a = call.a;
   const __m512i ones = _mm512_set1_epi8(1);
   typename Products::Sums sums[together][rows];
@@ -253,12 +259,13 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
-      _mm_prefetch(reinterpret_cast<const char*>(b + r * ldb + lines * step), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(coming + r * beside), _MM_HINT_T0);
       columns[r] = load(b + r * ldb);
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = IntegerProducts::Add(of_columns[r], ones, columns[r]);
       }
     }
+    coming += behind;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
       const __m512i row = _mm512_loadu_si512(a + i * lanes);
