@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "backends/avx512.hpp"
@@ -255,12 +256,17 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) sums[r][i] = Products::Zero();
   }
-  const auto multiply = [&](const auto& load) __attribute__((always_inline)) {
+  const auto multiply = [&](auto whole) __attribute__((always_inline)) {
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
       _mm_prefetch(reinterpret_cast<const char*>(coming + r * beside), _MM_HINT_T0);
-      columns[r] = load(b + r * ldb);
+      const Element* const from = b + r * ldb;
+      if constexpr (whole) {
+        columns[r] = _mm512_loadu_si512(from);
+      } else {
+        columns[r] = Products::LoadPart(call.k % step, from);
+      }
       if constexpr (sizeof(Element) == 1) {
         of_columns[r] = IntegerProducts::Add(of_columns[r], ones, columns[r]);
       }
@@ -274,15 +280,10 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
     }
   };
   // Two loops of their own: accumulators of one with a choice of loads are copied and spilled.
-  const std::int64_t k = call.k;
-  for (std::int64_t whole = k / step; whole > 0; --whole, a += lanes_per_vector, b += step) {
-    multiply([](const Element* from)
-                 __attribute__((always_inline)) { return _mm512_loadu_si512(from); });
+  for (std::int64_t left = call.k / step; left > 0; --left, a += lanes_per_vector, b += step) {
+    multiply(std::true_type());
   }
-  if (k % step > 0) {
-    multiply([k](const Element* from)
-                 __attribute__((always_inline)) { return Products::LoadPart(k % step, from); });
-  }
+  if (call.k % step > 0) multiply(std::false_type());
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     const std::int64_t place = col + r * apart;
@@ -307,9 +308,8 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
 // latency; far apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
 void SkinnyRowsOf(const SkinnyCall& call) {
-  constexpr int together = rows <= 4                                              ? 4
-                           : rows <= 6 || sizeof(typename Products::Element) == 2 ? 3
-                                                                                  : 2;
+  constexpr bool three = rows <= 6 || sizeof(typename Products::Element) == 2;
+  constexpr int together = rows <= 4 ? 4 : three ? 3 : 2;
   const std::int64_t apart = call.cols / together;
   for (std::int64_t col = 0; col < apart; ++col) {
     SkinnyColumns<Products, rows, together>(call, col, apart);
