@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "backends/avx512.hpp"
@@ -55,19 +56,24 @@ struct BFloat16Products {
 
 struct IntegerProducts {
   using Element = std::uint8_t;
-  using Sums = __m512i;
-  static Sums Zero() { return _mm512_setzero_si512(); }
-  static Sums Load(const void* from) { return _mm512_loadu_si512(from); }
-  static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
-  static Sums Add(Sums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
-  static std::uint32_t Total(Sums sums) {
+  // Not __m512i, whose 64-bit lanes would let GCC 12 copy an accumulator before and after each
+  // product.
+  using Sums = std::int32_t __attribute__((vector_size(64)));
+  static Sums Zero() { return Sums{}; }
+  static Sums Load(const void* from) { return (Sums)_mm512_loadu_si512(from); }
+  static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, (__m512i)sums); }
+  static Sums Add(Sums c, __m512i a, __m512i b) {
+    return (Sums)_mm512_dpbusd_epi32((__m512i)c, a, b);
+  }
+  static std::uint32_t Total(Sums of) {
+    auto sums = (__m512i)of;
     sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0x4E));
     sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0xB1));
     sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_epi32(all, sums, _MM_PERM_BADC));
     const auto pair = static_cast<std::uint64_t>(sums[0]);
     return static_cast<std::uint32_t>(pair) + static_cast<std::uint32_t>(pair >> 32);
   }
-  static Sums Plus(Sums x, Sums y) { return _mm512_add_epi32(x, y); }
+  static Sums Plus(Sums x, Sums y) { return x + y; }
   static std::uint32_t Plus(std::uint32_t x, std::uint32_t y) { return x + y; }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
@@ -161,113 +167,93 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
   _mm512_mask_storeu_epi32(to, 0xF, (__m512i)four);
 }
 
-// Elements [first, last) of k, whose sums are added to those before.
-struct Part {
-  std::int64_t first, last;
-};
-
-// b before it is read. Few rows: products are faster than memory, and some 16 lines of each stream
-// in flight hide its latency, 100 ns at 10 GB/s. More: the next call's rows of b, in the order of
-// memory, into L2, as L1 waits for lines of a.
-template <class Products, int rows>
-struct SkinnyPrefetch {
-  using Element = typename Products::Element;
-  static constexpr std::int64_t line = 64 / sizeof(Element), lines = 16;
-  const Element* at;
-  const Element* end;
-  __attribute__((always_inline)) void Next(const Element* from) {
-    if constexpr (rows <= 2) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + lines * line), _MM_HINT_T0);
-    } else {
-      if (at < end) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
-      at += line;
-    }
-  }
-};
-
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
-void SkinnyColumns(const SkinnyCall& call, const Part& part, std::int64_t col, std::int64_t apart) {
+void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const Element* const all_of_b = static_cast<const Element*>(call.b);
-  const Element* const b = all_of_b + col * call.ldb;
-  SkinnyPrefetch<Products, rows> prefetch{
-      all_of_b + call.cols * (call.ldb + part.first) + col * together * (part.last - part.first),
-      static_cast<const Element*>(call.end)};
+  const std::int64_t lanes = call.lanes, ldb = apart * call.ldb;
+  const auto* const all_of_b = static_cast<const Element*>(call.b);
+  const Element* b = all_of_b + col * call.ldb;
+  // Long streams: lines of each that are on their way, more than hide memory's latency, because a
+  // prefetch is dropped while too many are. Short ones: the next call's rows, in the order of
+  // memory.
+  constexpr std::int64_t lines = 32;
+  const bool in_streams = apart * call.k >= 8 * lines * step;
+  const Element* coming =
+      in_streams ? b + lines * step : all_of_b + call.cols * call.ldb + col * together * call.k;
+  const std::int64_t beside = in_streams ? ldb : step, behind = in_streams ? step : together * step;
+  const std::uint32_t* a = call.a;
   const __m512i ones = _mm512_set1_epi8(1);
   typename Products::Sums sums[together][rows];
-  __m512i of_columns[together];
+  IntegerProducts::Sums of_columns[together];
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
-    of_columns[r] = _mm512_setzero_si512();
+    of_columns[r] = IntegerProducts::Zero();
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) sums[r][i] = Products::Zero();
   }
-  for (std::int64_t p = part.first; p < part.last; p += step) {
-    const bool whole = p + step <= call.k;
+  const auto multiply = [&](auto whole) __attribute__((always_inline)) {
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
-      const Element* const from = b + r * apart * call.ldb + p;
-      prefetch.Next(from);
-      columns[r] = whole ? _mm512_loadu_si512(from) : Products::LoadPart(call.k - p, from);
+      _mm_prefetch(reinterpret_cast<const char*>(coming + r * beside), _MM_HINT_T0);
+      const Element* const from = b + r * ldb;
+      if constexpr (whole) {
+        columns[r] = _mm512_loadu_si512(from);
+      } else {
+        columns[r] = Products::LoadPart(call.k % step, from);
+      }
       if constexpr (sizeof(Element) == 1) {
-        of_columns[r] = _mm512_dpbusd_epi32(of_columns[r], ones, columns[r]);
+        of_columns[r] = IntegerProducts::Add(of_columns[r], ones, columns[r]);
       }
     }
+    coming += behind;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      const __m512i row =
-          _mm512_loadu_si512(call.a + i * call.lanes + p / (step / lanes_per_vector));
+      const __m512i row = _mm512_loadu_si512(a + i * lanes);
 #pragma GCC unroll 16
       for (int r = 0; r < together; ++r) sums[r][i] = Products::Add(sums[r][i], row, columns[r]);
     }
-  }
-  const auto add = [&](std::uint32_t& to, std::uint32_t total) {
-    to = part.first > 0 ? Products::Plus(to, total) : total;
   };
+  // Two loops of their own: accumulators of one with a choice of loads are copied and spilled.
+  for (std::int64_t left = call.k / step; left > 0; --left, a += lanes_per_vector, b += step) {
+    multiply(std::true_type());
+  }
+  if (call.k % step > 0) multiply(std::false_type());
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     const std::int64_t place = col + r * apart;
     if (call.column_sums != nullptr) {
-      const auto total = static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
-      call.column_sums[place] = part.first > 0 ? call.column_sums[place] + total : total;
+      call.column_sums[place] = static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
     }
     constexpr int in_fours = rows / 4 * 4;
 #pragma GCC unroll 16
     for (int i = 0; i < in_fours; i += 4) {
       std::uint32_t four[4];
       FourTotals<Products>(&sums[r][i], four);
-      for (int t = 0; t < 4; ++t) add(call.sums[(i + t) * call.ld + place], four[t]);
+      for (int t = 0; t < 4; ++t) call.sums[(i + t) * call.ld + place] = four[t];
     }
 #pragma GCC unroll 16
     for (int i = in_fours; i < rows; ++i) {
-      add(call.sums[i * call.ld + place], Products::Total(sums[r][i]));
+      call.sums[i * call.ld + place] = Products::Total(sums[r][i]);
     }
   }
 }
 
-// k in parts of which a's rows fill half of L1 at most, as all columns read them again. As many
-// rows of b at a time as leave registers for their sums, and enough of those for the latency; far
-// apart, so that each is one of few long streams and not a short one.
+// As many rows of b at a time as leave registers for their sums, and enough of those for the
+// latency; far apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
 void SkinnyRowsOf(const SkinnyCall& call) {
-  constexpr int of_many = sizeof(typename Products::Element) == 2 ? 3 : 2;
-  constexpr int together = rows <= 4 ? 4 : of_many;
-  constexpr std::int64_t half_of_l1 = 16 << 10, line = 64;
-  constexpr std::int64_t most =
-      half_of_l1 / rows / line * line / sizeof(typename Products::Element);
+  constexpr bool three = rows <= 6 || sizeof(typename Products::Element) == 2;
+  constexpr int together = rows <= 4 ? 4 : three ? 3 : 2;
   const std::int64_t apart = call.cols / together;
-  for (std::int64_t p = 0; p < call.k; p += most) {
-    const Part part{p, std::min(call.k, p + most)};
-    for (std::int64_t col = 0; col < apart; ++col) {
-      SkinnyColumns<Products, rows, together>(call, part, col, apart);
-    }
-    for (std::int64_t col = apart * together; col < call.cols; ++col) {
-      SkinnyColumns<Products, rows, 1>(call, part, col, 1);
-    }
+  for (std::int64_t col = 0; col < apart; ++col) {
+    SkinnyColumns<Products, rows, together>(call, col, apart);
+  }
+  for (std::int64_t col = apart * together; col < call.cols; ++col) {
+    SkinnyColumns<Products, rows, 1>(call, col, 1);
   }
 }
 

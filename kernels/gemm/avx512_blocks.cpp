@@ -137,9 +137,17 @@ __attribute__((always_inline)) inline void ForBlocks(const std::uint8_t* b, std:
   }
   for (; blocks > 0; blocks -= Format::together, b += bytes) {
     const std::int64_t here = std::min<std::int64_t>(blocks, Format::together);
-    std::uint8_t rest[group_columns * bytes] = {};
+    // What lies behind a row is not read; whatever these bytes were, no block is made of them.
+    std::uint8_t rest[group_columns * bytes];
+    if (count < group_columns) std::fill_n(rest, group_columns * bytes, std::uint8_t{0});
+    const std::int64_t left = here * Format::bytes;
     for (int j = 0; j < std::min<std::int64_t>(count, group_columns); ++j) {
-      std::memcpy(rest + j * bytes, b + j * stride, static_cast<std::size_t>(here * Format::bytes));
+      for (std::int64_t at = 0; at < left; at += 64) {
+        const auto some =
+            static_cast<__mmask64>(at + 64 > left ? (1ull << (left - at)) - 1 : ~0ull);
+        _mm512_mask_storeu_epi8(rest + j * bytes + at, some,
+                                _mm512_maskz_loadu_epi8(some, b + j * stride + at));
+      }
     }
     BlocksFrom<Format, 0>(rest, bytes, here, lanes, body);
   }
@@ -194,7 +202,12 @@ void SkinnyGroup(const SkinnyBlocksCall& call, std::int64_t group) {
   const std::int64_t stride = call.row_bytes;
   const std::uint8_t* const b = call.b + group * group_columns * stride;
   const std::uint32_t* a = call.a;
-  Prefetches prefetches{b + group_columns * stride, call.end, group_columns * Format::bytes};
+  // What a memory takes to answer is worth some kilobytes: groups of short rows are less.
+  constexpr std::int64_t least = 16 << 10;
+  const std::int64_t of_group = group_columns * stride;
+  const std::int64_t ahead =
+      std::max(of_group, least / std::max<std::int64_t>(of_group, 1) * of_group);
+  Prefetches prefetches{b + ahead, call.end, group_columns * Format::bytes};
   __m512 totals[rows];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) totals[i] = _mm512_setzero_ps();

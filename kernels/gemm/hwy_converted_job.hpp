@@ -14,22 +14,18 @@ struct SkinnyConvertedCall {
   DType type;      // of b
   const float* a;  // rows `lda` apart, padded with zeros to a block
   std::int64_t lda;
-  std::int64_t rows;  // 1 to 4, or most_converted_rows
+  std::int64_t rows;  // at most most_converted_rows
   const std::uint8_t* b;
   std::int64_t row_bytes;
   const float* scale;
   std::int64_t k, cols;
   float* sums;
   std::int64_t ld;
+  const std::uint8_t* end;  // of b: nothing behind it is prefetched
 };
-// 5 to 8 rows are computed as 8, the missing ones zero: each number of rows is code for every
-// format and ISA target.
 inline constexpr std::int64_t most_converted_rows = 8;
 
-// Rows of a as float32: how many, and how far apart.
-inline std::int64_t decoded_rows(std::int64_t rows) {
-  return rows <= 4 ? rows : most_converted_rows;
-}
+// How far apart rows of a as float32 are.
 inline std::int64_t decoded_row(std::int64_t k) { return (k + 31) / 32 * 32; }
 
 using MultiplyFewFunction = void (*)(const FewRowsCall&);

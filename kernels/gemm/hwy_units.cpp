@@ -38,26 +38,31 @@ void MultiplyPanels(const MicroCall& call);
 
 // ---- float32
 
-// `count` elements, a multiple of kBlock or all that are left, as floats.
+// `count` elements as floats, from the begin of a block on.
 template <class Format>
 void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto block = [&](const std::uint8_t* bytes, float* values) HWY_ATTR {
-    const auto start = Format::Begin(bytes);
+  const auto decode = [&](const std::uint8_t* block, const float* heads, float* values) HWY_ATTR {
+    const auto start = Format::Begin(heads);
     for (int64_t place = 0; place < kBlock; place += lanes) {
-      hn::StoreU(Format::At(start, bytes, place), d, values + place);
+      hn::StoreU(Format::At(start, block, place), d, values + place);
     }
   };
-  int64_t p = 0;
-  for (; p + kBlock <= count; p += kBlock, from += Format::bytes) block(from, to + p);
-  if (p == count) return;
+  float heads[kHeads];
+  for (int64_t left = count / kBlock, t = 0; t < left; ++t, from += Format::bytes) {
+    const int64_t of_heads = t % kBlocksTogether<Format>;
+    if (of_heads == 0) ReadHeads<Format>(from, std::min(left - t, kBlocksTogether<Format>), heads);
+    decode(from, heads + of_heads * Format::heads, to + t * kBlock);
+  }
+  const int64_t rest = count % kBlock;
+  if (rest == 0) return;
   // Fewer than a block of elements of a format without blocks.
-  std::uint8_t rest[Format::bytes] = {};
-  std::copy_n(from, (count - p) * Format::bytes / kBlock, rest);
+  std::uint8_t padded[Format::bytes] = {};
+  std::copy_n(from, rest * Format::bytes / kBlock, padded);
   float values[kBlock];
-  block(rest, values);
-  std::copy_n(values, count - p, to + p);
+  decode(padded, heads, values);
+  std::copy_n(values, rest, to + count - rest);
 }
 
 // Vectors that lie along memory are decoded so many elements at a time, which stay in L1, and
@@ -105,7 +110,7 @@ void DecodeRows(const PackCall& c) {
   auto* const to = reinterpret_cast<float*>(c.to);
   constexpr int64_t size = Format::bytes / kBlock;  // formats of a have no blocks
   const int64_t ld = decoded_row(c.k);
-  std::fill_n(to, decoded_rows(c.count) * ld, 0.0f);
+  std::fill_n(to, c.count * ld, 0.0f);
   if (c.inner == 1) {
     for (int64_t i = 0; i < c.count; ++i) {
       DecodeElements<Format>(from + i * c.outer * size, c.k, to + i * ld);
@@ -289,7 +294,7 @@ Unit fma_unit(std::int64_t target) {
   unit.few.path = unit.path;
   unit.few.limit = most_converted_rows;
   unit.few.together = 1;
-  unit.few.words = [](int64_t rows, int64_t k) { return decoded_rows(rows) * decoded_row(k); };
+  unit.few.words = [](int64_t rows, int64_t k) { return rows * decoded_row(k); };
   unit.few.pack = ROOFLANE_HWY_FUNCTION(DecodeFew, target);
   unit.few.multiply = multiply_few_decoded(target);
   return unit;
