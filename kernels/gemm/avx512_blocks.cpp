@@ -1,7 +1,7 @@
 // GEMM, variant `avx512`: weights in blocks times rows of 8-bit integers by vpdpbusd. 16 rows of b
 // are transposed in registers, so that a lane of a vector is a column of c: sums of a block need no
 // additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of a
-// are multiplied by what was just decoded; many by micro-panels. See block_unit.hpp.
+// are multiplied by what was just decoded; many by micro-panels. See avx512_blocks.hpp.
 #include "kernels/gemm/avx512_blocks.hpp"
 
 #include <immintrin.h>

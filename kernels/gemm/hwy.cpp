@@ -6,7 +6,8 @@
 // an operand that lies well is multiplied where it is, and what the next micro-kernels read is
 // prefetched meanwhile.
 //
-// Here: the plan and its memory. The map, with the fields of a schedule where they act:
+// Other number formats than float32 are units of driver.cpp: hwy_units.cpp. Here: float32's plan and
+// its memory. The map, with the fields of a schedule where they act:
 //   hwy_schedule.hpp, .cpp  what a schedule may be: its fields, their text, which are legal
 //   hwy_candidates.cpp      which schedules a problem has, and the choice of one
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take

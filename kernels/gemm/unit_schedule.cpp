@@ -53,7 +53,11 @@ constexpr double call_ops = 200, task_ops = 100;
 // for vectors of b.
 constexpr double a_streams = 2;
 // A region that follows other work, over one right behind another, as calibrated.
-constexpr double wake = 3;
+constexpr double wake = 2;
+// Bytes that could have been read until a new run of neighbours is under way, of runs of so many;
+// a core follows so many (hwy_cost.cpp).
+constexpr double lead_bytes = 370, run_bytes = 64;
+constexpr int64_t followed = 16;
 // A line that another core wrote takes longer than a store to memory.
 constexpr double crossing = 1.4;
 constexpr double vector_bytes = 64;
@@ -93,12 +97,21 @@ class Model {
   static double joined(double x, double y) {
     return std::pow(std::pow(x, overlap) + std::pow(y, overlap), 1 / overlap);
   }
-  // Vectors along memory are transposed as they are packed.
-  double pack(double stored, double packed, bool along_k, Level to) const {
-    const double moves = along_k ? packed / traits_.transpose : 0;
-    return std::max(moves, read(stored, source_) + write(packed, to));
+  // Vectors along memory are transposed as they are packed, line by line of so many at once: the
+  // hardware follows few of them, and what it does not follow waits for memory.
+  double pack(double stored, double packed, bool along_k, int64_t at_once, Level to) const {
+    if (!along_k) return read(stored, source_) + write(packed, to);
+    const double waits = source_ >= in_l3 && at_once > followed ? lead_bytes / run_bytes : 0;
+    return std::max(packed / traits_.transpose,
+                    read(stored, source_) * (1 + waits) + write(packed, to));
   }
 
+  // Instructions for 16 elements of a row of b, beside products.
+  double few_ops() const {
+    if (unit_.depth == 1) return 4;                       // decoded to float32
+    if (b_type_.block > 1) return 2;                      // transposed, its integers unpacked
+    return static_cast<double>(b_type_.block_bytes) / 2;  // loaded
+  }
   double few() const {
     const double columns = real(g_.n) * real(g_.batch) / s_.threads;
     const double per_column = real(g_.k) / (vector_bytes / 4);
@@ -179,7 +192,7 @@ class Model {
     const double times_a = s_.pack_a ? real(s_.n_parts) : 1;
     const Level a_to = s_.pack_a ? in_l2 : std::max(in_l2, level(share * a_packed));
     double time = times_a * share *
-                  (pack(bytes(a_type_, g_.m), a_packed, !g_.trans_a, a_to) +
+                  (pack(bytes(a_type_, g_.m), a_packed, !g_.trans_a, unit_.mr, a_to) +
                    op_ * piece_ops * real(a_panels));
     if (converts_) {
       time += times_a * share * op_ * convert_ops * real(g_.m) * real(g_.k) / (vector_bytes / 4);
@@ -190,7 +203,7 @@ class Model {
     const double decoded =
         b_type_.quantisation.bits > 0 ? op_ * decode_ops * b_packed / vector_bytes : 0;
     return time + times * share *
-                      (pack(bytes(b_type_, g_.n), b_packed, g_.trans_b, to) + decoded +
+                      (pack(bytes(b_type_, g_.n), b_packed, g_.trans_b, unit_.nr, to) + decoded +
                        op_ * piece_ops * real(b_panels));
   }
 
@@ -213,7 +226,7 @@ class Search {
     if (!g_.reads_ab() || g_.empty()) return {rounded(Schedule(), of_)};
     for (int threads = 1;; threads = std::min(most_, 2 * threads)) {
       threads_ = threads;
-      traits_ = &traits(unit_.isa, threads);
+      traits_ = &traits_for(unit_, threads);
       if (takes_few(g_, unit_)) add_few();
       if (!takes_few(g_, unit_) || g_.m > 1) add_packed();
       if (threads == most_) break;
@@ -382,6 +395,10 @@ std::optional<std::string> defect_of(const Schedule& s, const UnitProblem& of) {
     return "sums of a block of c exceed the limit of 64 MiB";
   }
   return std::nullopt;
+}
+
+const Traits& traits_for(const Unit& unit, int threads) {
+  return traits(unit.isa.empty() ? isa_name(resolve_isa("")) : unit.isa, threads);
 }
 
 double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {

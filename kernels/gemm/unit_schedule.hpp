@@ -33,6 +33,8 @@ struct UnitProblem {
 Schedule rounded(const Schedule& schedule, const UnitProblem& of);
 // Why a rounded schedule cannot serve, or nothing.
 std::optional<std::string> defect_of(const Schedule& schedule, const UnitProblem& of);
+// This machine's, at the unit's ISA target, or the best where a unit has one of its own.
+const Traits& traits_for(const Unit& unit, int threads);
 // Seconds.
 double predict(const Schedule& schedule, const UnitProblem& of, const Traits& traits);
 // Legal schedules, least predicted time first.

@@ -57,7 +57,7 @@ double unit_predicted_seconds(const Problem& problem, const Tuning& tuning,
   const Unit unit = unit_of(problem, env);
   const UnitProblem of(problem, env, unit);
   const Schedule schedule = unit_schedule(of, tuning);
-  return predict(schedule, of, traits(unit.isa, schedule.threads));
+  return predict(schedule, of, traits_for(unit, schedule.threads));
 }
 
 template <UnitOf unit_of>
