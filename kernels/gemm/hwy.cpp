@@ -151,7 +151,12 @@ class HwyPlan final : public Plan {
     if (job_.path == Path::unpacked) {
       job_.b_panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
     }
-    if (job_.path == Path::packed) job_.batch_group = div_up(g.batch, job_.batch_parts);
+    if (job_.path == Path::packed) {
+      job_.batch_group = div_up(g.batch, job_.batch_parts);
+      job_.pieces = PackedPieces(job_, g, tile_);
+      packing_ = SharedPieces(job_.pieces.all());
+      job_.packing = &packing_;
+    }
     allocate();
     if (g.has_epilogue()) job_.epilogue = epilogue_function(target_);
     if (column_) job_.epilogue_job.bias_step = 0;
@@ -197,12 +202,13 @@ class HwyPlan final : public Plan {
   void allocate() {
     const Workspace w = workspace_of(job_, job_.g, tile_);
     job_.scratch_floats = w.of_thread;
-    if (job_.pack_a && job_.path == Path::packed) {
+    if (job_.pack_a && !job_.share_a && job_.path == Path::packed) {
       job_.scratch_a = round_up(
           std::min(job_.mc, round_up(job_.rows, tile_.mr)) * std::min(job_.kc, job_.g.k), 16);
     }
     workspace_ = Buffer(static_cast<std::size_t>(w.bytes(job_.threads)));
     job_.shared = workspace_.f32();
+    job_.shared_a = job_.shared + w.shared - w.shared_a;
     job_.scratch = job_.shared + w.shared;
   }
 
@@ -286,6 +292,7 @@ class HwyPlan final : public Plan {
   MicroTile tile_{};
   RunFunction run_ = nullptr;
   Job job_;
+  SharedPieces packing_;
   Buffer workspace_;
   Buffer packed_;
   std::size_t packed_bytes_ = 0;

@@ -1,0 +1,68 @@
+// Pieces of work that several threads need done before they go on, each done once a run by whoever
+// comes first. Nothing is reset from one run to the next.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+namespace rooflane::gemm {
+
+class SharedPieces {
+ public:
+  SharedPieces() = default;
+  explicit SharedPieces(std::int64_t count)
+      : states_(std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(count))) {}
+
+  // Before a run: nothing is done. While no thread works.
+  void begin() { done_ += 2; }
+
+  // Does work(i) for those of [first,last) that nobody has begun, `start` of them later first.
+  // Whether all are done by now. work must not wait for another piece.
+  template <class Work>
+  bool begin(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
+    const std::int64_t count = last - first;
+    bool all = true;
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t i = first + (n + start) % count;
+      std::uint32_t state = states_[i].load(std::memory_order_acquire);
+      if (state == done_) continue;
+      if (state == done_ - 1 ||
+          !states_[i].compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
+        all = false;
+        continue;
+      }
+      work(i);
+      states_[i].store(done_, std::memory_order_release);
+    }
+    return all;
+  }
+  bool done(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t i = first; i < last; ++i) {
+      if (states_[i].load(std::memory_order_acquire) != done_) return false;
+    }
+    return true;
+  }
+  void wait(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t i = first; i < last; ++i) wait(states_[i]);
+  }
+  // All of them at once: begun, and waited for.
+  template <class Work>
+  void finish(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
+    if (!begin(first, last, start, work)) wait(first, last);
+  }
+
+ private:
+  // Spins: whoever does the piece is running, unless the system took its core away.
+  void wait(const std::atomic<std::uint32_t>& state) const {
+    for (int spins = 0; state.load(std::memory_order_acquire) != done_; ++spins) {
+      if (spins >= 1000) std::this_thread::yield();
+    }
+  }
+
+  std::unique_ptr<std::atomic<std::uint32_t>[]> states_;
+  std::uint32_t done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
+};
+
+}  // namespace rooflane::gemm
