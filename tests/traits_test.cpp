@@ -41,6 +41,7 @@ MeasuredTraits measured() {
   t.transpose = 30e9;
   t.region = 4e-6;
   t.task = 80e-9;
+  t.jitter = 0.4;
   return out;
 }
 

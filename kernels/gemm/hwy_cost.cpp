@@ -46,7 +46,7 @@ constexpr double accumulators_of_two_chains = 8;
 
 // What is left over when a level is used together with others: a cache holds no more than a share
 // for reuse beside what streams through it.
-constexpr double l1_share = 0.7, l3_share = 0.9;
+constexpr double l1_share = 0.7, l2_share = 0.75, l3_share = 0.9;
 // Exponents of the norm that joins times which overlap: 1 would add them, infinity take the
 // longest.
 constexpr double within_l2_overlap = 2.5;  // work of the core, and traffic of L1 and L2
@@ -54,10 +54,12 @@ constexpr double beyond_l2_overlap = 3.5;  // these, and traffic beyond L2, whic
 // Bytes that could have been read, or written, until a new run of neighbours is under way; a core
 // follows so many runs at once.
 constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
-// A barrier costs a part of a region, which ends in one. The last of several threads is done later
-// than their mean by a part of a task. A dirty line from another core takes longer than a store to
-// memory.
-constexpr double barrier_share = 0.4, jitter = 0.08, dirty_line = 1.4;
+// A barrier costs a part of a region, which ends in one. A dirty line from another core takes
+// longer than a store to memory.
+constexpr double barrier_share = 0.4, dirty_line = 1.4;
+// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
+constexpr double split_l2 = 1.5;
+constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefetched
 
 constexpr double endless = 1e9;  // bytes of a run without end
 
@@ -124,11 +126,11 @@ class Model {
   double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
   double ops(double count) const { return count * op_; }
-  // The last of several threads is done a little later than the mean, the less the more tasks.
+  // The last of several threads is done later than their mean, the less the more tasks there are.
   double of_tasks(double tasks, double time) const {
     const bool shared = s_.threads > 1;
     const double one = ops(task_ops) + (shared ? traits_.task : 0);
-    return time * (tasks + (shared ? jitter : 0)) + tasks * one;
+    return time * (tasks + (shared ? traits_.jitter : 0)) + tasks * one;
   }
 
   const Schedule& s_;
@@ -153,7 +155,7 @@ Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Trai
       lanes_(real(tile.lanes)),
       op_(2 * lanes_ / rates_.fma),
       l1_(l1_share * real(traits.l1_bytes)),
-      l2_(real(traits.l2_bytes)) {
+      l2_(l2_share * real(traits.l2_bytes)) {
   const double m = real(g.m), n = real(g.n), k = real(g.k);
   const double bytes = 4 * real(g.batch) * (m * k + k * n + m * n);
   source_ = std::max(in_l2, level(bytes / s.threads));
@@ -264,15 +266,16 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const bool in_place = s_.path == Path::unpacked && !s_.pack_b;
   const double a_bytes = 4 * sh.m * sh.k, b_bytes = 4 * sh.k * sh.n;
   const double a_panel = 4 * sh.mr * sh.kc, b_panel = 4 * sh.kc * sh.nr;
-  // Rows of b in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  // Rows in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  const double l2_way = real(traits_.l2_bytes) / 16;
+  const auto usable = [](double way, int64_t row, double width) {
+    const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * row);
+    return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
+  };
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
-    const auto usable = [&](double way, double width) {
-      const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * g_.n);
-      return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
-    };
-    b_l1 *= usable(4096, sh.nr);
-    b_l2 *= usable(real(traits_.l2_bytes) / 16, s_.order ? sh.n : sh.nr);
+    b_l1 *= usable(4096, g_.n, sh.nr);
+    b_l2 *= usable(l2_way, g_.n, s_.order ? sh.n : sh.nr);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
   }
@@ -281,7 +284,9 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const double a_run = s_.pack_a   ? endless
                        : a_along_k ? run(sh.kc, g_.k, sh.mr)
                                    : run(sh.mr, swapped_ ? g_.n : g_.m, sh.kc);
-  const Level a_first = s_.pack_a ? in_l2 : source_;
+  const Level a_first = s_.share_a  ? std::max(in_l3, level(4 * real(g_.k) * sh.m))
+                        : s_.pack_a ? in_l2
+                                    : source_;
   const Level b_first = in_place ? source_
                         : s_.pack_b
                             ? in_l2
@@ -289,10 +294,20 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const double b_times = s_.order ? 1 : sh.blocks_m;
   t.of(a_first) += read(a_bytes, a_first, a_run);
   t.of(b_first) += b_times * read(b_bytes, b_first, b_run);
-  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, l1_, l2_);
+  double a_l1 = l1_, a_l2 = l2_;
+  if (!s_.pack_a && a_along_k) a_l2 *= usable(l2_way, g_.k, sh.kc);
+  if (!s_.pack_a && !a_along_k) {
+    const int64_t row = swapped_ ? g_.n : g_.m;
+    a_l1 *= usable(4096, row, sh.mr);
+    a_l2 *= usable(l2_way, row, sh.mc);
+  }
+  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, a_l1, a_l2);
   const Level b_again = level_of((s_.order ? 4 * sh.kc * sh.n : b_panel) + a_panel, b_l1, b_l2);
   if (a_again > in_l1) t.of(a_again) += read(a_bytes * (sh.panels_b - 1), a_again);
-  if (b_again > in_l1) t.of(b_again) += read(b_bytes * (sh.panels_a - b_times), b_again);
+  if (b_again > in_l1) {
+    const bool splits = in_place && g_.n % tile_.lanes != 0;
+    t.of(b_again) += (splits ? split_l2 : 1) * read(b_bytes * (sh.panels_a - b_times), b_again);
+  }
 }
 
 // c: where its block fits it stays from one block of k to the next.
@@ -303,9 +318,13 @@ void Model::add_c(const Share& sh, Times& t) const {
   t.of(source_) += write(bytes, source_, c_run);
   t.beyond_l2 += dirty(bytes);
   if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
+  if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
-  t.of(between) += (sh.blocks_k - 1) * (read(bytes, between) + bytes / rates_.write[between]);
+  // From beyond L2, or where a micro-kernel is too short to prefetch its lines, the core waits.
+  const bool waits = between >= in_l3 || sh.kc < c_prefetch * sh.mr * sh.nr / lanes_;
+  (waits ? t.core : t.of(between)) += (sh.blocks_k - 1) * read(bytes, between);
+  (between >= in_l3 ? t.core : t.of(between)) += (sh.blocks_k - 1) * bytes / rates_.write[between];
 }
 
 // The largest share of rows × cols of the product.
@@ -315,9 +334,12 @@ Model::Share Model::share_of(double rows, double cols) const {
   };
   const bool packed = s_.path == Path::packed;
   Share sh{};
+  const auto phase = [](double total, int64_t size) {
+    return total / std::ceil(total / real(size));
+  };
   sh.m = part(rows, s_.m_parts, tile_.mr);
-  sh.n = part(packed ? std::min(cols, real(s_.nc)) : cols, s_.n_parts, s_.nr);
-  sh.k = packed ? std::min(real(g_.k), real(s_.kb)) : part(real(g_.k), s_.k_parts, s_.kc);
+  sh.n = part(packed ? phase(cols, s_.nc) : cols, s_.n_parts, s_.nr);
+  sh.k = packed ? phase(real(g_.k), s_.kb) : part(real(g_.k), s_.k_parts, s_.kc);
   sh.mc = std::min(real(s_.mc), sh.m);
   sh.kc = std::min(real(s_.kc), sh.k);
   sh.nr = std::min(real(s_.nr), sh.n);
@@ -342,7 +364,7 @@ double Model::task(const Share& sh) const {
     const bool once = s_.kc >= g_.k && real(s_.nc) >= sh.n;
     time += (once ? 1 : sh.blocks_m) * copy(sh.k, sh.n, real(s_.nr), g_.trans_b, in_l2);
   }
-  if (s_.pack_a) {
+  if (s_.pack_a && !s_.share_a) {
     time += copy(sh.k, sh.m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
   }
   if (swapped_) time += transposed_result(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
@@ -351,7 +373,7 @@ double Model::task(const Share& sh) const {
   return time + (plain ? 0 : ops(loops_ops));
 }
 
-// b packed by all threads, phase by phase, each with a barrier before and after its products.
+// b, and a where it is shared, packed by all threads, phase by phase, with a barrier between.
 double Model::packing_together() const {
   const int64_t n = swapped_ ? g_.m : g_.n;
   double time = ops(team_ops);
@@ -360,9 +382,16 @@ double Model::packing_together() const {
     time += products * copy(real(g_.k), real(n), real(s_.nr), swapped_ ? !g_.trans_a : g_.trans_b,
                             level(4 * products * real(g_.k) * real(n)));
   }
+  if (s_.share_a) {
+    const double products = real(g_.batch * div_up(n, s_.nc)) / s_.threads;
+    const int64_t m = swapped_ ? g_.n : g_.m;
+    time +=
+        products * copy(real(g_.k), real(m), real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a,
+                        level(4 * products * real(g_.k) * real(m)));
+  }
   if (s_.threads == 1) return time;
   const int64_t phases = div_up(n, s_.nc) * div_up(g_.k, s_.kb) * s_.batch_parts;
-  return time + real(phases) * 2 * barrier_share * traits_.region;
+  return time + real(phases - 1) * barrier_share * traits_.region;
 }
 
 double Model::blocked() const {

@@ -214,7 +214,10 @@ ordered_json traits_schema() {
                  {"many", rates},
                  {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
                  {"region_s", value("number", "seconds that a parallel region takes")},
-                 {"task_s", value("number", "seconds to hand out a task")}});
+                 {"task_s", value("number", "seconds to hand out a task")},
+                 {"jitter", value("number",
+                                  "how much later than their mean the last thread ends "
+                                  "equal work, as a part of it")}});
 }
 
 ordered_json tuned_machine_schema() {

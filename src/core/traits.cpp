@@ -87,6 +87,8 @@ constexpr double transpose_read = 8;
 // thread counts its arrival on the same line. A task is one such count.
 constexpr double line_s = 100e-9;
 constexpr int region_lines = 10;
+// Where nothing else runs; shared cores are measured.
+constexpr double quiet_jitter = 0.08;
 // With one thread a task is an indirect call.
 constexpr double call_cycles = 10;
 
@@ -183,11 +185,13 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.transpose = hz * transpose_read;
   traits.region = derived_region(traits.threads);
   traits.task = traits.threads > 1 ? line_s : call_cycles / hz;
+  traits.jitter = traits.threads > 1 ? quiet_jitter : 0;
   return traits;
 }
 
 // Rates: rate_at. A region's time grows with the logarithm of its threads, as waking them in a tree
-// does; a task's is that of all threads unless there is one.
+// does; a task's is that of all threads unless there is one. Fewer threads hold a slow one less
+// often: the last of t is later than their mean by 1 - 1/t of what the slow ones are.
 Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::string_view isa,
                  int threads) {
   const Traits& all = measured.at_isa;
@@ -214,11 +218,14 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   if (t == 1) {
     traits.region = 0;
     traits.task = derived.task;
+    traits.jitter = 0;
   } else if (all.threads > 1) {
     traits.region = all.region * std::log2(t) / std::log2(all.threads);
+    traits.jitter = all.jitter * (1 - 1.0 / t) / (1 - 1.0 / all.threads);
   } else {
     traits.region = derived.region;
     traits.task = derived.task;
+    traits.jitter = derived.jitter;
   }
   return traits;
 }

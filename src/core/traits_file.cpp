@@ -29,6 +29,8 @@ constexpr const char* first_line = "rooflane-traits 1";
 constexpr const char* last_line = "end";
 
 // Every number of a file with one or more values under a key; print and parse both walk this.
+constexpr const char* jitter_key = "jitter";  // older files lack it
+constexpr double usual_jitter = 0.08;
 struct Field {
   std::string key;
   double* values;
@@ -48,6 +50,7 @@ std::vector<Field> fields_of(Traits& traits) {
   fields.push_back({"transpose", &traits.transpose, 1, 1});
   fields.push_back({"region", &traits.region, 1, 0});
   fields.push_back({"task", &traits.task, 1, 0});
+  fields.push_back({jitter_key, &traits.jitter, 1, 0});
   return fields;
 }
 
@@ -85,6 +88,7 @@ std::int64_t parse_count(const std::string& where, std::string_view word, std::i
 class Reader {
  public:
   explicit Reader(MeasuredTraits& out) : out_(out) {
+    out.at_isa.jitter = usual_jitter;
     for (const Size& size : sizes_of(out.at_isa)) {
       add(size.key, 1, [size](const std::string& where, const auto& words) {
         *size.value = parse_count(where, words[0], most_bytes);
@@ -125,7 +129,7 @@ class Reader {
       if (!seen_.contains(key)) missing.emplace_back(key);
     }
     for (const auto& [key, entry] : numbers_) {
-      if (!seen_.contains(key)) missing.push_back(key);
+      if (!seen_.contains(key) && key != jitter_key) missing.push_back(key);
     }
     if (!missing.empty()) throw argument_error("missing: " + join(missing, ", "));
     const auto peak = out_.fma.find(out_.isa);

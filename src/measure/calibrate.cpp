@@ -219,6 +219,43 @@ class Regions {
   std::vector<double> regions_, tasks_;  // s
 };
 
+// Equal work of all threads at once.
+class Evenness {
+ public:
+  Evenness(int threads, const std::string& isa)
+      : ended_(static_cast<std::size_t>(threads)), loop_(fma_loop(resolve_isa(isa))) {}
+
+  void measure() {
+    constexpr std::int64_t steps = 200'000;  // 0.2 to 0.6 ms
+    const auto threads = static_cast<int>(ended_.size());
+    const Stopwatch turn;
+    do {
+      parallel_region(nullptr, threads, [&](const Team& team) {
+        team.barrier();
+        const Stopwatch watch;
+        keep(loop_.run(steps, 0.5f, 1.0f));
+        ended_[static_cast<std::size_t>(team.thread)].seconds = watch.seconds();
+      });
+      double sum = 0, last = 0;
+      for (const Ended& thread : ended_) {
+        sum += thread.seconds;
+        last = std::max(last, thread.seconds);
+      }
+      later_.push_back(last * threads / sum - 1);
+    } while (turn.seconds() < turn_s);
+  }
+
+  double jitter() const { return ended_.size() > 1 ? median(later_) : 0; }
+
+ private:
+  struct alignas(64) Ended {
+    double seconds = 0;
+  };
+  std::vector<Ended> ended_;
+  FmaLoop loop_;
+  std::vector<double> later_;  // the last one's time over the mean, less 1
+};
+
 // As far as all threads find the last cache fast: at most what is reported, at least their L2.
 std::int64_t measure_last_level(Rounds& rounds, Side& all, std::size_t largest,
                                 const Traits& reported, double until) {
@@ -319,6 +356,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
 
   Transposition transposition(traits.l2_bytes);
   Regions regions(request.threads);
+  Evenness evenness(request.threads, out.isa);
   std::vector<CalibrationStep> steps;
   for (Side* side : {&one, all.get()}) {
     if (side == nullptr) continue;
@@ -327,6 +365,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   }
   steps.push_back({"transposed copy", [&] { transposition.measure(); }});
   steps.push_back({"parallel regions and tasks", [&] { regions.measure(); }});
+  steps.push_back({"equal work of all threads", [&] { evenness.measure(); }});
   rounds.run(steps, request.seconds);
 
   out.date = now_utc();
@@ -342,6 +381,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   traits.transpose = transposition.best;
   traits.region = regions.region();
   traits.task = regions.task();
+  traits.jitter = evenness.jitter();
   return out;
 }
 
