@@ -93,6 +93,7 @@ class Model {
   };
 
   // ---- memory
+  double bytes_of_thread() const;
   Level level(double bytes) const;
   Level level_of(double bytes, double l1, double l2) const;
   double read(double bytes, Level from, double run = endless) const {
@@ -126,11 +127,17 @@ class Model {
   double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
   double ops(double count) const { return count * op_; }
-  // The last of several threads is done later than their mean, the less the more tasks there are.
-  double of_tasks(double tasks, double time) const {
-    const bool shared = s_.threads > 1;
-    const double one = ops(task_ops) + (shared ? traits_.task : 0);
-    return time * (tasks + (shared ? traits_.jitter : 0)) + tasks * one;
+  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that. The
+  // last thread is done later than the others by what does not divide, or by what it is slower:
+  // more where a slow one has tasks of its own.
+  double of_tasks(double tasks, double time, double mean = 1) const {
+    if (s_.threads == 1) return tasks * (mean * time + ops(task_ops));
+    const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
+    const double own = s_.fixed ? 2 - 1 / each : 1;
+    const double later = std::max(most - each, own * traits_.jitter);
+    // Few tasks do not even out.
+    const double size = 1 - (1 - mean) * (1 - 1 / each);
+    return time * (size * each + later) + most * (ops(task_ops) + traits_.task);
   }
 
   const Schedule& s_;
@@ -156,9 +163,22 @@ Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Trai
       op_(2 * lanes_ / rates_.fma),
       l1_(l1_share * real(traits.l1_bytes)),
       l2_(l2_share * real(traits.l2_bytes)) {
-  const double m = real(g.m), n = real(g.n), k = real(g.k);
-  const double bytes = 4 * real(g.batch) * (m * k + k * n + m * n);
-  source_ = std::max(in_l2, level(bytes / s.threads));
+  source_ = std::max(in_l2, level(bytes_of_thread()));
+}
+
+// Bytes of operands and of c that a thread touches.
+double Model::bytes_of_thread() const {
+  const double m = real(g_.m), n = real(g_.n), k = real(g_.k), threads = s_.threads;
+  const bool blocks = s_.path == Path::unpacked || s_.path == Path::packed;
+  if (!blocks || s_.threads == 1 || s_.m_parts * s_.n_parts == 1) {
+    return 4 * real(g_.batch) * (m * k + k * n + m * n) / threads;
+  }
+  // Tasks one after the other: columns first.
+  const double tasks = std::max(1.0, real(s_.m_parts * s_.n_parts) * real(g_.batch) / threads);
+  const double cols = std::min(1.0, tasks / real(s_.n_parts));
+  const double rows = std::max(1.0, tasks / real(s_.n_parts)) / real(s_.m_parts);
+  const double m_share = (swapped_ ? cols : rows) * m, n_share = (swapped_ ? rows : cols) * n;
+  return 4 * (m_share * k + k * n_share + m_share * n_share);
 }
 
 double Model::seconds() const {
@@ -303,10 +323,20 @@ void Model::add_operands(const Share& sh, Times& t) const {
   }
   const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, a_l1, a_l2);
   const Level b_again = level_of((s_.order ? 4 * sh.kc * sh.n : b_panel) + a_panel, b_l1, b_l2);
-  if (a_again > in_l1) t.of(a_again) += read(a_bytes * (sh.panels_b - 1), a_again);
+  // Nothing prefetches rows in place a second time from beyond L2, nor from L2 those across a
+  // micro-panel, which takes a part of their lines.
+  const bool a_across = !s_.pack_a && !a_along_k;
+  const auto again = [&](bool waits, Level from, double bytes) {
+    (waits ? t.core : t.of(from)) += read(bytes, from);
+  };
+  if (a_again > in_l1) {
+    again(a_across || (!s_.pack_a && a_again >= in_l3), a_again,
+          (a_across ? std::max(1.0, lanes_ / sh.mr) : 1) * a_bytes * (sh.panels_b - 1));
+  }
   if (b_again > in_l1) {
     const bool splits = in_place && g_.n % tile_.lanes != 0;
-    t.of(b_again) += (splits ? split_l2 : 1) * read(b_bytes * (sh.panels_a - b_times), b_again);
+    again(in_place && b_again >= in_l3, b_again,
+          (splits ? split_l2 : 1) * b_bytes * (sh.panels_a - b_times));
   }
 }
 
@@ -406,8 +436,11 @@ double Model::blocked() const {
     tasks = real(s_.batch_parts);
     products = real(div_up(g_.batch, s_.batch_parts));
   }
-  const double time = task(share_of(real(rows), real(cols)));
-  double total = products * of_tasks(std::ceil(tasks / s_.threads), time);
+  const Share sh = share_of(real(rows), real(cols));
+  const double width = packed ? std::min(real(cols), real(s_.nc)) : real(cols);
+  const double mean = std::min(1.0, real(rows) / real(s_.m_parts) / sh.m) *
+                      std::min(1.0, width / real(s_.n_parts) / sh.n);
+  double total = products * of_tasks(tasks, task(sh), mean);
   if (packed) total += packing_together();
   if (s_.k_parts > 1) {
     const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
@@ -449,7 +482,7 @@ double Model::dot() const {
     t.core += t.within_l2 + t.beyond_l2, t.within_l2 = t.beyond_l2 = 0;
   t.beyond_l2 += dirty(4 * rows * real(skinny));
   const double tasks = std::ceil(real(g_.batch * parts) / s_.threads);
-  double time = of_tasks(tasks, t.together());
+  double time = of_tasks(real(g_.batch * parts), t.together());
   const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
@@ -506,7 +539,7 @@ double Model::outer() const {
   const double tasks = std::ceil(real(g_.batch * div_up(other, s_.nc)) / s_.threads);
   const double around = ops(2 * skinny_rows * cols / lanes_ + outer_ops) +
                         (s_.transposed ? transposed_result(skinny_rows, cols) : 0);
-  return of_tasks(tasks, t.together()) + tasks * around;
+  return of_tasks(real(g_.batch * div_up(other, s_.nc)), t.together()) + tasks * around;
 }
 
 }  // namespace

@@ -124,16 +124,29 @@ double rate_at(double one, double many, int measured, int cores, int t) {
   return many * std::min(1.0, static_cast<double>(std::max(measured, cores)) / t);
 }
 
-// As rate_at for every rate.
+// The same of what each core has for itself: the more are at work, the slower all of them, as
+// clocks fall and hardware threads share a core.
+double own_rate_at(double one, double many, int measured, int cores, int t) {
+  if (t <= 1 || t > measured) return rate_at(one, many, measured, cores, t);
+  return one + (many - one) * (t - 1) / (measured - 1);
+}
+
+// As these two for every rate.
 Traits::Rates rates_at(const Traits& measured, int cores, int t) {
   const auto rate = [&](double one, double many) {
     return rate_at(one, many, measured.threads, cores, t);
   };
   Traits::Rates rates;
-  rates.fma = rate(measured.one.fma, measured.many.fma);
+  const auto own = [&](double one, double many) {
+    return own_rate_at(one, many, measured.threads, cores, t);
+  };
+  rates.fma = own(measured.one.fma, measured.many.fma);
   for (int level = 0; level < levels; ++level) {
-    rates.read[level] = rate(measured.one.read[level], measured.many.read[level]);
-    rates.write[level] = rate(measured.one.write[level], measured.many.write[level]);
+    const auto at = [&](double one, double many) {
+      return level <= in_l2 ? own(one, many) : rate(one, many);
+    };
+    rates.read[level] = at(measured.one.read[level], measured.many.read[level]);
+    rates.write[level] = at(measured.one.write[level], measured.many.write[level]);
   }
   rates.stream = rate(measured.one.stream, measured.many.stream);
   return rates;
@@ -208,7 +221,7 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
     const auto peak = measured.fma.find(std::string(isa));
     const double one = peak != measured.fma.end() ? peak->second.one : all.one.fma * share;
     const double many = peak != measured.fma.end()
-                            ? rate_at(one, peak->second.many, all.threads, machine.all_cores, t)
+                            ? own_rate_at(one, peak->second.many, all.threads, machine.all_cores, t)
                             : traits.many.fma * share;
     const double lanes =
         static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;

@@ -305,6 +305,21 @@ void raise(Traits::Rates& one, const Traits::Rates& many) {
   one.stream = std::max(one.stream, many.stream);
 }
 
+// All threads' rates were measured until the last one was done. Of what a core has for itself the
+// mean of the threads is what counts, since tasks go to those that are free. It falls as the FMAs'
+// rate does: less is what a neighbour in the same cache took.
+void take_mean(Traits::Rates& many, const Traits::Rates& one, double jitter) {
+  for (int level = in_l1; level <= in_l2; ++level) {
+    const auto mean = [&](double alone, double until_last) {
+      return std::min(alone, std::max(until_last * (1 + jitter), alone * many.fma / one.fma));
+    };
+    many.read[level] = mean(one.read[level], many.read[level]);
+    many.write[level] = mean(one.write[level], many.write[level]);
+  }
+  many.read[in_l3] = std::min(one.read[in_l3], many.read[in_l3] * (1 + jitter));
+  many.write[in_l3] = std::min(one.write[in_l3], many.write[in_l3] * (1 + jitter));
+}
+
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -371,17 +386,19 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   out.date = now_utc();
   traits.one = one.rates();
   traits.many = several ? all->rates() : traits.one;
+  traits.jitter = evenness.jitter();
   for (std::size_t i = 0; i < isas.size(); ++i) {
     const double many = several ? all->fma[i] / request.threads : one.fma[i];
-    out.fma[isas[i]] = {std::max(one.fma[i], many), many};
+    out.fma[isas[i]] = {std::max(one.fma[i], many),
+                        std::min(std::max(one.fma[i], many), many * (1 + traits.jitter))};
   }
   traits.one.fma = out.fma[out.isa].one;
   traits.many.fma = out.fma[out.isa].many;
   raise(traits.one, traits.many);
+  if (several) take_mean(traits.many, traits.one, traits.jitter);
   traits.transpose = transposition.best;
   traits.region = regions.region();
   traits.task = regions.task();
-  traits.jitter = evenness.jitter();
   return out;
 }
 
