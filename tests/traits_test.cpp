@@ -42,6 +42,8 @@ MeasuredTraits measured() {
   t.region = 4e-6;
   t.task = 80e-9;
   t.jitter = 0.4;
+  t.pages = 2048;
+  t.page_walk = 5e-9;
   return out;
 }
 

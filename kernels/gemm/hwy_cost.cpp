@@ -61,6 +61,8 @@ constexpr double barrier_share = 0.4, dirty_line = 1.4;
 constexpr double split_l2 = 1.5;
 constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefetched
 
+constexpr double page_bytes = 4096;
+
 constexpr double endless = 1e9;  // bytes of a run without end
 
 double real(int64_t i) { return static_cast<double>(i); }
@@ -117,6 +119,7 @@ class Model {
   double step(double rows, double vectors, bool splits) const;
   double micro_kernels(const Share& sh, bool b_in_place) const;
   void add_operands(const Share& sh, Times& t) const;
+  void add_pages(const Share& sh, Times& t) const;
   void add_c(const Share& sh, Times& t) const;
   Share share_of(double rows, double cols) const;
   double task(const Share& sh) const;
@@ -340,6 +343,32 @@ void Model::add_operands(const Share& sh, Times& t) const {
   }
 }
 
+// Rows of a, b in place and of c that lie in pages of their own: where the inner loop comes to more
+// of them than are translated at once, each takes a walk of the page tables. Packed operands lie in
+// huge pages.
+void Model::add_pages(const Share& sh, Times& t) const {
+  const auto pages = [](double rows, double width, int64_t row) {
+    return rows * std::min(1 + 4 * width / page_bytes, 4 * real(row) / page_bytes);
+  };
+  const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
+  const bool a_along_k = swapped_ ? g_.trans_b : !g_.trans_a;
+  const auto of_a = [&](double rows) {
+    if (s_.pack_a) return 0.0;
+    return a_along_k ? pages(rows, sh.kc, g_.k) : pages(sh.kc, rows, swapped_ ? g_.n : g_.m);
+  };
+  const auto of_c = [&](double rows, double cols) {
+    return swapped_ ? 0.0 : pages(rows, cols, g_.n);
+  };
+  const auto of_b = [&](double cols) { return b_in_place ? pages(sh.kc, cols, g_.n) : 0.0; };
+  const double at_once = s_.order ? of_a(sh.mr) + of_b(sh.n) + of_c(sh.mr, sh.n)
+                                  : of_a(sh.mc) + of_b(sh.nr) + of_c(sh.mc, sh.nr);
+  const double missed = std::clamp(2 * at_once / traits_.pages - 1, 0.0, 1.0);
+  if (missed == 0) return;
+  const double times =
+      sh.blocks_k * sh.blocks_m * (s_.order ? sh.panels_a / sh.blocks_m : sh.panels_b);
+  t.core += missed * at_once * times * traits_.page_walk;
+}
+
 // c: where its block fits it stays from one block of k to the next.
 void Model::add_c(const Share& sh, Times& t) const {
   const double bytes = 4 * sh.m * sh.n;
@@ -389,6 +418,7 @@ double Model::task(const Share& sh) const {
   t.core = micro_kernels(sh, !packed && !s_.pack_b);
   add_operands(sh, t);
   add_c(sh, t);
+  add_pages(sh, t);
   double time = t.together();
   if (s_.pack_b) {
     const bool once = s_.kc >= g_.k && real(s_.nc) >= sh.n;

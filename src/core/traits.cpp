@@ -89,6 +89,10 @@ constexpr double line_s = 100e-9;
 constexpr int region_lines = 10;
 // Where nothing else runs; shared cores are measured.
 constexpr double quiet_jitter = 0.08;
+// The second-level TLB of x86-64 since Skylake and Zen 2 has 1536 to 4096 entries. A walk of page
+// tables in L2 takes 20 to 30 cycles, two of them at a time.
+constexpr double tlb_pages = 1536;
+constexpr double walk_cycles = 12;
 // With one thread a task is an indirect call.
 constexpr double call_cycles = 10;
 
@@ -199,6 +203,8 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.region = derived_region(traits.threads);
   traits.task = traits.threads > 1 ? line_s : call_cycles / hz;
   traits.jitter = traits.threads > 1 ? quiet_jitter : 0;
+  traits.pages = tlb_pages;
+  traits.page_walk = walk_cycles / hz;
   return traits;
 }
 

@@ -41,6 +41,9 @@ struct Traits {
   // How much later than their mean the last of `threads` ends equal work, as a part of that work:
   // cores that others share are slower. 0 for one.
   double jitter = 0;
+  // Pages of 4 KiB whose addresses are translated at once, and s that another one takes, where rows
+  // in them are read one after the other.
+  double pages = 0, page_walk = 0;
 };
 
 // The traits of this machine at an ISA target (its Highway name) and number of threads: from the

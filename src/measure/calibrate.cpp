@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <memory>
@@ -256,6 +257,60 @@ class Evenness {
   std::vector<double> later_;  // the last one's time over the mean, less 1
 };
 
+// Reading a line of each of so many pages, over and over: rows of a matrix that lie pages apart.
+class Pages {
+ public:
+  Pages() : memory_(counts.back() * page_bytes), best_(counts.size(), 1) {
+    std::fill_n(memory_.f32(), memory_.bytes() / sizeof(float), 1.0f);
+  }
+
+  void measure() {
+    constexpr std::size_t reads = 20'000;
+    const Stopwatch turn;
+    do {
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        const std::size_t passes = std::max<std::size_t>(1, reads / counts[i]);
+        const Stopwatch watch;
+        float sum = 0;
+        for (std::size_t pass = 0; pass < passes; ++pass) sum += read(counts[i]);
+        keep(sum);
+        best_[i] = std::min(best_[i], watch.seconds() / static_cast<double>(passes * counts[i]));
+      }
+    } while (turn.seconds() < turn_s);
+  }
+
+  // s that a page takes beyond what the fewest take.
+  double walk() const { return std::max(0.0, best_.back() - best_.front()); }
+  // As many as take half of that.
+  double reach() const {
+    std::size_t i = 0;
+    while (best_[i + 1] < best_.front() + walk() / 2) ++i;
+    const double share =
+        (best_.front() + walk() / 2 - best_[i]) / std::max(1e-12, best_[i + 1] - best_[i]);
+    return static_cast<double>(counts[i]) +
+           std::clamp(share, 0.0, 1.0) * static_cast<double>(counts[i + 1] - counts[i]);
+  }
+
+ private:
+  // The fewest fill L1 with lines, the most, half of the smallest L2.
+  static constexpr std::array<std::size_t, 7> counts = {768, 1024, 1536, 2048, 3072, 4096, 6144};
+
+  float read(std::size_t pages) const {
+    // Lines of neighbours are in sets of their own.
+    const float* line = memory_.f32();
+    float sum[4] = {};
+    for (std::size_t page = 0; page < pages; page += 4) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        sum[i] += line[(page + i) * (page_bytes / sizeof(float)) + (page + i) % 64 * 16];
+      }
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+  }
+
+  Buffer memory_;
+  std::vector<double> best_;  // s a page
+};
+
 // As far as all threads find the last cache fast: at most what is reported, at least their L2.
 std::int64_t measure_last_level(Rounds& rounds, Side& all, std::size_t largest,
                                 const Traits& reported, double until) {
@@ -372,6 +427,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   Transposition transposition(traits.l2_bytes);
   Regions regions(request.threads);
   Evenness evenness(request.threads, out.isa);
+  Pages pages;
   std::vector<CalibrationStep> steps;
   for (Side* side : {&one, all.get()}) {
     if (side == nullptr) continue;
@@ -381,6 +437,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   steps.push_back({"transposed copy", [&] { transposition.measure(); }});
   steps.push_back({"parallel regions and tasks", [&] { regions.measure(); }});
   steps.push_back({"equal work of all threads", [&] { evenness.measure(); }});
+  steps.push_back({"rows pages apart", [&] { pages.measure(); }});
   rounds.run(steps, request.seconds);
 
   out.date = now_utc();
@@ -399,6 +456,8 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   traits.transpose = transposition.best;
   traits.region = regions.region();
   traits.task = regions.task();
+  traits.pages = pages.reach();
+  traits.page_walk = pages.walk();
   return out;
 }
 
