@@ -182,7 +182,9 @@ void Search::add_outer(bool transposed) {
 void Search::add_shares(Schedule s) {
   const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
   const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
-  const int64_t tiles = div_up(rows, tile_.mr);
+  // Rows of a transposed c are columns: threads that share lines of c take them from each other.
+  const int64_t tiles =
+      swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
   const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
   std::vector<std::array<int64_t, 3>> tried;

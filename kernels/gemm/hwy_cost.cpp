@@ -433,25 +433,29 @@ double Model::task(const Share& sh) const {
   return time + (plain ? 0 : ops(loops_ops));
 }
 
-// b, and a where it is shared, packed by all threads, phase by phase, with a barrier between.
+// b, and a where it is shared, packed by all threads piece by piece. The first pieces of a phase
+// are waited for, as at a barrier.
 double Model::packing_together() const {
-  const int64_t n = swapped_ ? g_.m : g_.n;
+  const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
+  const PackedPieces pieces(s_, g_, tile_);
+  const auto shared = [&](int64_t of_phase, double products, double rows, int64_t width,
+                          bool transposes) {
+    const double workers = real(std::min<int64_t>(s_.threads, std::max<int64_t>(1, of_phase)));
+    const double k = real(g_.k);
+    return products / workers *
+           copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows));
+  };
   double time = ops(team_ops);
   if (!g_.prepack) {
-    const double products = real(g_.batch) / s_.threads;
-    time += products * copy(real(g_.k), real(n), real(s_.nr), swapped_ ? !g_.trans_a : g_.trans_b,
-                            level(4 * products * real(g_.k) * real(n)));
+    time +=
+        shared(pieces.of_b(), real(g_.batch), real(n), s_.nr, swapped_ ? !g_.trans_a : g_.trans_b);
   }
   if (s_.share_a) {
-    const double products = real(g_.batch * div_up(n, s_.nc)) / s_.threads;
-    const int64_t m = swapped_ ? g_.n : g_.m;
-    time +=
-        products * copy(real(g_.k), real(m), real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a,
-                        level(4 * products * real(g_.k) * real(m)));
+    time += shared(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
+                   swapped_ ? g_.trans_b : !g_.trans_a);
   }
   if (s_.threads == 1) return time;
-  const int64_t phases = div_up(n, s_.nc) * div_up(g_.k, s_.kb) * s_.batch_parts;
-  return time + real(phases - 1) * barrier_share * traits_.region;
+  return time + real(pieces.phases) * barrier_share * traits_.region;
 }
 
 double Model::blocked() const {

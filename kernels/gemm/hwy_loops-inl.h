@@ -293,7 +293,7 @@ class PackedOperands {
       });
     }
     if (job_.prepacked != nullptr) return all;
-    const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels;
+    const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
     return job_.packing->begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
       PackPieceOfB(at, piece - first);
@@ -311,19 +311,28 @@ class PackedOperands {
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
     const Side& b = job_.b;
-    const int64_t first = piece * job_.pieces.b_panels;
+    const PackedPieces& all = job_.pieces;
+    const int64_t part = take_digit(piece, all.b_parts), first = piece * all.b_panels;
+    // Of a micro-panel's [klen][width] the rows from q on, where there are parts: whole lines of a
+    // transposed b.
+    const int64_t lines = (at.klen + 15) / 16;
+    const int64_t q = std::min(at.klen, 16 * share(lines, all.b_parts, part));
+    const int64_t depth = std::min(at.klen, 16 * share(lines, all.b_parts, part + 1)) - q;
+    if (depth == 0) return;
+    const int64_t skipped = (at.klen - depth) * b_panels_.begin(first) + q * b_panels_.width(first);
     const float* from = b.data + (phase_.batch0 + at.batch) * b.batch_stride +
-                        (phase_.p0 + at.p) * b.inner + phase_.j0 * b.outer;
-    PackB(b, from, at.klen, b_panels_, first,
-          std::min(b_panels_.count(), first + job_.pieces.b_panels),
-          job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width);
+                        (phase_.p0 + at.p + q) * b.inner + phase_.j0 * b.outer;
+    PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
+          job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);
   }
   int64_t FirstOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
-    return first_ + (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels;
+    return first_ + (at.batch * all.blocks + at.block) * all.b_pieces +
+           at.s0 / all.b_panels * all.b_parts;
   }
   int64_t EndOfB(const PackedStep& at) const {
-    return FirstOfB(at) + (at.s1 - 1) / job_.pieces.b_panels - at.s0 / job_.pieces.b_panels + 1;
+    const PackedPieces& all = job_.pieces;
+    return FirstOfB(at) + ((at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1) * all.b_parts;
   }
   int64_t FirstOfA(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;

@@ -271,8 +271,8 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
 }
 
 // A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
-// where threads would go without. A piece of a is a few A micro-panels, or, where a is contiguous
-// across them, as many as are packed together.
+// where threads would go without, at last parts of one that are 64 deep. A piece of a is a few A
+// micro-panels, or, where a is contiguous across them, as many as are packed together.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
     : phases(s.batch_parts), batches(div_up(g.batch, s.batch_parts)), row_parts(s.m_parts) {
   const int64_t rows = s.transposed ? g.n : g.m, cols = s.transposed ? g.m : g.n;
@@ -281,7 +281,10 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
   if (!g.prepack) {
     const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
     b_panels = std::clamp<int64_t>(batches * blocks * panels / (2 * s.threads), 1, 4);
-    b_pieces = div_up(panels, b_panels);
+    const int64_t groups = div_up(panels, b_panels);
+    b_parts = std::clamp<int64_t>(s.threads / (batches * blocks * groups), 1,
+                                  div_up(std::min(s.kc, g.k), 64));
+    b_pieces = groups * b_parts;
   }
   if (s.share_a) {
     const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;

@@ -13,7 +13,7 @@ class SharedPieces {
  public:
   SharedPieces() = default;
   explicit SharedPieces(std::int64_t count)
-      : states_(std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(count))) {}
+      : states_(std::make_unique<State[]>(static_cast<std::size_t>(count))) {}
 
   // Before a run: nothing is done. While no thread works.
   void begin() { done_ += 2; }
@@ -26,26 +26,27 @@ class SharedPieces {
     bool all = true;
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t i = first + (n + start) % count;
-      std::uint32_t state = states_[i].load(std::memory_order_acquire);
+      std::atomic<std::uint32_t>& place = states_[i].value;
+      std::uint32_t state = place.load(std::memory_order_acquire);
       if (state == done_) continue;
       if (state == done_ - 1 ||
-          !states_[i].compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
+          !place.compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
         all = false;
         continue;
       }
       work(i);
-      states_[i].store(done_, std::memory_order_release);
+      place.store(done_, std::memory_order_release);
     }
     return all;
   }
   bool done(std::int64_t first, std::int64_t last) const {
     for (std::int64_t i = first; i < last; ++i) {
-      if (states_[i].load(std::memory_order_acquire) != done_) return false;
+      if (states_[i].value.load(std::memory_order_acquire) != done_) return false;
     }
     return true;
   }
   void wait(std::int64_t first, std::int64_t last) const {
-    for (std::int64_t i = first; i < last; ++i) wait(states_[i]);
+    for (std::int64_t i = first; i < last; ++i) wait(states_[i].value);
   }
   // All of them at once: begun, and waited for.
   template <class Work>
@@ -61,7 +62,11 @@ class SharedPieces {
     }
   }
 
-  std::unique_ptr<std::atomic<std::uint32_t>[]> states_;
+  // On a cache line of its own: all threads look at it while one writes the next.
+  struct alignas(64) State {
+    std::atomic<std::uint32_t> value{0};
+  };
+  std::unique_ptr<State[]> states_;
   std::uint32_t done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
 };
 
