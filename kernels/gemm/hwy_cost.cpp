@@ -442,8 +442,11 @@ double Model::packing_together() const {
                           bool transposes) {
     const double workers = real(std::min<int64_t>(s_.threads, std::max<int64_t>(1, of_phase)));
     const double k = real(g_.k);
+    // What is packed anew was read by all others last time.
+    const double taken = (1 - 1.0 / s_.threads) * dirty_line * 4 * k * rows;
     return products / workers *
-           copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows));
+           (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
+            taken / rates_.write[in_memory]);
   };
   double time = ops(team_ops);
   if (!g_.prepack) {
