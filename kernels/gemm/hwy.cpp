@@ -12,8 +12,9 @@
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take
 //   hwy_job.hpp             what one run needs: a schedule, operands, memory; tasks (batch_parts)
 //   hwy_loops.cpp           path
-//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b; static,
-//                           m_parts, n_parts, k_parts
+//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, share_a;
+//                           static, m_parts, n_parts, k_parts
+//   shared_pieces.hpp       who packs which piece of what threads share, and when it is done
 //   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
 //   hwy_micro-inl.h         the micro-kernel: mr, nr, stream; packing micro-panels
 //   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)

@@ -57,6 +57,8 @@ constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
 // A barrier costs a part of a region, which ends in one. A dirty line from another core takes
 // longer than a store to memory.
 constexpr double barrier_share = 0.4, dirty_line = 1.4;
+// The last of several threads is at least this part of a task later than their mean.
+constexpr double least_jitter = 0.08;
 // Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
 constexpr double split_l2 = 1.5;
 constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefetched
@@ -136,8 +138,8 @@ class Model {
   double of_tasks(double tasks, double time, double mean = 1) const {
     if (s_.threads == 1) return tasks * (mean * time + ops(task_ops));
     const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
-    const double own = s_.fixed ? 2 - 1 / each : 1;
-    const double later = std::max(most - each, own * traits_.jitter);
+    const double own = s_.fixed ? (1 - 1 / each) * traits_.jitter : 0;
+    const double later = std::max(most - each, std::max(least_jitter, traits_.jitter) + own);
     // Few tasks do not even out.
     const double size = 1 - (1 - mean) * (1 - 1 / each);
     return time * (size * each + later) + most * (ops(task_ops) + traits_.task);

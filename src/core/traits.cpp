@@ -88,7 +88,7 @@ constexpr double transpose_read = 8;
 constexpr double line_s = 100e-9;
 constexpr int region_lines = 10;
 // Where nothing else runs; shared cores are measured.
-constexpr double quiet_jitter = 0.08;
+constexpr double quiet_jitter = 0.01;
 // The second-level TLB of x86-64 since Skylake and Zen 2 has 1536 to 4096 entries. A walk of page
 // tables in L2 takes 20 to 30 cycles, two of them at a time.
 constexpr double tlb_pages = 1536;

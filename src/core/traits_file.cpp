@@ -37,7 +37,7 @@ struct Optional {
   double Traits::*value;
   double usual;
 };
-constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.08},
+constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.01},
                                         {"pages", &Traits::pages, 1536},
                                         {"page_walk", &Traits::page_walk, 4e-9}};
 struct Field {
