@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/math.hpp"
 #include "core/statistics.hpp"
 #include "measure/verify.hpp"
 
@@ -132,6 +135,71 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
   return r;
 }
 
+// The fields of a line of --times, whose first and last are quoted.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (const char letter : line) {
+    if (letter == '"') {
+      quoted = !quoted;
+    } else if (letter == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += letter;
+    }
+  }
+  return fields;
+}
+
+// The regret of today's predictions among candidates that were timed before: no measurement. The
+// traits must be those of the machine of the times.
+std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kernel,
+                                     const std::string& file, const std::string& math) {
+  std::ifstream in(file);
+  if (!in) throw argument_error(fmt::format("{}: cannot be read", file));
+  const Kernel* const kernels[] = {&kernel};
+  std::vector<Regret> regrets;
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  std::vector<double> least_predicted;
+  std::string line;
+  std::getline(in, line);  // the head
+  while (std::getline(in, line)) {
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.size() != 4) continue;
+    const Problem problem = parse_problem(fields[0], kernels);
+    Environment env;
+    env.threads = std::stoi(fields[1]);
+    env.math = math_for(problem, math);
+    const double ns = std::stod(fields[2]);
+    const double predicted =
+        variant.predicted_seconds(problem, parse_tuning(variant, fields[3]), env);
+    const auto [at, is_new] = places.try_emplace({fields[0], fields[1]}, regrets.size());
+    if (is_new) {
+      regrets.push_back({.problem = fields[0],
+                         .problem_class = class_of(problem),
+                         .threads = env.threads,
+                         .best_ns = ns});
+      least_predicted.push_back(std::numeric_limits<double>::infinity());
+    }
+    Regret& regret = regrets[at->second];
+    ++regret.candidates;
+    if (ns <= regret.best_ns) regret.best_ns = ns, regret.best = fields[3];
+    if (predicted < least_predicted[at->second]) {
+      least_predicted[at->second] = predicted;
+      regret.model_ns = ns, regret.model = fields[3];
+    }
+  }
+  for (Regret& regret : regrets) regret.ratio = regret.model_ns / regret.best_ns;
+  return regrets;
+}
+
+void write_line(std::FILE* out, const Regret& r) {
+  if (out == nullptr) return;
+  fmt::print(out, "\"{}\",{},{},{:.4f},{:.0f},{:.0f},\"{}\",\"{}\"\n", r.problem, r.threads,
+             r.candidates, r.ratio, r.model_ns, r.best_ns, r.model, r.best);
+  std::fflush(out);
+}
+
 void print_table(const std::vector<Regret>& regrets) {
   std::map<std::string, std::vector<double>> by_class;
   for (const Regret& regret : regrets) {
@@ -151,7 +219,7 @@ void print_table(const std::vector<Regret>& regrets) {
 
 int run(int argc, char** argv) {
   CLI::App app("How much a variant's first guess loses against the best of its search space");
-  std::string kernel_name = "gemm", variant_name = "hwy", isa, csv, all_times;
+  std::string kernel_name = "gemm", variant_name = "hwy", math = "fp32", isa, csv, all_times, replay;
   std::vector<std::string> shapes, presets;
   std::vector<int> threads = {1, machine().physical_cores};
   double seconds = 0.5;
@@ -160,10 +228,13 @@ int run(int argc, char** argv) {
   app.add_option("--shape", shapes, "problems");
   app.add_option("--preset", presets, "lists of problems, or random:N[:SEED]");
   app.add_option("--threads", threads, "thread counts")->delimiter(',');
+  app.add_option("--math", math, "math; where a problem's formats have another one alone, that one");
   app.add_option("--isa", isa, "Highway target");
   app.add_option("--seconds", seconds, "for each problem and thread count");
   app.add_option("--csv", csv, "a line for each problem");
   app.add_option("--times", all_times, "a line for each candidate of each problem");
+  app.add_option("--replay", replay,
+                 "a file that --times wrote: today's predictions among its candidates");
   CLI11_PARSE(app, argc, argv);
   const Catalogue catalogue = Catalogue::built_in();
   const Kernel* const kernel = &catalogue.kernel(kernel_name);
@@ -180,6 +251,12 @@ int run(int argc, char** argv) {
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
   const File out(csv, "problem,threads,candidates,ratio,model_ns,best_ns,model,best\n");
+  if (!replay.empty()) {
+    const std::vector<Regret> regrets = regrets_of_times(variant, *kernel, replay, math);
+    for (const Regret& r : regrets) write_line(out.get(), r);
+    print_table(regrets);
+    return 0;
+  }
   const File times(all_times, "problem,threads,ns,tuning\n");
   std::vector<Regret> regrets;
   for (const Problem& problem : problems) {
@@ -187,13 +264,10 @@ int run(int argc, char** argv) {
       Environment env;
       env.threads = count;
       env.isa = isa;
+      env.math = math_for(problem, math);
       if (refusal(variant, problem, env)) continue;
       Regret r = regret_of(variant, problem, env, seconds, times.get());
-      if (out.get() != nullptr) {
-        fmt::print(out.get(), "\"{}\",{},{},{:.4f},{:.0f},{:.0f},\"{}\",\"{}\"\n", r.problem,
-                   r.threads, r.candidates, r.ratio, r.model_ns, r.best_ns, r.model, r.best);
-        std::fflush(out.get());
-      }
+      write_line(out.get(), r);
       regrets.push_back(std::move(r));
     }
   }

@@ -168,17 +168,6 @@ TEST_CASE("blocks: mistakes in quantising op(a) are found, element by element an
   }
 }
 
-TEST_CASE("blocks: there is nothing to tune") {
-  const Trial trial("m=3,n=5,k=64,trans_b=1,b_type=q4_1", "int8-dynamic");
-  const Variant* const unit = variant_for(trial, "avx512");
-  if (unit == nullptr) {
-    test::skip_part("no vpdpbusd here", "");
-    return;
-  }
-  CHECK_FALSE(unit->tuning_defect(trial.problem, {}, trial.environment()));
-  CHECK(unit->tuning_defect(trial.problem, {{"mc", 24}}, trial.environment()));
-}
-
 TEST_CASE("blocks: variants without products of blocks refuse them by name") {
   const Trial trial("m=3,n=5,k=64,trans_b=1,b_type=q4_1", "int8-dynamic");
   const auto reason = refusal(gemm::hwy, trial.problem, trial.environment());

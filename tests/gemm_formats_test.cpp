@@ -420,3 +420,44 @@ TEST_CASE("units apply every function to tiles of c, in every form of it") {
     }
   }
 }
+
+TEST_CASE(
+    "formats: every schedule of the search space is right, predicted, and found by its text") {
+  constexpr const char* forms[] = {"fp32:b_type=q4_0",
+                                   "fp32:b_type=q8_0,c_type=bf16",
+                                   "fp32:b_type=q4_1",
+                                   "fp32:a_type=f16,b_type=f16",
+                                   "fp32:b_type=s8c",
+                                   "bf16:a_type=bf16,b_type=bf16",
+                                   "int8-dynamic:b_type=q8_0",
+                                   "int8-dynamic:b_type=q4_1",
+                                   "int8-dynamic:b_type=s8c",
+                                   "int8:a_type=s8,b_type=s8,c_type=s32",
+                                   "int8:a_type=u8,b_type=s8,c_type=s32"};
+  for (const std::string form : forms) {
+    const std::string math = form.substr(0, form.find(':')), types = form.substr(math.size() + 1);
+    for (const char* const sizes : {"m=1,n=70,k=320", "m=7,n=67,k=96", "m=53,n=131,k=1376",
+                                    "m=29,n=37,k=2080,batch=2,prepack=1"}) {
+      for (const char* const name : {"hwy", "avx512", "amx"}) {
+        Trial trial(std::string(sizes) + ",trans_b=1," + types, math);
+        const Variant* const variant = variant_for(trial, name);
+        if (variant == nullptr) continue;
+        const Environment env = trial.environment(3);
+        const std::vector<Tuning> all = variant->tunings(trial.problem, env);
+        for (std::size_t i = 0; i < all.size(); i += i < 6 ? 1 : 5) {
+          const Tuning& tuning = all[i];
+          INFO(name, " ", form, " ", sizes, " ", tuning.text());
+          CHECK_FALSE(variant->tuning_defect(trial.problem, tuning, env));
+          CHECK(variant->complete(trial.problem, tuning, env) == tuning);
+          CHECK(variant->predicted_seconds(trial.problem, tuning, env) > 0);
+          const auto plan = make_plan(*variant, trial.problem, tuning, env, trial.operands.all());
+          CHECK(plan->facts().tuning == tuning);
+          plan->bind(trial.operands.all());
+          plan->run();
+          plan->run();  // pieces are packed anew
+          CHECK(trial.verdict() == Status::passed);
+        }
+      }
+    }
+  }
+}

@@ -199,7 +199,7 @@ TEST_CASE(
   CHECK(*longer_max_time(groups[0]) > 3);
   CHECK(terminal_summary(groups).find("UNDECIDED") != std::string::npos);
   CHECK(terminal_summary(groups).find("decides it") != std::string::npos);
-  const SizeClass& open = size_classes(groups)[0];
+  const SizeClass open = size_classes(groups)[0];
   CHECK(open.use.empty());
   CHECK(open.undecided == 1);
   CHECK(terminal_classes(size_classes(groups)).find("undecided") != std::string::npos);

@@ -1,7 +1,7 @@
 // GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and
 // later. Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded
 // serves two products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the
-// micro-kernel: dot_plan.hpp, dot_common-inl.h. Few rows of a against b as it lies are for vectors
+// micro-kernel: driver.cpp, dot_common-inl.h. Few rows of a against b as it lies are for vectors
 // (avx512_skinny.hpp): they read b once, while tiles need it packed, which is read, written and
 // read again; of a packed b (prepack=1) tiles compute faster than it is read.
 #include <immintrin.h>
@@ -16,10 +16,10 @@
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_skinny.hpp"
-#include "kernels/gemm/dot_plan.hpp"
-#include "kernels/gemm/quantised_rows.hpp"
+#include "kernels/gemm/unit_variant.hpp"
 
-HWY_PUSH_ATTRIBUTES("amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+HWY_PUSH_ATTRIBUTES(
+    "amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")
 namespace rooflane::gemm {
 namespace {
 
@@ -51,29 +51,52 @@ void EndTiles() { _tile_release(); }
 
 // Numbers of tiles must be constants of the source: 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b.
 struct BFloat16Tiles {
-  static void Multiply() {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
+  static void Multiply46() { _tile_dpbf16ps(0, 4, 6); }
+  static void Multiply47() { _tile_dpbf16ps(1, 4, 7); }
+  static void Multiply56() { _tile_dpbf16ps(2, 5, 6); }
+  static void Multiply57() { _tile_dpbf16ps(3, 5, 7); }
 };
 struct SignedTiles {
-  static void Multiply() {
-    _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 4, 7);
-    _tile_dpbssd(2, 5, 6);
-    _tile_dpbssd(3, 5, 7);
-  }
+  static void Multiply46() { _tile_dpbssd(0, 4, 6); }
+  static void Multiply47() { _tile_dpbssd(1, 4, 7); }
+  static void Multiply56() { _tile_dpbssd(2, 5, 6); }
+  static void Multiply57() { _tile_dpbssd(3, 5, 7); }
 };
 struct UnsignedTiles {  // a is u8
-  static void Multiply() {
-    _tile_dpbusd(0, 4, 6);
-    _tile_dpbusd(1, 4, 7);
-    _tile_dpbusd(2, 5, 6);
-    _tile_dpbusd(3, 5, 7);
-  }
+  static void Multiply46() { _tile_dpbusd(0, 4, 6); }
+  static void Multiply47() { _tile_dpbusd(1, 4, 7); }
+  static void Multiply56() { _tile_dpbusd(2, 5, 6); }
+  static void Multiply57() { _tile_dpbusd(3, 5, 7); }
 };
+
+constexpr std::int64_t b_row = nr * sizeof(std::uint32_t);
+
+// The A micro-panel stays in L1; b's, which streams from L2, is loaded past it, as it would evict
+// a's. Each load stands right before the products that need it.
+template <class Tiles>
+void Steps(const MicroCall& call) {
+  constexpr std::int64_t lines = 8, line = 16;  // of the next sums, for writing, a step
+  const std::uint32_t* a = call.a;
+  const std::uint32_t* b = call.b;
+  const std::uint32_t* next = call.next_sums;
+  for (std::int64_t left = call.steps; left > 0; --left) {
+    _tile_stream_loadd(6, b, b_row);
+    _tile_loadd(4, a, tile_bytes);
+    Tiles::Multiply46();
+    _tile_stream_loadd(7, b + tile_lanes, b_row);
+    Tiles::Multiply47();
+    _tile_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
+    Tiles::Multiply56();
+    Tiles::Multiply57();
+    if (next != nullptr) {
+      for (std::int64_t l = 0; l < lines; ++l) __builtin_prefetch(next + l * line, 1);
+      next += lines * line;
+      if (next >= call.next_sums + mr * nr) next = nullptr;
+    }
+    a += mr * tile_lanes;
+    b += tile_lanes * nr;
+  }
+}
 
 template <class Tiles>
 void Micro(const MicroCall& call) {
@@ -90,22 +113,24 @@ void Micro(const MicroCall& call) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  constexpr std::int64_t b_row = nr * sizeof(std::uint32_t);
-  const std::uint32_t* a = call.a;
-  const std::uint32_t* b = call.b;
-  for (std::int64_t left = call.lanes; left > 0; left -= tile_lanes) {
-    _tile_loadd(4, a, tile_bytes);
-    _tile_loadd(6, b, b_row);
-    _tile_loadd(7, b + tile_lanes, b_row);
-    _tile_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
-    Tiles::Multiply();
-    a += mr * tile_lanes;
-    b += tile_lanes * nr;
-  }
+  Steps<Tiles>(call);
   _tile_stored(0, call.sums, ld);
   _tile_stored(1, call.sums + tile_lanes, ld);
   _tile_stored(2, lower, ld);
   _tile_stored(3, lower + tile_lanes, ld);
+}
+
+// A step is a tile's lanes: of a 16 of each row side by side, of b 16 rows of nr.
+template <class E>
+void PackA(const PackCall& c) {
+  PackLanes<E, tile_lanes>(c, c.steps * tile_lanes);
+}
+template <class E>
+void PackB(const PackCall& c) {
+  PackLanes<E, 1>(c, c.steps * tile_lanes);
+}
+void SumColumnsOfTiles(const std::uint32_t* panel, std::int64_t steps, std::int32_t* to) {
+  SumColumns<nr>(panel, steps * tile_lanes, to);
 }
 
 }  // namespace
@@ -115,58 +140,47 @@ HWY_POP_ATTRIBUTES
 namespace rooflane::gemm {
 namespace {
 
-constexpr DotUnit bfloat16_unit = {.path = "amx-bf16",
-                                   .group = 2,
-                                   .mr = mr,
-                                   .nr = nr,
-                                   .run = tile_lanes,
-                                   .whole_panels = true,
-                                   .shifts_a = false,
-                                   .micro = Micro<BFloat16Tiles>,
-                                   .skinny = avx512_skinny_bfloat16,
-                                   .pack = PackLanes<std::uint16_t>,
-                                   .column_sums = nullptr,
-                                   .finish = FinishTile,
-                                   .convert = RoundRow,
-                                   .begin = BeginTiles,
-                                   .end = EndTiles};
-
-constexpr DotUnit integer_unit(void (*micro)(const MicroCall&)) {
-  return {.path = "amx-int8",
-          .group = 4,
-          .mr = mr,
-          .nr = nr,
-          .run = tile_lanes,
-          .whole_panels = true,
-          .shifts_a = false,
-          .micro = micro,
-          .skinny = avx512_skinny_integers,
-          .pack = PackLanes<std::uint8_t>,
-          .column_sums = SumColumns<nr>,
-          .finish = FinishTile,
-          .convert = QuantiseRow,
-          .begin = BeginTiles,
-          .end = EndTiles};
+template <class E>
+Unit tile_unit(const char* path) {
+  Unit unit{};
+  unit.path = path;
+  unit.mr = mr, unit.nr = nr;
+  unit.depth = tile_lanes * lane_elements<E>, unit.words = tile_lanes;
+  unit.k_together = unit.depth;
+  unit.whole_panels = true;
+  unit.pack_a = PackA<E>;
+  unit.pack_b = PackB<E>;
+  unit.begin = BeginTiles;
+  unit.end = EndTiles;
+  return unit;
 }
-constexpr DotUnit signed_unit = integer_unit(Micro<SignedTiles>);
-constexpr DotUnit unsigned_unit = integer_unit(Micro<UnsignedTiles>);
 
 // int8-dynamic quantises a to u8.
-const DotUnit& unit_of(const Problem& problem, const Environment& env) {
-  if (env.math == math_bf16.name) return bfloat16_unit;
-  return problem.dtype("a_type") == &int8 ? signed_unit : unsigned_unit;
-}
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  return dot_tunings(problem, env, unit_of(problem, env));
+Unit unit_of(const Problem& problem, const Environment& env) {
+  if (env.math == math_bf16.name) {
+    Unit unit = tile_unit<std::uint16_t>("amx-bf16");
+    unit.a_rounded = &bfloat16;
+    unit.micro = Micro<BFloat16Tiles>;
+    unit.few = avx512_few_bfloat16();
+    return unit;
+  }
+  Unit unit = tile_unit<std::uint8_t>("amx-int8");
+  unit.integers = true;
+  unit.a_quantised = &uint8;
+  unit.micro = problem.dtype("a_type") == &int8 ? Micro<SignedTiles> : Micro<UnsignedTiles>;
+  unit.column_sums = SumColumnsOfTiles;
+  unit.few = avx512_few_integers();
+  return unit;
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   // Asks Linux for the tiles, which each process has to: without it their first use is a SIGILL.
   if (const auto reason = amx::backend.absent_reason(env.library)) throw unavailable_error(*reason);
-  return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
+  return unit_plan_of<unit_of>(problem, tuning, env, constants);
 }
+
+constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32, &int8_per_channel};
 
 }  // namespace
 
@@ -174,11 +188,14 @@ const Variant amx = {.name = "amx",
                      .kernel = &kernel,
                      .backend = &amx::backend,
                      .threads = Threads::many,
-                     .tunables = dot_tunables,
-                     .unsupported = dot_unsupported,
-                     .tunings = tunings,
+                     .tunables = schedule_tunables,
+                     .unsupported = unit_unsupported,
+                     .tunings = unit_tunings<unit_of>,
                      .plan = plan,
-                     .maths = dot_maths,
-                     .dtypes = dot_types};
+                     .tuning_defect = unit_tuning_defect<unit_of>,
+                     .predicted_seconds = unit_predicted_seconds<unit_of>,
+                     .complete = unit_complete<unit_of>,
+                     .maths = unit_maths,
+                     .dtypes = types};
 
 }  // namespace rooflane::gemm

@@ -1,7 +1,7 @@
 // GEMM, variant `avx512`: bfloat16 by vdpbf16ps, 8-bit integers by vpdpbusd, whose first operand is
 // unsigned (s8 is packed 128 larger, and 128 times the sums of b's columns are taken off again).
 // Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles'
-// latency times two a cycle need 10. Everything but the micro-kernel: dot_plan.hpp,
+// latency times two a cycle need 10. Everything but the micro-kernel: driver.cpp,
 // dot_common-inl.h. Weights in GGUF's blocks: avx512_blocks.cpp.
 #include <immintrin.h>
 
@@ -17,17 +17,12 @@
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_blocks.hpp"
 #include "kernels/gemm/avx512_skinny.hpp"
-#include "kernels/gemm/block_plan.hpp"
-#include "kernels/gemm/dot_plan.hpp"
-#include "kernels/gemm/quantised_rows.hpp"
+#include "kernels/gemm/unit_variant.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
 namespace {
 
-// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
-constexpr __mmask16 all = 0xFFFF;
-constexpr __mmask8 all_of_8 = 0xFF;
 #include "kernels/gemm/dot_common-inl.h"
 
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
@@ -96,7 +91,7 @@ void MicroTile(const MicroCall& call) {
   }
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
-  for (std::int64_t left = call.lanes; left > 0; --left, a += rows, b += nr) {
+  for (std::int64_t left = call.steps; left > 0; --left, a += rows, b += nr) {
     _mm_prefetch(reinterpret_cast<const char*>(a + prefetch_lanes * rows), _MM_HINT_T0);
     __m512i columns[count];
 #pragma GCC unroll 16
@@ -121,67 +116,10 @@ void MicroTile(const MicroCall& call) {
   }
 }
 
-// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
-__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
-  }
-  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
-    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
-    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
-    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
-    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
-    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
-    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
-    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
-  }
-}
-
-// Vectors along memory: 16 lanes of 16 of them at a time; the rest as PackLanes has it.
+// A step is a lane.
 template <class E>
-void PackVectors(const PackCall& c) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
-  const std::int64_t lanes = c.inner == 1 && c.width >= mr ? c.k / group / side * side : 0;
-  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
-  const E* const from = static_cast<const E*>(c.from);
-  for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
-    const auto kept = static_cast<__mmask16>((1u << std::min(side, c.width - v0)) - 1);
-    for (std::int64_t g = 0; g < lanes; g += side) {
-      __m512i rows[side];
-#pragma GCC unroll 16
-      for (int v = 0; v < side; ++v) {
-        rows[v] = _mm512_setzero_si512();
-        if (v0 + v >= c.count) continue;
-        const E* const vector = from + (v0 + v) * c.outer + g * group;
-        rows[v] = _mm512_xor_si512(_mm512_loadu_si512(vector), xor_mask);
-      }
-      Transpose(rows);
-#pragma GCC unroll 16
-      for (int lane = 0; lane < side; ++lane) {
-        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
-      }
-    }
-  }
-  if (lanes == c.lanes) return;
-  PackCall rest = c;
-  rest.from = from + lanes * group * c.inner;
-  rest.k -= lanes * group;
-  rest.lanes -= lanes;
-  rest.to += lanes * c.width;
-  PackLanes<E>(rest);
+void PackSteps(const PackCall& c) {
+  PackLanes<E, 1>(c, c.steps);
 }
 
 using MicroFunction = void (*)(const MicroCall&);
@@ -338,8 +276,47 @@ void SkinnyOf(const SkinnyCall& call, std::integer_sequence<int, row...>) {
   ((call.rows == row + 1 ? SkinnyRowsOf<Products, row + 1>(call) : void()), ...);
 }
 template <class Products>
-void Skinny(const SkinnyCall& call) {
-  SkinnyOf<Products>(call, std::make_integer_sequence<int, skinny_rows>());
+void Skinny(const FewRowsCall& call) {
+  using Element = typename Products::Element;
+  const SkinnyCall skinny = {.a = call.a,
+                             .lanes = row_lanes(call.k, lane_elements<Element>),
+                             .rows = call.rows,
+                             .b = call.b,
+                             .ldb = call.row_bytes / static_cast<std::int64_t>(sizeof(Element)),
+                             .k = call.k,
+                             .cols = call.cols,
+                             .sums = call.sums,
+                             .ld = call.ld,
+                             .column_sums = call.column_sums,
+                             .end = call.end};
+  SkinnyOf<Products>(skinny, std::make_integer_sequence<int, skinny_rows>());
+}
+// Rows of a, whole vectors of lanes.
+template <class Element>
+void PackRows(const PackCall& call) {
+  const std::int64_t lanes = row_lanes(call.k, lane_elements<Element>);
+  PackCall row = call;
+  row.count = row.width = 1;
+  for (std::int64_t i = 0; i < call.count; ++i) {
+    row.from = call.from + i * call.outer * static_cast<std::int64_t>(sizeof(Element));
+    row.to = call.to + i * lanes;
+    PackLanes<Element, 1>(row, lanes);
+  }
+}
+template <class Element>
+std::int64_t RowWords(std::int64_t rows, std::int64_t k) {
+  return rows * row_lanes(k, lane_elements<Element>);
+}
+template <class Products>
+FewRows FewRowsOf(const char* path, bool shifts_a) {
+  using Element = typename Products::Element;
+  return {.path = path,
+          .limit = skinny_rows,
+          .together = 1,
+          .shifts_a = shifts_a,
+          .words = RowWords<Element>,
+          .pack = PackRows<Element>,
+          .multiply = Skinny<Products>};
 }
 
 }  // namespace
@@ -348,73 +325,46 @@ HWY_POP_ATTRIBUTES
 
 namespace rooflane::gemm {
 
-SkinnyProducts avx512_skinny_bfloat16() { return {Skinny<BFloat16Products>, "vdpbf16ps", false}; }
-SkinnyProducts avx512_skinny_integers() { return {Skinny<IntegerProducts>, "vpdpbusd", true}; }
+FewRows avx512_few_bfloat16() { return FewRowsOf<BFloat16Products>("vdpbf16ps", false); }
+FewRows avx512_few_integers() { return FewRowsOf<IntegerProducts>("vpdpbusd", true); }
 
 namespace {
 
-constexpr DotUnit bfloat16_unit = {.path = "vdpbf16ps",
-                                   .group = 2,
-                                   .mr = mr,
-                                   .nr = nr,
-                                   .run = 1,
-                                   .whole_panels = false,
-                                   .shifts_a = false,
-                                   .micro = Micro<BFloat16Products>,
-                                   .skinny = avx512_skinny_bfloat16,
-                                   .pack = PackVectors<std::uint16_t>,
-                                   .column_sums = nullptr,
-                                   .finish = FinishTile,
-                                   .convert = RoundRow,
-                                   .begin = nullptr,
-                                   .end = nullptr};
-constexpr DotUnit integer_unit = {.path = "vpdpbusd",
-                                  .group = 4,
-                                  .mr = mr,
-                                  .nr = nr,
-                                  .run = 1,
-                                  .whole_panels = false,
-                                  .shifts_a = true,
-                                  .micro = Micro<IntegerProducts>,
-                                  .skinny = avx512_skinny_integers,
-                                  .pack = PackVectors<std::uint8_t>,
-                                  .column_sums = SumColumns<nr>,
-                                  .finish = FinishTile,
-                                  .convert = QuantiseRow,
-                                  .begin = nullptr,
-                                  .end = nullptr};
+Unit bfloat16_unit() {
+  Unit unit{};
+  unit.path = "vdpbf16ps";
+  unit.mr = mr, unit.nr = nr;
+  unit.depth = 2, unit.words = 1;
+  unit.k_together = unit.depth;
+  unit.a_rounded = &bfloat16;
+  unit.micro = Micro<BFloat16Products>;
+  unit.pack_a = unit.pack_b = PackSteps<std::uint16_t>;
+  unit.few = avx512_few_bfloat16();
+  return unit;
+}
+Unit integer_unit() {
+  Unit unit{};
+  unit.path = "vpdpbusd";
+  unit.mr = mr, unit.nr = nr;
+  unit.depth = 4, unit.words = 1;
+  unit.k_together = unit.depth;
+  unit.integers = unit.shifts_a = true;
+  unit.a_quantised = &uint8;
+  unit.micro = Micro<IntegerProducts>;
+  unit.pack_a = unit.pack_b = PackSteps<std::uint8_t>;
+  unit.column_sums = SumColumns<nr>;
+  unit.few = avx512_few_integers();
+  return unit;
+}
 
-const DotUnit& unit_of(const Problem&, const Environment& env) {
-  return env.math == math_bf16.name ? bfloat16_unit : integer_unit;
+Unit unit_of(const Problem& problem, const Environment& env) {
+  if (auto blocks = avx512_block_unit(problem.dtype("b_type"))) return *blocks;
+  return env.math == math_bf16.name ? bfloat16_unit() : integer_unit();
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = avx512::missing_instruction(env.math == math_bf16.name)) return reason;
-  return dot_unsupported(problem, env);
-}
-
-// Weights in blocks have one way.
-const BlockUnit* block_unit_of(const Problem& problem) {
-  return avx512_block_unit(problem.dtype("b_type"));
-}
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (block_unit_of(problem) != nullptr) return {Tuning()};
-  return dot_tunings(problem, env, unit_of(problem, env));
-}
-
-std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment&) {
-  if (block_unit_of(problem) == nullptr || tuning.values().empty()) return std::nullopt;
-  return "tunables are those of operands without blocks; weights in blocks have none";
-}
-
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands& constants) {
-  if (const BlockUnit* const unit = block_unit_of(problem)) {
-    return block_plan(problem, env, constants, *unit, integer_unit.finish);
-  }
-  return dot_plan(problem, tuning, env, constants, unit_of(problem, env));
+  return unit_unsupported(problem, env);
 }
 
 constexpr DType types[] = {&float32,          &bfloat16, &int8, &uint8, &int32,
@@ -426,12 +376,14 @@ const Variant avx512 = {.name = "avx512",
                         .kernel = &kernel,
                         .backend = &avx512::backend,
                         .threads = Threads::many,
-                        .tunables = dot_tunables,
+                        .tunables = schedule_tunables,
                         .unsupported = unsupported,
-                        .tunings = tunings,
-                        .plan = plan,
-                        .tuning_defect = tuning_defect,
-                        .maths = dot_maths,
+                        .tunings = unit_tunings<unit_of>,
+                        .plan = unit_plan_of<unit_of>,
+                        .tuning_defect = unit_tuning_defect<unit_of>,
+                        .predicted_seconds = unit_predicted_seconds<unit_of>,
+                        .complete = unit_complete<unit_of>,
+                        .maths = unit_maths,
                         .dtypes = types};
 
 }  // namespace rooflane::gemm

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -122,21 +123,26 @@ __attribute__((always_inline)) inline void BlocksFrom(const std::uint8_t* b, std
   }
 }
 
-// body(block) for each block of 16 rows of b.
+// body(block) for each block of 16 rows of b, of which `count` are there; the others are zeros.
 template <class Format, class Body>
 __attribute__((always_inline)) inline void ForBlocks(const std::uint8_t* b, std::int64_t stride,
-                                                     std::int64_t blocks, const Body& body) {
+                                                     std::int64_t count, std::int64_t blocks,
+                                                     const Body& body) {
   constexpr std::int64_t bytes = Format::bytes * Format::together;
   __m512i lanes[bytes / 4];
-  for (; blocks >= Format::together; blocks -= Format::together, b += bytes) {
-    BlocksFrom<Format, 0>(b, stride, Format::together, lanes, body);
+  if (count >= group_columns) {
+    for (; blocks >= Format::together; blocks -= Format::together, b += bytes) {
+      BlocksFrom<Format, 0>(b, stride, Format::together, lanes, body);
+    }
   }
-  if (blocks == 0) return;
-  std::uint8_t rest[group_columns * bytes] = {};
-  for (int j = 0; j < group_columns; ++j) {
-    std::memcpy(rest + j * bytes, b + j * stride, static_cast<std::size_t>(blocks * Format::bytes));
+  for (; blocks > 0; blocks -= Format::together, b += bytes) {
+    const std::int64_t here = std::min<std::int64_t>(blocks, Format::together);
+    std::uint8_t rest[group_columns * bytes] = {};
+    for (int j = 0; j < std::min<std::int64_t>(count, group_columns); ++j) {
+      std::memcpy(rest + j * bytes, b + j * stride, static_cast<std::size_t>(here * Format::bytes));
+    }
+    BlocksFrom<Format, 0>(rest, bytes, here, lanes, body);
   }
-  BlocksFrom<Format, 0>(rest, bytes, blocks, lanes, body);
 }
 
 __attribute__((always_inline)) inline __m512 BroadcastFloat(const std::uint32_t* from) {
@@ -193,7 +199,8 @@ void SkinnyGroup(const SkinnyBlocksCall& call, std::int64_t group) {
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) totals[i] = _mm512_setzero_ps();
   ForBlocks<Format>(
-      b, stride, call.blocks, [&](const Block& block) __attribute__((always_inline)) {
+      b, stride, group_columns,
+      call.blocks, [&](const Block& block) __attribute__((always_inline)) {
         prefetches.Next();
         MultiplyBlock<Format::has_minimum>(block, a, totals);
         a += words_per_block * rows;
@@ -213,12 +220,23 @@ void SkinnyOf(const SkinnyBlocksCall& call, std::integer_sequence<int, row...>) 
   ((call.rows == row + 1 ? SkinnyRows<Format, row + 1>(call) : void()), ...);
 }
 template <class Format>
-void Skinny(const SkinnyBlocksCall& call) {
-  SkinnyOf<Format>(call, std::make_integer_sequence<int, most_rows>());
+void Skinny(const FewRowsCall& call) {
+  const SkinnyBlocksCall skinny = {.a = call.a,
+                                   .rows = call.rows,
+                                   .b = reinterpret_cast<const std::uint8_t*>(call.b),
+                                   .row_bytes = call.row_bytes,
+                                   .blocks = call.k / weights_per_block,
+                                   .groups = call.cols / group_columns,
+                                   .end = reinterpret_cast<const std::uint8_t*>(call.end),
+                                   .sums = reinterpret_cast<float*>(call.sums),
+                                   .ld = call.ld};
+  SkinnyOf<Format>(skinny, std::make_integer_sequence<int, most_rows>());
 }
 
 template <class Format>
-void Pack(const PackBlocksCall& call) {
+void Pack(const PackCall& call) {
+  const auto stride = static_cast<std::int64_t>(call.type->bytes(call.outer));
+  const auto* const rows = reinterpret_cast<const std::uint8_t*>(call.from);
   for (int j = 0; j < nr; j += group_columns) {
     std::uint32_t* to = call.to + j;
     const auto store = [&](const Block& block) __attribute__((always_inline)) {
@@ -228,18 +246,21 @@ void Pack(const PackBlocksCall& call) {
       _mm512_storeu_ps(to + (lanes_per_block + 1) * nr, block.minimum);
       to += words_per_block * nr;
     };
-    ForBlocks<Format>(call.b + j * call.row_bytes, call.row_bytes, call.blocks, store);
+    ForBlocks<Format>(rows + j * stride, stride, call.count - j, call.steps, store);
   }
 }
 
 // Totals are added to in L1, as integer sums take the registers.
 template <bool has_minimum, int rows>
-void Tile(const BlockTileCall& call) {
+void Tile(const MicroCall& call) {
+  auto* const totals = reinterpret_cast<float*>(call.sums);
+  if (!call.add) {
 #pragma GCC unroll 12
-  for (int i = 0; i < rows; ++i) std::fill_n(call.sums + i * call.ld, nr, 0.0f);
+    for (int i = 0; i < rows; ++i) std::fill_n(totals + i * call.ld, nr, 0.0f);
+  }
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
-  for (std::int64_t left = call.blocks; left > 0; --left) {
+  for (std::int64_t left = call.steps; left > 0; --left) {
     const std::uint32_t* const steps = a + lanes_per_block * rows;
     const std::uint32_t* const quotients = steps + rows;
     __m512i sums[rows][vectors];
@@ -263,7 +284,7 @@ void Tile(const BlockTileCall& call) {
       const __m512 scale = _mm512_loadu_ps(reals), minimum = _mm512_loadu_ps(reals + nr);
 #pragma GCC unroll 12
       for (int i = 0; i < rows; ++i) {
-        float* const total = call.sums + i * call.ld + v * group_columns;
+        float* const total = totals + i * call.ld + v * group_columns;
         _mm512_storeu_ps(
             total, AddBlock<has_minimum>(_mm512_loadu_ps(total), sums[i][v], scale, minimum,
                                          BroadcastFloat(steps + i), BroadcastFloat(quotients + i)));
@@ -276,10 +297,10 @@ void Tile(const BlockTileCall& call) {
 
 template <bool has_minimum, int... row>
 constexpr auto tiles_of(std::integer_sequence<int, row...>) {
-  return std::array<void (*)(const BlockTileCall&), sizeof...(row)>{Tile<has_minimum, row + 1>...};
+  return std::array<void (*)(const MicroCall&), sizeof...(row)>{Tile<has_minimum, row + 1>...};
 }
 template <bool has_minimum>
-void TileOf(const BlockTileCall& call) {
+void TileOf(const MicroCall& call) {
   static constexpr auto tiles = tiles_of<has_minimum>(std::make_integer_sequence<int, mr>());
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
@@ -287,13 +308,13 @@ void TileOf(const BlockTileCall& call) {
 inline float FromBFloat16(std::uint16_t bits) {
   return std::bit_cast<float>(std::uint32_t{bits} << 16);
 }
-void ReadBlock(const QuantiseBlocksCall& c, std::int64_t block, float* to) {
-  const std::int64_t first = block * weights_per_block * c.inner;
-  if (c.short_floats) {
-    const auto* const from = static_cast<const std::uint16_t*>(c.from) + first;
+void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block, float* to) {
+  const std::int64_t first = row * c.outer + block * weights_per_block * c.inner;
+  if (c.type == &bfloat16) {
+    const auto* const from = reinterpret_cast<const std::uint16_t*>(c.from) + first;
     for (int p = 0; p < weights_per_block; ++p) to[p] = FromBFloat16(from[p * c.inner]);
   } else {
-    const auto* const from = static_cast<const float*>(c.from) + first;
+    const auto* const from = reinterpret_cast<const float*>(c.from) + first;
     for (int p = 0; p < weights_per_block; ++p) to[p] = from[p * c.inner];
   }
 }
@@ -311,35 +332,43 @@ void Rotate(const std::int8_t (&from)[weights_per_block], int by,
   std::memcpy(to, bytes, sizeof to);
 }
 
-// Rounded by adding 1.5·2^23, as QuantiseWith of dot_common-inl.h has it.
+// A block of a row becomes 10 words of an A micro-panel. Rounded by adding 1.5·2^23, which leaves
+// no bits behind the point.
 template <class Format>
-void Quantise(const QuantiseBlocksCall& c) {
-  std::uint32_t* to = c.to + c.row;
-  for (std::int64_t t = 0; t < c.blocks; ++t, to += words_per_block * c.rows) {
-    float values[weights_per_block];
-    ReadBlock(c, t, values);
-    std::uint32_t most = 0;
-    for (const float value : values) {
-      most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
+void QuantiseBlock(const PackCall& c, std::int64_t row, std::int64_t block, std::uint32_t* to) {
+  float values[weights_per_block];
+  ReadBlock(c, row, block, values);
+  std::uint32_t most = 0;
+  for (const float value : values) {
+    most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
+  }
+  const QuantisationStep by = quantisation_step(most);
+  constexpr float shift = 0x1.8p23f;
+  std::int32_t total = 0;
+  std::int8_t integers[weights_per_block];
+  for (int p = 0; p < weights_per_block; ++p) {
+    const float rounded = by.finite ? values[p] * by.inverse + shift : shift;
+    const auto integer =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(rounded) - 0x4B400000u);
+    integers[p] = static_cast<std::int8_t>(integer);
+    total += integer;
+  }
+  std::uint32_t lanes[lanes_per_block];
+  Rotate<Format::period>(integers, Format::Rotation(block), lanes);
+  for (int g = 0; g < lanes_per_block; ++g) to[g * c.width] = lanes[g];
+  to[lanes_per_block * c.width] = std::bit_cast<std::uint32_t>(by.step);
+  to[(lanes_per_block + 1) * c.width] =
+      Format::has_minimum ? std::bit_cast<std::uint32_t>(static_cast<float>(total))
+                          : static_cast<std::uint32_t>(-Format::zero * total);
+}
+template <class Format>
+void Quantise(const PackCall& c) {
+  for (std::int64_t row = 0; row < c.count; ++row) {
+    std::uint32_t* to = c.to + row;
+    for (std::int64_t block = 0; block < c.k / weights_per_block; ++block) {
+      QuantiseBlock<Format>(c, row, block, to);
+      to += words_per_block * c.width;
     }
-    const QuantisationStep by = quantisation_step(most);
-    constexpr float shift = 0x1.8p23f;
-    std::int32_t total = 0;
-    std::int8_t integers[weights_per_block];
-    for (int p = 0; p < weights_per_block; ++p) {
-      const float rounded = by.finite ? values[p] * by.inverse + shift : shift;
-      const auto integer =
-          static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(rounded) - 0x4B400000u);
-      integers[p] = static_cast<std::int8_t>(integer);
-      total += integer;
-    }
-    std::uint32_t lanes[lanes_per_block];
-    Rotate<Format::period>(integers, Format::Rotation(t), lanes);
-    for (int g = 0; g < lanes_per_block; ++g) to[g * c.rows] = lanes[g];
-    to[lanes_per_block * c.rows] = std::bit_cast<std::uint32_t>(by.step);
-    to[(lanes_per_block + 1) * c.rows] =
-        Format::has_minimum ? std::bit_cast<std::uint32_t>(static_cast<float>(total))
-                            : static_cast<std::uint32_t>(-Format::zero * total);
   }
 }
 
@@ -351,28 +380,34 @@ namespace rooflane::gemm {
 namespace {
 
 template <class Format>
-constexpr BlockUnit unit_for(DType type) {
-  return {.type = type,
-          .path = "vpdpbusd",
-          .skinny_rows = most_rows,
-          .group_columns = group_columns,
-          .mr = mr,
-          .nr = nr,
-          .quantise = Quantise<Format>,
-          .skinny = Skinny<Format>,
-          .pack = Pack<Format>,
-          .tile = TileOf<Format::has_minimum>};
+Unit unit_for() {
+  Unit unit{};
+  unit.path = "vpdpbusd";
+  unit.mr = mr, unit.nr = nr;
+  unit.depth = weights_per_block, unit.words = words_per_block;
+  unit.k_together = weights_per_block * 8;  // as many blocks as are decoded together
+  unit.micro = TileOf<Format::has_minimum>;
+  unit.pack_a = Quantise<Format>;
+  unit.pack_b = Pack<Format>;
+  unit.few = {
+      .path = unit.path,
+      .limit = most_rows,
+      .together = group_columns,
+      .shifts_a = false,
+      .words = [](std::int64_t rows,
+                  std::int64_t k) { return rows * (k / weights_per_block) * words_per_block; },
+      .pack = Quantise<Format>,
+      .multiply = Skinny<Format>};
+  return unit;
 }
-constexpr BlockUnit units[] = {unit_for<SignedBytes>(&q8_0), unit_for<Nibbles<ScaleOnly<4>>>(&q4_0),
-                               unit_for<Nibbles<ScaleAndMinimum>>(&q4_1)};
 
 }  // namespace
 
-const BlockUnit* avx512_block_unit(DType type) {
-  for (const BlockUnit& unit : units) {
-    if (unit.type == type) return &unit;
-  }
-  return nullptr;
+std::optional<Unit> avx512_block_unit(DType type) {
+  if (type == &q8_0) return unit_for<SignedBytes>();
+  if (type == &q4_0) return unit_for<Nibbles<ScaleOnly<4>>>();
+  if (type == &q4_1) return unit_for<Nibbles<ScaleAndMinimum>>();
+  return std::nullopt;
 }
 
 }  // namespace rooflane::gemm

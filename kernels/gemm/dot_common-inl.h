@@ -1,14 +1,11 @@
-// What all dot-product units share and is worth their instructions: packing lanes, sums of columns,
-// storing c, quantising and rounding rows. Plain loops that the compiler makes vectors of. Include
-// it once, inside the attributes of the instructions and an anonymous namespace. Words:
-// dot_unit.hpp.
+// What the units of AVX-512 and AMX share and is worth their instructions: packing lanes, and sums
+// of columns. A lane is 32 bits: 2 bfloat16 or 4 8-bit integers that follow one another along k.
+// Include it once, inside the attributes of the
+// instructions and an anonymous namespace.
 
-// Lanes are read whole, whatever their alignment.
-inline std::uint32_t LaneAt(const void* from) {
-  std::uint32_t lane;
-  std::memcpy(&lane, from, sizeof lane);
-  return lane;
-}
+// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
+constexpr __mmask16 all = 0xFFFF;
+constexpr __mmask8 all_of_8 = 0xFF;
 
 // The `count` elements, fewer than a group, that k leaves over.
 template <class E>
@@ -20,188 +17,154 @@ std::uint32_t PartialLane(const E* from, std::int64_t inner, std::int64_t count)
   return lane;
 }
 
-// Place of a lane in a panel.
-inline std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) {
-  return (lane / c.run * c.width + vector) * c.run + lane % c.run;
+// Place of a lane in a panel where `run` lanes of a vector lie side by side.
+template <int run>
+std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) {
+  return (lane / run * c.width + vector) * run + lane % run;
 }
 
-// Vectors along memory: a cache line of each, 16 lanes, at a time.
-template <class E>
+// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
+__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
+  __m512i pairs[16], fours[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+  }
+  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
+    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
+    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
+    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
+    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
+    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
+    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
+    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
+  }
+}
+
+// So many lanes of a vector as 16, the others zero.
+inline __mmask16 First(std::int64_t count) {
+  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, 16)) - 1);
+}
+
+// Vectors along memory, 16 lanes of 16 of them at a time. Lanes side by side are copied, others
+// transposed.
+template <class E, int run>
 void PackAlong(const PackCall& c, std::int64_t whole) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), line = 16;
-  const E* const from = static_cast<const E*>(c.from);
-  for (std::int64_t g0 = 0; g0 < whole; g0 += line) {
-    const std::int64_t count = std::min(line, whole - g0);
-    for (std::int64_t v = 0; v < c.count; ++v) {
-      const E* const source = from + v * c.outer + g0 * group;
-      std::uint32_t* const to = c.to + PlaceOf(c, g0, v);
-      const std::int64_t step = c.run == 1 ? c.width : 1;
-      for (std::int64_t g = 0; g < count; ++g)
-        to[g * step] = LaneAt(source + g * group) ^ c.xor_mask;
-    }
-  }
-}
-
-// Vectors across memory: rows of it are interleaved.
-template <class E>
-void PackAcross(const PackCall& c, std::int64_t whole) {
-  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E);
-  const E* const from = static_cast<const E*>(c.from);
-  for (std::int64_t g = 0; g < whole; ++g) {
-    const E* const row = from + g * group * c.inner;
-    std::uint32_t* const to = c.to + PlaceOf(c, g, 0);
-    for (std::int64_t v = 0; v < c.count; ++v) {
-      std::uint32_t lane = std::uint32_t{row[v]} | std::uint32_t{row[c.inner + v]}
-                                                       << (8 * sizeof(E));
-      if constexpr (group == 4) {
-        lane |= std::uint32_t{row[2 * c.inner + v]} << 16 | std::uint32_t{row[3 * c.inner + v]}
-                                                                << 24;
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
+  const E* const from = reinterpret_cast<const E*>(c.from);
+  const auto load = [&](std::int64_t v, std::int64_t g) __attribute__((always_inline)) {
+    const __mmask16 there = First(v < c.count ? whole - g : 0);
+    const __m512i lanes =
+        _mm512_maskz_loadu_epi32(there, from + (v < c.count ? v : 0) * c.outer + g * group);
+    return _mm512_maskz_xor_epi32(there, lanes, xor_mask);
+  };
+  if constexpr (run == side) {
+    for (std::int64_t g = 0; g < whole; g += side) {
+      for (std::int64_t v = 0; v < c.count; ++v) {
+        _mm512_storeu_si512(c.to + PlaceOf<run>(c, g, v), load(v, g));
       }
-      to[v * c.run] = lane ^ c.xor_mask;
+    }
+    return;
+  }
+  for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
+    for (std::int64_t g = 0; g < whole; g += side) {
+      __m512i rows[side];
+#pragma GCC unroll 16
+      for (int v = 0; v < side; ++v) rows[v] = load(v0 + v, g);
+      Transpose(rows);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < side; ++lane) {
+        if (g + lane >= whole) break;
+        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, First(c.width - v0), rows[lane]);
+      }
     }
   }
 }
 
-template <class E>
-void PackLanes(const PackCall& c) {
+// Vectors across memory: rows of it are interleaved, 16 columns at a time.
+template <class E, int run>
+void PackAcross(const PackCall& c, std::int64_t whole) {
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
+  const E* const from = reinterpret_cast<const E*>(c.from);
+  for (std::int64_t g = 0; g < whole; ++g) {
+    for (std::int64_t v = 0; v < c.count; v += side) {
+      const E* const row = from + g * group * c.inner + v;
+      const __mmask16 there = First(c.count - v);
+      const auto part = [&](std::int64_t p) __attribute__((always_inline)) {
+        if constexpr (sizeof(E) == 2) {
+          return _mm512_maskz_cvtepu16_epi32(there,
+                                             _mm256_maskz_loadu_epi16(there, row + p * c.inner));
+        } else {
+          return _mm512_maskz_cvtepu8_epi32(there, _mm_maskz_loadu_epi8(there, row + p * c.inner));
+        }
+      };
+      __m512i lane = part(0);
+      if constexpr (sizeof(E) == 2) {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 16));
+      } else {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 8));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(2), 16));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(3), 24));
+      }
+      lane = _mm512_xor_si512(lane, xor_mask);
+      std::uint32_t* const to = c.to + PlaceOf<run>(c, g, v);
+      if constexpr (run == 1) {
+        _mm512_mask_storeu_epi32(to, there, lane);
+      } else {
+        std::uint32_t lanes[side];
+        _mm512_storeu_si512(lanes, lane);
+        for (std::int64_t t = 0; t < std::min(side, c.count - v); ++t) to[t * run] = lanes[t];
+      }
+    }
+  }
+}
+
+// The panel's piece has `lanes` lanes; those beyond k are zeros.
+template <class E, int run>
+void PackLanes(const PackCall& c, std::int64_t lanes) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E);
   const std::int64_t whole = c.k / group;
   if (c.inner == 1) {
-    PackAlong<E>(c, whole);
+    PackAlong<E, run>(c, whole);
   } else {
-    PackAcross<E>(c, whole);
+    PackAcross<E, run>(c, whole);
   }
-  const E* const rest = static_cast<const E*>(c.from) + whole * group * c.inner;
-  for (std::int64_t g = whole; g < c.lanes; ++g) {
+  const E* const rest = reinterpret_cast<const E*>(c.from) + whole * group * c.inner;
+  for (std::int64_t g = whole; g < lanes; ++g) {
     const std::int64_t left = g == whole ? c.k % group : 0;
     for (std::int64_t v = 0; v < c.count; ++v) {
       const std::uint32_t lane = PartialLane(rest + v * c.outer, c.inner, left);
-      c.to[PlaceOf(c, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
+      c.to[PlaceOf<run>(c, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
     }
   }
   if (c.count == c.width) return;
-  for (std::int64_t g = 0; g < c.lanes; ++g) {
-    for (std::int64_t v = c.count; v < c.width; ++v) c.to[PlaceOf(c, g, v)] = 0;
+  for (std::int64_t g = 0; g < lanes; ++g) {
+    for (std::int64_t v = c.count; v < c.width; ++v) c.to[PlaceOf<run>(c, g, v)] = 0;
   }
 }
 
 template <int nr>
 void SumColumns(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to) {
-  std::int32_t sums[nr] = {};
-  for (std::int64_t g = 0; g < lanes; ++g) {
-    for (int j = 0; j < nr; ++j) {
-      const std::uint32_t lane = panel[g * nr + j];
-      sums[j] += static_cast<std::int8_t>(lane) + static_cast<std::int8_t>(lane >> 8) +
-                 static_cast<std::int8_t>(lane >> 16) + static_cast<std::int8_t>(lane >> 24);
+  constexpr int side = 16;
+  const __m512i ones = _mm512_set1_epi8(1);
+  for (int j = 0; j < nr; j += side) {
+    __m512i sums = _mm512_setzero_si512();
+    for (std::int64_t g = 0; g < lanes; ++g) {
+      sums = _mm512_dpbusd_epi32(sums, ones, _mm512_loadu_si512(panel + g * nr + j));
     }
-  }
-  std::copy_n(sums, nr, to);
-}
-
-inline float FromBFloat16(std::uint16_t bits) {
-  return std::bit_cast<float>(std::uint32_t{bits} << 16);
-}
-// To nearest, ties to even; NaN stays one.
-inline std::uint16_t ToBFloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-  return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC0 : rounded);
-}
-
-// Sums of a row as reals, before alpha.
-inline void RealSums(const Output& out, const std::uint32_t* sums, std::int64_t row,
-                     std::int64_t col, std::int64_t cols, float* to) {
-  if (!out.integers) {
-    for (std::int64_t j = 0; j < cols; ++j) to[j] = std::bit_cast<float>(sums[j]);
-    return;
-  }
-  const float scale = out.row_scale[row];
-  const float* const scales = out.column_scale + col;
-  for (std::int64_t j = 0; j < cols; ++j) {
-    std::uint32_t sum = sums[j];
-    if (out.column_sums != nullptr) {
-      sum -= 128 * static_cast<std::uint32_t>(out.column_sums[col + j]);
-    }
-    to[j] = static_cast<float>(static_cast<std::int32_t>(sum)) * (scale * scales[j]);
-  }
-}
-
-inline void FinishIntegers(const Output& out, const std::uint32_t* sums, std::int64_t col,
-                           std::int64_t cols, std::uint32_t* to) {
-  if (out.column_sums == nullptr) {
-    std::copy_n(sums, cols, to);
-    return;
-  }
-  for (std::int64_t j = 0; j < cols; ++j) {
-    to[j] = sums[j] - 128 * static_cast<std::uint32_t>(out.column_sums[col + j]);
-  }
-}
-
-// Modulo 2^32, in which sums that pass through more than int32 holds come back.
-void FinishTile(const FinishCall& call) {
-  const Output& out = *call.output;
-  constexpr std::int64_t most = 64;  // columns at a time; a micro-tile has fewer
-  float values[most];
-  for (std::int64_t i = 0; i < call.rows; ++i) {
-    const std::int64_t row = call.row + i;
-    for (std::int64_t j0 = 0; j0 < call.cols; j0 += most) {
-      const std::int64_t cols = std::min(most, call.cols - j0), col = call.col + j0;
-      const std::uint32_t* const sums = call.sums + i * call.ld + j0;
-      const std::int64_t at = row * out.ldc + col, at0 = row * out.ldc0 + col;
-      if (out.format == Output::Format::int32) {
-        FinishIntegers(out, sums, col, cols, static_cast<std::uint32_t*>(out.c) + at);
-        continue;
-      }
-      RealSums(out, sums, row, col, cols, values);
-      for (std::int64_t j = 0; j < cols; ++j) values[j] *= out.alpha;
-      if (out.format == Output::Format::float32) {
-        float* const c = static_cast<float*>(out.c) + at;
-        if (out.c0 != nullptr) {
-          const float* const c0 = static_cast<const float*>(out.c0) + at0;
-          for (std::int64_t j = 0; j < cols; ++j) values[j] += out.beta * c0[j];
-        }
-        std::copy_n(values, cols, c);
-      } else {
-        std::uint16_t* const c = static_cast<std::uint16_t*>(out.c) + at;
-        if (out.c0 != nullptr) {
-          const std::uint16_t* const c0 = static_cast<const std::uint16_t*>(out.c0) + at0;
-          for (std::int64_t j = 0; j < cols; ++j) values[j] += out.beta * FromBFloat16(c0[j]);
-        }
-        for (std::int64_t j = 0; j < cols; ++j) c[j] = ToBFloat16(values[j]);
-      }
-    }
-  }
-}
-
-template <class Read>
-void QuantiseWith(const QuantiseCall& c, const Read& read) {
-  std::uint32_t most = 0;
-  for (std::int64_t p = 0; p < c.k; ++p) {
-    most = std::max(most, std::bit_cast<std::uint32_t>(read(p * c.inner)) & 0x7FFFFFFF);
-  }
-  const QuantisationStep by = quantisation_step(most);
-  *c.step = by.step;
-  // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
-  constexpr float shift = 0x1.8p23f;
-  auto* const to = static_cast<std::uint8_t*>(c.to);
-  for (std::int64_t p = 0; p < c.k; ++p) {
-    const float rounded = by.finite ? read(p * c.inner) * by.inverse + shift : shift;
-    to[p] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(rounded) + 128);
-  }
-}
-
-void RoundRow(const QuantiseCall& c) {
-  const auto* const from = static_cast<const float*>(c.from);
-  auto* const to = static_cast<std::uint16_t*>(c.to);
-  for (std::int64_t p = 0; p < c.k; ++p) to[p] = ToBFloat16(from[p * c.inner]);
-}
-
-void QuantiseRow(const QuantiseCall& c) {
-  if (c.short_floats) {
-    const auto* const from = static_cast<const std::uint16_t*>(c.from);
-    QuantiseWith(c, [=](std::int64_t at) { return FromBFloat16(from[at]); });
-  } else {
-    const auto* const from = static_cast<const float*>(c.from);
-    QuantiseWith(c, [=](std::int64_t at) { return from[at]; });
+    _mm512_storeu_si512(to + j, sums);
   }
 }

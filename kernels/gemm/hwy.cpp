@@ -47,7 +47,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "backends/highway.hpp"
@@ -58,9 +57,10 @@ HWY_AFTER_NAMESPACE();
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "kernels/gemm/hwy_converted.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
+#include "kernels/gemm/hwy_units.hpp"
 #include "kernels/gemm/operands_refusal.hpp"
+#include "kernels/gemm/unit_variant.hpp"
 
 namespace rooflane::gemm {
 
@@ -88,9 +88,14 @@ bool is_of_floats(const Problem& problem, const Environment& env) {
   return env.math == fp32.name && dtype_text(problem) == float32.name;
 }
 
-// Other formats and maths have one way each (hwy_converted.hpp).
+// Other formats and maths are a unit's (unit.hpp).
+Unit unit_of(const Problem&, const Environment& env) {
+  const bool integers = env.math == math_int8.name || env.math == math_int8_dynamic.name;
+  return (integers ? pair_unit : fma_unit)(resolve_isa(env.isa));
+}
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_of_floats(problem, env)) return {Tuning()};
+  if (!is_of_floats(problem, env)) return unit_tunings<unit_of>(problem, env);
   const Gemm g = as_row(Gemm(problem));
   std::vector<Tuning> list;
   const MicroTile tile = tile_at(resolve_isa(env.isa));
@@ -101,7 +106,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
 }
 
 double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
-  if (!is_of_floats(problem, env)) return std::numeric_limits<double>::quiet_NaN();
+  if (!is_of_floats(problem, env)) return unit_predicted_seconds<unit_of>(problem, tuning, env);
   const Gemm g = as_row(Gemm(problem));
   const std::int64_t target = resolve_isa(env.isa);
   const MicroTile tile = tile_at(target);
@@ -111,17 +116,14 @@ double predicted_seconds(const Problem& problem, const Tuning& tuning, const Env
 }
 
 Tuning complete(const Problem& problem, const Tuning& given, const Environment& env) {
-  if (!is_of_floats(problem, env)) return given;
+  if (!is_of_floats(problem, env)) return unit_complete<unit_of>(problem, given, env);
   const MicroTile tile = tile_at(resolve_isa(env.isa));
   return tuning_of(schedule_of(as_row(Gemm(problem)), tile, env, given));
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
-  if (!is_of_floats(problem, env)) {
-    if (tuning.values().empty()) return std::nullopt;
-    return "tunables are those of float32 operands in fp32; others have none";
-  }
+  if (!is_of_floats(problem, env)) return unit_tuning_defect<unit_of>(problem, tuning, env);
   const Gemm g = as_row(Gemm(problem));
   const MicroTile tile = tile_at(resolve_isa(env.isa));
   const Schedule schedule = schedule_of(g, tile, env, tuning);
@@ -309,10 +311,7 @@ class HwyPlan final : public Plan {
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
-  if (env.math == math_int8.name || env.math == math_int8_dynamic.name) {
-    return integer_plan(problem, env, constants);
-  }
-  if (!is_of_floats(problem, env)) return converted_plan(problem, env, constants);
+  if (!is_of_floats(problem, env)) return unit_plan_of<unit_of>(problem, tuning, env, constants);
   return std::make_unique<HwyPlan>(problem, tuning, env, constants);
 }
 

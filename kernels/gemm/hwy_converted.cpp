@@ -1,8 +1,5 @@
-// GEMM, variant `hwy`, with operands that are decoded to float32. Two ways:
-//   a skinny a (decoding of language models) against b [n,k]: each row of b is read once,
-//   decoded in registers and multiplied by all rows of a; else blocks of columns of b are decoded
-//   to float32, as many as stay in L2, and multiplied by the float32 plan of hwy.cpp, one per
-//   thread, into a block of c that is stored in c's format.
+// Few rows of a against b [n,k] in a format that is decoded to float32, at every ISA target: each
+// row of b is read once, decoded in registers and multiplied by all rows of a.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_converted.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -26,37 +23,6 @@ struct Padded {
     std::memcpy(bytes, from, static_cast<std::size_t>(elements * Format::bytes / kBlock));
   }
 };
-
-template <class Format>
-void DecodeRow(const std::uint8_t* from, std::int64_t count, float scale, float* to) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const V factor = hn::Set(d, scale);
-  std::int64_t p = 0;
-  for (; p + kBlock <= count; p += kBlock, from += Format::bytes) {
-    const auto start = Format::Begin(from);
-    for (std::int64_t place = 0; place < kBlock; place += lanes) {
-      hn::StoreU(hn::Mul(Format::At(start, from, place), factor), d, to + p + place);
-    }
-  }
-  if (p == count) return;
-  const Padded<Format> rest(from, count - p);
-  const auto start = Format::Begin(rest.bytes);
-  float values[kBlock];
-  for (std::int64_t place = 0; place < kBlock; place += lanes) {
-    hn::StoreU(hn::Mul(Format::At(start, rest.bytes, place), factor), d, values + place);
-  }
-  std::copy_n(values, count - p, to + p);
-}
-
-void DecodeRows(const DecodeCall& c) {
-  WithFormat(c.type, [&](auto format) HWY_ATTR {
-    for (std::int64_t row = 0; row < c.rows; ++row) {
-      DecodeRow<decltype(format)>(c.from + row * c.row_bytes, c.count,
-                                  c.scale != nullptr ? c.scale[row] : 1, c.to + row * c.ld);
-    }
-  });
-}
 
 // Sums of `together` rows of b with `rows` rows of a. `parts` of each sum are independent, so that
 // multiply-adds need not wait for one another.
@@ -166,13 +132,18 @@ void MultiplySkinny(const SkinnyConvertedCall& c) {
   });
 }
 
-void NarrowRow(DType type, const float* from, void* to, std::int64_t count) {
-  const auto n = static_cast<std::size_t>(count);
-  if (type == &float16) {
-    common::HWY_NAMESPACE::Narrow(from, static_cast<Float16*>(to), n, false);
-  } else {
-    common::HWY_NAMESPACE::Narrow(from, static_cast<BFloat16*>(to), n, false);
-  }
+void MultiplyFew(const FewRowsCall& call) {
+  MultiplySkinny({.type = call.type,
+                  .a = reinterpret_cast<const float*>(call.a),
+                  .lda = decoded_row(call.k),
+                  .rows = decoded_rows(call.rows),
+                  .b = reinterpret_cast<const std::uint8_t*>(call.b),
+                  .row_bytes = call.row_bytes,
+                  .scale = nullptr,
+                  .k = call.k,
+                  .cols = call.cols,
+                  .sums = reinterpret_cast<float*>(call.sums),
+                  .ld = call.ld});
 }
 
 }  // namespace HWY_NAMESPACE
@@ -185,13 +156,10 @@ HWY_AFTER_NAMESPACE();
 
 namespace rooflane::gemm {
 
-HWY_EXPORT(DecodeRows);
-HWY_EXPORT(MultiplySkinny);
-HWY_EXPORT(NarrowRow);
+HWY_EXPORT(MultiplyFew);
 
-ConvertedFunctions converted_functions(std::int64_t target) {
-  return {ROOFLANE_HWY_FUNCTION(DecodeRows, target), ROOFLANE_HWY_FUNCTION(MultiplySkinny, target),
-          ROOFLANE_HWY_FUNCTION(NarrowRow, target)};
+MultiplyFewFunction multiply_few_decoded(std::int64_t target) {
+  return ROOFLANE_HWY_FUNCTION(MultiplyFew, target);
 }
 
 }  // namespace rooflane::gemm

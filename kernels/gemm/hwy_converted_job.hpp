@@ -1,24 +1,13 @@
-// What hwy_converted.cpp does for a plan (hwy_converted_plan.cpp) at each ISA target. No vector
-// code.
+// Few rows of a, as float32, against rows of b that are decoded as they are read
+// (hwy_converted.cpp).
 #pragma once
 
 #include <cstdint>
 
 #include "core/dtype.hpp"
+#include "kernels/gemm/unit.hpp"
 
 namespace rooflane::gemm {
-
-// to[rows][count], `ld` apart, float32 from rows of `type`, those of int8 per channel times
-// `scale`.
-struct DecodeCall {
-  DType type;
-  const std::uint8_t* from;
-  std::int64_t row_bytes;
-  std::int64_t rows, count;
-  const float* scale;  // per row; null: 1
-  float* to;
-  std::int64_t ld;
-};
 
 // sums[rows][cols] = a · rows of b, where a is skinny.
 struct SkinnyConvertedCall {
@@ -37,11 +26,13 @@ struct SkinnyConvertedCall {
 // format and ISA target.
 inline constexpr std::int64_t most_converted_rows = 8;
 
-struct ConvertedFunctions {
-  void (*decode)(const DecodeCall&);
-  void (*multiply_skinny)(const SkinnyConvertedCall&);
-  void (*narrow)(DType, const float* from, void* to, std::int64_t count);
-};
-ConvertedFunctions converted_functions(std::int64_t target);
+// Rows of a as float32: how many, and how far apart.
+inline std::int64_t decoded_rows(std::int64_t rows) {
+  return rows <= 4 ? rows : most_converted_rows;
+}
+inline std::int64_t decoded_row(std::int64_t k) { return (k + 31) / 32 * 32; }
+
+using MultiplyFewFunction = void (*)(const FewRowsCall&);
+MultiplyFewFunction multiply_few_decoded(std::int64_t target);
 
 }  // namespace rooflane::gemm

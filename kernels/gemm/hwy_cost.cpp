@@ -190,6 +190,7 @@ double Model::seconds() const {
   const double begin = ops(call_ops) + (s_.threads > 1 ? traits_.region : 0);
   switch (s_.path) {
     case Path::scale:
+    case Path::few_rows:
       return begin;
     case Path::dot:
       return begin + dot();

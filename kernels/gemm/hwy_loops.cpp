@@ -8,6 +8,7 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/gemm/hwy_loops-inl.h"
+#include "kernels/gemm/unit.hpp"
 
 #undef ROOFLANE_UNIT_OF_TARGET
 #if HWY_TARGET == HWY_AVX3 || ROOFLANE_SVE
@@ -25,6 +26,7 @@ namespace HWY_NAMESPACE {
 
 void Run(const Job& job) {
   switch (job.path) {
+    case Path::few_rows:  // not of float32
     case Path::scale:
       scale_only(job.g, job.c0, job.c);
       for (std::int64_t batch = 0; batch < job.g.batch; ++batch) {
@@ -67,6 +69,28 @@ void Pack(const Job& job, const Side& b, float* to) {
 }
 
 MicroTile MicroTileOfTarget() { return Registers(); }
+
+// float32's micro-kernel on micro-panels that operands of other formats became (hwy_units.cpp).
+void MultiplyPanels(const MicroCall& call) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+  const std::int64_t vectors = (call.cols + lanes - 1) / lanes;
+  PrefetchQueue nothing[2];
+  MicroKernelArgs t;
+  t.a = reinterpret_cast<const float*>(call.a);
+  t.a_outer = 1;
+  t.a_inner = call.rows;
+  t.b = reinterpret_cast<const float*>(call.b);
+  t.ldb = kNv * lanes;
+  t.k = call.steps;
+  t.cols = vectors * lanes;
+  t.c = reinterpret_cast<float*>(call.sums);
+  t.c0 = t.c;
+  t.ldc = t.ldc0 = call.ld;
+  t.alpha = 1;
+  t.beta = call.add ? 1.0f : 0.0f;
+  t.queues = nothing;
+  MicroKernelFor<true, 0>(call.rows, vectors)(t);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm

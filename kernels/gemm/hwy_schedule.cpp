@@ -32,8 +32,8 @@ constexpr Field fields[] = {
     ROOFLANE_FIELD(
         "path", path,
         "0 scale, 1 dot products, 2 outer products, 3 unpacked or packed by each thread, "
-        "4 packed for all threads (Goto)",
-        0, 4),
+        "4 packed for all threads (Goto), 5 few rows, b as it is stored",
+        0, 5),
     ROOFLANE_FIELD("transposed", transposed, "1: c's transpose is formed, operands swapped", 0, 1),
     ROOFLANE_FIELD("threads", threads, "threads that share the product", 1, 1 << 16),
     ROOFLANE_FIELD("mr", mr, "rows of a micro-tile; dot: rows of the long operand read at once", 1,
@@ -161,6 +161,21 @@ Schedule with(Schedule schedule, const Tuning& tuning) {
   return schedule;
 }
 
+const Schedule& best_agreeing(std::span<const Schedule> schedules, const Tuning& tuning) {
+  const Schedule* best = &schedules.front();
+  int most = -1;
+  for (const Schedule& schedule : schedules) {
+    int agrees = 0;
+    for (const Field& field : fields) {
+      if (tuning.find(field.tunable.name) != field.get(schedule)) continue;
+      agrees += field.tunable.name == std::string_view("path") ? 100 : 1;
+    }
+    if (agrees > most) best = &schedule, most = agrees;
+    if (tuning.values().empty()) break;
+  }
+  return *best;
+}
+
 Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
   const Schedule unread;
   const bool blocks = s.path == Path::unpacked || s.path == Path::packed;
@@ -175,6 +190,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
   if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
   switch (s.path) {
     case Path::scale:
+    case Path::few_rows:
       break;
     case Path::dot:
       if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
@@ -208,6 +224,7 @@ std::optional<std::string> defect_of(const Schedule& s, const Gemm& g, const Mic
     return std::nullopt;
   }
   if (!product(g)) return "there is no product to form: path=0";
+  if (s.path == Path::few_rows) return "path=5 is for other formats than float32";
   std::optional<std::string> defect = s.path == Path::dot || s.path == Path::outer
                                           ? defect_of_skinny(s, g, tile)
                                           : defect_of_blocks(s, g, tile);
@@ -227,6 +244,7 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
   const int64_t kc = std::min(s.kc, g.k);
   switch (s.path) {
     case Path::scale:
+    case Path::few_rows:
       break;
     case Path::dot: {
       if (s.pack_a) {

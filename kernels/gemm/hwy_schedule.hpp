@@ -21,6 +21,7 @@ enum class Path : std::int64_t {
   outer = 2,     // a skinny dimension, the other operand contiguous across k: outer products
   unpacked = 3,  // micro-kernels over b in place, or packed by the thread that uses it
   packed = 4,    // Goto: micro-kernels over a b that is packed once for all threads
+  few_rows = 5,  // units: few rows of a, rows of b as they are stored (driver.hpp)
 };
 
 // What registers of an ISA target hold.
@@ -68,6 +69,9 @@ extern const std::span<const Tunable> schedule_tunables;
 // The schedule as a row's tuning, and a schedule with the values that a tuning names.
 Tuning tuning_of(const Schedule& schedule);
 Schedule with(Schedule schedule, const Tuning& tuning);
+
+// The first of schedules, of which the best come first, that agrees most with what a tuning names.
+const Schedule& best_agreeing(std::span<const Schedule> schedules, const Tuning& tuning);
 
 // As the loops take it: block sizes raised to whole micro-tiles, vectors and blocks of k, fields
 // that its path does not read at their default. Schedules that execute alike are equal.

@@ -26,6 +26,9 @@ const Backend backend = {
 
 namespace {
 
+// Targets that a build with -Disa-targets=all leaves out too.
+constexpr std::int64_t disabled_in_all = ROOFLANE_DISABLED_IN_ALL;
+
 // The single targets of a mask. Highway gives better targets lower bits, hence best first.
 std::vector<std::int64_t> targets_in(std::int64_t mask) {
   std::vector<std::int64_t> targets;
@@ -76,7 +79,7 @@ std::int64_t known_target(std::string_view name) {
 // the two emulations.
 bool is_left_out(std::int64_t target) {
   constexpr std::int64_t emulations = HWY_EMU128 | HWY_SCALAR;
-  constexpr std::int64_t lacking = HWY_DISABLED_TARGETS & ~(ROOFLANE_DISABLED_IN_ALL) & ~emulations;
+  constexpr std::int64_t lacking = HWY_DISABLED_TARGETS & ~disabled_in_all & ~emulations;
   return (target & lacking) != 0 && std::string_view(hwy::TargetName(target)) != "Unknown";
 }
 
@@ -110,7 +113,7 @@ std::string absent_isa_targets() {
 }
 
 std::string best_isa_left_out() {
-  const std::int64_t here = hwy::SupportedTargets() & ~(ROOFLANE_DISABLED_IN_ALL);
+  const std::int64_t here = hwy::SupportedTargets() & ~disabled_in_all;
   return is_left_out(here & -here) ? isa_name(here & -here) : "";
 }
 

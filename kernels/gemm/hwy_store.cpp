@@ -1,0 +1,262 @@
+// Sums of units become c, and rows of op(a) what a unit multiplies, at every ISA target. See
+// store.hpp.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/hwy_store.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "core/float16.hpp"
+#include "hwy/highway.h"
+#include "kernels/common/convert-inl.h"
+#include "kernels/gemm/hwy_part-inl.h"
+#include "kernels/gemm/quantised_rows.hpp"
+#include "kernels/gemm/store.hpp"
+#undef ROOFLANE_LOWER_PART
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+using std::int64_t;
+using DI = hn::RebindToSigned<DF>;
+
+template <class Body>
+void ForVectors(int64_t count, const Body& body) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) body(j, Whole());
+  if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
+}
+
+// sum · scales, before alpha.
+HWY_INLINE VF Real(const SumTile& tile, const std::uint32_t* sums, VF row_scale, VF column_scale,
+                   int64_t j) {
+  const DF d;
+  const DI di;
+  if (!tile.integers) {
+    const VF sum = hn::LoadU(d, reinterpret_cast<const float*>(sums) + j);
+    return tile.column_scale != nullptr ? VF(hn::Mul(sum, column_scale)) : sum;
+  }
+  auto sum = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(sums) + j);
+  if (tile.column_sums != nullptr) {
+    sum = hn::Sub(sum, hn::ShiftLeft<7>(hn::LoadU(di, tile.column_sums + j)));
+  }
+  return hn::Mul(hn::ConvertTo(d, sum), hn::Mul(row_scale, column_scale));
+}
+
+// Elements [j,…) of a row of `type` as floats.
+template <class Loader>
+HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loader& loader,
+                        int64_t count) {
+  const DF d;
+  if (type == &float32) return loader.Load(d, reinterpret_cast<const float*>(row) + j);
+  const hn::Rebind<std::uint16_t, DF> d16;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* from = reinterpret_cast<const std::uint16_t*>(row) + j;
+  HWY_ALIGN std::uint16_t padded[hn::MaxLanes(DF())] = {};
+  if (count - j < lanes) {
+    std::copy_n(from, count - j, padded);
+    from = padded;
+  }
+  return type == &float16 ? VF(hc::Short<Float16>::Load(d, d16, from))
+                          : VF(hc::Short<BFloat16>::Load(d, d16, from));
+}
+
+const std::byte* RowOf(const View& view, const Rectangle& at, int64_t i) {
+  const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
+  return static_cast<const std::byte*>(view.data) + view.dtype->bytes(place);
+}
+
+// alpha · sums + beta · c0 of row i, columns [j0,j0+cols) of the tile.
+void FormRow(const StoreJob& job, const SumTile& tile, int64_t i, int64_t j0, int64_t cols,
+             float* to) {
+  const DF d;
+  const VF alpha = hn::Set(d, job.alpha), beta = hn::Set(d, job.beta);
+  const VF row_scale = hn::Set(d, tile.row_scale != nullptr ? tile.row_scale[i] : 1.0f);
+  const std::uint32_t* const sums = tile.sums != nullptr ? tile.sums + i * tile.ld : nullptr;
+  const std::byte* const c0 = job.c0.data != nullptr ? RowOf(job.c0, tile.at, i) : nullptr;
+  ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+    const int64_t col = j0 + j;
+    VF value = hn::Zero(d);
+    if (sums != nullptr) {
+      const VF column_scale = tile.column_scale != nullptr
+                                  ? VF(loader.Load(d, tile.column_scale + col))
+                                  : VF(hn::Set(d, 1.0f));
+      value = hn::Mul(alpha, Real(tile, sums, row_scale, column_scale, col));
+    }
+    if (c0 != nullptr) {
+      const VF before = LoadReals(job.c0.dtype, c0, col, loader, j0 + cols);
+      value = hn::Add(value, hn::Mul(beta, before));
+    }
+    loader.Store(value, d, to + j);
+  });
+}
+
+void StoreIntegers(const StoreJob& job, const SumTile& tile) {
+  for (int64_t i = 0; i < tile.at.rows; ++i) {
+    auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
+    if (tile.sums == nullptr) {
+      std::fill_n(reinterpret_cast<std::int32_t*>(c), tile.at.cols, 0);
+      continue;
+    }
+    // Modulo 2^32, in which sums that pass through more than int32 holds come back.
+    const std::uint32_t* const sums = tile.sums + i * tile.ld;
+    auto* const to = reinterpret_cast<std::uint32_t*>(c);
+    if (tile.column_sums == nullptr) {
+      std::copy_n(sums, tile.at.cols, to);
+      continue;
+    }
+    for (int64_t j = 0; j < tile.at.cols; ++j) {
+      to[j] = sums[j] - 128 * static_cast<std::uint32_t>(tile.column_sums[j]);
+    }
+  }
+}
+
+// Column 0 of a row whose column `col` is values[0]: no element is there, so that it is an address
+// and no pointer's arithmetic.
+template <class T>
+T* ColumnZero(T* values, int64_t col) {
+  const auto bytes = static_cast<std::uintptr_t>(col) * sizeof(T);
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(values) - bytes);
+}
+
+// c of 16 bits: a row is formed and followed as float32, and rounded once.
+void StoreShort(const StoreJob& job, const SumTile& tile) {
+  constexpr int64_t most = 128;  // columns at a time
+  float values[most], residual[most];
+  EpilogueJob epilogue = job.epilogue;
+  for (int64_t i = 0; i < tile.at.rows; ++i) {
+    for (int64_t j0 = 0; j0 < tile.at.cols; j0 += most) {
+      const int64_t cols = std::min(most, tile.at.cols - j0), col = tile.at.col + j0;
+      FormRow(job, tile, i, j0, cols, values);
+      if (job.has_epilogue) {
+        epilogue.c = {ColumnZero(values, col), 0, 0};
+        if (job.residual.data != nullptr) {
+          const std::byte* const from = RowOf(job.residual, tile.at, i);
+          ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+            const VF value = LoadReals(job.residual.dtype, from, j0 + j, loader, j0 + cols);
+            loader.Store(value, DF(), residual + j);
+          });
+          epilogue.residual = {ColumnZero(residual, col), 0, 0};
+        }
+        job.apply(epilogue, {tile.at.batch, tile.at.row + i, col, 1, cols});
+      }
+      auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i)) + 2 * j0;
+      const auto count = static_cast<std::size_t>(cols);
+      if (job.c.dtype == &float16) {
+        hc::Narrow(values, reinterpret_cast<Float16*>(c), count, false);
+      } else {
+        hc::Narrow(values, reinterpret_cast<BFloat16*>(c), count, false);
+      }
+    }
+  }
+}
+
+void StoreTile(const StoreJob& job, const SumTile& tile) {
+  if (job.c.dtype == &int32) return StoreIntegers(job, tile);
+  if (job.c.dtype != &float32) return StoreShort(job, tile);
+  for (int64_t i = 0; i < tile.at.rows; ++i) {
+    auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
+    FormRow(job, tile, i, 0, tile.at.cols, reinterpret_cast<float*>(c));
+  }
+  if (job.has_epilogue) job.apply(job.epilogue, tile.at);
+}
+
+// ---- rows of op(a)
+
+// body(j, vector, lanes of it that count) for all of a row.
+template <class Body>
+void ForReals(const ConvertCall& c, const Body& body) {
+  const DF d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto size = static_cast<int64_t>(c.type->block_bytes);
+  HWY_ALIGN std::byte gathered[4 * hn::MaxLanes(DF())] = {};
+  for (int64_t j = 0; j < c.count; j += lanes) {
+    const int64_t here = std::min(lanes, c.count - j);
+    const std::byte* from = c.from + j * c.inner * size;
+    if (c.inner != 1 || here < lanes) {
+      std::fill_n(gathered, lanes * size, std::byte{0});
+      for (int64_t t = 0; t < here; ++t) {
+        std::copy_n(from + t * c.inner * size, size, gathered + t * size);
+      }
+      from = gathered;
+    }
+    body(j, LoadReals(c.type, from, 0, Whole(), lanes), here);
+  }
+}
+
+void Quantise(const ConvertCall& c) {
+  const DF d;
+  const DI di;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<std::uint8_t, DF> d8;
+  auto most = hn::Zero(du);
+  ForReals(c, [&](int64_t, VF value, int64_t) HWY_ATTR {
+    most = hn::Max(most, hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu)));
+  });
+  HWY_ALIGN std::uint32_t each[hn::MaxLanes(DF())];
+  hn::Store(most, du, each);
+  const std::uint32_t largest = *std::max_element(each, each + hn::Lanes(du));
+  const QuantisationStep by = quantisation_step(largest);
+  *c.step = by.step;
+  // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
+  const VF shift = hn::Set(d, 0x1.8p23f), inverse = hn::Set(d, by.inverse);
+  const std::uint32_t offset = c.to_type == &uint8 ? 128 : 0;
+  auto* const to = static_cast<std::uint8_t*>(c.to);
+  ForReals(c, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
+    const VF scaled = by.finite ? VF(hn::Mul(value, inverse)) : VF(hn::Zero(d));
+    const auto bits = hn::BitCast(du, hn::Add(scaled, shift));
+    const auto bytes = hn::And(hn::Add(bits, hn::Set(du, offset)), hn::Set(du, 0xFFu));
+    const auto narrow = hn::DemoteTo(d8, hn::BitCast(di, bytes));
+    if (here == static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(narrow, d8, to + j);
+    HWY_ALIGN std::uint8_t last[hn::MaxLanes(DF())];
+    hn::StoreU(narrow, d8, last);
+    std::copy_n(last, here, to + j);
+  });
+}
+
+void Convert(const ConvertCall& c) {
+  if (c.to_type != &bfloat16) return Quantise(c);
+  const hn::Rebind<std::uint16_t, DF> d16;
+  HWY_ALIGN std::uint16_t each[hn::MaxLanes(DF())];
+  auto* const to = static_cast<std::uint16_t*>(c.to);
+  ForReals(c, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
+    const auto narrow = hc::Short<BFloat16>::Rounded(DF(), d16, value);
+    if (here == static_cast<int64_t>(hn::Lanes(d16))) return hn::StoreU(narrow, d16, to + j);
+    hn::StoreU(narrow, d16, each);
+    std::copy_n(each, here, to + j);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "backends/highway.hpp"
+
+namespace rooflane::gemm {
+
+HWY_EXPORT(StoreTile);
+HWY_EXPORT(Convert);
+
+void StoreJob::bind(const Operands& operands, Matrix<const float> gate) {
+  c = operands.at("c");
+  if (beta != 0) c0 = operands.at("c0");
+  if (epilogue.chain.has(Epilogue::Op::add)) residual = operands.at("residual");
+  epilogue.bind(operands);
+  epilogue.gate = gate;
+}
+
+StoreFunction store_function(std::int64_t target) {
+  return ROOFLANE_HWY_FUNCTION(StoreTile, target);
+}
+ConvertFunction convert_function(std::int64_t target) {
+  return ROOFLANE_HWY_FUNCTION(Convert, target);
+}
+
+}  // namespace rooflane::gemm
+#endif  // HWY_ONCE

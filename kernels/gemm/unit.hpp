@@ -1,0 +1,96 @@
+// Units: what multiplies two micro-panels. Highway's float32 multiply-adds, pmaddwd, vdpbf16ps,
+// vpdpbusd with and without a scale for each block of k, AMX tiles. A unit is a record of sizes and
+// functions; what is the same for all (blocks, threads, packing, sums that become c) is driver.cpp
+// and store.hpp. A new unit is one such record, a new number format one more case in `pack_b`.
+//
+// k is cut into steps of `depth` elements; the last step is padded with zeros. A step of one row or
+// column takes `words` words of 32 bits in its micro-panel:
+//   B micro-panel  [steps][nr · words]
+//   A micro-panel  [steps][rows · words]; its rows are mr, or fewer in the last one
+// How a step's words lie is the unit's own affair.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.hpp"
+
+namespace rooflane::gemm {
+
+inline constexpr std::int64_t word_bytes = 4;
+
+// sums[rows][nr], float or int32, `ld` apart, = (add: +=) A micro-panel · B micro-panel; only the
+// vectors of the first `cols` columns need be right.
+struct MicroCall {
+  std::int64_t steps;
+  const std::uint32_t* a;
+  const std::uint32_t* b;
+  std::int64_t rows, cols;
+  std::uint32_t* sums;
+  std::int64_t ld;
+  bool add;
+  const std::uint32_t* next_sums;  // of the next call, mr · nr words; null: not in L2 already
+};
+
+// Vectors along k become a micro-panel, or a piece of one, which begins at a whole step.
+struct PackCall {
+  DType type;                 // as they are stored
+  const std::byte* from;      // element 0 of vector 0
+  std::int64_t outer, inner;  // elements from one vector to the next, and along k; one of them is 1
+  std::int64_t k;             // elements there are
+  std::int64_t count, width;  // vectors there are, and the panel's: the others are zeros
+  std::int64_t steps;         // of the piece
+  std::uint32_t xor_mask;     // bits of each word that change: s8 becomes u8 + 128
+  std::uint32_t* to;
+};
+
+// sums[rows][cols] of few rows of a and rows of b as they are stored, along k: each row of b is
+// read once for all rows of a.
+struct FewRowsCall {
+  DType type;              // of b
+  const std::uint32_t* a;  // as `pack` left it
+  std::int64_t rows;
+  const std::byte* b;
+  std::int64_t row_bytes;
+  std::int64_t k, cols;
+  std::uint32_t* sums;
+  std::int64_t ld;
+  std::int32_t* column_sums;  // of b; null: not asked for
+  const std::byte* end;       // of b: nothing behind it is prefetched
+};
+
+struct FewRows {
+  std::string path;       // the instruction
+  std::int64_t limit;     // most rows of a; 0: the unit has no such function
+  std::int64_t together;  // `cols` is a multiple of so many
+  bool shifts_a;          // s8 a is packed as u8, 128 larger
+  std::int64_t (*words)(std::int64_t rows, std::int64_t k);  // that `pack` writes
+  void (*pack)(const PackCall&);                             // all rows of a
+  void (*multiply)(const FewRowsCall&);
+};
+
+struct Unit {
+  std::string path;  // the instruction, as rows name it
+  std::string isa;   // Highway's target, or empty
+  std::int64_t mr, nr;
+  std::int64_t depth, words;  // of a step
+  std::int64_t k_together;    // a block of k is a multiple of so many elements
+  bool whole_panels;          // the last A micro-panel, too, has mr rows
+  bool integers;              // sums are int32
+  bool shifts_a;              // s8 a is packed as u8, 128 larger
+  // What a becomes before it is packed. bf16: a of float32 is rounded to it. int8-dynamic with a
+  // scale for a whole row: int8, or uint8 with 128 added. Null: as it is stored.
+  DType a_rounded, a_quantised;
+  void (*micro)(const MicroCall&);
+  void (*pack_a)(const PackCall&);
+  void (*pack_b)(const PackCall&);
+  // Adds up each of the nr columns of so many steps of a B micro-panel of s8.
+  void (*column_sums)(const std::uint32_t* panel, std::int64_t steps, std::int32_t* to);
+  FewRows few;
+  // Around each task on its thread; null: nothing.
+  void (*begin)();
+  void (*end)();
+};
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,43 @@
+// Schedules of products on a unit (driver.hpp): which are legal, what each is predicted to take,
+// and the choice of one. The fields are those of hwy_schedule.hpp, of which these are read:
+//   few_rows  threads; nc: rows of b a task
+//   packed    threads, m_parts, n_parts, static; mc, nc, kc: a block of c and of k; pack_a
+//             and pack_b: each share packs the rows of a, or columns of b, that it uses into its
+//             own L2, else all share what any of them packs
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/traits.hpp"
+#include "core/variant.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_schedule.hpp"
+#include "kernels/gemm/unit.hpp"
+
+namespace rooflane::gemm {
+
+// What a schedule depends on.
+struct UnitProblem {
+  UnitProblem(const Problem& problem, const Environment& env, const Unit& unit);
+  Gemm g;
+  DType a, b;
+  bool converts;  // op(a) is rounded or quantised before it is packed
+  int threads;    // most
+  const Unit& unit;
+};
+
+// With block sizes raised to whole micro-tiles and steps of k, and fields that its path does not
+// read at their default.
+Schedule rounded(const Schedule& schedule, const UnitProblem& of);
+// Why a rounded schedule cannot serve, or nothing.
+std::optional<std::string> defect_of(const Schedule& schedule, const UnitProblem& of);
+// Seconds.
+double predict(const Schedule& schedule, const UnitProblem& of, const Traits& traits);
+// Legal schedules, least predicted time first.
+std::vector<Schedule> unit_candidates(const UnitProblem& of);
+// The best of the candidates that agree with what a tuning names, with what it names.
+Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning);
+
+}  // namespace rooflane::gemm
