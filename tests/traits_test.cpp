@@ -41,6 +41,9 @@ MeasuredTraits measured() {
   t.transpose = 30e9;
   t.region = 4e-6;
   t.task = 80e-9;
+  t.jitter = 0.4;
+  t.pages = 2048;
+  t.page_walk = 5e-9;
   return out;
 }
 

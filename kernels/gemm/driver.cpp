@@ -131,7 +131,7 @@ class UnitPlan final : public Plan {
     const int64_t of_a = a_panels() * unit_.mr * unit_.words * steps_;
     const int64_t of_b = n_padded() * unit_.words * steps_;
     together_ = batches_together(g_, of_a + of_b);
-    own_a_ = s_.pack_a;
+    own_a_ = !s_.share_a;
     if (own_a_) {
       own_a_words_ = round_up(s_.mc * unit_.words * steps_, page_words);
       a_panels_ = words(own_a_words_ * s_.threads);

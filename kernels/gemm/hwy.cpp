@@ -13,8 +13,9 @@
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take
 //   hwy_job.hpp             what one run needs: a schedule, operands, memory; tasks (batch_parts)
 //   hwy_loops.cpp           path
-//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b; static,
-//                           m_parts, n_parts, k_parts
+//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, share_a;
+//                           static, m_parts, n_parts, k_parts
+//   shared_pieces.hpp       who packs which piece of what threads share, and when it is done
 //   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
 //   hwy_micro-inl.h         the micro-kernel: mr, nr, stream; packing micro-panels
 //   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)
@@ -154,7 +155,12 @@ class HwyPlan final : public Plan {
     if (job_.path == Path::unpacked) {
       job_.b_panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
     }
-    if (job_.path == Path::packed) job_.batch_group = div_up(g.batch, job_.batch_parts);
+    if (job_.path == Path::packed) {
+      job_.batch_group = div_up(g.batch, job_.batch_parts);
+      job_.pieces = PackedPieces(job_, g, tile_);
+      packing_ = SharedPieces(job_.pieces.all());
+      job_.packing = &packing_;
+    }
     allocate();
     if (g.has_epilogue()) job_.epilogue = epilogue_function(target_);
     if (column_) job_.epilogue_job.bias_step = 0;
@@ -200,12 +206,13 @@ class HwyPlan final : public Plan {
   void allocate() {
     const Workspace w = workspace_of(job_, job_.g, tile_);
     job_.scratch_floats = w.of_thread;
-    if (job_.pack_a && job_.path == Path::packed) {
+    if (job_.pack_a && !job_.share_a && job_.path == Path::packed) {
       job_.scratch_a = round_up(
           std::min(job_.mc, round_up(job_.rows, tile_.mr)) * std::min(job_.kc, job_.g.k), 16);
     }
     workspace_ = Buffer(static_cast<std::size_t>(w.bytes(job_.threads)));
     job_.shared = workspace_.f32();
+    job_.shared_a = job_.shared + w.shared - w.shared_a;
     job_.scratch = job_.shared + w.shared;
   }
 
@@ -289,6 +296,7 @@ class HwyPlan final : public Plan {
   MicroTile tile_{};
   RunFunction run_ = nullptr;
   Job job_;
+  SharedPieces packing_;
   Buffer workspace_;
   Buffer packed_;
   std::size_t packed_bytes_ = 0;

@@ -3,6 +3,8 @@
 // multiplication", 2008), and shares of the work. What each costs: hwy_cost.cpp.
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -21,6 +23,9 @@ struct Ranked {
   double seconds;
 };
 
+// packed: what becomes of a.
+enum class Packing { of_task, shared, none };
+
 class Search {
  public:
   Search(const Gemm& g, const MicroTile& tile, const Environment& env)
@@ -29,16 +34,16 @@ class Search {
   // Least predicted time first.
   std::vector<Ranked> all() {
     if (!g_.reads_ab() || g_.empty()) return {{Schedule(), 0}};
-    for (int threads = 1;; threads = std::min(most_, 2 * threads)) {
-      threads_ = threads;
-      traits_ = &traits(isa_, threads);
+    // All threads, half of them and so on: at last so few that even at their peak they take longer.
+    for (threads_ = most_; threads_ > 0; threads_ = threads_ == 1 ? 0 : next_below(threads_)) {
+      traits_ = &traits(isa_, threads_);
+      if (least_time() > best_) break;
       for (const bool transposed : {false, true}) {
         add_dot(transposed);
         add_outer(transposed);
         add_packed(transposed);
       }
       add_unpacked();
-      if (threads == most_) break;
     }
     std::stable_sort(found_.begin(), found_.end(),
                      [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
@@ -50,6 +55,17 @@ class Search {
     const Schedule s = rounded(given, g_, tile_);
     if (defect_of(s, g_, tile_)) return;
     found_.push_back({s, predict(s, g_, tile_, *traits_)});
+    best_ = std::min(best_, found_.back().seconds);
+  }
+  // The next power of two below.
+  static int next_below(int threads) {
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(threads - 1)));
+  }
+  double least_time() const {
+    const auto multiply_adds = static_cast<double>(g_.batch) * static_cast<double>(g_.m) *
+                               static_cast<double>(g_.n) * static_cast<double>(g_.k);
+    const double peak = threads_ > 1 ? traits_->many.fma : traits_->one.fma;
+    return 2 * multiply_adds / (threads_ * peak);
   }
   Schedule with_path(Path path, bool transposed) const {
     Schedule s;
@@ -85,6 +101,7 @@ class Search {
   void add_dot(bool transposed);
   void add_outer(bool transposed);
   void add_packed(bool transposed);
+  void cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const;
   void add_unpacked();
   void add_shares(Schedule s);
   void add_with_stores(Schedule s) {
@@ -101,6 +118,7 @@ class Search {
   int threads_ = 1;
   const Traits* traits_ = nullptr;
   std::vector<Ranked> found_;
+  double best_ = std::numeric_limits<double>::infinity();
 };
 
 void Search::add_dot(bool transposed) {
@@ -164,7 +182,9 @@ void Search::add_outer(bool transposed) {
 void Search::add_shares(Schedule s) {
   const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
   const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
-  const int64_t tiles = div_up(rows, tile_.mr);
+  // Rows of a transposed c are columns: threads that share lines of c take them from each other.
+  const int64_t tiles =
+      swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
   const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
   std::vector<std::array<int64_t, 3>> tried;
@@ -181,7 +201,7 @@ void Search::add_shares(Schedule s) {
                                       : std::min<int64_t>(g_.batch, 4 * threads_);
     }
     for (const bool fixed : {false, true}) {
-      s.fixed = fixed && threads_ > 1;
+      s.fixed = fixed && threads_ > 1 && !s.share_a;
       if (fixed == s.fixed) add(s);
     }
   };
@@ -192,10 +212,14 @@ void Search::add_shares(Schedule s) {
     if (g_.k > s.kc) cut(1, div_up(c_block, traits_->l2_bytes / 4), 1);
     return;
   }
-  for (const int64_t per_thread : {1, 2, 4}) {
+  // Where nothing is packed twice tasks may be small, and nearly square.
+  for (const int64_t per_thread : {1, 2, 4, 8, 16}) {
+    if (per_thread > 4 && !s.share_a) break;
     const int64_t parts = div_up(per_thread * threads_, batches);
     for (int64_t m = 1; m <= parts; ++m) {
-      if (parts % m == 0) cut(m, parts / m, 1);
+      if (parts % m != 0) continue;
+      const int64_t height = div_up(rows, m), width = div_up(cols, parts / m);
+      if (!s.share_a || (height <= 4 * width && width <= 4 * height)) cut(m, parts / m, 1);
     }
   }
   const int64_t blocks = div_up(g_.k, s.kc);
@@ -242,34 +266,56 @@ void Search::add_packed(bool transposed) {
   Schedule s = with_path(Path::packed, transposed);
   const int64_t rows = transposed ? g_.n : g_.m, cols = transposed ? g_.m : g_.n;
   const int64_t l2 = l2_of_thread();
-  // b packed at a time: half of L3, as far as the limit on workspace leaves room for it.
-  const int64_t most = std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, 24 << 20) / float_bytes;
-  const int64_t all = round_up(cols, s.nr);
   // All of k where the micro-panels of a skinny n stay in L2: then rows are read from end to end.
   const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;
-  for (const bool pack_a : {true, false}) {
-    s.pack_a = pack_a;
-    s.mr = pack_a ? tile_.mr : 2 * tile_.mr;
-    for (const int64_t kc : depths({128, 192, 256, 384, 512, deepest})) {
+  for (const Packing packing : {Packing::of_task, Packing::shared, Packing::none}) {
+    if (packing == Packing::shared && (threads_ == 1 || transposed)) continue;
+    s.pack_a = packing != Packing::none;
+    s.share_a = packing == Packing::shared;
+    s.mr = s.pack_a ? tile_.mr : 2 * tile_.mr;
+    for (int64_t kc : depths({128, 192, 256, 320, 384, 512, deepest})) {
+      // Blocks of k begin a line in every micro-panel.
+      if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
       s.kc = kc;
-      s.nc = g_.prepack ? all : std::min(all, round_up(std::max<int64_t>(2048, most / g_.k), s.nr));
-      const int64_t width = std::min(s.nc, cols);
-      s.kb = g_.prepack ? g_.k : std::min(g_.k, std::max<int64_t>(1, most / width / kc) * kc);
-      const bool whole = width == cols && s.kb == g_.k;
-      const int64_t together =
-          std::clamp<int64_t>(most / (g_.k * cols), 1, std::max<int64_t>(g_.batch, 1));
-      s.batch_parts = g_.prepack ? 1 : whole ? div_up(g_.batch, together) : g_.batch;
+      cut_into_phases(s, rows, cols);
       for (const int64_t bytes : {l2 / 4, l2 / 2}) {
         s.mc = rows_of(bytes, kc, rows);
         // Sums of c's transpose stay in L2 until they are transposed.
         if (transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
-        for (const bool order : {false, true}) {
-          s.order = order;
-          add_with_stores(s);
-        }
+        s.order = false;
+        add_with_stores(s);
+        if (s.share_a) break;
+        s.order = true;
+        add_with_stores(s);
       }
     }
   }
+}
+
+// What is packed at a time: of b, and of a where it is shared, as much as half of L3 holds and the
+// limit on workspace leaves room for, in nearly equal parts. k is cut rather than the columns, of
+// which a row should have some thousand.
+void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
+  // Where all is shared, no thread needs scratch of its own.
+  const int64_t limit = workspace_limit - (s.share_a ? 1 << 20 : 16 << 20);
+  const int64_t most =
+      (s.share_a ? limit : std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, limit)) /
+      float_bytes;
+  const auto part = [](int64_t total, int64_t size, int64_t unit) {
+    return std::min(total, round_up(div_up(total, div_up(total, size)), unit));
+  };
+  const int64_t all = round_up(cols, s.nr), shared_rows = s.share_a ? rows : 0;
+  if (g_.prepack) {
+    s.nc = all, s.kb = g_.k, s.batch_parts = 1;
+    return;
+  }
+  s.nc = round_up(part(all, std::max<int64_t>(4096, most / g_.k - shared_rows), s.nr), s.nr);
+  const int64_t width = std::min(s.nc, cols) + shared_rows;
+  s.kb = part(g_.k, std::max(s.kc, most / width / s.kc * s.kc), s.kc);
+  const bool whole = s.nc >= cols && s.kb == g_.k;
+  const int64_t together =
+      std::clamp<int64_t>(most / (g_.k * width), 1, std::max<int64_t>(g_.batch, 1));
+  s.batch_parts = whole ? div_up(g_.batch, together) : g_.batch;
 }
 
 // Schedules that differ in blocks and shares only.

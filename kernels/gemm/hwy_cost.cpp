@@ -46,7 +46,7 @@ constexpr double accumulators_of_two_chains = 8;
 
 // What is left over when a level is used together with others: a cache holds no more than a share
 // for reuse beside what streams through it.
-constexpr double l1_share = 0.7, l3_share = 0.9;
+constexpr double l1_share = 0.7, l2_share = 0.75, l3_share = 0.9;
 // Exponents of the norm that joins times which overlap: 1 would add them, infinity take the
 // longest.
 constexpr double within_l2_overlap = 2.5;  // work of the core, and traffic of L1 and L2
@@ -54,10 +54,16 @@ constexpr double beyond_l2_overlap = 3.5;  // these, and traffic beyond L2, whic
 // Bytes that could have been read, or written, until a new run of neighbours is under way; a core
 // follows so many runs at once.
 constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
-// A barrier costs a part of a region, which ends in one. The last of several threads is done later
-// than their mean by a part of a task. A dirty line from another core takes longer than a store to
-// memory.
-constexpr double barrier_share = 0.4, jitter = 0.08, dirty_line = 1.4;
+// A barrier costs a part of a region, which ends in one. A dirty line from another core takes
+// longer than a store to memory.
+constexpr double barrier_share = 0.4, dirty_line = 1.4;
+// The last of several threads is at least this part of a task later than their mean.
+constexpr double least_jitter = 0.08;
+// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
+constexpr double split_l2 = 1.5;
+constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefetched
+
+constexpr double page_bytes = 4096;
 
 constexpr double endless = 1e9;  // bytes of a run without end
 
@@ -91,6 +97,7 @@ class Model {
   };
 
   // ---- memory
+  double bytes_of_thread() const;
   Level level(double bytes) const;
   Level level_of(double bytes, double l1, double l2) const;
   double read(double bytes, Level from, double run = endless) const {
@@ -114,6 +121,7 @@ class Model {
   double step(double rows, double vectors, bool splits) const;
   double micro_kernels(const Share& sh, bool b_in_place) const;
   void add_operands(const Share& sh, Times& t) const;
+  void add_pages(const Share& sh, Times& t) const;
   void add_c(const Share& sh, Times& t) const;
   Share share_of(double rows, double cols) const;
   double task(const Share& sh) const;
@@ -124,11 +132,17 @@ class Model {
   double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
   double ops(double count) const { return count * op_; }
-  // The last of several threads is done a little later than the mean, the less the more tasks.
-  double of_tasks(double tasks, double time) const {
-    const bool shared = s_.threads > 1;
-    const double one = ops(task_ops) + (shared ? traits_.task : 0);
-    return time * (tasks + (shared ? jitter : 0)) + tasks * one;
+  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that. The
+  // last thread is done later than the others by what does not divide, or by what it is slower:
+  // more where a slow one has tasks of its own.
+  double of_tasks(double tasks, double time, double mean = 1) const {
+    if (s_.threads == 1) return tasks * (mean * time + ops(task_ops));
+    const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
+    const double own = s_.fixed ? (1 - 1 / each) * traits_.jitter : 0;
+    const double later = std::max(most - each, std::max(least_jitter, traits_.jitter) + own);
+    // Few tasks do not even out.
+    const double size = 1 - (1 - mean) * (1 - 1 / each);
+    return time * (size * each + later) + most * (ops(task_ops) + traits_.task);
   }
 
   const Schedule& s_;
@@ -153,10 +167,23 @@ Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Trai
       lanes_(real(tile.lanes)),
       op_(2 * lanes_ / rates_.fma),
       l1_(l1_share * real(traits.l1_bytes)),
-      l2_(real(traits.l2_bytes)) {
-  const double m = real(g.m), n = real(g.n), k = real(g.k);
-  const double bytes = 4 * real(g.batch) * (m * k + k * n + m * n);
-  source_ = std::max(in_l2, level(bytes / s.threads));
+      l2_(l2_share * real(traits.l2_bytes)) {
+  source_ = std::max(in_l2, level(bytes_of_thread()));
+}
+
+// Bytes of operands and of c that a thread touches.
+double Model::bytes_of_thread() const {
+  const double m = real(g_.m), n = real(g_.n), k = real(g_.k), threads = s_.threads;
+  const bool blocks = s_.path == Path::unpacked || s_.path == Path::packed;
+  if (!blocks || s_.threads == 1 || s_.m_parts * s_.n_parts == 1) {
+    return 4 * real(g_.batch) * (m * k + k * n + m * n) / threads;
+  }
+  // Tasks one after the other: columns first.
+  const double tasks = std::max(1.0, real(s_.m_parts * s_.n_parts) * real(g_.batch) / threads);
+  const double cols = std::min(1.0, tasks / real(s_.n_parts));
+  const double rows = std::max(1.0, tasks / real(s_.n_parts)) / real(s_.m_parts);
+  const double m_share = (swapped_ ? cols : rows) * m, n_share = (swapped_ ? rows : cols) * n;
+  return 4 * (m_share * k + k * n_share + m_share * n_share);
 }
 
 double Model::seconds() const {
@@ -265,15 +292,16 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const bool in_place = s_.path == Path::unpacked && !s_.pack_b;
   const double a_bytes = 4 * sh.m * sh.k, b_bytes = 4 * sh.k * sh.n;
   const double a_panel = 4 * sh.mr * sh.kc, b_panel = 4 * sh.kc * sh.nr;
-  // Rows of b in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  // Rows in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  const double l2_way = real(traits_.l2_bytes) / 16;
+  const auto usable = [](double way, int64_t row, double width) {
+    const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * row);
+    return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
+  };
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
-    const auto usable = [&](double way, double width) {
-      const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * g_.n);
-      return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
-    };
-    b_l1 *= usable(4096, sh.nr);
-    b_l2 *= usable(real(traits_.l2_bytes) / 16, s_.order ? sh.n : sh.nr);
+    b_l1 *= usable(4096, g_.n, sh.nr);
+    b_l2 *= usable(l2_way, g_.n, s_.order ? sh.n : sh.nr);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
   }
@@ -282,7 +310,9 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const double a_run = s_.pack_a   ? endless
                        : a_along_k ? run(sh.kc, g_.k, sh.mr)
                                    : run(sh.mr, swapped_ ? g_.n : g_.m, sh.kc);
-  const Level a_first = s_.pack_a ? in_l2 : source_;
+  const Level a_first = s_.share_a  ? std::max(in_l3, level(4 * real(g_.k) * sh.m))
+                        : s_.pack_a ? in_l2
+                                    : source_;
   const Level b_first = in_place ? source_
                         : s_.pack_b
                             ? in_l2
@@ -290,10 +320,56 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const double b_times = s_.order ? 1 : sh.blocks_m;
   t.of(a_first) += read(a_bytes, a_first, a_run);
   t.of(b_first) += b_times * read(b_bytes, b_first, b_run);
-  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, l1_, l2_);
+  double a_l1 = l1_, a_l2 = l2_;
+  if (!s_.pack_a && a_along_k) a_l2 *= usable(l2_way, g_.k, sh.kc);
+  if (!s_.pack_a && !a_along_k) {
+    const int64_t row = swapped_ ? g_.n : g_.m;
+    a_l1 *= usable(4096, row, sh.mr);
+    a_l2 *= usable(l2_way, row, sh.mc);
+  }
+  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, a_l1, a_l2);
   const Level b_again = level_of((s_.order ? 4 * sh.kc * sh.n : b_panel) + a_panel, b_l1, b_l2);
-  if (a_again > in_l1) t.of(a_again) += read(a_bytes * (sh.panels_b - 1), a_again);
-  if (b_again > in_l1) t.of(b_again) += read(b_bytes * (sh.panels_a - b_times), b_again);
+  // Nothing prefetches rows in place a second time from beyond L2, nor from L2 those across a
+  // micro-panel, which takes a part of their lines.
+  const bool a_across = !s_.pack_a && !a_along_k;
+  const auto again = [&](bool waits, Level from, double bytes) {
+    (waits ? t.core : t.of(from)) += read(bytes, from);
+  };
+  if (a_again > in_l1) {
+    again(a_across || (!s_.pack_a && a_again >= in_l3), a_again,
+          (a_across ? std::max(1.0, lanes_ / sh.mr) : 1) * a_bytes * (sh.panels_b - 1));
+  }
+  if (b_again > in_l1) {
+    const bool splits = in_place && g_.n % tile_.lanes != 0;
+    again(in_place && b_again >= in_l3, b_again,
+          (splits ? split_l2 : 1) * b_bytes * (sh.panels_a - b_times));
+  }
+}
+
+// Rows of a, b in place and of c that lie in pages of their own: where the inner loop comes to more
+// of them than are translated at once, each takes a walk of the page tables. Packed operands lie in
+// huge pages.
+void Model::add_pages(const Share& sh, Times& t) const {
+  const auto pages = [](double rows, double width, int64_t row) {
+    return rows * std::min(1 + 4 * width / page_bytes, 4 * real(row) / page_bytes);
+  };
+  const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
+  const bool a_along_k = swapped_ ? g_.trans_b : !g_.trans_a;
+  const auto of_a = [&](double rows) {
+    if (s_.pack_a) return 0.0;
+    return a_along_k ? pages(rows, sh.kc, g_.k) : pages(sh.kc, rows, swapped_ ? g_.n : g_.m);
+  };
+  const auto of_c = [&](double rows, double cols) {
+    return swapped_ ? 0.0 : pages(rows, cols, g_.n);
+  };
+  const auto of_b = [&](double cols) { return b_in_place ? pages(sh.kc, cols, g_.n) : 0.0; };
+  const double at_once = s_.order ? of_a(sh.mr) + of_b(sh.n) + of_c(sh.mr, sh.n)
+                                  : of_a(sh.mc) + of_b(sh.nr) + of_c(sh.mc, sh.nr);
+  const double missed = std::clamp(2 * at_once / traits_.pages - 1, 0.0, 1.0);
+  if (missed == 0) return;
+  const double times =
+      sh.blocks_k * sh.blocks_m * (s_.order ? sh.panels_a / sh.blocks_m : sh.panels_b);
+  t.core += missed * at_once * times * traits_.page_walk;
 }
 
 // c: where its block fits it stays from one block of k to the next.
@@ -304,9 +380,13 @@ void Model::add_c(const Share& sh, Times& t) const {
   t.of(source_) += write(bytes, source_, c_run);
   t.beyond_l2 += dirty(bytes);
   if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
+  if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
-  t.of(between) += (sh.blocks_k - 1) * (read(bytes, between) + bytes / rates_.write[between]);
+  // From beyond L2, or where a micro-kernel is too short to prefetch its lines, the core waits.
+  const bool waits = between >= in_l3 || sh.kc < c_prefetch * sh.mr * sh.nr / lanes_;
+  (waits ? t.core : t.of(between)) += (sh.blocks_k - 1) * read(bytes, between);
+  (between >= in_l3 ? t.core : t.of(between)) += (sh.blocks_k - 1) * bytes / rates_.write[between];
 }
 
 // The largest share of rows × cols of the product.
@@ -316,9 +396,12 @@ Model::Share Model::share_of(double rows, double cols) const {
   };
   const bool packed = s_.path == Path::packed;
   Share sh{};
+  const auto phase = [](double total, int64_t size) {
+    return total / std::ceil(total / real(size));
+  };
   sh.m = part(rows, s_.m_parts, tile_.mr);
-  sh.n = part(packed ? std::min(cols, real(s_.nc)) : cols, s_.n_parts, s_.nr);
-  sh.k = packed ? std::min(real(g_.k), real(s_.kb)) : part(real(g_.k), s_.k_parts, s_.kc);
+  sh.n = part(packed ? phase(cols, s_.nc) : cols, s_.n_parts, s_.nr);
+  sh.k = packed ? phase(real(g_.k), s_.kb) : part(real(g_.k), s_.k_parts, s_.kc);
   sh.mc = std::min(real(s_.mc), sh.m);
   sh.kc = std::min(real(s_.kc), sh.k);
   sh.nr = std::min(real(s_.nr), sh.n);
@@ -338,12 +421,13 @@ double Model::task(const Share& sh) const {
   t.core = micro_kernels(sh, !packed && !s_.pack_b);
   add_operands(sh, t);
   add_c(sh, t);
+  add_pages(sh, t);
   double time = t.together();
   if (s_.pack_b) {
     const bool once = s_.kc >= g_.k && real(s_.nc) >= sh.n;
     time += (once ? 1 : sh.blocks_m) * copy(sh.k, sh.n, real(s_.nr), g_.trans_b, in_l2);
   }
-  if (s_.pack_a) {
+  if (s_.pack_a && !s_.share_a) {
     time += copy(sh.k, sh.m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
   }
   if (swapped_) time += transposed_result(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
@@ -352,18 +436,32 @@ double Model::task(const Share& sh) const {
   return time + (plain ? 0 : ops(loops_ops));
 }
 
-// b packed by all threads, phase by phase, each with a barrier before and after its products.
+// b, and a where it is shared, packed by all threads piece by piece. The first pieces of a phase
+// are waited for, as at a barrier.
 double Model::packing_together() const {
-  const int64_t n = swapped_ ? g_.m : g_.n;
+  const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
+  const PackedPieces pieces(s_, g_, tile_);
+  const auto shared = [&](int64_t of_phase, double products, double rows, int64_t width,
+                          bool transposes) {
+    const double workers = real(std::min<int64_t>(s_.threads, std::max<int64_t>(1, of_phase)));
+    const double k = real(g_.k);
+    // What is packed anew was read by all others last time.
+    const double taken = (1 - 1.0 / s_.threads) * dirty_line * 4 * k * rows;
+    return products / workers *
+           (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
+            taken / rates_.write[in_memory]);
+  };
   double time = ops(team_ops);
   if (!g_.prepack) {
-    const double products = real(g_.batch) / s_.threads;
-    time += products * copy(real(g_.k), real(n), real(s_.nr), swapped_ ? !g_.trans_a : g_.trans_b,
-                            level(4 * products * real(g_.k) * real(n)));
+    time +=
+        shared(pieces.of_b(), real(g_.batch), real(n), s_.nr, swapped_ ? !g_.trans_a : g_.trans_b);
+  }
+  if (s_.share_a) {
+    time += shared(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
+                   swapped_ ? g_.trans_b : !g_.trans_a);
   }
   if (s_.threads == 1) return time;
-  const int64_t phases = div_up(n, s_.nc) * div_up(g_.k, s_.kb) * s_.batch_parts;
-  return time + real(phases) * 2 * barrier_share * traits_.region;
+  return time + real(pieces.phases) * barrier_share * traits_.region;
 }
 
 double Model::blocked() const {
@@ -378,8 +476,11 @@ double Model::blocked() const {
     tasks = real(s_.batch_parts);
     products = real(div_up(g_.batch, s_.batch_parts));
   }
-  const double time = task(share_of(real(rows), real(cols)));
-  double total = products * of_tasks(std::ceil(tasks / s_.threads), time);
+  const Share sh = share_of(real(rows), real(cols));
+  const double width = packed ? std::min(real(cols), real(s_.nc)) : real(cols);
+  const double mean = std::min(1.0, real(rows) / real(s_.m_parts) / sh.m) *
+                      std::min(1.0, width / real(s_.n_parts) / sh.n);
+  double total = products * of_tasks(tasks, task(sh), mean);
   if (packed) total += packing_together();
   if (s_.k_parts > 1) {
     const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
@@ -421,7 +522,7 @@ double Model::dot() const {
     t.core += t.within_l2 + t.beyond_l2, t.within_l2 = t.beyond_l2 = 0;
   t.beyond_l2 += dirty(4 * rows * real(skinny));
   const double tasks = std::ceil(real(g_.batch * parts) / s_.threads);
-  double time = of_tasks(tasks, t.together());
+  double time = of_tasks(real(g_.batch * parts), t.together());
   const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
@@ -478,7 +579,7 @@ double Model::outer() const {
   const double tasks = std::ceil(real(g_.batch * div_up(other, s_.nc)) / s_.threads);
   const double around = ops(2 * skinny_rows * cols / lanes_ + outer_ops) +
                         (s_.transposed ? transposed_result(skinny_rows, cols) : 0);
-  return of_tasks(tasks, t.together()) + tasks * around;
+  return of_tasks(real(g_.batch * div_up(other, s_.nc)), t.together()) + tasks * around;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_epilogue.hpp"
 #include "kernels/gemm/hwy_schedule.hpp"
+#include "kernels/gemm/shared_pieces.hpp"
 
 namespace rooflane::gemm {
 
@@ -103,6 +104,29 @@ inline bool outer_in_place(const Schedule& s, const Gemm& g) {
 // outer: how many floats rows of sums are apart in scratch.
 inline std::int64_t outer_ld(const Schedule& s) { return s.order ? outer_row : round_up(s.nc, 16); }
 
+// A micro-panels that are packed together where a is contiguous across them: as many lines being
+// written as L1 keeps apart.
+inline constexpr std::int64_t micro_panels_at_once = 16;
+
+// packed: operands are packed piece by piece, each once a phase, by the thread that first needs it.
+struct PackedPieces {
+  PackedPieces() = default;
+  PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile);
+
+  std::int64_t phases = 1, batches = 1;  // batches: of a phase
+  std::int64_t blocks = 0;               // of k in a phase
+  // b: so many B micro-panels in so many parts of a block of k a piece, so many pieces a block of
+  // k. None: b is packed beforehand.
+  std::int64_t b_panels = 1, b_parts = 1, b_pieces = 0;
+  // a: so many A micro-panels a piece, pieces a block of a, blocks of a a share of rows. None:
+  // every task packs what it needs of a.
+  std::int64_t a_panels = 1, a_pieces = 0, a_blocks = 0, row_parts = 1;
+
+  std::int64_t of_b() const { return batches * blocks * b_pieces; }
+  std::int64_t of_a() const { return batches * row_parts * a_blocks * blocks * a_pieces; }
+  std::int64_t all() const { return phases * (of_b() + of_a()); }
+};
+
 // What one run needs: its schedule, operands and memory.
 struct Job : Schedule {
   explicit Job(const Gemm& gemm) : g(gemm), epilogue_job(gemm) {}
@@ -122,7 +146,10 @@ struct Job : Schedule {
   const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.
   float* shared = nullptr;
-  float* scratch = nullptr;  // `scratch_floats` for each thread
+  float* shared_a = nullptr;        // packed, share_a: a of one phase
+  PackedPieces pieces;              // packed: how both are packed,
+  SharedPieces* packing = nullptr;  // and how far that is
+  float* scratch = nullptr;         // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
   std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 

@@ -9,7 +9,6 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 
 #include "kernels/gemm/hwy_dot-inl.h"
@@ -219,58 +218,134 @@ inline void RunUnpacked(const Job& job) {
   });
 }
 
-// ---- packed (Goto): b is packed once for all threads -------------------------------------------
+// ---- packed (Goto): b, or both operands, are packed once for all threads -----------------------
 
-// The part of b that is packed at a time.
+// The part of b, and of a, that is packed at a time.
 struct Phase {
+  int64_t number;
   int64_t batch0, batches;
   int64_t j0, width;
   int64_t p0, depth;
 };
 
-// How the packing of a phase is shared: up to 8 micro-panels a task, which amortise the hand-out,
-// fewer where threads would go without, and then in pieces of a block of k.
-struct PackShares {
-  PackShares(const Job& job, const Phase& phase)
-      : b_panels(AllOf(phase.width)), blocks((phase.depth + job.kc - 1) / job.kc) {
-    const int64_t all = phase.batches * blocks * b_panels.count();
-    at_once = std::clamp<int64_t>(all / (2 * job.threads), 1, 8);
-    panel_tasks = (b_panels.count() + at_once - 1) / at_once;
-    pieces = std::clamp<int64_t>(job.threads / all, 1, (std::min(job.kc, phase.depth) + 63) / 64);
-    tasks = phase.batches * blocks * panel_tasks * pieces;
-  }
-
-  MicroPanels b_panels;
-  int64_t blocks, at_once, panel_tasks, pieces, tasks;
+// What a task multiplies at a time: rows [i0,i1) × a block of k × B micro-panels [s0,s1).
+struct PackedStep {
+  int64_t batch;              // of the phase
+  int64_t row_part, a_block;  // where the rows are
+  int64_t i0, i1;
+  int64_t s0, s1;
+  int64_t block, p, klen;  // of the phase's k
 };
 
-inline void PackTask(const Job& job, const Phase& phase, const PackShares& shares, int64_t task) {
-  const MicroPanels& b_panels = shares.b_panels;
-  const int64_t piece = take_digit(task, shares.pieces);
-  const int64_t first = take_digit(task, shares.panel_tasks) * shares.at_once;
-  const int64_t p = take_digit(task, shares.blocks) * job.kc;
-  const int64_t batch = task;
-  const int64_t klen = std::min(job.kc, phase.depth - p);
-  // Of a micro-panel's [klen][width] the rows from q on, where there are pieces: whole lines of a
-  // transposed b.
-  const int64_t q = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece));
-  const int64_t q_end = std::min(klen, 16 * share((klen + 15) / 16, shares.pieces, piece + 1));
-  if (q == q_end) return;
-  const int64_t skipped = (klen - (q_end - q)) * b_panels.begin(first) + q * b_panels.width(first);
-  const float* from = job.b.data + (phase.batch0 + batch) * job.b.batch_stride +
-                      (phase.p0 + p + q) * job.b.inner + phase.j0 * job.b.outer;
-  PackB(job.b, from, q_end - q, b_panels, first, std::min(b_panels.count(), first + shares.at_once),
-        job.shared + batch * phase.depth * phase.width + p * phase.width + skipped);
-}
+// A phase's packed operands, and who packs which piece when. Micro-panels of a block of k lie
+// together, blocks of k one behind the other.
+class PackedOperands {
+ public:
+  PackedOperands(const Job& job, const Phase& phase, int thread)
+      : job_(job),
+        phase_(phase),
+        b_panels_(AllOf(phase.width)),
+        first_(phase.number * (job.pieces.of_a() + job.pieces.of_b())),
+        thread_(thread) {}
 
-// The tasks of a phase's packing that are left, `next` on.
-inline void PackPhase(const Job& job, const Phase& phase, std::atomic<int64_t>& next) {
-  const PhaseTimer timer(RunPhase::pack);
-  const PackShares shares(job, phase);
-  for (int64_t t; (t = next.fetch_add(1, std::memory_order_relaxed)) < shares.tasks;) {
-    PackTask(job, phase, shares, t);
+  const MicroPanels& b_panels() const { return b_panels_; }
+
+  const float* B(const PackedStep& at) const {
+    const Gemm& g = job_.g;
+    return (job_.prepacked != nullptr ? job_.prepacked + (phase_.batch0 + at.batch) * g.k * g.n
+                                      : job_.shared + at.batch * phase_.depth * phase_.width) +
+           at.p * phase_.width;
   }
-}
+  // share_a: A micro-panels of the step's rows.
+  float* A(const PackedStep& at) const {
+    return job_.shared_a + (at.batch * phase_.depth + at.p) * job_.rows + at.i0 * at.klen;
+  }
+
+  // Packs what no thread has begun of what the step reads; while others are at the rest, some of
+  // what `later` ones of the same task read.
+  template <class Later>
+  void Need(const PackedStep& at, const Later& later) const {
+    if (Pack(at)) return;
+    for (PackedStep next = at; later(next);) {
+      if (Ready(at)) return;
+      Pack(next);
+    }
+    const PhaseTimer timer(RunPhase::wait);
+    if (job_.share_a) job_.packing->wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
+    if (job_.prepacked == nullptr) job_.packing->wait(FirstOfB(at), EndOfB(at));
+  }
+  bool Ready(const PackedStep& at) const {
+    if (job_.share_a && !job_.packing->done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
+      return false;
+    }
+    return job_.prepacked != nullptr || job_.packing->done(FirstOfB(at), EndOfB(at));
+  }
+
+ private:
+  // Whether all that the step reads is packed by now.
+  bool Pack(const PackedStep& at) const {
+    bool all = true;
+    if (job_.share_a) {
+      const int64_t first = FirstOfA(at);
+      all = job_.packing->begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
+        const PhaseTimer timer(RunPhase::pack);
+        PackPieceOfA(at, piece - first);
+      });
+    }
+    if (job_.prepacked != nullptr) return all;
+    const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
+    return job_.packing->begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
+      const PhaseTimer timer(RunPhase::pack);
+      PackPieceOfB(at, piece - first);
+    }) && all;
+  }
+  void PackPieceOfA(const PackedStep& at, int64_t piece) const {
+    const int64_t tiles = pieces(at.i1 - at.i0, kMr), first = piece * job_.pieces.a_panels;
+    if (first >= tiles) return;
+    Block block;
+    block.batch = phase_.batch0 + at.batch;
+    block.i0 = at.i0, block.i1 = at.i1;
+    block.p = phase_.p0 + at.p, block.klen = at.klen;
+    PackMicroPanelsOfA(job_, block, Shares(at.i1 - at.i0, tiles), first,
+                       std::min(tiles, first + job_.pieces.a_panels), A(at));
+  }
+  void PackPieceOfB(const PackedStep& at, int64_t piece) const {
+    const Side& b = job_.b;
+    const PackedPieces& all = job_.pieces;
+    const int64_t part = take_digit(piece, all.b_parts), first = piece * all.b_panels;
+    // Of a micro-panel's [klen][width] the rows from q on, where there are parts: whole lines of a
+    // transposed b.
+    const int64_t lines = (at.klen + 15) / 16;
+    const int64_t q = std::min(at.klen, 16 * share(lines, all.b_parts, part));
+    const int64_t depth = std::min(at.klen, 16 * share(lines, all.b_parts, part + 1)) - q;
+    if (depth == 0) return;
+    const int64_t skipped = (at.klen - depth) * b_panels_.begin(first) + q * b_panels_.width(first);
+    const float* from = b.data + (phase_.batch0 + at.batch) * b.batch_stride +
+                        (phase_.p0 + at.p + q) * b.inner + phase_.j0 * b.outer;
+    PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
+          job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);
+  }
+  int64_t FirstOfB(const PackedStep& at) const {
+    const PackedPieces& all = job_.pieces;
+    return first_ + (at.batch * all.blocks + at.block) * all.b_pieces +
+           at.s0 / all.b_panels * all.b_parts;
+  }
+  int64_t EndOfB(const PackedStep& at) const {
+    const PackedPieces& all = job_.pieces;
+    return FirstOfB(at) + ((at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1) * all.b_parts;
+  }
+  int64_t FirstOfA(const PackedStep& at) const {
+    const PackedPieces& all = job_.pieces;
+    const int64_t rows = (at.batch * all.row_parts + at.row_part) * all.a_blocks + at.a_block;
+    return first_ + all.of_b() + (rows * all.blocks + at.block) * all.a_pieces;
+  }
+
+  const Job& job_;
+  const Phase& phase_;
+  const MicroPanels b_panels_;
+  const int64_t first_;
+  const int thread_;
+};
 
 // Stores sums at c's row `row` and column `col`; with an epilogue some rows of c at a time, as
 // many as L1 holds.
@@ -287,38 +362,62 @@ inline void StoreTransposed(const Job& job, const Phase& phase, int64_t batch,
 }
 
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
-inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float* scratch) {
-  const Gemm& g = job.g;
-  const int64_t per_batch = job.m_parts * job.n_parts;
-  const int64_t batch = task / per_batch;
-  const int64_t row_part = task % per_batch / job.n_parts;
-  const int64_t col_part = task % job.n_parts;
-  const MicroPanels b_panels = AllOf(phase.width);
-  const MicroPanelRange range = {b_panels, phase.j0, share(b_panels.count(), job.n_parts, col_part),
-                                 share(b_panels.count(), job.n_parts, col_part + 1)};
-  const int64_t first_row = RowOfPart(job, row_part), last_row = RowOfPart(job, row_part + 1);
-  const float* b = job.prepacked != nullptr ? job.prepacked + (phase.batch0 + batch) * g.k * g.n
-                                            : job.shared + batch * phase.depth * phase.width;
+inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int thread,
+                        float* scratch) {
+  const PackedOperands packed(job, phase, thread);
+  const MicroPanels& b_panels = packed.b_panels();
+  PackedStep at;
+  const int64_t col_part = take_digit(task, job.n_parts);
+  at.row_part = take_digit(task, job.m_parts);
+  at.batch = task;
+  at.s0 = share(b_panels.count(), job.n_parts, col_part);
+  at.s1 = share(b_panels.count(), job.n_parts, col_part + 1);
+  const MicroPanelRange range = {b_panels, phase.j0, at.s0, at.s1};
+  const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
+  if (at.s0 == at.s1 || first_row == last_row) return;
+  const auto to_block = [&](int64_t p) {
+    at.p = p;
+    at.block = p / job.kc;
+    at.klen = std::min(job.kc, phase.depth - p);
+  };
+  // The block of k after this one.
+  const auto later = [&](PackedStep& next) {
+    if (next.p + next.klen >= phase.depth) return false;
+    next.p += next.klen;
+    ++next.block;
+    next.klen = std::min(job.kc, phase.depth - next.p);
+    return true;
+  };
   Block block;
-  block.batch = phase.batch0 + batch;
+  block.batch = phase.batch0 + at.batch;
   const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;
     block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + b_panels.begin(range.s0)};
   }
+  const bool packs_a = job.pack_a && !job.share_a;
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
-    block.i0 = i0;
-    block.i1 = std::min(last_row, i0 + job.mc);
+    at.a_block = (i0 - first_row) / job.mc;
+    block.i0 = at.i0 = i0;
+    block.i1 = at.i1 = std::min(last_row, i0 + job.mc);
     block.sums.i0 = i0;
     for (int64_t p = 0; p < phase.depth; p += job.kc) {
+      to_block(p);
+      packed.Need(at, later);
       block.p = phase.p0 + p;
-      block.klen = std::min(job.kc, phase.depth - p);
+      block.klen = at.klen;
       block.first = job.transposed ? p == 0 : block.p == 0;
       block.more = false;
-      block.b = b + p * phase.width;
-      block.a = job.pack_a ? scratch : nullptr;
-      block.pack_into = job.pack_a && !job.order ? scratch : nullptr;
-      if (job.pack_a && job.order) {
+      block.b = packed.B(at);
+      block.a = job.share_a ? packed.A(at) : packs_a ? scratch : nullptr;
+      block.pack_into = packs_a && !job.order ? scratch : nullptr;
+      block.next_a = {};
+      block.next_b = nullptr;
+      if (PackedStep next = at; later(next) && packed.Ready(next)) {
+        block.next_b = packed.B(next) + b_panels.begin(at.s0) * next.klen;
+        if (job.share_a) block.next_a = {packed.A(next), (next.i1 - next.i0) * next.klen};
+      }
+      if (packs_a && job.order) {
         const PhaseTimer timer(log_beside((block.i1 - i0) * block.klen * cols), RunPhase::pack);
         PackBlockOfA(job, block, scratch);
       }
@@ -334,47 +433,49 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, float*
   if (job.stream_c) hwy::FlushStream();
 }
 
-// The tasks of a packed run that threads take: of the phase's packing, and of what follows. Each is
-// begun anew while nobody uses it: between the two barriers of a phase the other one is in use.
-struct PackedTasks {
-  explicit PackedTasks(const Job& job)
-      : compute(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
-  alignas(64) std::atomic<int64_t> pack{0};
-  StaticChunks compute;
+// The tasks of a phase. Those of the next one are begun while nobody uses them: there are two of
+// these, and between a phase and the one after the next lie two barriers.
+struct PhaseTasks {
+  explicit PhaseTasks(const Job& job)
+      : chunks(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
+  StaticChunks chunks;
 };
 
-inline void PackedWorker(const Job& job, PackedTasks& tasks, const Team& team) {
+inline void PackedWorker(const Job& job, PhaseTasks (&tasks)[2], const Team& team) {
   const Gemm& g = job.g;
   float* scratch = job.scratch + team.thread * job.scratch_floats;
+  const int64_t parts = job.m_parts * job.n_parts;
+  int64_t number = 0;
   for (int64_t j0 = 0; j0 < job.cols; j0 += job.nc) {
     for (int64_t batch0 = 0; batch0 < g.batch; batch0 += job.batch_group) {
-      for (int64_t p0 = 0; p0 < g.k; p0 += job.kb) {
-        const Phase phase = {batch0, std::min(job.batch_group, g.batch - batch0),
-                             j0,     std::min(job.nc, job.cols - j0),
-                             p0,     std::min(job.kb, g.k - p0)};
-        if (job.prepacked == nullptr) {
-          PackPhase(job, phase, tasks.pack);
+      for (int64_t p0 = 0; p0 < g.k; p0 += job.kb, ++number) {
+        StaticChunks& chunks = tasks[number % 2].chunks;
+        if (number > 0) {
+          // What the last phase packed is no longer read.
           team.barrier();
-          if (team.thread == 0) tasks.pack.store(0, std::memory_order_relaxed);
+          if (team.thread == 0) tasks[(number + 1) % 2].chunks.begin();
         }
-        const int64_t parts = job.m_parts * job.n_parts, last = phase.batches * parts;
+        const Phase phase = {number,
+                             batch0,
+                             std::min(job.batch_group, g.batch - batch0),
+                             j0,
+                             std::min(job.nc, job.cols - j0),
+                             p0,
+                             std::min(job.kb, g.k - p0)};
         PhaseLog* const log = log_beside(job.rows * phase.width * phase.depth / parts);
-        tasks.compute.work(team.thread, [&](int64_t task) {
-          if (task >= last) return;
+        chunks.work(team.thread, [&](int64_t task) {
+          if (task >= phase.batches * parts) return;
           const PhaseTimer timer(log, RunPhase::compute);
-          ComputeTask(job, phase, task, scratch);
+          ComputeTask(job, phase, task, team.thread, scratch);
         });
-        team.barrier();
-        if (team.thread == 0) tasks.compute.begin();
-        // With b packed beforehand no other barrier keeps the next phase off the tasks.
-        if (job.prepacked != nullptr) team.barrier();
       }
     }
   }
 }
 
 inline void RunPacked(const Job& job) {
-  PackedTasks tasks(job);
+  job.packing->begin();
+  PhaseTasks tasks[2] = {PhaseTasks(job), PhaseTasks(job)};
   parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
 }
 

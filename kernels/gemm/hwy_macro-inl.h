@@ -51,6 +51,9 @@ struct Block {
   const float* b;  // B micro-panels, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   PrefetchRange next_block[2] = {};  // what the block after this one reads
+  // The same of packed operands: its A micro-panels, and its first B micro-panel.
+  PrefetchRange next_a = {};
+  const float* next_b = nullptr;
 };
 
 // The B micro-panels [s0,s1) of the columns from j0 on.
@@ -74,15 +77,11 @@ inline void PackMicroPanelsOfA(const Job& job, const Block& block, const Shares&
       [&](int64_t q) { return rows.begin(q); }, to);
 }
 
-// A micro-panels that are packed together where a is contiguous across them: as many lines being
-// written as L1 keeps apart.
-constexpr int64_t kMicroPanelsAtOnce = 16;
-
 inline void PackBlockOfA(const Job& job, const Block& block, float* to) {
   const int64_t tiles = pieces(block.i1 - block.i0, kMr);
   const Shares rows(block.i1 - block.i0, tiles);
-  for (int64_t tile = 0; tile < tiles; tile += kMicroPanelsAtOnce) {
-    PackMicroPanelsOfA(job, block, rows, tile, std::min(tiles, tile + kMicroPanelsAtOnce), to);
+  for (int64_t tile = 0; tile < tiles; tile += micro_panels_at_once) {
+    PackMicroPanelsOfA(job, block, rows, tile, std::min(tiles, tile + micro_panels_at_once), to);
   }
 }
 
@@ -130,6 +129,10 @@ class MacroKernel {
       a_rows_adjoin_ = a.inner == 1 && a.outer == block.klen;
       a_column_major_ = a.outer == 1 && a.inner != 1;
     }
+    if (block.next_a.floats > 0) {
+      queues_[0] = PrefetchQueue(block.next_a.data, 0, div_up(block.next_a.floats, 16), 1,
+                                 tiles_ * (range.s1 - range.s0) * QueueCalls());
+    }
     const int64_t next_block = block.next_block[0].floats + block.next_block[1].floats;
     const int64_t steps = tiles_ * (range.s1 - range.s0) * block.klen;
     next_step_of_blocks_ = next_block <= 16 * steps ? 16 : 3 * 16;
@@ -170,7 +173,7 @@ class MacroKernel {
   void PackBeforeUse(int64_t tile) {
     const Side& a = job_.a;
     const bool along_k = a.inner == 1;
-    const int64_t group = along_k ? 1 : kMicroPanelsAtOnce;
+    const int64_t group = along_k ? 1 : micro_panels_at_once;
     if (tile % group != 0) return;
     const int64_t next = std::min(tiles_, tile + group);
     const int64_t cols = range_.b_panels.begin(range_.s1) - range_.b_panels.begin(range_.s0);
@@ -315,12 +318,12 @@ class MacroKernel {
       t_.b = block_.b + begin * block_.klen;
       // B micro-panels and blocks of k lie one behind the other. With n innermost all of them are
       // in L2 already.
-      next_ = job_.order ? nullptr : t_.b + width * block_.klen;
+      next_ = job_.order ? nullptr : last_ ? block_.next_b : t_.b + width * block_.klen;
       if (block_.a != nullptr) {
         // Evenly during all micro-tiles of this one.
-        if (next_ != nullptr) {
-          queues_[1] = PrefetchQueue(next_, 0, width * block_.klen / 16, 1, tiles_ * QueueCalls());
-        }
+        queues_[1] = next_ == nullptr ? PrefetchQueue()
+                                      : PrefetchQueue(next_, 0, width * block_.klen / 16, 1,
+                                                      tiles_ * QueueCalls());
         return;
       }
       next_step_ = tiles_ < 3 ? width / tiles_ : 16;

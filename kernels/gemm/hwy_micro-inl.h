@@ -206,20 +206,26 @@ class MicroKernel {
   }
   // All k. Where it is long enough, c's lines are prefetched meanwhile, one every eight steps: all
   // at once, from beyond L2, they occupy L1's fill buffers, and the B micro-panel waits in L2.
+  // Where it is not, and c is read, so many every eight steps that half of k is left for the last.
   template <class Last>
   static HWY_INLINE void Steps(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
-    const bool prefetch_c = t.k >= 8 * kCount && !t.stream;
+    const bool prefetch_c = !t.stream && (t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount));
     if (kPrefetch > 0 && !prefetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
       p = 1;
     } else {
       Zero(acc, kAll);
-      const std::int64_t lines = prefetch_c ? kCount : 0, chunks = kPrefetch == 0 ? t.k / 8 : lines;
+      const std::int64_t lines = prefetch_c ? kCount : 0;
+      const std::int64_t each = t.k >= 8 * lines ? 1 : pieces(2 * 8 * lines, t.k);
+      const std::int64_t chunks = kPrefetch == 0 ? t.k / 8 : pieces(lines, each);
+      std::int64_t line = 0;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        if (chunk < lines) hwy::Prefetch(t.c + chunk / kVecs * t.ldc + chunk % kVecs * lanes);
+        for (const std::int64_t end = std::min(lines, line + each); line < end; ++line) {
+          hwy::Prefetch(t.c + line / kVecs * t.ldc + line % kVecs * lanes);
+        }
         if constexpr (kPacked) {
           t.queues[0].Issue();
           t.queues[1].Issue();

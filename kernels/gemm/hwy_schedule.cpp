@@ -48,6 +48,8 @@ constexpr Field fields[] = {
         1, any_size),
     ROOFLANE_FIELD("kb", kb, "packed: depth of b packed at a time", 1, any_size),
     ROOFLANE_FIELD("pack_a", pack_a, "1: blocks of a are packed; dot: the skinny operand", 0, 1),
+    ROOFLANE_FIELD("share_a", share_a, "packed: 1, blocks of a are packed once for all threads", 0,
+                   1),
     ROOFLANE_FIELD("pack_b", pack_b, "unpacked: 1, each part packs the micro-panels of b it uses",
                    0, 1),
     ROOFLANE_FIELD("order", order,
@@ -124,6 +126,7 @@ std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
   }
   if (!unpacked) {
     if (s.pack_b || s.k_parts > 1) return "path=4 has no pack_b and no k_parts";
+    if (s.share_a && !s.pack_a) return "share_a=1 needs pack_a=1";
     if (s.transposed && g.prepack) return "a b packed beforehand cannot be transposed";
     const int64_t cols = s.transposed ? g.m : g.n;
     if (g.prepack && (s.nc < cols || s.kb < g.k)) {
@@ -181,6 +184,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
     s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
     s.batch_parts = unread.batch_parts;
   }
+  if (s.path != Path::packed) s.share_a = unread.share_a;
   const bool swapped = s.path != Path::unpacked && s.transposed;
   const int64_t rows = swapped ? g.n : g.m, cols = swapped ? g.m : g.n;
   if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
@@ -262,23 +266,52 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       if (s.k_parts > 1) w.shared = times(s.k_parts, g.batch, g.m, g.n);
       break;
     case Path::packed: {
-      if (s.pack_a) {
+      if (s.pack_a && !s.share_a) {
         w.of_thread = round_up(times(std::min(s.mc, round_up(rows, tile.mr)), kc), 16);
       }
       const int64_t width = std::min(s.nc, cols);
+      const int64_t batches = div_up(g.batch, s.batch_parts), depth = std::min(s.kb, g.k);
       if (s.transposed) {
         w.of_thread += times(std::min(s.mc, round_up(rows, tile.mr)),
                              round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
       }
       if (!g.prepack) {
-        w.shared = times(div_up(g.batch, s.batch_parts), std::min(s.kb, g.k), width) + tile.lanes;
+        w.shared = times(batches, depth, width) + tile.lanes;
       }
+      if (s.share_a) w.shared_a = times(batches, depth, rows);
       break;
     }
   }
   w.of_thread = round_up(w.of_thread, 16);  // 64-byte lines of their own
-  w.shared = round_up(w.shared, 16);
+  w.shared_a = round_up(w.shared_a, 16);
+  w.shared = round_up(w.shared, 16) + w.shared_a;
   return w;
+}
+
+// A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
+// where threads would go without, at last parts of one that are 64 deep. A piece of a is a few A
+// micro-panels, or, where a is contiguous across them, as many as are packed together.
+PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
+    : phases(s.batch_parts), batches(div_up(g.batch, s.batch_parts)), row_parts(s.m_parts) {
+  const int64_t rows = s.transposed ? g.n : g.m, cols = s.transposed ? g.m : g.n;
+  phases *= div_up(cols, s.nc) * div_up(g.k, s.kb);
+  blocks = div_up(std::min(s.kb, g.k), s.kc);
+  if (!g.prepack) {
+    const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
+    b_panels = std::clamp<int64_t>(batches * blocks * panels / (2 * s.threads), 1, 4);
+    const int64_t groups = div_up(panels, b_panels);
+    b_parts = std::clamp<int64_t>(s.threads / (batches * blocks * groups), 1,
+                                  div_up(std::min(s.kc, g.k), 64));
+    b_pieces = groups * b_parts;
+  }
+  if (s.share_a) {
+    const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
+    const int64_t panels = div_up(std::min(part, s.mc), tile.mr);
+    const bool along_k = s.transposed ? g.trans_b : !g.trans_a;
+    a_panels = along_k ? 4 : micro_panels_at_once;
+    a_pieces = div_up(panels, a_panels);
+    a_blocks = div_up(part, s.mc);
+  }
 }
 
 }  // namespace rooflane::gemm

@@ -46,8 +46,9 @@ struct Schedule {
   // micro-panels are packed nc columns at a time. outer: nc columns of the long operand a task, kc
   // deep. dot: kc deep, nc rows of the long operand a task.
   std::int64_t mc = 1, kc = 1, nc = 1, kb = 1;
-  bool pack_a = false;  // packed: blocks of a are copied. dot: the skinny operand is
-  bool pack_b = false;  // unpacked: each part copies the micro-panels of b that it uses
+  bool pack_a = false;   // packed: blocks of a are copied. dot: the skinny operand is
+  bool share_a = false;  // packed, with pack_a: packed once for all threads, like b
+  bool pack_b = false;   // unpacked: each part copies the micro-panels of b that it uses
   // Loop order around the micro-kernel. unpacked, packed: 1 n innermost (an A micro-panel stays in
   // L1), 0 m innermost (a B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot:
   // 1 rows that are read at once lie pages apart, 0 they are neighbours.
@@ -83,6 +84,7 @@ std::optional<std::string> defect_of(const Schedule& schedule, const Gemm& g,
 // Floats of workspace: of all threads together and of each.
 struct Workspace {
   std::int64_t shared = 0, of_thread = 0;
+  std::int64_t shared_a = 0;  // of `shared`, at its end
   double bytes(int threads) const {
     return static_cast<double>(float_bytes) *
            (static_cast<double>(shared) +

@@ -22,7 +22,7 @@
 
 namespace rooflane::gemm {
 
-enum Path : std::int64_t {
+enum OpenClPath : std::int64_t {
   path_tiles = 0,
   path_pipeline = 1,
   path_skinny = 2,

@@ -12,31 +12,46 @@ class SharedPieces {
  public:
   SharedPieces() = default;
   explicit SharedPieces(std::int64_t count)
-      : states_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(count))) {}
+      : states_(std::make_unique<State[]>(static_cast<std::size_t>(count))) {}
 
   // Before a run: nothing is done. While no thread works.
   void begin() { done_ += 2; }
 
-  // Does work(i) for those of [first,last) that nobody has begun, `start` of them later first, and
-  // returns when all are done. work must not wait for another piece.
+  // Does work(i) for those of [first,last) that nobody has begun, `start` of them later first.
+  // Whether all are done by now. work must not wait for another piece.
   template <class Work>
-  void finish(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
+  bool begin(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
     const std::int64_t count = last - first;
     bool all = true;
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t i = first + (n + start) % count;
-      int state = states_[i].load(std::memory_order_acquire);
+      std::atomic<int>& place = states_[i].value;
+      int state = place.load(std::memory_order_acquire);
       if (state == done_) continue;
       if (state == done_ - 1 ||
-          !states_[i].compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
+          !place.compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
         all = false;
         continue;
       }
       work(i);
-      states_[i].store(done_, std::memory_order_release);
-      states_[i].notify_all();
+      place.store(done_, std::memory_order_release);
+      place.notify_all();
     }
-    for (std::int64_t i = first; i < last && !all; ++i) wait(states_[i]);
+    return all;
+  }
+  bool done(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t i = first; i < last; ++i) {
+      if (states_[i].value.load(std::memory_order_acquire) != done_) return false;
+    }
+    return true;
+  }
+  void wait(std::int64_t first, std::int64_t last) const {
+    for (std::int64_t i = first; i < last; ++i) wait(states_[i].value);
+  }
+  // All of them at once: begun, and waited for.
+  template <class Work>
+  void finish(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
+    if (!begin(first, last, start, work)) wait(first, last);
   }
 
  private:
@@ -49,7 +64,11 @@ class SharedPieces {
     for (int now; (now = state.load(std::memory_order_acquire)) != done_;) state.wait(now);
   }
 
-  std::unique_ptr<std::atomic<int>[]> states_;
+  // On a cache line of its own: all threads look at it while one writes the next.
+  struct alignas(64) State {
+    std::atomic<int> value{0};
+  };
+  std::unique_ptr<State[]> states_;
   int done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
 };
 

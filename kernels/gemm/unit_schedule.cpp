@@ -162,16 +162,16 @@ class Model {
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
     const double own = real(s_.nc) * word_of_k * k;
     const Level b_at = s_.pack_b ? std::max(in_l2, level(own)) : std::max(in_l2, level(b_bytes));
-    const Level a_at = s_.pack_a ? in_l2 : std::max(in_l2, level(a_bytes));
+    const Level a_at = s_.share_a ? std::max(in_l2, level(a_bytes)) : in_l2;
     const double beyond = row_blocks * read(b_bytes, b_at) + col_blocks * read(a_bytes, a_at) +
                           write(tiles * tile * 4, source_);
     const double claims = op_ * claim_ops *
-                          ((s_.pack_a ? 0 : pm * col_blocks) +
+                          ((s_.share_a ? pm * col_blocks : 0) +
                            (s_.pack_b || g_.prepack ? 0 : pn * row_blocks * k_blocks));
     double time = joined(joined(core, within), beyond) + claims;
     // What other cores packed, or wrote to c in the run before.
     if (s_.threads > 1) {
-      if (!s_.pack_a) time += from_others(a_bytes);
+      if (s_.share_a) time += from_others(a_bytes);
       if (!s_.pack_b && !g_.prepack) time += from_others(b_bytes);
       if (!s_.fixed) time += from_others(tiles * tile * 4);
     }
@@ -189,8 +189,8 @@ class Model {
     const double share = real(g_.batch) / s_.threads;
     const double a_packed = real(a_panels * unit_.mr) * vector_bytes_packed;
     const double b_packed = real(b_panels * unit_.nr) * vector_bytes_packed;
-    const double times_a = s_.pack_a ? real(s_.n_parts) : 1;
-    const Level a_to = s_.pack_a ? in_l2 : std::max(in_l2, level(share * a_packed));
+    const double times_a = s_.share_a ? 1 : real(s_.n_parts);
+    const Level a_to = s_.share_a ? std::max(in_l2, level(share * a_packed)) : in_l2;
     double time = times_a * share *
                   (pack(bytes(a_type_, g_.m), a_packed, !g_.trans_a, unit_.mr, a_to) +
                    op_ * piece_ops * real(a_panels));
@@ -288,7 +288,7 @@ class Search {
       s.kc = kc;
       for (const int own : {0, 1, 2}) {  // nothing, of a, of b
         if (own == 2 && g_.prepack) continue;
-        s.pack_a = own == 1, s.pack_b = own == 2;
+        s.share_a = own != 1, s.pack_b = own == 2;
         // A block of a in a quarter or half of L2; the sums of a block of c in another, or a's own
         // micro-panels of b.
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
@@ -369,7 +369,8 @@ Schedule rounded(const Schedule& s, const UnitProblem& of) {
   r.mc = fit(s.mc, unit.mr, g.m);
   r.nc = fit(s.nc, unit.nr, g.n);
   r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
-  r.pack_a = s.pack_a;
+  r.pack_a = true;
+  r.share_a = s.share_a;
   r.pack_b = s.pack_b && !g.prepack;
   r.order = true;  // A micro-panels stay, those of b stream
   r.fixed = s.fixed && s.threads > 1;
@@ -413,7 +414,7 @@ std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   std::map<std::array<int64_t, 5>, int> kinds;
   std::vector<Schedule> list;
   for (const Schedule& s : Search(of).all()) {
-    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.pack_a, s.pack_b, s.kc}]++ >= of_a_kind) {
+    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b, s.kc}]++ >= of_a_kind) {
       continue;
     }
     list.push_back(s);

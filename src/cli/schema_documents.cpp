@@ -200,21 +200,27 @@ ordered_json traits_schema() {
               {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
-  return object("What kernels' first guesses go by.",
-                {{"origin", origin},
-                 {"date", nullable("string", "of the calibration")},
-                 {"file", nullable("string", "where they are kept; null: nowhere")},
-                 {"problem", nullable("string", "why the file is no use")},
-                 {"isa", value("string", "Highway target they hold for")},
-                 {"threads", value("integer", "threads of `many`")},
-                 {"l1_bytes", value("integer", "L1 data cache of a core")},
-                 {"l2_bytes", value("integer", "L2 cache of a core")},
-                 {"l3_bytes", value("integer", "last cache as far as it is fast")},
-                 {"one", rates},
-                 {"many", rates},
-                 {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
-                 {"region_s", value("number", "seconds that a parallel region takes")},
-                 {"task_s", value("number", "seconds to hand out a task")}});
+  return object(
+      "What kernels' first guesses go by.",
+      {{"origin", origin},
+       {"date", nullable("string", "of the calibration")},
+       {"file", nullable("string", "where they are kept; null: nowhere")},
+       {"problem", nullable("string", "why the file is no use")},
+       {"isa", value("string", "Highway target they hold for")},
+       {"threads", value("integer", "threads of `many`")},
+       {"l1_bytes", value("integer", "L1 data cache of a core")},
+       {"l2_bytes", value("integer", "L2 cache of a core")},
+       {"l3_bytes", value("integer", "last cache as far as it is fast")},
+       {"one", rates},
+       {"many", rates},
+       {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
+       {"region_s", value("number", "seconds that a parallel region takes")},
+       {"task_s", value("number", "seconds to hand out a task")},
+       {"jitter", value("number",
+                        "how much later than their mean the last thread ends "
+                        "equal work, as a part of it")},
+       {"pages", value("number", "pages of 4 KiB whose addresses are translated at once")},
+       {"page_walk_s", value("number", "seconds that another page takes")}});
 }
 
 ordered_json tuned_machine_schema() {

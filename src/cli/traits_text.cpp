@@ -66,6 +66,9 @@ std::string traits_table(const MeasuredTraits& measured) {
   add("store past the caches", giga(traits.one.stream), giga(traits.many.stream), "GB/s");
   add("transposed copy in L2", giga(traits.transpose), "", "GB/s read");
   if (several) add("parallel region", "", micro(traits.region), "us");
+  if (several) add("slowest beyond the mean", "", fmt::format("{:.0f}", 100 * traits.jitter), "%");
+  add("pages translated at once", fmt::format("{:.0f}", traits.pages), "", "");
+  add("another page", nano(traits.page_walk), "", "ns");
   add("task handed out", several ? "" : nano(traits.task), nano(traits.task), "ns");
   return terminal_table(table);
 }
@@ -129,7 +132,10 @@ ordered_json traits_json(const TraitsSource& source, const std::string& isa, con
           {"many", rates_json(traits.many)},
           {"transpose_bytes_s", traits.transpose},
           {"region_s", traits.region},
-          {"task_s", traits.task}};
+          {"task_s", traits.task},
+          {"jitter", traits.jitter},
+          {"pages", traits.pages},
+          {"page_walk_s", traits.page_walk}};
 }
 
 }  // namespace rooflane

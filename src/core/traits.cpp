@@ -87,6 +87,12 @@ constexpr double transpose_read = 8;
 // thread counts its arrival on the same line. A task is one such count.
 constexpr double line_s = 100e-9;
 constexpr int region_lines = 10;
+// Where nothing else runs; shared cores are measured.
+constexpr double quiet_jitter = 0.01;
+// The second-level TLB of x86-64 since Skylake and Zen 2 has 1536 to 4096 entries. A walk of page
+// tables in L2 takes 20 to 30 cycles, two of them at a time.
+constexpr double tlb_pages = 1536;
+constexpr double walk_cycles = 12;
 // With one thread a task is an indirect call.
 constexpr double call_cycles = 10;
 
@@ -122,16 +128,29 @@ double rate_at(double one, double many, int measured, int cores, int t) {
   return many * std::min(1.0, static_cast<double>(std::max(measured, cores)) / t);
 }
 
-// As rate_at for every rate.
+// The same of what each core has for itself: the more are at work, the slower all of them, as
+// clocks fall and hardware threads share a core.
+double own_rate_at(double one, double many, int measured, int cores, int t) {
+  if (t <= 1 || t > measured) return rate_at(one, many, measured, cores, t);
+  return one + (many - one) * (t - 1) / (measured - 1);
+}
+
+// As these two for every rate.
 Traits::Rates rates_at(const Traits& measured, int cores, int t) {
   const auto rate = [&](double one, double many) {
     return rate_at(one, many, measured.threads, cores, t);
   };
   Traits::Rates rates;
-  rates.fma = rate(measured.one.fma, measured.many.fma);
+  const auto own = [&](double one, double many) {
+    return own_rate_at(one, many, measured.threads, cores, t);
+  };
+  rates.fma = own(measured.one.fma, measured.many.fma);
   for (int level = 0; level < levels; ++level) {
-    rates.read[level] = rate(measured.one.read[level], measured.many.read[level]);
-    rates.write[level] = rate(measured.one.write[level], measured.many.write[level]);
+    const auto at = [&](double one, double many) {
+      return level <= in_l2 ? own(one, many) : rate(one, many);
+    };
+    rates.read[level] = at(measured.one.read[level], measured.many.read[level]);
+    rates.write[level] = at(measured.one.write[level], measured.many.write[level]);
   }
   rates.stream = rate(measured.one.stream, measured.many.stream);
   return rates;
@@ -183,11 +202,15 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.transpose = hz * transpose_read;
   traits.region = derived_region(traits.threads);
   traits.task = traits.threads > 1 ? line_s : call_cycles / hz;
+  traits.jitter = traits.threads > 1 ? quiet_jitter : 0;
+  traits.pages = tlb_pages;
+  traits.page_walk = walk_cycles / hz;
   return traits;
 }
 
 // Rates: rate_at. A region's time grows with the logarithm of its threads, as waking them in a tree
-// does; a task's is that of all threads unless there is one.
+// does; a task's is that of all threads unless there is one. Fewer threads hold a slow one less
+// often: the last of t is later than their mean by 1 - 1/t of what the slow ones are.
 Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::string_view isa,
                  int threads) {
   const Traits& all = measured.at_isa;
@@ -204,7 +227,7 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
     const auto peak = measured.fma.find(std::string(isa));
     const double one = peak != measured.fma.end() ? peak->second.one : all.one.fma * share;
     const double many = peak != measured.fma.end()
-                            ? rate_at(one, peak->second.many, all.threads, machine.all_cores, t)
+                            ? own_rate_at(one, peak->second.many, all.threads, machine.all_cores, t)
                             : traits.many.fma * share;
     const double lanes =
         static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;
@@ -214,11 +237,14 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   if (t == 1) {
     traits.region = 0;
     traits.task = derived.task;
+    traits.jitter = 0;
   } else if (all.threads > 1) {
     traits.region = all.region * std::log2(t) / std::log2(all.threads);
+    traits.jitter = all.jitter * (1 - 1.0 / t) / (1 - 1.0 / all.threads);
   } else {
     traits.region = derived.region;
     traits.task = derived.task;
+    traits.jitter = derived.jitter;
   }
   return traits;
 }

@@ -38,6 +38,12 @@ struct Traits {
   double transpose = 0;  // bytes/s read by a transposed copy of float32 in L2, one thread
   double region = 0;     // s to start and join a parallel region of `threads`; 0 for one
   double task = 0;       // s to hand out one task dynamically
+  // How much later than their mean the last of `threads` ends equal work, as a part of that work:
+  // cores that others share are slower. 0 for one.
+  double jitter = 0;
+  // Pages of 4 KiB whose addresses are translated at once, and s that another one takes, where rows
+  // in them are read one after the other.
+  double pages = 0, page_walk = 0;
 };
 
 // The traits of this machine at an ISA target (its Highway name) and number of threads: from the

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -29,6 +31,15 @@ constexpr const char* first_line = "rooflane-traits 1";
 constexpr const char* last_line = "end";
 
 // Every number of a file with one or more values under a key; print and parse both walk this.
+// What older files lack, and what they get.
+struct Optional {
+  const char* key;
+  double Traits::*value;
+  double usual;
+};
+constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.01},
+                                        {"pages", &Traits::pages, 1536},
+                                        {"page_walk", &Traits::page_walk, 4e-9}};
 struct Field {
   std::string key;
   double* values;
@@ -48,6 +59,9 @@ std::vector<Field> fields_of(Traits& traits) {
   fields.push_back({"transpose", &traits.transpose, 1, 1});
   fields.push_back({"region", &traits.region, 1, 0});
   fields.push_back({"task", &traits.task, 1, 0});
+  for (const Optional& field : optional_fields) {
+    fields.push_back({field.key, &(traits.*field.value), 1, 0});
+  }
   return fields;
 }
 
@@ -85,6 +99,7 @@ std::int64_t parse_count(const std::string& where, std::string_view word, std::i
 class Reader {
  public:
   explicit Reader(MeasuredTraits& out) : out_(out) {
+    for (const Optional& field : optional_fields) out.at_isa.*field.value = field.usual;
     for (const Size& size : sizes_of(out.at_isa)) {
       add(size.key, 1, [size](const std::string& where, const auto& words) {
         *size.value = parse_count(where, words[0], most_bytes);
@@ -125,7 +140,9 @@ class Reader {
       if (!seen_.contains(key)) missing.emplace_back(key);
     }
     for (const auto& [key, entry] : numbers_) {
-      if (!seen_.contains(key)) missing.push_back(key);
+      const bool optional = std::any_of(std::begin(optional_fields), std::end(optional_fields),
+                                        [&](const Optional& field) { return key == field.key; });
+      if (!seen_.contains(key) && !optional) missing.push_back(key);
     }
     if (!missing.empty()) throw argument_error("missing: " + join(missing, ", "));
     const auto peak = out_.fma.find(out_.isa);

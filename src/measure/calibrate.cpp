@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <memory>
@@ -219,6 +220,97 @@ class Regions {
   std::vector<double> regions_, tasks_;  // s
 };
 
+// Equal work of all threads at once.
+class Evenness {
+ public:
+  Evenness(int threads, const std::string& isa)
+      : ended_(static_cast<std::size_t>(threads)), loop_(fma_loop(resolve_isa(isa))) {}
+
+  void measure() {
+    constexpr std::int64_t steps = 200'000;  // 0.2 to 0.6 ms
+    const auto threads = static_cast<int>(ended_.size());
+    const Stopwatch turn;
+    do {
+      parallel_region(nullptr, threads, [&](const Team& team) {
+        team.barrier();
+        const Stopwatch watch;
+        keep(loop_.run(steps, 0.5f, 1.0f));
+        ended_[static_cast<std::size_t>(team.thread)].seconds = watch.seconds();
+      });
+      double sum = 0, last = 0;
+      for (const Ended& thread : ended_) {
+        sum += thread.seconds;
+        last = std::max(last, thread.seconds);
+      }
+      later_.push_back(last * threads / sum - 1);
+    } while (turn.seconds() < turn_s);
+  }
+
+  double jitter() const { return ended_.size() > 1 ? median(later_) : 0; }
+
+ private:
+  struct alignas(64) Ended {
+    double seconds = 0;
+  };
+  std::vector<Ended> ended_;
+  FmaLoop loop_;
+  std::vector<double> later_;  // the last one's time over the mean, less 1
+};
+
+// Reading a line of each of so many pages, over and over: rows of a matrix that lie pages apart.
+class Pages {
+ public:
+  Pages() : memory_(counts.back() * page_bytes), best_(counts.size(), 1) {
+    std::fill_n(memory_.f32(), memory_.bytes() / sizeof(float), 1.0f);
+  }
+
+  void measure() {
+    constexpr std::size_t reads = 20'000;
+    const Stopwatch turn;
+    do {
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        const std::size_t passes = std::max<std::size_t>(1, reads / counts[i]);
+        const Stopwatch watch;
+        float sum = 0;
+        for (std::size_t pass = 0; pass < passes; ++pass) sum += read(counts[i]);
+        keep(sum);
+        best_[i] = std::min(best_[i], watch.seconds() / static_cast<double>(passes * counts[i]));
+      }
+    } while (turn.seconds() < turn_s);
+  }
+
+  // s that a page takes beyond what the fewest take.
+  double walk() const { return std::max(0.0, best_.back() - best_.front()); }
+  // As many as take half of that.
+  double reach() const {
+    std::size_t i = 0;
+    while (best_[i + 1] < best_.front() + walk() / 2) ++i;
+    const double share =
+        (best_.front() + walk() / 2 - best_[i]) / std::max(1e-12, best_[i + 1] - best_[i]);
+    return static_cast<double>(counts[i]) +
+           std::clamp(share, 0.0, 1.0) * static_cast<double>(counts[i + 1] - counts[i]);
+  }
+
+ private:
+  // The fewest fill L1 with lines, the most, half of the smallest L2.
+  static constexpr std::array<std::size_t, 7> counts = {768, 1024, 1536, 2048, 3072, 4096, 6144};
+
+  float read(std::size_t pages) const {
+    // Lines of neighbours are in sets of their own.
+    const float* line = memory_.f32();
+    float sum[4] = {};
+    for (std::size_t page = 0; page < pages; page += 4) {
+      for (std::size_t i = 0; i < 4; ++i) {
+        sum[i] += line[(page + i) * (page_bytes / sizeof(float)) + (page + i) % 64 * 16];
+      }
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+  }
+
+  Buffer memory_;
+  std::vector<double> best_;  // s a page
+};
+
 // As far as all threads find the last cache fast: at most what is reported, at least their L2.
 std::int64_t measure_last_level(Rounds& rounds, Side& all, std::size_t largest,
                                 const Traits& reported, double until) {
@@ -266,6 +358,21 @@ void raise(Traits::Rates& one, const Traits::Rates& many) {
     one.write[level] = std::max(one.write[level], many.write[level]);
   }
   one.stream = std::max(one.stream, many.stream);
+}
+
+// All threads' rates were measured until the last one was done. Of what a core has for itself the
+// mean of the threads is what counts, since tasks go to those that are free. It falls as the FMAs'
+// rate does: less is what a neighbour in the same cache took.
+void take_mean(Traits::Rates& many, const Traits::Rates& one, double jitter) {
+  for (int level = in_l1; level <= in_l2; ++level) {
+    const auto mean = [&](double alone, double until_last) {
+      return std::min(alone, std::max(until_last * (1 + jitter), alone * many.fma / one.fma));
+    };
+    many.read[level] = mean(one.read[level], many.read[level]);
+    many.write[level] = mean(one.write[level], many.write[level]);
+  }
+  many.read[in_l3] = std::min(one.read[in_l3], many.read[in_l3] * (1 + jitter));
+  many.write[in_l3] = std::min(one.write[in_l3], many.write[in_l3] * (1 + jitter));
 }
 
 std::string now_utc() {
@@ -319,6 +426,8 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
 
   Transposition transposition(traits.l2_bytes);
   Regions regions(request.threads);
+  Evenness evenness(request.threads, out.isa);
+  Pages pages;
   std::vector<CalibrationStep> steps;
   for (Side* side : {&one, all.get()}) {
     if (side == nullptr) continue;
@@ -327,21 +436,28 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   }
   steps.push_back({"transposed copy", [&] { transposition.measure(); }});
   steps.push_back({"parallel regions and tasks", [&] { regions.measure(); }});
+  steps.push_back({"equal work of all threads", [&] { evenness.measure(); }});
+  steps.push_back({"rows pages apart", [&] { pages.measure(); }});
   rounds.run(steps, request.seconds);
 
   out.date = now_utc();
   traits.one = one.rates();
   traits.many = several ? all->rates() : traits.one;
+  traits.jitter = evenness.jitter();
   for (std::size_t i = 0; i < isas.size(); ++i) {
     const double many = several ? all->fma[i] / request.threads : one.fma[i];
-    out.fma[isas[i]] = {std::max(one.fma[i], many), many};
+    out.fma[isas[i]] = {std::max(one.fma[i], many),
+                        std::min(std::max(one.fma[i], many), many * (1 + traits.jitter))};
   }
   traits.one.fma = out.fma[out.isa].one;
   traits.many.fma = out.fma[out.isa].many;
   raise(traits.one, traits.many);
+  if (several) take_mean(traits.many, traits.one, traits.jitter);
   traits.transpose = transposition.best;
   traits.region = regions.region();
   traits.task = regions.task();
+  traits.pages = pages.reach();
+  traits.page_walk = pages.walk();
   return out;
 }
 
