@@ -178,7 +178,9 @@ std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kerne
       regrets.push_back({.problem = fields[0],
                          .problem_class = class_of(problem),
                          .threads = env.threads,
-                         .best_ns = ns});
+                         .best_ns = ns,
+                         .model = "",
+                         .best = ""});
       least_predicted.push_back(std::numeric_limits<double>::infinity());
     }
     Regret& regret = regrets[at->second];
@@ -219,7 +221,8 @@ void print_table(const std::vector<Regret>& regrets) {
 
 int run(int argc, char** argv) {
   CLI::App app("How much a variant's first guess loses against the best of its search space");
-  std::string kernel_name = "gemm", variant_name = "hwy", math = "fp32", isa, csv, all_times, replay;
+  std::string kernel_name = "gemm", variant_name = "hwy", math = "fp32", isa, csv, all_times,
+              replay;
   std::vector<std::string> shapes, presets;
   std::vector<int> threads = {1, machine().physical_cores};
   double seconds = 0.5;
@@ -228,7 +231,8 @@ int run(int argc, char** argv) {
   app.add_option("--shape", shapes, "problems");
   app.add_option("--preset", presets, "lists of problems, or random:N[:SEED]");
   app.add_option("--threads", threads, "thread counts")->delimiter(',');
-  app.add_option("--math", math, "math; where a problem's formats have another one alone, that one");
+  app.add_option("--math", math,
+                 "math; where a problem's formats have another one alone, that one");
   app.add_option("--isa", isa, "Highway target");
   app.add_option("--seconds", seconds, "for each problem and thread count");
   app.add_option("--csv", csv, "a line for each problem");

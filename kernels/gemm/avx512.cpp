@@ -32,6 +32,7 @@ constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_
 struct BFloat16Products {
   using Element = std::uint16_t;
   using Sums = __m512;
+  using TileSums = Sums;  // of MicroTile
   static Sums Zero() { return _mm512_setzero_ps(); }
   static Sums Load(const void* from) { return _mm512_loadu_ps(from); }
   static void Store(void* to, Sums sums) { _mm512_storeu_ps(to, sums); }
@@ -56,15 +57,17 @@ struct BFloat16Products {
 
 struct IntegerProducts {
   using Element = std::uint8_t;
-  // Not __m512i, whose 64-bit lanes would let GCC 12 copy an accumulator before and after each
-  // product.
+  // GCC 12 copies accumulators of __m512i before and after each product in SkinnyColumns, and
+  // spills those of the other type in MicroTile.
   using Sums = std::int32_t __attribute__((vector_size(64)));
+  using TileSums = __m512i;
   static Sums Zero() { return Sums{}; }
   static Sums Load(const void* from) { return (Sums)_mm512_loadu_si512(from); }
   static void Store(void* to, Sums sums) { _mm512_storeu_si512(to, (__m512i)sums); }
   static Sums Add(Sums c, __m512i a, __m512i b) {
     return (Sums)_mm512_dpbusd_epi32((__m512i)c, a, b);
   }
+  static TileSums Add(TileSums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
   static std::uint32_t Total(Sums of) {
     auto sums = (__m512i)of;
     sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0x4E));
@@ -86,13 +89,15 @@ constexpr std::int64_t prefetch_lanes = 8;
 // Loops over accumulators must be unrolled, or they would lie on the stack.
 template <class Products, int rows, int count>
 void MicroTile(const MicroCall& call) {
-  typename Products::Sums sums[rows][count];
+  using TileSums = typename Products::TileSums;
+  TileSums sums[rows][count];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 16
     for (int j = 0; j < count; ++j) {
-      sums[i][j] = call.add ? Products::Load(call.sums + i * call.ld + j * lanes_per_vector)
-                            : Products::Zero();
+      sums[i][j] = call.add
+                       ? (TileSums)Products::Load(call.sums + i * call.ld + j * lanes_per_vector)
+                       : (TileSums)Products::Zero();
     }
   }
   const std::uint32_t* a = call.a;
@@ -117,7 +122,8 @@ void MicroTile(const MicroCall& call) {
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 16
     for (int j = 0; j < count; ++j) {
-      Products::Store(call.sums + i * call.ld + j * lanes_per_vector, sums[i][j]);
+      Products::Store(call.sums + i * call.ld + j * lanes_per_vector,
+                      (typename Products::Sums)sums[i][j]);
     }
   }
 }

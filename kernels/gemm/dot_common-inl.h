@@ -57,39 +57,53 @@ inline __mmask16 First(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, 16)) - 1);
 }
 
-// Vectors along memory, 16 lanes of 16 of them at a time. Lanes side by side are copied, others
-// transposed.
+// Lanes [g,g+16), or the first `lanes` of them, of up to 16 vectors from v0 on become rows of the
+// panel.
+template <class E, bool whole>
+__attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std::int64_t v0,
+                                                          std::int64_t g, std::int64_t lanes) {
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
+  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
+  const E* const from = reinterpret_cast<const E*>(c.from) + g * group;
+  const __mmask16 there = First(lanes), kept = First(c.width - v0);
+  __m512i rows[side];
+#pragma GCC unroll 16
+  for (int v = 0; v < side; ++v) {
+    rows[v] = _mm512_setzero_si512();
+    if (v0 + v >= c.count) continue;
+    const E* const vector = from + (v0 + v) * c.outer;
+    rows[v] = _mm512_xor_si512(
+        whole ? _mm512_loadu_si512(vector) : _mm512_maskz_loadu_epi32(there, vector), xor_mask);
+  }
+  Transpose(rows);
+#pragma GCC unroll 16
+  for (int lane = 0; lane < side; ++lane) {
+    if (!whole && lane >= lanes) break;
+    _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
+  }
+}
+
+// Vectors along memory. Lanes side by side are copied, others transposed.
 template <class E, int run>
 void PackAlong(const PackCall& c, std::int64_t whole) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
-  const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
-  const E* const from = reinterpret_cast<const E*>(c.from);
-  const auto load = [&](std::int64_t v, std::int64_t g) __attribute__((always_inline)) {
-    const __mmask16 there = First(v < c.count ? whole - g : 0);
-    const __m512i lanes =
-        _mm512_maskz_loadu_epi32(there, from + (v < c.count ? v : 0) * c.outer + g * group);
-    return _mm512_maskz_xor_epi32(there, lanes, xor_mask);
-  };
   if constexpr (run == side) {
+    const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
     for (std::int64_t g = 0; g < whole; g += side) {
+      const __mmask16 there = First(whole - g);
       for (std::int64_t v = 0; v < c.count; ++v) {
-        _mm512_storeu_si512(c.to + PlaceOf<run>(c, g, v), load(v, g));
+        const E* const vector = reinterpret_cast<const E*>(c.from) + v * c.outer + g * group;
+        const __m512i lanes = _mm512_maskz_loadu_epi32(there, vector);
+        _mm512_storeu_si512(c.to + PlaceOf<run>(c, g, v),
+                            _mm512_maskz_xor_epi32(there, lanes, xor_mask));
       }
     }
     return;
   }
   for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
-    for (std::int64_t g = 0; g < whole; g += side) {
-      __m512i rows[side];
-#pragma GCC unroll 16
-      for (int v = 0; v < side; ++v) rows[v] = load(v0 + v, g);
-      Transpose(rows);
-#pragma GCC unroll 16
-      for (int lane = 0; lane < side; ++lane) {
-        if (g + lane >= whole) break;
-        _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, First(c.width - v0), rows[lane]);
-      }
-    }
+    std::int64_t g = 0;
+    for (; g + side <= whole; g += side) PackTransposed<E, true>(c, v0, g, side);
+    if (g < whole) PackTransposed<E, false>(c, v0, g, whole - g);
   }
 }
 

@@ -6,8 +6,8 @@
 // an operand that lies well is multiplied where it is, and what the next micro-kernels read is
 // prefetched meanwhile.
 //
-// Other number formats than float32 are units of driver.cpp: hwy_units.cpp. Here: float32's plan and
-// its memory. The map, with the fields of a schedule where they act:
+// Other number formats than float32 are units of driver.cpp: hwy_units.cpp. Here: float32's plan
+// and its memory. The map, with the fields of a schedule where they act:
 //   hwy_schedule.hpp, .cpp  what a schedule may be: its fields, their text, which are legal
 //   hwy_candidates.cpp      which schedules a problem has, and the choice of one
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take
@@ -57,6 +57,7 @@ HWY_AFTER_NAMESPACE();
 #include "core/traits.hpp"
 #include "fmt/format.h"
 #include "generated_catalogue.hpp"
+#include "kernels/gemm/gate_product.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 #include "kernels/gemm/hwy_units.hpp"
@@ -164,8 +165,11 @@ class HwyPlan final : public Plan {
     allocate();
     if (g.has_epilogue()) job_.epilogue = epilogue_function(target_);
     if (column_) job_.epilogue_job.bias_step = 0;
-    if (g.prepack) pack(part_of_b(constants.at("b")));
-    if (g.gate) plan_gate(constants);
+    if (g.prepack) pack(own_part_of_b(Gemm(problem), constants.at("b")));
+    if (!g.gate) return;
+    gate_.emplace(problem, constants, [&](const Problem& product, const Operands& of_product) {
+      return std::make_unique<HwyPlan>(product, tuning_of(job_), env, of_product, column_);
+    });
   }
 
   void run() override {
@@ -173,13 +177,13 @@ class HwyPlan final : public Plan {
       with_gaps_->run();
       return;
     }
-    if (gate_ != nullptr) gate_->run();
+    if (gate_) gate_->run();
     run_(job_);
   }
 
   std::vector<std::span<const std::byte>> regions() const override {
     auto list = Plan::regions();
-    for (const HwyPlan* plan : {this, static_cast<const HwyPlan*>(gate_.get())}) {
+    for (const HwyPlan* plan : {this, gate_ ? &gate_->plan() : nullptr}) {
       if (plan == nullptr || plan->packed_.bytes() == 0) continue;
       list.push_back({static_cast<const std::byte*>(plan->packed_.data()), plan->packed_.bytes()});
     }
@@ -194,11 +198,7 @@ class HwyPlan final : public Plan {
     facts.workspace_bytes = workspace_.bytes() + packed_.bytes() - packed_bytes_;
     facts.packed_bytes = packed_bytes_;
     if (has_gaps_) facts.workspace_bytes += with_gaps_->facts().workspace_bytes;
-    if (gate_ != nullptr) {
-      const PlanFacts further = gate_->facts();
-      facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
-      facts.packed_bytes += further.packed_bytes;
-    }
+    if (gate_) gate_->add_to(facts);
     return facts;
   }
 
@@ -214,33 +214,6 @@ class HwyPlan final : public Plan {
     job_.shared = workspace_.f32();
     job_.shared_a = job_.shared + w.shared - w.shared_a;
     job_.scratch = job_.shared + w.shared;
-  }
-
-  // gate=1: the first product by a plan of its own, which leaves its sums here; what follows the
-  // second reads them.
-  void plan_gate(const Operands& constants) {
-    const Gemm g(problem());
-    Problem product = problem();
-    product.set("gate", 0.0);
-    Operands of_gate;
-    if (g.prepack) of_gate.set("b", half_of_b(constants.at("b"), g.trans_b, 0));
-    gate_ = std::make_unique<HwyPlan>(product, tuning_of(job_), env_, of_gate, column_);
-    gate_sums_ = Buffer(static_cast<std::size_t>(g.batch * g.m * g.n) * sizeof(float));
-    gate_view_ = contiguous_view(gate_sums_.data(), Shape{g.batch, g.m, g.n});
-  }
-  // What job_ multiplies by.
-  View part_of_b(const View& b) const {
-    return job_.g.gate ? half_of_b(b, problem().flag("trans_b"), 1) : b;
-  }
-  void bind_gate(const Operands& operands) {
-    Operands of_gate;
-    of_gate.set("a", operands.at("a"));
-    if (!job_.g.prepack) {
-      of_gate.set("b", half_of_b(operands.at("b"), problem().flag("trans_b"), 0));
-    }
-    of_gate.set("c", gate_view_);
-    gate_->bind(of_gate);
-    job_.epilogue_job.gate = const_matrix(gate_view_);
   }
 
   void pack(const View& b) {
@@ -276,11 +249,14 @@ class HwyPlan final : public Plan {
     if (g.prepack) {
       job_.a = side_a(g, operands.at("a"));
     } else {
-      const View b = part_of_b(operands.at("b"));
+      const View b = own_part_of_b(Gemm(problem()), operands.at("b"));
       job_.a = side_a(g, column_ ? b : operands.at("a"));
       job_.b = side_b(g, column_ ? operands.at("a") : b);
     }
-    if (gate_ != nullptr) bind_gate(operands);
+    if (gate_) {
+      gate_->bind(operands);
+      job_.epilogue_job.gate = gate_->sums();
+    }
     if (g.has_epilogue()) job_.epilogue_job.bind(operands);
     if (job_.path == Path::packed && job_.transposed) std::swap(job_.a, job_.b);
     if (g.reads_c0()) job_.c0 = const_matrix(operands.at("c0"));
@@ -304,9 +280,7 @@ class HwyPlan final : public Plan {
   // Where that column, or c0's, has gaps: another plan, which computes it as a column.
   bool has_gaps_ = false;
   std::unique_ptr<HwyPlan> with_gaps_;
-  std::unique_ptr<HwyPlan> gate_;  // of the first product of gate=1
-  Buffer gate_sums_;
-  View gate_view_;
+  std::optional<GateProduct<HwyPlan>> gate_;
   const Environment env_;
 };
 

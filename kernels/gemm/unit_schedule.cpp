@@ -414,7 +414,8 @@ std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   std::map<std::array<int64_t, 5>, int> kinds;
   std::vector<Schedule> list;
   for (const Schedule& s : Search(of).all()) {
-    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b, s.kc}]++ >= of_a_kind) {
+    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b, s.kc}]++ >=
+        of_a_kind) {
       continue;
     }
     list.push_back(s);
