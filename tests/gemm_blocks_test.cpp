@@ -69,6 +69,15 @@ TEST_CASE("blocks: layouts, types, scalars and what follows the product") {
   }
 }
 
+TEST_CASE(
+    "blocks: threads that multiply the last rows of several batches do not disturb each other") {
+  for (const char* const format : formats) {
+    for (const char* const rest : {"", ",prepack=1"}) {
+      check(shape_of("m=3,n=17,k=4096,batch=64" + std::string(rest), format), "avx512", 2);
+    }
+  }
+}
+
 TEST_CASE("blocks: a row's sums are the same bits whichever rows and threads are beside it") {
   if (!has_unit()) {
     test::skip_part("no vpdpbusd here", "");

@@ -421,8 +421,7 @@ TEST_CASE("units apply every function to tiles of c, in every form of it") {
   }
 }
 
-TEST_CASE(
-    "formats: every schedule of the search space is right, predicted, and found by its text") {
+TEST_CASE("formats: schedules of the search space are right, predicted, and found by their text") {
   constexpr const char* forms[] = {"fp32:b_type=q4_0",
                                    "fp32:b_type=q8_0,c_type=bf16",
                                    "fp32:b_type=q4_1",

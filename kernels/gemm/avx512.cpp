@@ -279,8 +279,7 @@ void Skinny(const FewRowsCall& call) {
                              .cols = call.cols,
                              .sums = call.sums,
                              .ld = call.ld,
-                             .column_sums = call.column_sums,
-                             .end = call.end};
+                             .column_sums = call.column_sums};
   SkinnyOf<Products>(skinny, std::make_integer_sequence<int, skinny_rows>());
 }
 // Rows of a, whole vectors of lanes.

@@ -25,7 +25,7 @@ inline constexpr std::int64_t words_per_block = lanes_per_block + 2;
 // sums[rows][cols] of rows of b as they lie.
 struct SkinnyBlocksCall {
   const std::uint32_t* a;  // A micro-panel
-  std::int64_t rows;       // at most skinny_rows
+  std::int64_t rows;       // at most most_rows
   const std::uint8_t* b;
   std::int64_t row_bytes;
   std::int64_t blocks;

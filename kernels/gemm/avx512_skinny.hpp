@@ -19,7 +19,6 @@ struct SkinnyCall {
   std::uint32_t* sums;
   std::int64_t ld;
   std::int32_t* column_sums;  // of b; null: not asked for
-  const void* end;            // of b: nothing behind it is prefetched
 };
 inline constexpr std::int64_t skinny_rows = 8;
 

@@ -1,6 +1,5 @@
-// What the units of AVX-512 and AMX share and is worth their instructions: packing lanes, and sums
-// of columns. A lane is 32 bits: 2 bfloat16 or 4 8-bit integers that follow one another along k.
-// Include it once, inside the attributes of the
+// Packing and sums of columns for the units of AVX-512 and AMX. A lane is 32 bits: 2 bfloat16 or 4
+// 8-bit integers that follow one another along k. Include it once, inside the attributes of the
 // instructions and an anonymous namespace.
 
 // Masks that keep everything: GCC 12 warns of what intrinsics without one start from.

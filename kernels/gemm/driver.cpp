@@ -26,7 +26,8 @@ constexpr int64_t page_words = 1024;
 
 Buffer words(int64_t count) { return Buffer(static_cast<std::size_t>(count * word_bytes)); }
 
-// Batches that are packed together: as many as make 32 MiB, which no region's start counts beside.
+// Batches that are packed together: as many as make 32 MiB. Starting a region costs nothing beside
+// packing that much.
 int64_t batches_together(const Gemm& g, int64_t words_of_batch) {
   const int64_t bytes = std::max<int64_t>(words_of_batch * word_bytes, 1);
   return std::clamp<int64_t>((int64_t{32} << 20) / bytes, 1, std::max<int64_t>(g.batch, 1));
@@ -48,9 +49,9 @@ class UnitPlan final : public Plan {
         shifts_((few_ ? unit.few.shifts_a : unit.shifts_a) && a_type_ == &int8),
         steps_(div_up(g_.k, unit.depth)),
         steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))),
-        store_(store_function(resolve_isa(""))),
-        convert_(convert_function(resolve_isa(""))),
-        store_job_(g_, g_.has_epilogue() ? epilogue_function() : nullptr) {
+        store_(store_function(resolve_isa(unit.isa))),
+        convert_(convert_function(resolve_isa(unit.isa))),
+        store_job_(g_, g_.has_epilogue() ? epilogue_function(resolve_isa(unit.isa)) : nullptr) {
     if (g_.gate) {
       gate_.emplace(problem, constants, [&](const Problem& product, const Operands& of_product) {
         return std::make_unique<UnitPlan>(product, schedule, env, of_product, unit);
@@ -180,7 +181,9 @@ class UnitPlan final : public Plan {
     scratch_words_ = round_up(rows_at_ + of_rows, page_words);
     scratch_ = words(scratch_words_ * s_.threads);
     if (g_.n % few.together == 0) return;
-    rows_at_end_ = Buffer(static_cast<std::size_t>(few.together) * b_type_->bytes(g_.k));
+    // Of each thread: the last rows of several batches may be multiplied at once.
+    end_bytes_ = round_up(few.together * static_cast<int64_t>(b_type_->bytes(g_.k)), 64);
+    rows_at_end_ = Buffer(static_cast<std::size_t>(end_bytes_ * s_.threads));
     std::fill_n(static_cast<std::byte*>(rows_at_end_.data()), rows_at_end_.bytes(), std::byte{0});
   }
 
@@ -491,13 +494,16 @@ class UnitPlan final : public Plan {
   // ---- few rows
 
   void run_few(int64_t first, int64_t count) {
-    for (int64_t place = 0; place < count; ++place) {
+    // Threads take longer to start than so many elements to be packed.
+    constexpr int64_t of_one_thread = 16384;
+    const int threads = count * g_.m * g_.k > of_one_thread ? s_.threads : 1;
+    parallel_for(env_.pool, threads, count, [&](int64_t place, int thread) {
       const PhaseTimer timer(RunPhase::pack);
-      PackCall call = rows_of_a(first + place, 0, g_.m, scratch(0) + rows_at_);
+      PackCall call = rows_of_a(first + place, 0, g_.m, scratch(thread) + rows_at_);
       call.width = g_.m;
       call.to = at(a_panels_, place * row_words_);
       unit_.few.pack(call);
-    }
+    });
     const int64_t tasks = div_up(g_.n, s_.nc);
     // In static chunks: a thread prefetches what its next task reads.
     parallel_for_static(env_.pool, s_.threads, count * tasks, [&](int64_t task, int thread) {
@@ -526,7 +532,7 @@ class UnitPlan final : public Plan {
     }
     call.end = b_.at(batch, g_.n - 1) + b_type_->bytes(g_.k);
     if (call.cols > 0) few.multiply(call);
-    if (call.cols < cols) multiply_last(batch, call, col + call.cols);
+    if (call.cols < cols) multiply_last(batch, call, col + call.cols, thread);
     store_(store_job_, {{batch, 0, col, g_.m, cols},
                         scratch(thread),
                         call.ld,
@@ -537,9 +543,9 @@ class UnitPlan final : public Plan {
   }
 
   // The last rows of b, fewer than are read together, with zeros behind them.
-  void multiply_last(int64_t batch, FewRowsCall call, int64_t first) const {
+  void multiply_last(int64_t batch, FewRowsCall call, int64_t first, int thread) const {
     const auto bytes = static_cast<int64_t>(b_type_->bytes(g_.k));
-    auto* const to = static_cast<std::byte*>(rows_at_end_.data());
+    auto* const to = static_cast<std::byte*>(rows_at_end_.data()) + thread * end_bytes_;
     for (int64_t j = first; j < g_.n; ++j) {
       std::copy_n(b_.at(batch, j), bytes, to + (j - first) * bytes);
     }
@@ -576,7 +582,7 @@ class UnitPlan final : public Plan {
   bool own_a_ = false, own_b_ = false;
   bool to_c_ = false;  // sums need nothing to become c
   int64_t together_ = 1, panels_of_piece_ = 1;
-  int64_t own_a_words_ = 0, own_b_words_ = 0, row_words_ = 0;
+  int64_t own_a_words_ = 0, own_b_words_ = 0, row_words_ = 0, end_bytes_ = 0;
   // A thread's scratch: sums, sums of columns, rows of a that were converted.
   int64_t sums_words_ = 0, totals_at_ = 0, rows_at_ = 0, scratch_words_ = 0;
   Buffer a_panels_, b_panels_, column_sums_, scratch_, steps_of_rows_, kept_, rows_at_end_;

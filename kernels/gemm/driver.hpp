@@ -1,10 +1,10 @@
-// The plan of a product on a unit (unit.hpp): everything about it that no instruction needs. Two
-// paths, as the schedule says:
+// The plan of a product on a unit (unit.hpp): everything that does not depend on the instruction.
+// Two paths, as the schedule says:
 //   packed    a and b become micro-panels, blocks of which a macro-kernel multiplies. Threads share
-//             the micro-panels and pack them as they come to need them: whoever is first packs a
-//             piece, others pack the next ones or wait for it. There is no barrier. pack_a=1,
-//             pack_b=1: each share packs the rows of a, or the columns of b, that it uses itself,
-//             into its own L2.
+//             the micro-panels and pack them as they come to need them: the first thread to need a
+//             piece packs it, others pack the next ones or wait for it. There is no barrier.
+//             share_a=0 and pack_b=1: each share packs the rows of a, or the columns of b, that it
+//             uses itself, into its own L2.
 //   few_rows  few rows of a, rows of b as they are stored: each is read once.
 #pragma once
 

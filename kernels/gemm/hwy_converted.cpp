@@ -16,15 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-// Fewer than a block of elements of a format without blocks, padded with zeros.
-template <class Format>
-struct Padded {
-  std::uint8_t bytes[Format::bytes] = {};
-  Padded(const std::uint8_t* from, std::int64_t elements) {
-    std::memcpy(bytes, from, static_cast<std::size_t>(elements * Format::bytes / kBlock));
-  }
-};
-
 // A row of a alone: a scale multiplies its block's sum, not each element.
 template <class Format>
 concept HasIntegers = requires(const std::uint8_t* block) {
@@ -146,13 +137,12 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
   }
 #pragma GCC unroll 4
   for (int r = 0; r < together; ++r) {
-    const float scale = c.scale != nullptr ? c.scale[col + r * apart] : 1;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
       V sum = sums[r][i][0];
       if (parts == 2) sum = hn::Add(sum, sums[r][i][parts - 1]);
       float& to = c.sums[i * c.ld + col + r * apart];
-      const float total = scale * hn::GetLane(hn::SumOfLanes(d, sum));
+      const float total = hn::GetLane(hn::SumOfLanes(d, sum));
       to = part.first > 0 ? to + total : total;
     }
   }
@@ -207,7 +197,6 @@ void MultiplyFew(const FewRowsCall& call) {
                   .rows = call.rows,
                   .b = reinterpret_cast<const std::uint8_t*>(call.b),
                   .row_bytes = call.row_bytes,
-                  .scale = nullptr,
                   .k = call.k,
                   .cols = call.cols,
                   .sums = reinterpret_cast<float*>(call.sums),

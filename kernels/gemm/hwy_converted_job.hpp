@@ -17,11 +17,10 @@ struct SkinnyConvertedCall {
   std::int64_t rows;  // at most most_converted_rows
   const std::uint8_t* b;
   std::int64_t row_bytes;
-  const float* scale;
   std::int64_t k, cols;
   float* sums;
   std::int64_t ld;
-  const std::uint8_t* end;  // of b: nothing behind it is prefetched
+  const std::uint8_t* end;  // of b
 };
 inline constexpr std::int64_t most_converted_rows = 8;
 

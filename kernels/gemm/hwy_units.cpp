@@ -38,7 +38,7 @@ void MultiplyPanels(const MicroCall& call);
 
 // ---- float32
 
-// `count` elements as floats, from the begin of a block on.
+// `count` elements as floats, from the start of a block.
 template <class Format>
 void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
   const D d;
@@ -93,7 +93,7 @@ void PackDecoded(const PackCall& c) {
   }
 }
 
-// Of vectors along memory of float32 nothing is decoded.
+// float32 vectors along memory need no decoding.
 void PackFloats(const PackCall& c) {
   if (c.type == &float32 && c.inner == 1 && c.count == c.width) {
     PackTransposed(reinterpret_cast<const float*>(c.from), c.outer, c.width, c.k,

@@ -25,8 +25,8 @@ class SharedPieces {
     bool all = true;
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t i = first + (n + start) % count;
-      std::atomic<int>& place = states_[i].value;
-      int state = place.load(std::memory_order_acquire);
+      std::atomic<std::uint32_t>& place = states_[i].value;
+      std::uint32_t state = place.load(std::memory_order_acquire);
       if (state == done_) continue;
       if (state == done_ - 1 ||
           !place.compare_exchange_strong(state, done_ - 1, std::memory_order_acq_rel)) {
@@ -57,19 +57,20 @@ class SharedPieces {
  private:
   // Spins for some microseconds, then sleeps: the system has taken the core away from whoever is at
   // it, and may give it this one.
-  void wait(const std::atomic<int>& state) const {
+  void wait(const std::atomic<std::uint32_t>& state) const {
     for (int spins = 0; spins < 2000; ++spins) {
       if (state.load(std::memory_order_acquire) == done_) return;
     }
-    for (int now; (now = state.load(std::memory_order_acquire)) != done_;) state.wait(now);
+    for (std::uint32_t now; (now = state.load(std::memory_order_acquire)) != done_;) state.wait(now);
   }
 
   // On a cache line of its own: all threads look at it while one writes the next.
   struct alignas(64) State {
-    std::atomic<int> value{0};
+    std::atomic<std::uint32_t> value{0};
   };
   std::unique_ptr<State[]> states_;
-  int done_ = 0;  // of this run; one less: somebody is at it; else: of earlier runs
+  // Of this run; one less: somebody is at it; else: of earlier runs. It may wrap around.
+  std::uint32_t done_ = 0;
 };
 
 }  // namespace rooflane::gemm

@@ -1,4 +1,4 @@
-// Units: what multiplies two micro-panels. Highway's float32 multiply-adds, pmaddwd, vdpbf16ps,
+// A unit multiplies two micro-panels. Highway's float32 multiply-adds, pmaddwd, vdpbf16ps,
 // vpdpbusd with and without a scale for each block of k, AMX tiles. A unit is a record of sizes and
 // functions; what is the same for all (blocks, threads, packing, sums that become c) is driver.cpp
 // and store.hpp. A new unit is one such record, a new number format one more case in `pack_b`.
@@ -58,7 +58,7 @@ struct FewRowsCall {
   std::uint32_t* sums;
   std::int64_t ld;
   std::int32_t* column_sums;  // of b; null: not asked for
-  const std::byte* end;       // of b: nothing behind it is prefetched
+  const std::byte* end;       // of b
 };
 
 struct FewRows {

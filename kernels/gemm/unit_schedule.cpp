@@ -370,12 +370,13 @@ Schedule rounded(const Schedule& s, const UnitProblem& of) {
   r.nc = fit(s.nc, unit.nr, g.n);
   r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
   r.pack_a = true;
-  r.share_a = s.share_a;
   r.pack_b = s.pack_b && !g.prepack;
   r.order = true;  // A micro-panels stay, those of b stream
   r.fixed = s.fixed && s.threads > 1;
   r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
   r.n_parts = std::clamp<int64_t>(s.n_parts, 1, div_up(g.n, unit.nr));
+  // A row is quantised once, by one thread.
+  r.share_a = s.share_a || (of.converts && r.n_parts > 1);
   return r;
 }
 
@@ -408,7 +409,7 @@ double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
 }
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
-  // Of those that differ in blocks and shares only, few.
+  // Keep few schedules that differ only in blocks and shares.
   constexpr int of_a_kind = 3;
   constexpr std::size_t most = 40;
   std::map<std::array<int64_t, 5>, int> kinds;

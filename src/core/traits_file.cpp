@@ -30,7 +30,6 @@ namespace fs = std::filesystem;
 constexpr const char* first_line = "rooflane-traits 1";
 constexpr const char* last_line = "end";
 
-// Every number of a file with one or more values under a key; print and parse both walk this.
 // What older files lack, and what they get.
 struct Optional {
   const char* key;
@@ -40,6 +39,8 @@ struct Optional {
 constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.01},
                                         {"pages", &Traits::pages, 1536},
                                         {"page_walk", &Traits::page_walk, 4e-9}};
+
+// Every number of a file with one or more values under a key; print and parse both walk this.
 struct Field {
   std::string key;
   double* values;

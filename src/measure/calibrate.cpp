@@ -284,7 +284,7 @@ class Pages {
   // As many as take half of that.
   double reach() const {
     std::size_t i = 0;
-    while (best_[i + 1] < best_.front() + walk() / 2) ++i;
+    while (i + 2 < counts.size() && best_[i + 1] < best_.front() + walk() / 2) ++i;
     const double share =
         (best_.front() + walk() / 2 - best_[i]) / std::max(1e-12, best_[i + 1] - best_[i]);
     return static_cast<double>(counts[i]) +
