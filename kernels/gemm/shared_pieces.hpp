@@ -61,7 +61,8 @@ class SharedPieces {
     for (int spins = 0; spins < 2000; ++spins) {
       if (state.load(std::memory_order_acquire) == done_) return;
     }
-    for (std::uint32_t now; (now = state.load(std::memory_order_acquire)) != done_;) state.wait(now);
+    for (std::uint32_t now; (now = state.load(std::memory_order_acquire)) != done_;)
+      state.wait(now);
   }
 
   // On a cache line of its own: all threads look at it while one writes the next.
