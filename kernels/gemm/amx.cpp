@@ -7,9 +7,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include "backends/amx.hpp"
 #include "core/error.hpp"

@@ -9,7 +9,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -176,19 +175,21 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
 template <class Products, int rows, int together>
-void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart) {
+void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const std::int64_t lanes = call.lanes, ldb = apart * call.ldb;
-  const auto* const all_of_b = static_cast<const Element*>(call.b);
-  const Element* b = all_of_b + col * call.ldb;
+  const std::int64_t lanes = row_lanes(call.k, lane_elements<Element>);
+  const std::int64_t row = call.row_bytes / static_cast<std::int64_t>(sizeof(Element));
+  const std::int64_t ldb = apart * row;
+  const auto* const all_of_b = reinterpret_cast<const Element*>(call.b);
+  const Element* b = all_of_b + col * row;
   // Long streams: lines of each that are on their way, more than hide memory's latency, because a
   // prefetch is dropped while too many are. Short ones: the next call's rows, in the order of
   // memory.
   constexpr std::int64_t lines = 32;
   const bool in_streams = apart * call.k >= 8 * lines * step;
   const Element* coming =
-      in_streams ? b + lines * step : all_of_b + call.cols * call.ldb + col * together * call.k;
+      in_streams ? b + lines * step : all_of_b + call.cols * row + col * together * call.k;
   const std::int64_t beside = in_streams ? ldb : step, behind = in_streams ? step : together * step;
   const std::uint32_t* a = call.a;
   const __m512i ones = _mm512_set1_epi8(1);
@@ -218,9 +219,9 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
     coming += behind;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      const __m512i row = _mm512_loadu_si512(a + i * lanes);
+      const __m512i of_a = _mm512_loadu_si512(a + i * lanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < together; ++r) sums[r][i] = Products::Add(sums[r][i], row, columns[r]);
+      for (int r = 0; r < together; ++r) sums[r][i] = Products::Add(sums[r][i], of_a, columns[r]);
     }
   };
   // Two loops of their own: accumulators of one with a choice of loads are copied and spilled.
@@ -251,7 +252,7 @@ void SkinnyColumns(const SkinnyCall& call, std::int64_t col, std::int64_t apart)
 // As many rows of b at a time as leave registers for their sums, and enough of those for the
 // latency; far apart, so that each is one of few long streams and not a short one.
 template <class Products, int rows>
-void SkinnyRowsOf(const SkinnyCall& call) {
+void SkinnyRowsOf(const FewRowsCall& call) {
   constexpr bool three = rows <= 6 || sizeof(typename Products::Element) == 2;
   constexpr int together = rows <= 4 ? 4 : three ? 3 : 2;
   const std::int64_t apart = call.cols / together;
@@ -264,23 +265,12 @@ void SkinnyRowsOf(const SkinnyCall& call) {
 }
 
 template <class Products, int... row>
-void SkinnyOf(const SkinnyCall& call, std::integer_sequence<int, row...>) {
+void SkinnyOf(const FewRowsCall& call, std::integer_sequence<int, row...>) {
   ((call.rows == row + 1 ? SkinnyRowsOf<Products, row + 1>(call) : void()), ...);
 }
 template <class Products>
 void Skinny(const FewRowsCall& call) {
-  using Element = typename Products::Element;
-  const SkinnyCall skinny = {.a = call.a,
-                             .lanes = row_lanes(call.k, lane_elements<Element>),
-                             .rows = call.rows,
-                             .b = call.b,
-                             .ldb = call.row_bytes / static_cast<std::int64_t>(sizeof(Element)),
-                             .k = call.k,
-                             .cols = call.cols,
-                             .sums = call.sums,
-                             .ld = call.ld,
-                             .column_sums = call.column_sums};
-  SkinnyOf<Products>(skinny, std::make_integer_sequence<int, skinny_rows>());
+  SkinnyOf<Products>(call, std::make_integer_sequence<int, skinny_rows>());
 }
 // Rows of a, whole vectors of lanes.
 template <class Element>

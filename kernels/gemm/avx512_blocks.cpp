@@ -23,6 +23,8 @@ namespace {
 
 #include "kernels/gemm/avx512_lanes-inl.h"
 
+constexpr std::int64_t weights_per_block = 32, lanes_per_block = 8;
+constexpr std::int64_t words_per_block = lanes_per_block + 2;
 constexpr int mr = 12, vectors = 2, nr = vectors * group_columns, most_rows = 8;
 
 // Of 16 rows a lane of each, of which the lower half or the upper is a float16.
@@ -198,22 +200,24 @@ __attribute__((always_inline)) inline void MultiplyBlock(const Block& block, con
 }
 
 template <class Format, int rows>
-void SkinnyGroup(const SkinnyBlocksCall& call, std::int64_t group) {
+void SkinnyGroup(const FewRowsCall& call, std::int64_t group) {
   const std::int64_t stride = call.row_bytes;
-  const std::uint8_t* const b = call.b + group * group_columns * stride;
+  const auto* const b =
+      reinterpret_cast<const std::uint8_t*>(call.b) + group * group_columns * stride;
   const std::uint32_t* a = call.a;
-  // What a memory takes to answer is worth some kilobytes: groups of short rows are less.
+  // Memory latency covers some kilobytes, more than a group of short rows.
   constexpr std::int64_t least = 16 << 10;
   const std::int64_t of_group = group_columns * stride;
   const std::int64_t ahead =
       std::max(of_group, least / std::max<std::int64_t>(of_group, 1) * of_group);
-  Prefetches prefetches{b + ahead, call.end, group_columns * Format::bytes};
+  Prefetches prefetches{b + ahead, reinterpret_cast<const std::uint8_t*>(call.end),
+                        group_columns * Format::bytes};
   __m512 totals[rows];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) totals[i] = _mm512_setzero_ps();
   ForBlocks<Format>(
       b, stride, group_columns,
-      call.blocks, [&](const Block& block) __attribute__((always_inline)) {
+      call.k / weights_per_block, [&](const Block& block) __attribute__((always_inline)) {
         prefetches.Next();
         MultiplyBlock<Format::has_minimum>(block, a, totals);
         a += words_per_block * rows;
@@ -225,25 +229,18 @@ void SkinnyGroup(const SkinnyBlocksCall& call, std::int64_t group) {
 }
 
 template <class Format, int rows>
-void SkinnyRows(const SkinnyBlocksCall& call) {
-  for (std::int64_t group = 0; group < call.groups; ++group) SkinnyGroup<Format, rows>(call, group);
+void SkinnyRows(const FewRowsCall& call) {
+  for (std::int64_t group = 0; group < call.cols / group_columns; ++group) {
+    SkinnyGroup<Format, rows>(call, group);
+  }
 }
 template <class Format, int... row>
-void SkinnyOf(const SkinnyBlocksCall& call, std::integer_sequence<int, row...>) {
+void SkinnyOf(const FewRowsCall& call, std::integer_sequence<int, row...>) {
   ((call.rows == row + 1 ? SkinnyRows<Format, row + 1>(call) : void()), ...);
 }
 template <class Format>
 void Skinny(const FewRowsCall& call) {
-  const SkinnyBlocksCall skinny = {.a = call.a,
-                                   .rows = call.rows,
-                                   .b = reinterpret_cast<const std::uint8_t*>(call.b),
-                                   .row_bytes = call.row_bytes,
-                                   .blocks = call.k / weights_per_block,
-                                   .groups = call.cols / group_columns,
-                                   .end = reinterpret_cast<const std::uint8_t*>(call.end),
-                                   .sums = reinterpret_cast<float*>(call.sums),
-                                   .ld = call.ld};
-  SkinnyOf<Format>(skinny, std::make_integer_sequence<int, most_rows>());
+  SkinnyOf<Format>(call, std::make_integer_sequence<int, most_rows>());
 }
 
 template <class Format>

@@ -12,28 +12,11 @@
 //   B micro-panel  [blocks][8 + 2][nr]: 8 lanes, the scales and minima (float)
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include "kernels/gemm/unit.hpp"
 
 namespace rooflane::gemm {
-
-inline constexpr std::int64_t weights_per_block = 32, lanes_per_block = 8;
-inline constexpr std::int64_t words_per_block = lanes_per_block + 2;
-
-// sums[rows][cols] of rows of b as they lie.
-struct SkinnyBlocksCall {
-  const std::uint32_t* a;  // A micro-panel
-  std::int64_t rows;       // at most most_rows
-  const std::uint8_t* b;
-  std::int64_t row_bytes;
-  std::int64_t blocks;
-  std::int64_t groups;      // of group_columns rows of b
-  const std::uint8_t* end;  // of what may be prefetched
-  float* sums;
-  std::int64_t ld;
-};
 
 // Nothing: b is not in blocks.
 std::optional<Unit> avx512_block_unit(DType type);

@@ -2,25 +2,13 @@
 // CPU with tiles has these instructions. See avx512.cpp.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 
 #include "kernels/gemm/unit.hpp"
 
 namespace rooflane::gemm {
 
-// sums[rows][cols] of rows of b as they lie, along k: no packing, where a is skinny.
-struct SkinnyCall {
-  const std::uint32_t* a;  // rows of `lanes` lanes
-  std::int64_t lanes;      // whole vectors of 64 bytes
-  std::int64_t rows;       // at most skinny_rows
-  const void* b;
-  std::int64_t ldb;  // in elements
-  std::int64_t k, cols;
-  std::uint32_t* sums;
-  std::int64_t ld;
-  std::int32_t* column_sums;  // of b; null: not asked for
-};
-inline constexpr std::int64_t skinny_rows = 8;
+inline constexpr std::int64_t skinny_rows = 8;  // at most
 
 template <class Element>
 inline constexpr std::int64_t lane_elements = word_bytes /

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -469,13 +468,15 @@ class UnitPlan final : public Plan {
     call.ld = unit_.nr;
     unit_.micro(call);
     if (!last) return;
-    store_(store_job_, {{c.batch, row, col, rows, cols},
-                        call.sums,
-                        call.ld,
-                        unit_.integers,
-                        needs_column_sums() ? totals(c, j) : nullptr,
-                        steps_of(c.batch, row),
-                        b_scale_ != nullptr ? b_scale_ + col : nullptr});
+    store({c.batch, row, col, rows, cols}, call.sums, call.ld,
+          needs_column_sums() ? totals(c, j) : nullptr);
+  }
+
+  // Of the sums of a tile.
+  void store(const Rectangle& at, const std::uint32_t* sums, int64_t ld,
+             const std::int32_t* column_sums) const {
+    store_(store_job_, {at, sums, ld, unit_.integers, column_sums, steps_of(at.batch, at.row),
+                        b_scale_ != nullptr ? b_scale_ + at.col : nullptr});
   }
 
   // Sums of the columns of a micro-panel of b over all of k.
@@ -533,13 +534,7 @@ class UnitPlan final : public Plan {
     call.end = b_.at(batch, g_.n - 1) + b_type_->bytes(g_.k);
     if (call.cols > 0) few.multiply(call);
     if (call.cols < cols) multiply_last(batch, call, col + call.cols, thread);
-    store_(store_job_, {{batch, 0, col, g_.m, cols},
-                        scratch(thread),
-                        call.ld,
-                        unit_.integers,
-                        call.column_sums,
-                        steps_of(batch, 0),
-                        b_scale_ != nullptr ? b_scale_ + col : nullptr});
+    store({batch, 0, col, g_.m, cols}, scratch(thread), call.ld, call.column_sums);
   }
 
   // The last rows of b, fewer than are read together, with zeros behind them.

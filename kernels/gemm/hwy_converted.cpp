@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "hwy/cache_control.h"
@@ -94,10 +95,12 @@ struct Prefetches {
 
 // Columns col, col + apart…
 template <class Format, int rows, int together, bool in_streams>
-void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t col,
-                   std::int64_t apart, Prefetches<in_streams>& prefetches) {
+void SkinnyColumns(const FewRowsCall& c, const Part& part, std::int64_t col, std::int64_t apart,
+                   Prefetches<in_streams>& prefetches) {
   constexpr int parts = rows * together <= 4 ? 2 : 1;
   const D d;
+  const auto* const a = reinterpret_cast<const float*>(c.a);
+  const std::int64_t lda = decoded_row(c.k);
   V sums[together][rows][parts];
 #pragma GCC unroll 4
   for (int r = 0; r < together; ++r) {
@@ -110,7 +113,8 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
   const std::uint8_t* b[together];
 #pragma GCC unroll 4
   for (int r = 0; r < together; ++r) {
-    b[r] = c.b + (col + r * apart) * c.row_bytes + part.first / kBlock * Format::bytes;
+    b[r] = reinterpret_cast<const std::uint8_t*>(c.b) + (col + r * apart) * c.row_bytes +
+           part.first / kBlock * Format::bytes;
   }
   float heads[together][kHeads];
   std::int64_t p = part.first;
@@ -120,7 +124,7 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
     for (int r = 0; r < together; ++r) ReadHeads<Format>(b[r], blocks, heads[r]);
     for (std::int64_t t = 0; t < blocks; ++t, p += kBlock) {
       prefetches.Next(b, Format::bytes);
-      AddBlock<Format, rows, together, parts>(b, heads, t * Format::heads, c.a + p, c.lda, sums);
+      AddBlock<Format, rows, together, parts>(b, heads, t * Format::heads, a + p, lda, sums);
 #pragma GCC unroll 4
       for (int r = 0; r < together; ++r) b[r] += Format::bytes;
     }
@@ -133,7 +137,7 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
                   static_cast<std::size_t>((part.last - p) * Format::bytes / kBlock));
       b[r] = rest[r];
     }
-    AddBlock<Format, rows, together, parts>(b, heads, 0, c.a + p, c.lda, sums);
+    AddBlock<Format, rows, together, parts>(b, heads, 0, a + p, lda, sums);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < together; ++r) {
@@ -141,7 +145,7 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
     for (int i = 0; i < rows; ++i) {
       V sum = sums[r][i][0];
       if (parts == 2) sum = hn::Add(sum, sums[r][i][parts - 1]);
-      float& to = c.sums[i * c.ld + col + r * apart];
+      float& to = reinterpret_cast<float*>(c.sums)[i * c.ld + col + r * apart];
       const float total = hn::GetLane(hn::SumOfLanes(d, sum));
       to = part.first > 0 ? to + total : total;
     }
@@ -153,7 +157,7 @@ void SkinnyColumns(const SkinnyConvertedCall& c, const Part& part, std::int64_t 
 // takes less time than its bytes (a row of a and short floats) they are few long streams. k in
 // parts of which a's rows fill half of an L1 of 48 KB at most, as all columns read them again.
 template <class Format, int rows>
-void SkinnyRows(const SkinnyConvertedCall& c) {
+void SkinnyRows(const FewRowsCall& c) {
 #if HWY_TARGET <= HWY_AVX3
   constexpr int together = rows <= 4 ? 4 : 3;
 #else
@@ -167,7 +171,9 @@ void SkinnyRows(const SkinnyConvertedCall& c) {
   const std::int64_t width = in_streams ? c.cols : columns;
   for (std::int64_t first = 0; first < c.cols; first += width) {
     const std::int64_t cols = std::min(width, c.cols - first), apart = cols / together;
-    Prefetches<in_streams> prefetches{c.b + (first + cols) * c.row_bytes, c.end};
+    const auto* const b = reinterpret_cast<const std::uint8_t*>(c.b);
+    Prefetches<in_streams> prefetches{b + (first + cols) * c.row_bytes,
+                                      reinterpret_cast<const std::uint8_t*>(c.end)};
     for (std::int64_t p = 0; p < c.k; p += of_part) {
       const Part part{p, std::min(c.k, p + of_part)};
       for (std::int64_t col = 0; col < apart; ++col) {
@@ -181,27 +187,13 @@ void SkinnyRows(const SkinnyConvertedCall& c) {
 }
 
 template <class Format, int... row>
-void SkinnyOf(const SkinnyConvertedCall& c, std::integer_sequence<int, row...>) {
+void SkinnyOf(const FewRowsCall& c, std::integer_sequence<int, row...>) {
   ((c.rows == row + 1 ? SkinnyRows<Format, row + 1>(c) : void()), ...);
 }
-void MultiplySkinny(const SkinnyConvertedCall& c) {
+void MultiplyFew(const FewRowsCall& c) {
   WithFormat(c.type, [&](auto format) HWY_ATTR {
     SkinnyOf<decltype(format)>(c, std::make_integer_sequence<int, most_converted_rows>());
   });
-}
-
-void MultiplyFew(const FewRowsCall& call) {
-  MultiplySkinny({.type = call.type,
-                  .a = reinterpret_cast<const float*>(call.a),
-                  .lda = decoded_row(call.k),
-                  .rows = call.rows,
-                  .b = reinterpret_cast<const std::uint8_t*>(call.b),
-                  .row_bytes = call.row_bytes,
-                  .k = call.k,
-                  .cols = call.cols,
-                  .sums = reinterpret_cast<float*>(call.sums),
-                  .ld = call.ld,
-                  .end = reinterpret_cast<const std::uint8_t*>(call.end)});
 }
 
 }  // namespace HWY_NAMESPACE

@@ -5,7 +5,6 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "core/float16.hpp"

@@ -2,7 +2,6 @@
 // function that chooses the unit for a problem.
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
