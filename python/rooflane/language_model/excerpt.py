@@ -15,10 +15,12 @@ SUFFIXES = (".hpp", ".cpp", ".h", ".cl")
 # Files of these names belong to a variant each; the others serve several.
 VARIANTS = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference", "avx512",
             "amx")
-# Those of these to two.
-SHARED = {"dot": ("avx512", "amx")}
+# Those of these to several.
+SHARED = {"dot": ("avx512", "amx"), "unit": ("hwy", "avx512", "amx"),
+          "driver": ("hwy", "avx512", "amx"), "store": ("hwy", "avx512", "amx")}
 # Parts that decide about tunables, and those that do not.
 DECIDING = re.compile(r"\b(?:Tunable|tunables|Schedule|defect_of|schedule_of|Tuning|candidates)\b")
+RECORD = re.compile(r"^struct \w*Schedule\b", re.MULTILINE)  # of all tunables: first of all
 LISTED = re.compile(r"\b(?:Tunable|Field) \w+\[\]")  # the request lists them anyway
 IDLE = re.compile(r"^\s*(?:#include|#pragma|namespace|using|}  // namespace)", re.MULTILINE)
 LARGEST_FILE = 200_000
@@ -96,4 +98,5 @@ def _value(part: Part, tunables: Sequence[str]) -> float:
     if named == 0 or LISTED.search(part.text):
         return 0
     comments = len(re.findall(r"//[^\n]*", part.text))
-    return named ** 1.5 + 3 * len(set(DECIDING.findall(part.text))) + min(comments, 6)
+    record = 20 if RECORD.search(part.text) else 0
+    return (named ** 1.5 + 3 * len(set(DECIDING.findall(part.text))) + min(comments, 6) + record)
