@@ -311,30 +311,28 @@ FewRows avx512_few_integers() { return FewRowsOf<IntegerProducts>("vpdpbusd", tr
 
 namespace {
 
-Unit bfloat16_unit() {
+template <class Products>
+Unit vector_unit(const FewRows& few) {
+  using Element = typename Products::Element;
   Unit unit{};
-  unit.path = "vdpbf16ps";
+  unit.path = few.path;
   unit.mr = mr, unit.nr = nr;
-  unit.depth = 2, unit.words = 1;
-  unit.k_together = unit.depth;
+  unit.depth = unit.k_together = lane_elements<Element>, unit.words = 1;
+  unit.micro = Micro<Products>;
+  unit.pack_a = unit.pack_b = PackSteps<Element>;
+  unit.few = few;
+  return unit;
+}
+Unit bfloat16_unit() {
+  Unit unit = vector_unit<BFloat16Products>(avx512_few_bfloat16());
   unit.a_rounded = &bfloat16;
-  unit.micro = Micro<BFloat16Products>;
-  unit.pack_a = unit.pack_b = PackSteps<std::uint16_t>;
-  unit.few = avx512_few_bfloat16();
   return unit;
 }
 Unit integer_unit() {
-  Unit unit{};
-  unit.path = "vpdpbusd";
-  unit.mr = mr, unit.nr = nr;
-  unit.depth = 4, unit.words = 1;
-  unit.k_together = unit.depth;
+  Unit unit = vector_unit<IntegerProducts>(avx512_few_integers());
   unit.integers = unit.shifts_a = true;
   unit.a_quantised = &uint8;
-  unit.micro = Micro<IntegerProducts>;
-  unit.pack_a = unit.pack_b = PackSteps<std::uint8_t>;
   unit.column_sums = SumColumns<nr>;
-  unit.few = avx512_few_integers();
   return unit;
 }
 

@@ -153,9 +153,8 @@ class UnitPlan final : public Plan {
       b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks());
     }
     if (needs_column_sums()) {
-      column_sums_ = words(
-          (g_.prepack || !own_b_ ? (g_.prepack ? g_.batch : together_) : int64_t{s_.threads}) *
-          k_blocks() * n_padded());
+      const int64_t places = g_.prepack ? g_.batch : own_b_ ? s_.threads : together_;
+      column_sums_ = words(places * k_blocks() * n_padded());
     }
     if (quantised()) steps_of_rows_ = words(g_.batch * g_.m);
     sums_words_ = k_blocks() > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr;

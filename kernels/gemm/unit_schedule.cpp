@@ -106,12 +106,6 @@ class Model {
                     read(stored, source_) * (1 + waits) + write(packed, to));
   }
 
-  // Instructions for 16 elements of a row of b, beside products.
-  double few_ops() const {
-    if (unit_.depth == 1) return 4;                       // decoded to float32
-    if (b_type_.block > 1) return 2;                      // transposed, its integers unpacked
-    return static_cast<double>(b_type_.block_bytes) / 2;  // loaded
-  }
   double few() const {
     const double columns = real(g_.n) * real(g_.batch) / s_.threads;
     const double per_column = real(g_.k) / (vector_bytes / 4);
