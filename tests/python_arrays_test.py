@@ -164,8 +164,8 @@ class Errors(unittest.TestCase):
     def test_formats(self):
         self.refused("x is float64, allowed are float32, float16, bfloat16", rooflane.softmax,
                      ones(2, 3, dtype="float64"))
-        self.refused("ids is int64, allowed is int32", rooflane.embed, ones(4, 2),
-                     np.array([1, 2], "int64"))
+        self.refused("ids is int64, allowed is int32", rooflane.plan, "embed", table=ones(4, 2),
+                     ids=np.array([1, 2], "int64"))
         self.refused("b_type says", rooflane.gemm, ones(2, 32), ones(2, 34, dtype="uint8"),
                      trans_b=True)
         self.refused("no kernel takes", rooflane.softmax, ones(2, 3, dtype="complex64"))

@@ -2,10 +2,11 @@
 
 Arrays are NumPy's, those of ml_dtypes (bfloat16), or any that DLPack or the buffer protocol carries
 (PyTorch, JAX, CuPy's host memory): float32 unless a kernel takes other formats, row-major, the last
-axis without gaps; leading axes may have any stride that is not negative. Nothing is copied: where
-only a copy would do, ValueError names the array. Results are written to `out`, else to new arrays
-(tensors where the first input is PyTorch's). No input is written to; results overlap no input, but
-for kernels over rows, where `out` may be `x` itself.
+axis without gaps; leading axes may have any stride that is not negative. gemm takes what
+numpy.matmul takes. Nothing is copied but ids, lengths and masks of another type: where only a copy
+of other arrays would do, ValueError names the array. Masked arrays are refused. Results are written
+to `out`, else to new arrays (tensors where the first input is PyTorch's). No input is written to;
+results overlap no input, but for kernels over rows, where `out` may be `x` itself.
 
 Every function takes these options besides its own:
 
@@ -23,9 +24,10 @@ MemoryError.
 """
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from rooflane import _core
+from rooflane import _core, shapes
 from rooflane.allocation import allocator_for
 
 if TYPE_CHECKING:
@@ -95,10 +97,11 @@ def gemm(a: Array, b: Array, c0: Array | None = None, *, out: Array | None = Non
          c_type: str | None = None, **options: Unpack[Options]) -> Array:
     """c = alpha·op(a)·op(b) + beta·c0, then the epilogue.
 
-    a [batch,m,k], with trans_a [batch,k,m]; b [batch,k,n], with trans_b [batch,n,k], how a linear
-    layer stores its weights; c0 and c [batch,m,n]; the batch axis may be missing. beta is 1 where
-    c0 is given. a and b: float32, float16, bfloat16, or int8 (a also uint8); c: what c_type, out
-    or c0 says (f32, f16, bf16, s32).
+    a [...,m,k], with trans_a [...,k,m]; b [...,k,n], with trans_b [...,n,k], how a linear layer
+    stores its weights; c0 and c [...,m,n]. As in numpy.matmul, leading axes are broadcast, a may be
+    [k] and b [k], and transposed views (w.T, Fortran order) are read where they lie. beta is 1
+    where c0 is given. a and b: float32, float16, bfloat16, or int8 (a also uint8); c: what c_type,
+    out or c0 says (f32, f16, bf16, s32).
 
     epilogue: names joined by +, in their order: bias, relu, leaky_relu (slope), gelu, gelu_tanh,
     silu, add, clamp (low, high). bias [n] and residual, like c, add theirs, first and last.
@@ -115,13 +118,37 @@ def gemm(a: Array, b: Array, c0: Array | None = None, *, out: Array | None = Non
     """
     if b_scale is not None and b_type is None:
         b_type = "s8c"
+    form = shapes.product(
+        given(a=a, b=b, b_scale=b_scale, c0=c0, bias=bias, residual=residual),
+        {"trans_a": trans_a, "trans_b": trans_b}, out, shapes.in_blocks(b_type))
     parameters = given(
-        trans_a=trans_a or None, trans_b=trans_b or None, alpha=None if alpha == 1 else alpha,
-        beta=1.0 if beta is None and c0 is not None else beta,
+        trans_a=form.flags["trans_a"] or None, trans_b=form.flags["trans_b"] or None,
+        alpha=None if alpha == 1 else alpha, beta=1.0 if beta is None and c0 is not None else beta,
         epilogue=_chain(epilogue, bias, residual), gate=gate or None, slope=slope, low=low,
         high=high, b_type=b_type, c_type=c_type)
-    inputs = given(a=a, b=b, b_scale=b_scale, c0=c0, bias=bias, residual=residual)
-    return _one("gemm", "c", inputs, out, parameters, options)
+    if form.slices:
+        return _by_slices(form, parameters, out, options)
+    c = _one("gemm", "c", form.arrays, form.out, parameters, options)
+    return form.seen(c) if out is None else out
+
+
+def _by_slices(form: shapes.Product, parameters: Values, out: Array | None,
+               options: Options) -> Array:
+    """A product for each element of the leading axes but the last."""
+    def at(index: tuple[int, ...]) -> Values:
+        return {name: array[index] if name in ("a", "b", "c0", "residual") else array
+                for name, array in form.arrays.items()}
+
+    places = list(itertools.product(*map(range, form.slices)))
+    c = form.out
+    if c is None:
+        first = at(places[0])
+        problem = _core.problem("gemm", parameters, first)
+        name, dtype, shape = _core.outputs(problem, first)[0]
+        c = allocator_for(form.arrays["a"])(name, (*form.slices, *shape), dtype)
+    for place in places:
+        _one("gemm", "c", at(place), c[place], parameters, options)
+    return form.seen(c) if out is None else out
 
 
 def softmax(x: Array, mask: Array | None = None, *, out: Array | None = None, scale: float = 1,
@@ -129,13 +156,13 @@ def softmax(x: Array, mask: Array | None = None, *, out: Array | None = None, sc
     """y = softmax(scale·x + mask) over the last axis.
 
     x, y [...,cols]: float32, float16 or bfloat16; mask [...,cols] like x, or with fewer rows that
-    repeat. A row that is -inf throughout gives NaN.
+    repeat; of bool, true where an element takes part. A row that is -inf throughout gives NaN.
 
     >>> import numpy
     >>> softmax(numpy.zeros((1, 4), "float32"))
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    return _one("softmax", "y", given(x=x, mask=mask), out,
+    return _one("softmax", "y", given(x=x, mask=shapes.added_mask(mask)), out,
                 given(scale=None if scale == 1 else scale), options)
 
 
@@ -177,22 +204,34 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, causal
     """o = softmax(scale·q·kᵀ + mask)·v for every head.
 
     q [batch,heads,q_len,head_dim]; k [batch,kv_heads,kv_len,head_dim]; v
-    [batch,kv_heads,kv_len,v_dim]; o [batch,heads,q_len,v_dim]; heads is a multiple of kv_heads.
-    float32; k and v also float16, bfloat16, or uint8 blocks with kv_type "q8_0". scale defaults to
-    1/sqrt(head_dim).
+    [batch,kv_heads,kv_len,v_dim]; o [batch,heads,q_len,v_dim]; heads is a multiple of kv_heads;
+    all may lack the batch axis. float32; k and v also float16, bfloat16, or uint8 blocks with
+    kv_type "q8_0". scale defaults to 1/sqrt(head_dim).
 
     causal: query i sees keys j <= i + kv_len - q_len. window: only the last so many of them.
-    softcap: C·tanh(score/C). mask [q_len,kv_len] is added to the scores. lengths int32 [batch]: of
-    each sequence only so many keys count. A query that sees no key gives zeros.
+    softcap: C·tanh(score/C). mask [q_len,kv_len], with any leading axes of length 1: added to the
+    scores; of bool, true where a query sees a key. lengths [batch], integers: of each sequence only
+    so many keys count. A query that sees no key gives zeros.
 
     >>> import numpy
     >>> one = numpy.ones((1, 1, 2, 4), "float32")
     >>> attention(one, one, one, causal=True).shape
     (1, 1, 2, 4)
     """
-    return _one("attention", "o", given(q=q, k=k, v=v, mask=mask, lengths=lengths), out,
-                given(causal=causal or None, scale=scale, window=window, softcap=softcap,
-                      kv_type=kv_type), options)
+    inputs = given(q=q, k=k, v=v)
+    no_batch = all(len(getattr(array, "shape", ())) == 3 for array in inputs.values())
+    if no_batch:
+        inputs = {name: shapes.viewable(array)[None] for name, array in inputs.items()}
+    if mask is not None:
+        inputs["mask"] = shapes.added_mask(shapes.matrix_of("mask", mask))
+    if lengths is not None:
+        inputs["lengths"] = shapes.indices("lengths", lengths)
+    o = _one("attention", "o", inputs, out[None] if no_batch and out is not None else out,
+             given(causal=causal or None, scale=scale, window=window, softcap=softcap,
+                   kv_type=kv_type), options)
+    if not no_batch:
+        return o
+    return o[0] if out is None else out
 
 
 def activation(x: Array, kind: str, g: Array | None = None, *, out: Array | None = None,
@@ -244,21 +283,21 @@ def embed(table: Array, ids: Array, *, table_type: str | None = None, out: Array
     """y = table[ids].
 
     table [vocab,cols]: float32, or another format of the kernel's table_type, blocks as uint8;
-    ids int32 [...], each below vocab; y [...,cols] float32.
+    ids [...], integers, each below vocab; y [...,cols] float32.
 
     >>> import numpy
     >>> embed(numpy.eye(3, dtype="float32"), numpy.array([2], "int32")).tolist()
     [[0.0, 0.0, 1.0]]
     """
-    return _one("embed", "y", {"table": table, "ids": ids}, out, given(table_type=table_type),
-                options)
+    return _one("embed", "y", {"table": table, "ids": shapes.indices("ids", ids)}, out,
+                given(table_type=table_type), options)
 
 
 def segment_sum(x: Array, segment: Array, segments: int, *, sorted: bool = False,
                 out: Array | None = None, **options: Unpack[Options]) -> Array:
     """y[s] = the sum of the rows of x whose segment is s.
 
-    x [edges,cols] float32; segment int32 [edges], each below segments; y [segments,cols].
+    x [edges,cols] float32; segment [edges], integers, each below segments; y [segments,cols].
     sorted: segment ascends.
 
     >>> import numpy
@@ -266,23 +305,24 @@ def segment_sum(x: Array, segment: Array, segments: int, *, sorted: bool = False
     >>> segment_sum(x, numpy.array([1, 0, 1], "int32"), 2).tolist()
     [[2.0], [4.0]]
     """
-    return _one("segment_sum", "y", {"x": x, "segment": segment}, out,
-                given(segments=segments, sorted=sorted or None), options)
+    return _one("segment_sum", "y", {"x": x, "segment": shapes.indices("segment", segment)},
+                out, given(segments=segments, sorted=sorted or None), options)
 
 
 def segment_softmax(x: Array, segment: Array, segments: int, *, sorted: bool = False,
                     out: Array | None = None, **options: Unpack[Options]) -> Array:
     """y = softmax of x over the rows of one segment, column by column.
 
-    x, y [edges,cols] float32; segment int32 [edges], each below segments. sorted: segment ascends.
+    x, y [edges,cols] float32; segment [edges], integers, each below segments. sorted: segment
+    ascends.
 
     >>> import numpy
     >>> x = numpy.zeros((3, 1), "float32")
     >>> segment_softmax(x, numpy.array([1, 0, 1], "int32"), 2).tolist()
     [[0.5], [1.0], [0.5]]
     """
-    return _one("segment_softmax", "y", {"x": x, "segment": segment}, out,
-                given(segments=segments, sorted=sorted or None), options)
+    return _one("segment_softmax", "y", {"x": x, "segment": shapes.indices("segment", segment)},
+                out, given(segments=segments, sorted=sorted or None), options)
 
 
 def topk(x: Array, k: int = 1, *, out: tuple[Array, Array] | None = None,

@@ -4,9 +4,27 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-from rooflane import _core
+from rooflane import _core, shapes
 from rooflane.allocation import allocator_for
 from rooflane.functions import Options
+
+
+class _Matrices:
+    """How the operands of a product lay where it was planned."""
+
+    def __init__(self, parameters: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.asked = {name: bool(parameters.get(name)) for name in ("trans_a", "trans_b")}
+        self.in_blocks = shapes.in_blocks(parameters.get("b_type"))
+        self.views, self.planned = shapes.matrices(arrays, self.asked, self.in_blocks)
+
+    def like_planned(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Raises ValueError for a view that would want other flags."""
+        views, flags = shapes.matrices(arrays, self.asked, self.in_blocks)
+        for name, flag in flags.items():
+            if name[-1] in views and flag != self.planned[name]:
+                raise ValueError(f"{name[-1]} was planned with {name}={int(not flag)}, where this "
+                                 f"array lies as {name}={int(flag)}: plan again")
+        return views
 
 
 class Plan(_core.Plan):
@@ -28,12 +46,13 @@ class Plan(_core.Plan):
     def __init__(self, problem: str, options: Options, constants: dict[str, Any]) -> None:
         super().__init__(problem, options, constants)
         self.arrays: dict[str, Any] = {}  # what is bound, by tensor name
+        self.matrices: _Matrices | None = None
 
     def bind(self, **arrays: Any) -> None:
         """Takes arrays for every tensor but constants; may be called again. Raises ValueError for
         a missing or unknown one, a wrong format or shape, one that needs a copy, an output that is
         read only or overlaps, ids out of range; what was bound before then stays."""
-        self._bind(arrays)
+        self._bind(self.matrices.like_planned(arrays) if self.matrices else arrays)
         self.arrays = arrays
 
     @property
@@ -88,18 +107,25 @@ def plan(kernel: str, **named: Any) -> Plan:
     array([8., 8., 8., 8.], dtype=float32)
     """
     options, parameters, arrays = _split(named)
+    matrices, views = None, arrays
+    if kernel == "gemm":
+        matrices = _Matrices(parameters, arrays)
+        views = matrices.views
+        parameters = {name: value for name, value in {**parameters, **matrices.planned}.items()
+                      if value is not False}
     if ":" in kernel:
         problem = kernel
         if parameters:
             raise ValueError(f"{kernel} says it all: {', '.join(parameters)} cannot be added")
     else:
-        problem = _core.problem(kernel, parameters, arrays)
+        problem = _core.problem(kernel, parameters, views)
     roles = {name: role for name, role, _, _ in _core.tensors(problem)}
-    constants = {name: array for name, array in arrays.items() if roles.get(name) == "constant"}
+    constants = {name: array for name, array in views.items() if roles.get(name) == "constant"}
     made = Plan(problem, options, constants)
+    made.matrices = matrices
     if len(arrays) > len(constants):
         allocate = allocator_for(next(iter(arrays.values())))
-        for name, dtype, shape in _core.outputs(problem, arrays):
+        for name, dtype, shape in _core.outputs(problem, views):
             if name not in arrays:
                 arrays[name] = allocate(name, shape, dtype)
         made.bind(**{name: array for name, array in arrays.items() if name not in constants})

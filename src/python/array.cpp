@@ -91,7 +91,14 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
                     class_name(object))
             .c_str());
   }
-  if (!is_numpy(object) && nb::cast<bool>(nb::getattr(object, "requires_grad", nb::bool_(false)))) {
+  // Of NumPy's own class neither asks: each question costs a call as much as all else here.
+  const bool known = is_numpy(object);
+  if (!known && nb::hasattr(object, "mask") && nb::hasattr(object, "filled")) {
+    throw argument_error(
+        fmt::format("{} is a masked array, and kernels leave no element out: pass {}.filled(value)",
+                    name, name));
+  }
+  if (!known && nb::cast<bool>(nb::getattr(object, "requires_grad", nb::bool_(false)))) {
     throw argument_error(
         fmt::format("{} requires a gradient, which kernels do not have: "
                     "pass it with detach()",
