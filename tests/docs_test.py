@@ -125,6 +125,8 @@ SWAPPED = [
     Swapped("python3 -c", "$NUMPY -c", "a Python that has NumPy"),
     Swapped("PYTHONPATH=build/python python3 examples/python/compiled.py",
             "python3 -m py_compile examples/python/compiled.py", "Numba and JAX are large"),
+    Swapped("PYTHONPATH=build/python python3 examples/python/pytorch.py",
+            "python3 -m py_compile examples/python/pytorch.py", "PyTorch is large"),
     Swapped("PYTHONPATH=build/python python3",
             "ROOFLANE_PROGRAM=./brief PYTHONPATH=build/python $PACKAGE_PYTHON",
             "a Python that has NumPy and pandas; limits that are hardly measured"),

@@ -34,7 +34,9 @@ class SharedPieces {
         continue;
       }
       work(i);
-      place.store(done_, std::memory_order_release);
+      // Sequentially consistent: notify_all looks next whether anybody sleeps, and were that read
+      // done before others see the store, one that falls asleep between would never be woken.
+      place.store(done_, std::memory_order_seq_cst);
       place.notify_all();
     }
     return all;
