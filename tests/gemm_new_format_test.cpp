@@ -31,7 +31,9 @@ struct Q5Blocks : Blocks<22, 1> {
     const auto high = hn::ShiftLeft<4>(
         hn::And(hn::Shr(hn::Set(bits, fifth), hn::Iota(bits, static_cast<std::uint32_t>(place))),
                 hn::Set(bits, 1u)));
-    const auto low = place < 16 ? hn::And(both, hn::Set(words, 15)) : hn::ShiftRight<4>(both);
+    using Words = hn::Vec<decltype(words)>;
+    const Words low =
+        place < 16 ? Words(hn::And(both, hn::Set(words, 15))) : Words(hn::ShiftRight<4>(both));
     const V integer = hn::ConvertTo(d, hn::Or(low, hn::BitCast(words, high)));
     return hn::Mul(hn::Sub(integer, hn::Set(d, 16.0f)), start.scale);
   }
