@@ -13,6 +13,7 @@
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_units.hpp"
+#include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/units.hpp"
 
 HWY_PUSH_ATTRIBUTES(
@@ -153,7 +154,6 @@ Unit tile_unit(const char* path) {
   return unit;
 }
 
-constexpr UnitSet units = UnitSet{} | UnitKind::amx;
 constexpr const Math* maths[] = {&math_bf16, &math_int8, &math_int8_dynamic};
 constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32, &int8_per_channel};
 
@@ -177,6 +177,6 @@ Unit amx_unit(const Problem& problem, const Environment& env) {
   return unit;
 }
 
-const Variant amx = unit_variant<units>("amx", &amx::backend, maths, types);
+const Variant amx = unit_variant<units_of_amx>("amx", &amx::backend, maths, types);
 
 }  // namespace rooflane::gemm

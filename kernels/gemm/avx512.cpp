@@ -17,6 +17,7 @@
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
 #include "kernels/gemm/avx512_units.hpp"
+#include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/units.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
@@ -320,7 +321,6 @@ Unit vector_unit(UnitKind kind, const FewRows& few) {
   return unit;
 }
 
-constexpr UnitSet units = UnitKind::vdpbf16ps | UnitKind::vpdpbusd | UnitKind::block_vpdpbusd;
 constexpr const Math* maths[] = {&math_bf16, &math_int8, &math_int8_dynamic};
 constexpr DType types[] = {&float32,          &bfloat16, &int8, &uint8, &int32,
                            &int8_per_channel, &q8_0,     &q4_0, &q4_1};
@@ -343,6 +343,6 @@ Unit avx512_integer_unit() {
   return unit;
 }
 
-const Variant avx512 = unit_variant<units>("avx512", &avx512::backend, maths, types);
+const Variant avx512 = unit_variant<units_of_avx512>("avx512", &avx512::backend, maths, types);
 
 }  // namespace rooflane::gemm

@@ -9,8 +9,6 @@
 namespace rooflane::gemm {
 namespace {
 
-constexpr UnitSet every_unit = UnitKind::fma | UnitKind::pmaddwd | UnitKind::vdpbf16ps |
-                               UnitKind::vpdpbusd | UnitKind::block_vpdpbusd | UnitKind::amx;
 constexpr const Math* maths[] = {&fp32, &math_bf16, &math_f16, &math_int8, &math_int8_dynamic};
 
 }  // namespace

@@ -3,13 +3,16 @@
 #include "kernels/gemm/units.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "backends/highway.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
 #include "fmt/format.h"
+#include "generated_catalogue.hpp"
 #include "kernels/gemm/driver.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 #include "kernels/gemm/hwy_floats.hpp"
@@ -110,6 +113,22 @@ std::vector<UnitKind> kinds_for(UnitSet set, const Problem& problem, const Envir
   return list;
 }
 
+// Why no unit of the set takes a problem here; nothing when one does.
+std::optional<std::string> reasons_against(UnitSet set, const Problem& problem,
+                                           const Environment& env) {
+  std::vector<std::string> reasons;
+  for (const UnitKind kind : all_kinds) {
+    if (!has(set, kind) || !knows(kind, env.math)) continue;
+    auto reason = format_defect(kind, problem, env);
+    if (!reason) reason = absence_of(kind, env);
+    if (!reason) return std::nullopt;
+    if (std::find(reasons.begin(), reasons.end(), *reason) == reasons.end()) {
+      reasons.push_back(*std::move(reason));
+    }
+  }
+  return join(reasons, "; ");
+}
+
 // A unit with a schedule.
 struct Choice {
   Unit unit;
@@ -132,7 +151,7 @@ Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const E
   for (const UnitKind kind : known) {
     if (named == number(kind)) kinds = {kind};
   }
-  if (kinds.empty()) throw unavailable_error(*unit_set::unsupported(set, problem, env));
+  if (kinds.empty()) throw unavailable_error(*reasons_against(set, problem, env));
   std::optional<Choice> best;
   for (const UnitKind kind : kinds) {
     Unit unit = unit_of(set, kind, problem, env);
@@ -164,27 +183,15 @@ std::optional<std::string> defect_of_floats(const Schedule& schedule, const Gemm
   return defect_of(schedule, g, micro_tile_at(resolve_isa(env.isa)));
 }
 
-}  // namespace
+// ---- the functions of a variant's record, core/variant.hpp
 
-namespace unit_set {
-
-std::optional<std::string> unsupported(UnitSet set, const Problem& problem,
-                                       const Environment& given) {
-  const Environment env = own_environment(set, given);
-  std::vector<std::string> reasons;
-  for (const UnitKind kind : all_kinds) {
-    if (!has(set, kind) || !knows(kind, env.math)) continue;
-    auto reason = format_defect(kind, problem, env);
-    if (!reason) reason = absence_of(kind, env);
-    if (!reason) return std::nullopt;
-    if (std::find(reasons.begin(), reasons.end(), *reason) == reasons.end()) {
-      reasons.push_back(*std::move(reason));
-    }
-  }
-  return join(reasons, "; ");
+template <UnitSet set>
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  return reasons_against(set, problem, own_environment(set, env));
 }
 
-std::vector<Tuning> tunings(UnitSet set, const Problem& problem, const Environment& given) {
+template <UnitSet set>
+std::vector<Tuning> tunings(const Problem& problem, const Environment& given) {
   const Environment env = own_environment(set, given);
   std::vector<Tuning> list;
   if (is_of_floats(set, problem, env)) {
@@ -214,8 +221,9 @@ std::vector<Tuning> tunings(UnitSet set, const Problem& problem, const Environme
   return list;
 }
 
-std::unique_ptr<Plan> plan(UnitSet set, const Problem& problem, const Tuning& tuning,
-                           const Environment& given, const Operands& constants) {
+template <UnitSet set>
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& given,
+                           const Operands& constants) {
   const Environment env = own_environment(set, given);
   const auto check = [](const std::optional<std::string>& defect) {
     if (defect) throw argument_error("tuning: " + *defect);
@@ -229,7 +237,7 @@ std::unique_ptr<Plan> plan(UnitSet set, const Problem& problem, const Tuning& tu
                          return float_product(product, schedule, env, of_product);
                        });
   }
-  if (auto reason = unsupported(set, problem, env)) throw unavailable_error(*reason);
+  if (auto reason = reasons_against(set, problem, env)) throw unavailable_error(*reason);
   const Choice choice = choose(set, problem, tuning, env);
   check(defect_of(set, choice, problem, env));
   return driver_plan(problem, env, constants,
@@ -238,7 +246,8 @@ std::unique_ptr<Plan> plan(UnitSet set, const Problem& problem, const Tuning& tu
                      });
 }
 
-std::optional<std::string> tuning_defect(UnitSet set, const Problem& problem, const Tuning& tuning,
+template <UnitSet set>
+std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& given) {
   const Environment env = own_environment(set, given);
   if (is_of_floats(set, problem, env)) {
@@ -248,8 +257,8 @@ std::optional<std::string> tuning_defect(UnitSet set, const Problem& problem, co
   return defect_of(set, choose(set, problem, tuning, env), problem, env);
 }
 
-double predicted_seconds(UnitSet set, const Problem& problem, const Tuning& tuning,
-                         const Environment& given) {
+template <UnitSet set>
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& given) {
   const Environment env = own_environment(set, given);
   if (is_of_floats(set, problem, env)) {
     const Gemm g = as_row(Gemm(problem));
@@ -262,8 +271,8 @@ double predicted_seconds(UnitSet set, const Problem& problem, const Tuning& tuni
   return seconds_of(choice.schedule, UnitProblem(problem, env, choice.unit));
 }
 
-Tuning complete(UnitSet set, const Problem& problem, const Tuning& given,
-                const Environment& asked) {
+template <UnitSet set>
+Tuning complete(const Problem& problem, const Tuning& given, const Environment& asked) {
   const Environment env = own_environment(set, asked);
   if (is_of_floats(set, problem, env)) {
     return tuning_of(float_schedule(as_row(Gemm(problem)), env, given));
@@ -271,6 +280,31 @@ Tuning complete(UnitSet set, const Problem& problem, const Tuning& given,
   return tuning_of(choose(set, problem, given, env).schedule);
 }
 
-}  // namespace unit_set
+}  // namespace
+
+template <UnitSet set>
+Variant unit_variant(const char* name, const Backend* backend, std::span<const Math* const> maths,
+                     std::span<const DType> dtypes) {
+  return {.name = name,
+          .kernel = &kernel,
+          .backend = backend,
+          .threads = Threads::many,
+          .tunables = schedule_tunables,
+          .unsupported = unsupported<set>,
+          .tunings = tunings<set>,
+          .plan = plan<set>,
+          .tuning_defect = tuning_defect<set>,
+          .predicted_seconds = predicted_seconds<set>,
+          .complete = complete<set>,
+          .maths = maths,
+          .dtypes = dtypes};
+}
+#define ROOFLANE_UNIT_VARIANT(set)                                                              \
+  template Variant unit_variant<set>(const char*, const Backend*, std::span<const Math* const>, \
+                                     std::span<const DType>)
+ROOFLANE_UNIT_VARIANT(every_unit);
+ROOFLANE_UNIT_VARIANT(units_of_avx512);
+ROOFLANE_UNIT_VARIANT(units_of_amx);
+#undef ROOFLANE_UNIT_VARIANT
 
 }  // namespace rooflane::gemm
