@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/highway.hpp"
 #include "core/float16.hpp"
 #include "gemm_trial.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -177,9 +178,15 @@ TEST_CASE("blocks: mistakes in quantising op(a) are found, element by element an
   }
 }
 
-TEST_CASE("blocks: variants without products of blocks refuse them by name") {
+TEST_CASE("blocks: an ISA target without products of blocks refuses them by name") {
   const Trial trial("m=3,n=5,k=64,trans_b=1,b_type=q4_1", "int8-dynamic");
-  const auto reason = refusal(gemm::hwy, trial.problem, trial.environment());
-  REQUIRE(reason);
-  CHECK(contains(*reason, "b_type=q4_1"));
+  for (const std::string& isa : isa_targets()) {
+    if (isa.starts_with("AVX3")) continue;
+    Environment env = trial.environment();
+    env.isa = isa;
+    const auto reason = refusal(gemm::hwy, trial.problem, env);
+    REQUIRE(reason);
+    CHECK(contains(*reason, "b_type=q4_1"));
+    CHECK(contains(*reason, isa));
+  }
 }

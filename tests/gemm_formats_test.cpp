@@ -265,19 +265,20 @@ TEST_CASE(
   for (const std::string& isa : isa_targets()) {
     INFO(isa);
     const bool plain = isa == "SCALAR" || isa == "EMU128";
-    const auto path_of = [&](const std::string& shape, const std::string& math) {
+    const auto path_of = [&](const std::string& shape, const std::string& math,
+                             const Tuning& tuning = {}) {
       const Problem problem = gemm_problem(shape);
       Environment env;
       env.isa = isa;
       env.math = math_for(problem, math);
-      return make_plan(gemm::hwy, problem, {}, env, {})->facts().path;
+      return make_plan(gemm::hwy, problem, tuning, env, {})->facts().path;
     };
     for (const char* const b_type : {"f32", "bf16"}) {
       const std::string path = path_of(std::string("m=9,n=5,k=64,b_type=") + b_type, "fp32");
       CHECK_FALSE(path.empty());
       CHECK((path == "scalar") == plain);
     }
-    const std::string integers = path_of("m=9,n=5,k=64,b_type=s8c", "int8-dynamic");
+    const std::string integers = path_of("m=9,n=5,k=64,b_type=s8c", "int8-dynamic", {{"unit", 1}});
     CHECK((integers == "scalar") == plain);
     if (isa.starts_with("AVX") || isa.starts_with("SS")) CHECK(integers.ends_with("-pmaddwd"));
   }
@@ -398,7 +399,7 @@ TEST_CASE("products of integers are exact where 16 bits or signs would not hold 
 }
 
 TEST_CASE("units apply every function to tiles of c, in every form of it") {
-  for (const Unit& unit : units) {
+  for (const std::string variant : {"hwy", "avx512", "amx"}) {
     for (const char* const types :
          {"bf16:a_type=bf16,b_type=bf16", "bf16:a_type=bf16,b_type=bf16,c_type=bf16",
           "int8-dynamic:b_type=s8c", "int8-dynamic:b_type=s8c,c_type=bf16"}) {
@@ -411,10 +412,13 @@ TEST_CASE("units apply every function to tiles of c, in every form of it") {
         if (contains(rest, "gate") && contains(text, "s8c")) continue;  // has one scale a column
         std::string shape = std::string(rest) + ",trans_b=1," + text.substr(math.size() + 1);
         if (!contains(shape, "k=0")) shape += ",k=96";
-        INFO(unit.variant, " ", shape);
+        INFO(variant, " ", shape);
         Trial trial(shape, math);
-        if (variant_for(trial, unit.variant) == nullptr) continue;
-        trial.run(unit.variant, 2);
+        if (variant_for(trial, variant) == nullptr) continue;
+        // Highway's own unit: the others have their variants.
+        Tuning tuning;
+        if (variant == "hwy") tuning.set("unit", math == "bf16" ? 0 : 1);
+        trial.run(variant, 2, tuning);
         CHECK(trial.verdict() == Status::passed);
       }
     }
@@ -457,6 +461,45 @@ TEST_CASE("formats: schedules of the search space are right, predicted, and foun
           CHECK(trial.verdict() == Status::passed);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("hwy takes the unit that is predicted to be fastest, and any that a tuning names") {
+  struct Form {
+    const char* shape;
+    const char* math;
+    std::vector<int> units;  // that may take it
+  };
+  const Form forms[] = {
+      {"m=200,n=200,k=256,trans_b=1,a_type=bf16,b_type=bf16", "bf16", {0, 2, 5}},
+      {"m=200,n=200,k=256,trans_b=1,b_type=bf16", "bf16", {2, 5}},
+      {"m=200,n=200,k=256,trans_b=1,a_type=bf16,b_type=bf16", "fp32", {0}},
+      {"m=200,n=200,k=256,trans_b=1,b_type=s8c", "int8-dynamic", {1, 3, 5}},
+      {"m=200,n=200,k=256,trans_b=1,b_type=q8_0", "int8-dynamic", {4}},
+      {"m=200,n=200,k=256,trans_b=1,a_type=u8,b_type=s8,c_type=s32", "int8", {1, 3, 5}}};
+  for (const Form& form : forms) {
+    Trial trial(form.shape, form.math);
+    const Environment env = trial.environment(2);
+    if (refusal(gemm::hwy, trial.problem, env)) continue;
+    const Tuning chosen = gemm::hwy.complete(trial.problem, {}, env);
+    const double least = gemm::hwy.predicted_seconds(trial.problem, chosen, env);
+    for (int unit = 0; unit <= 5; ++unit) {
+      const Tuning named = gemm::hwy.complete(trial.problem, {{"unit", unit}}, env);
+      INFO(form.shape, " ", form.math, " ", named.text());
+      CHECK(named.find("unit") == unit);
+      const bool known = std::find(form.units.begin(), form.units.end(), unit) != form.units.end();
+      const auto defect = gemm::hwy.tuning_defect(trial.problem, named, env);
+      if (!known) CHECK(defect);
+      if (defect) {
+        CHECK(contains(*defect, "unit=" + std::to_string(unit)));
+        continue;
+      }
+      CHECK(least <= gemm::hwy.predicted_seconds(trial.problem, named, env) * (1 + 1e-9));
+      const auto plan = make_plan(gemm::hwy, trial.problem, named, env, trial.operands.all());
+      plan->bind(trial.operands.all());
+      plan->run();
+      CHECK(trial.verdict() == Status::passed);
     }
   }
 }

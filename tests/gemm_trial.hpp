@@ -52,11 +52,11 @@ struct Trial {
     env.threads = threads;
     return env;
   }
-  void run(const std::string& variant, int threads = 1) {
+  void run(const std::string& variant, int threads = 1, const Tuning& tuning = {}) {
     const CatalogueEntry& entry = catalogue().variant(gemm::kernel, variant);
     const Environment env = environment(threads);
     REQUIRE_FALSE(refusal(*entry.variant, problem, env));
-    const auto plan = make_plan(*entry.variant, problem, {}, env, operands.all());
+    const auto plan = make_plan(*entry.variant, problem, tuning, env, operands.all());
     plan->bind(operands.all());
     plan->run();
   }

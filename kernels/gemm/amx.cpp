@@ -1,27 +1,27 @@
 // GEMM, variant `amx`: bfloat16 and 8-bit integers by the tile products of Sapphire Rapids and
 // later. Micro-tile 32×32: two tiles of a times two of b, four of sums, so that each tile loaded
 // serves two products (a product takes 16 cycles, a load of a tile from L1 8). Everything but the
-// micro-kernel: driver.cpp, dot_common-inl.h. Few rows of a against b as it lies are for vectors
-// (avx512_skinny.hpp): they read b once, while tiles need it packed, which is read, written and
-// read again; of a packed b (prepack=1) tiles compute faster than it is read.
+// micro-kernel: unit_product.hpp, avx512_pack-inl.h. Few rows of a against b as it lies are for
+// vectors (avx512_units.hpp): they read b once, while tiles need it packed, which is read, written
+// and read again; of a packed b (prepack=1) tiles compute faster than it is read.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "backends/amx.hpp"
-#include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
-#include "kernels/gemm/avx512_skinny.hpp"
-#include "kernels/gemm/unit_variant.hpp"
+#include "kernels/gemm/avx512_units.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/units.hpp"
 
 HWY_PUSH_ATTRIBUTES(
     "amx-tile,amx-bf16,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")
 namespace rooflane::gemm {
 namespace {
 
-#include "kernels/gemm/dot_common-inl.h"
+#include "kernels/gemm/avx512_pack-inl.h"
 
 constexpr int tile_rows = 16, tile_bytes = 64, tile_lanes = 16;
 constexpr int mr = 2 * tile_rows, nr = 2 * tile_lanes;
@@ -141,6 +141,7 @@ namespace {
 template <class E>
 Unit tile_unit(const char* path) {
   Unit unit{};
+  unit.kind = UnitKind::amx;
   unit.path = path;
   unit.mr = mr, unit.nr = nr;
   unit.depth = tile_lanes * lane_elements<E>, unit.words = tile_lanes;
@@ -153,8 +154,13 @@ Unit tile_unit(const char* path) {
   return unit;
 }
 
+constexpr const Math* maths[] = {&math_bf16, &math_int8, &math_int8_dynamic};
+constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32, &int8_per_channel};
+
+}  // namespace
+
 // int8-dynamic quantises a to u8.
-Unit unit_of(const Problem& problem, const Environment& env) {
+Unit amx_unit(const Problem& problem, const Environment& env) {
   if (env.math == math_bf16.name) {
     Unit unit = tile_unit<std::uint16_t>("amx-bf16");
     unit.a_rounded = &bfloat16;
@@ -171,29 +177,6 @@ Unit unit_of(const Problem& problem, const Environment& env) {
   return unit;
 }
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands& constants) {
-  // Asks Linux for the tiles, which each process has to: without it their first use is a SIGILL.
-  if (const auto reason = amx::backend.absent_reason(env.library)) throw unavailable_error(*reason);
-  return unit_plan_of<unit_of>(problem, tuning, env, constants);
-}
-
-constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32, &int8_per_channel};
-
-}  // namespace
-
-const Variant amx = {.name = "amx",
-                     .kernel = &kernel,
-                     .backend = &amx::backend,
-                     .threads = Threads::many,
-                     .tunables = schedule_tunables,
-                     .unsupported = unit_unsupported,
-                     .tunings = unit_tunings<unit_of>,
-                     .plan = plan,
-                     .tuning_defect = unit_tuning_defect<unit_of>,
-                     .predicted_seconds = unit_predicted_seconds<unit_of>,
-                     .complete = unit_complete<unit_of>,
-                     .maths = unit_maths,
-                     .dtypes = types};
+const Variant amx = unit_variant<units_of_amx>("amx", &amx::backend, maths, types);
 
 }  // namespace rooflane::gemm

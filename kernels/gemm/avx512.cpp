@@ -1,8 +1,9 @@
 // GEMM, variant `avx512`: bfloat16 by vdpbf16ps, 8-bit integers by vpdpbusd, whose first operand is
 // unsigned (s8 is packed 128 larger, and 128 times the sums of b's columns are taken off again).
 // Micro-tile 12×32: 24 accumulators and two vectors of b in 32 registers, of which 4-5 cycles'
-// latency times two a cycle need 10. Everything but the micro-kernel: driver.cpp,
-// dot_common-inl.h. Weights in GGUF's blocks: avx512_blocks.cpp.
+// latency times two a cycle need 10. Everything but the micro-kernel: unit_product.hpp,
+// avx512_pack-inl.h. Weights in GGUF's blocks: avx512_blocks.cpp. The variant's name remains for
+// one release: it is `hwy` with the unit fixed.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -15,15 +16,15 @@
 #include "backends/avx512.hpp"
 #include "generated_catalogue.hpp"
 #include "hwy/base.h"
-#include "kernels/gemm/avx512_blocks.hpp"
-#include "kernels/gemm/avx512_skinny.hpp"
-#include "kernels/gemm/unit_variant.hpp"
+#include "kernels/gemm/avx512_units.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/units.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
 namespace {
 
-#include "kernels/gemm/dot_common-inl.h"
+#include "kernels/gemm/avx512_pack-inl.h"
 
 constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
 
@@ -178,7 +179,6 @@ template <class Products, int rows, int together>
 void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart) {
   using Element = typename Products::Element;
   constexpr std::int64_t step = 64 / sizeof(Element);
-  const std::int64_t lanes = row_lanes(call.k, lane_elements<Element>);
   const std::int64_t row = call.row_bytes / static_cast<std::int64_t>(sizeof(Element));
   const std::int64_t ldb = apart * row;
   const auto* const all_of_b = reinterpret_cast<const Element*>(call.b);
@@ -219,14 +219,15 @@ void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart
     coming += behind;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      const __m512i of_a = _mm512_loadu_si512(a + i * lanes);
+      const __m512i of_a = _mm512_loadu_si512(a + i * lanes_per_vector);
 #pragma GCC unroll 16
       for (int r = 0; r < together; ++r) sums[r][i] = Products::Add(sums[r][i], of_a, columns[r]);
     }
   };
   // Two loops of their own: accumulators of one with a choice of loads are copied and spilled.
-  for (std::int64_t left = call.k / step; left > 0; --left, a += lanes_per_vector, b += step) {
+  for (std::int64_t left = call.k / step; left > 0; --left, b += step) {
     multiply(std::true_type());
+    a += rows * lanes_per_vector;
   }
   if (call.k % step > 0) multiply(std::false_type());
 #pragma GCC unroll 16
@@ -272,21 +273,19 @@ template <class Products>
 void Skinny(const FewRowsCall& call) {
   SkinnyOf<Products>(call, std::make_integer_sequence<int, skinny_rows>());
 }
-// Rows of a, whole vectors of lanes.
+// Rows of a in whole vectors of lanes, the vectors of all rows side by side.
+template <class Element>
+std::int64_t RowLanes(std::int64_t k) {
+  const std::int64_t lanes = (k + lane_elements<Element> - 1) / lane_elements<Element>;
+  return (lanes + lanes_per_vector - 1) / lanes_per_vector * lanes_per_vector;
+}
 template <class Element>
 void PackRows(const PackCall& call) {
-  const std::int64_t lanes = row_lanes(call.k, lane_elements<Element>);
-  PackCall row = call;
-  row.count = row.width = 1;
-  for (std::int64_t i = 0; i < call.count; ++i) {
-    row.from = call.from + i * call.outer * static_cast<std::int64_t>(sizeof(Element));
-    row.to = call.to + i * lanes;
-    PackLanes<Element, 1>(row, lanes);
-  }
+  PackLanes<Element, lanes_per_vector>(call, RowLanes<Element>(call.k));
 }
 template <class Element>
 std::int64_t RowWords(std::int64_t rows, std::int64_t k) {
-  return rows * row_lanes(k, lane_elements<Element>);
+  return rows * RowLanes<Element>(k);
 }
 template <class Products>
 FewRows FewRowsOf(const char* path, bool shifts_a) {
@@ -306,15 +305,13 @@ HWY_POP_ATTRIBUTES
 
 namespace rooflane::gemm {
 
-FewRows avx512_few_bfloat16() { return FewRowsOf<BFloat16Products>("vdpbf16ps", false); }
-FewRows avx512_few_integers() { return FewRowsOf<IntegerProducts>("vpdpbusd", true); }
-
 namespace {
 
 template <class Products>
-Unit vector_unit(const FewRows& few) {
+Unit vector_unit(UnitKind kind, const FewRows& few) {
   using Element = typename Products::Element;
   Unit unit{};
+  unit.kind = kind;
   unit.path = few.path;
   unit.mr = mr, unit.nr = nr;
   unit.depth = unit.k_together = lane_elements<Element>, unit.words = 1;
@@ -323,46 +320,29 @@ Unit vector_unit(const FewRows& few) {
   unit.few = few;
   return unit;
 }
-Unit bfloat16_unit() {
-  Unit unit = vector_unit<BFloat16Products>(avx512_few_bfloat16());
+
+constexpr const Math* maths[] = {&math_bf16, &math_int8, &math_int8_dynamic};
+constexpr DType types[] = {&float32,          &bfloat16, &int8, &uint8, &int32,
+                           &int8_per_channel, &q8_0,     &q4_0, &q4_1};
+
+}  // namespace
+
+FewRows avx512_few_bfloat16() { return FewRowsOf<BFloat16Products>("vdpbf16ps", false); }
+FewRows avx512_few_integers() { return FewRowsOf<IntegerProducts>("vpdpbusd", true); }
+
+Unit avx512_bfloat16_unit() {
+  Unit unit = vector_unit<BFloat16Products>(UnitKind::vdpbf16ps, avx512_few_bfloat16());
   unit.a_rounded = &bfloat16;
   return unit;
 }
-Unit integer_unit() {
-  Unit unit = vector_unit<IntegerProducts>(avx512_few_integers());
+Unit avx512_integer_unit() {
+  Unit unit = vector_unit<IntegerProducts>(UnitKind::vpdpbusd, avx512_few_integers());
   unit.integers = unit.shifts_a = true;
   unit.a_quantised = &uint8;
   unit.column_sums = SumColumns<nr>;
   return unit;
 }
 
-Unit unit_of(const Problem& problem, const Environment& env) {
-  if (auto blocks = avx512_block_unit(problem.dtype("b_type"))) return *blocks;
-  return env.math == math_bf16.name ? bfloat16_unit() : integer_unit();
-}
-
-std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (auto reason = avx512::missing_instruction(env.math == math_bf16.name)) return reason;
-  return unit_unsupported(problem, env);
-}
-
-constexpr DType types[] = {&float32,          &bfloat16, &int8, &uint8, &int32,
-                           &int8_per_channel, &q8_0,     &q4_0, &q4_1};
-
-}  // namespace
-
-const Variant avx512 = {.name = "avx512",
-                        .kernel = &kernel,
-                        .backend = &avx512::backend,
-                        .threads = Threads::many,
-                        .tunables = schedule_tunables,
-                        .unsupported = unsupported,
-                        .tunings = unit_tunings<unit_of>,
-                        .plan = unit_plan_of<unit_of>,
-                        .tuning_defect = unit_tuning_defect<unit_of>,
-                        .predicted_seconds = unit_predicted_seconds<unit_of>,
-                        .complete = unit_complete<unit_of>,
-                        .maths = unit_maths,
-                        .dtypes = types};
+const Variant avx512 = unit_variant<units_of_avx512>("avx512", &avx512::backend, maths, types);
 
 }  // namespace rooflane::gemm

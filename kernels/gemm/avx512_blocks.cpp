@@ -1,9 +1,17 @@
-// GEMM, variant `avx512`: weights in blocks times rows of 8-bit integers by vpdpbusd. 16 rows of b
-// are transposed in registers, so that a lane of a vector is a column of c: sums of a block need no
-// additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of a
-// are multiplied by what was just decoded; many by micro-panels. See avx512_blocks.hpp.
-#include "kernels/gemm/avx512_blocks.hpp"
-
+// Weights in GGUF's blocks times rows of 8-bit integers (math int8-dynamic) by vpdpbusd. 16 rows of
+// b are transposed in registers, so that a lane of a vector is a column of c: sums of a block need
+// no additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of
+// a are multiplied by what was just decoded; many by micro-panels.
+//
+// A lane is 32 bits: 4 integers that follow one another along k. A block of 32 elements of k, the
+// unit's step, is 8 lanes. Of each block and element of c: step · scale · (Σ q·w - zero·Σ q), where
+// q are the row's integers and w the weight's, made unsigned by `zero`; with a minimum step ·
+// (scale · Σ q·w + minimum · Σ q). A block's sum is exact as integer and rounded once as real
+// number: products of scales (float16) and minima with Σ q have fewer bits than a float32.
+//   A micro-panel  [blocks][8 + 2][rows]: 8 lanes, the steps (float), and what Σ q adds to the
+//   sums:
+//                  -zero·Σ q as integer, or where there is a minimum Σ q as float
+//   B micro-panel  [blocks][8 + 2][nr]: 8 lanes, the scales and minima (float)
 #include <immintrin.h>
 
 #include <algorithm>
@@ -14,7 +22,9 @@
 #include <cstring>
 #include <utility>
 
+#include "core/float16.hpp"
 #include "hwy/base.h"
+#include "kernels/gemm/avx512_units.hpp"
 #include "kernels/gemm/quantised_rows.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
@@ -315,14 +325,11 @@ void TileOf(const MicroCall& call) {
   tiles[static_cast<std::size_t>(call.rows - 1)](call);
 }
 
-inline float FromBFloat16(std::uint16_t bits) {
-  return std::bit_cast<float>(std::uint32_t{bits} << 16);
-}
 void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block, float* to) {
   const std::int64_t first = row * c.outer + block * weights_per_block * c.inner;
   if (c.type == &bfloat16) {
-    const auto* const from = reinterpret_cast<const std::uint16_t*>(c.from) + first;
-    for (int p = 0; p < weights_per_block; ++p) to[p] = FromBFloat16(from[p * c.inner]);
+    const auto* const from = reinterpret_cast<const BFloat16*>(c.from) + first;
+    for (int p = 0; p < weights_per_block; ++p) to[p] = static_cast<float>(from[p * c.inner]);
   } else {
     const auto* const from = reinterpret_cast<const float*>(c.from) + first;
     for (int p = 0; p < weights_per_block; ++p) to[p] = from[p * c.inner];
@@ -392,6 +399,7 @@ namespace {
 template <class Format>
 Unit unit_for() {
   Unit unit{};
+  unit.kind = UnitKind::block_vpdpbusd;
   unit.path = "vpdpbusd";
   unit.mr = mr, unit.nr = nr;
   unit.depth = weights_per_block, unit.words = words_per_block;
@@ -413,11 +421,10 @@ Unit unit_for() {
 
 }  // namespace
 
-std::optional<Unit> avx512_block_unit(DType type) {
+Unit avx512_block_unit(DType type) {
   if (type == &q8_0) return unit_for<SignedBytes>();
   if (type == &q4_0) return unit_for<Nibbles<ScaleOnly<4>>>();
-  if (type == &q4_1) return unit_for<Nibbles<ScaleAndMinimum>>();
-  return std::nullopt;
+  return unit_for<Nibbles<ScaleAndMinimum>>();
 }
 
 }  // namespace rooflane::gemm

@@ -69,6 +69,7 @@
 #include "core/tensor.hpp"
 #include "core/variant.hpp"
 #include "kernels/gemm/epilogue.hpp"
+#include "kernels/gemm/matrix_view.hpp"
 
 namespace rooflane::gemm {
 
@@ -110,21 +111,8 @@ struct Gemm {
   std::int64_t b_cols() const { return gate ? 2 * n : n; }
 };
 
-// One operand by element: op(x)(i,p) stands at data + batch·batch_stride + i·outer + p·inner, where
-// p runs along k. Exactly one of outer and inner is 1 by layout, whichever axis is the last.
-struct Side {
-  const float* data = nullptr;
-  std::int64_t batch_stride = 0;
-  std::int64_t outer = 0;  // along m of a, along n of b
-  std::int64_t inner = 0;  // along k
-};
-
-inline Side side_a(const Gemm& g, const View& a) {
-  return {a.f32(), a.strides[0], g.trans_a ? 1 : a.strides[1], g.trans_a ? a.strides[1] : 1};
-}
-inline Side side_b(const Gemm& g, const View& b) {
-  return {b.f32(), b.strides[0], g.trans_b ? b.strides[1] : 1, g.trans_b ? 1 : b.strides[1]};
-}
+inline MatrixView view_of_a(const Gemm& g, const View& a) { return {a, !g.trans_a}; }
+inline MatrixView view_of_b(const Gemm& g, const View& b) { return {b, g.trans_b}; }
 
 // c or c0.
 template <class T>

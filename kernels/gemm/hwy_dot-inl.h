@@ -292,8 +292,8 @@ inline void FinishRows(const Job& job, int64_t batch, int64_t skinny_count, int6
 
 // job.nc rows of the long operand, job.kc deep at a time: each of its rows is read once, in runs of
 // kc floats; the skinny operand's block stays in L2.
-inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                    int64_t long_count, int64_t task, float* scratch) {
+inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
+                    int64_t skinny_count, int64_t long_count, int64_t task, float* scratch) {
   const Gemm& g = job.g;
   const int64_t parts = (long_count + job.nc - 1) / job.nc;
   const int64_t batch = task / parts;
@@ -312,7 +312,7 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
   t.alpha = g.alpha;
   for (int64_t p = 0; p < g.k; p += job.kc) {
     t.k = std::min(job.kc, g.k - p);
-    const float* skinny_data = skinny.data + batch * skinny.batch_stride + p * skinny.inner;
+    const float* skinny_data = skinny.f32() + batch * skinny.batch_stride + p * skinny.inner;
     t.skinny_ld = skinny.outer;
     if (skinny.inner != 1) {
       const PhaseTimer timer(log_beside(skinny_count * t.k * (w_end - w_begin)), RunPhase::pack);
@@ -320,7 +320,7 @@ inline void DotTask(const Job& job, const Side& skinny, const Side& longer, int6
       skinny_data = scratch;
       t.skinny_ld = t.k;
     }
-    const float* long_data = longer.data + batch * longer.batch_stride + p;
+    const float* long_data = longer.f32() + batch * longer.batch_stride + p;
     for (int64_t mt = 0; mt < tiles.count(); ++mt) {
       const RowTile tile = tiles[mt];
       const int64_t w = tile.first, count = tile.count;
@@ -475,7 +475,8 @@ inline PackedDotFunction PackedDotFor(int64_t skinny, int64_t rows) {
 
 // to[v][f][lane] = skinny(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads
 // them.
-inline void PackSkinny(const Side& skinny, const float* from, int64_t count, int64_t k, float* to) {
+inline void PackSkinny(const MatrixView& skinny, const float* from, int64_t count, int64_t k,
+                       float* to) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   for (int64_t p = 0; p < k; p += lanes, to += count * lanes) {
     const int64_t depth = std::min(lanes, k - p);
@@ -495,12 +496,12 @@ inline int64_t PackedRow(const Job& job) {  // floats of a packed row
 inline int64_t SkinnyGroups(int64_t skinny_count) { return pieces(skinny_count, dot_limit); }
 
 // Rows [begin,end) of the long operand.
-inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_count, int64_t batch,
-                          int64_t begin, int64_t end, float* sums) {
+inline void PackedDotTask(const Job& job, const MatrixView& longer, int64_t skinny_count,
+                          int64_t batch, int64_t begin, int64_t end, float* sums) {
   const Gemm& g = job.g;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const float* skinny = job.shared + batch * skinny_count * PackedRow(job);
-  const float* data = longer.data + batch * longer.batch_stride;
+  const float* data = longer.f32() + batch * longer.batch_stride;
   const int64_t groups = SkinnyGroups(skinny_count);
   const Shares members(skinny_count, groups);
   const int64_t rows = PackedDotRows(static_cast<int>(members.size(0)));
@@ -559,8 +560,8 @@ inline void PackedDotTask(const Job& job, const Side& longer, int64_t skinny_cou
 inline void RunDot(const Job& job) {
   const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
   const int64_t long_count = job.transposed ? job.g.m : job.g.n;
-  const Side& skinny = job.transposed ? job.b : job.a;
-  const Side& longer = job.transposed ? job.a : job.b;
+  const MatrixView& skinny = job.transposed ? job.b : job.a;
+  const MatrixView& longer = job.transposed ? job.a : job.b;
   const int64_t parts = (long_count + job.nc - 1) / job.nc;
   if (!job.pack_a) {
     run_tasks(job, job.g.batch * parts, [&](int64_t task, int thread) {
@@ -577,7 +578,7 @@ inline void RunDot(const Job& job) {
     for (int64_t group = 0; group < SkinnyGroups(skinny_count); ++group) {
       const int64_t f = members.begin(group), count = members.size(group);
       PackSkinny(skinny,
-                 skinny.data + batch * skinny.batch_stride + f * skinny.outer + p * skinny.inner,
+                 skinny.f32() + batch * skinny.batch_stride + f * skinny.outer + p * skinny.inner,
                  count, std::min(job.kc, job.g.k - p),
                  job.shared + (batch * skinny_count + f) * PackedRow(job) + p * count);
     }

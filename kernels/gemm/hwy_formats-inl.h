@@ -1,6 +1,6 @@
 // Quantised and short weights as vectors of float32: for each format what a block of 32 elements
 // needs at its start, and the vector at a place of the block. A decoded number is rounded once at
-// most (q4_1's fused multiply-add). The formats: core/dtype.hpp.
+// most (q4_1's fused multiply-add). The formats: core/dtype.hpp. Next: hwy_few-inl.h.
 
 #if defined(ROOFLANE_KERNELS_GEMM_HWY_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_KERNELS_GEMM_HWY_FORMATS_INL_H_
@@ -216,18 +216,6 @@ HWY_INLINE void ReadHeads(const std::uint8_t* from, std::int64_t blocks, float (
       }
     }
   }
-}
-
-// body(Format()) for a number format of b or a.
-template <class Body>
-HWY_INLINE void WithFormat(DType type, const Body& body) {
-  if (type == &q8_0) return body(Q8Blocks());
-  if (type == &q4_0) return body(Q4Blocks());
-  if (type == &q4_1) return body(Q4WithMinimum());
-  if (type == &int8_per_channel) return body(PlainIntegers());
-  if (type == &float16) return body(ShortFloats<Float16>());
-  if (type == &bfloat16) return body(ShortFloats<BFloat16>());
-  body(Floats());
 }
 
 }  // namespace HWY_NAMESPACE

@@ -139,7 +139,7 @@ struct Job : Schedule {
   std::int64_t batch_group = 1;  // packed: batches whose b is packed at a time
   Pool* pool = nullptr;
 
-  Side a, b;
+  MatrixView a, b;
   Matrix<const float> c0;
   Matrix<float> c;
 
@@ -184,7 +184,7 @@ void run_tasks(const Job& job, std::int64_t tasks, const Task& task) {
 
 // The functions that each ISA target exports.
 using RunFunction = void (*)(const Job&);
-using PackFunction = void (*)(const Job&, const Side& b, float* to);
+using PackFunction = void (*)(const Job&, const MatrixView& b, float* to);
 using MicroTileFunction = MicroTile (*)();
 
 }  // namespace rooflane::gemm

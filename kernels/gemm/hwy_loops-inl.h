@@ -64,19 +64,19 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       block.more = p + job.kc < p1;
       block.a = nullptr;
       block.next_block[0] = block.next_block[1] = {};
-      const Side &a = job.a, &b = job.b;
+      const MatrixView &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
       if (block.more) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
         if (b.inner == g.n && s1 - s0 == b_panels.count()) {
-          block.next_block[0] = {b.data + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
+          block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
         }
         if (a.inner == g.m && block.i1 - i0 == g.m) {
-          block.next_block[1] = {a.data + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
+          block.next_block[1] = {a.f32() + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
       } else if (at.more) {
-        block.next_block[0] = {b.data + (at.batch + 1) * b.batch_stride, g.k * g.n};
-        block.next_block[1] = {a.data + (at.batch + 1) * a.batch_stride, g.m * g.k};
+        block.next_block[0] = {b.f32() + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        block.next_block[1] = {a.f32() + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {
         const MicroPanelRange range = {b_panels, 0, s, std::min(s1, s + group)};
@@ -88,7 +88,7 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
                 log_beside((block.i1 - i0) * block.klen *
                            (b_panels.begin(range.s1) - b_panels.begin(range.s0))),
                 RunPhase::pack);
-            PackB(b, b.data + at.batch * b.batch_stride + p * b.inner, block.klen, b_panels,
+            PackB(b, b.f32() + at.batch * b.batch_stride + p * b.inner, block.klen, b_panels,
                   range.s0, range.s1, to);
           }
           block.b = to;
@@ -109,7 +109,7 @@ inline bool IsOneMicroPanel(const Job& job) {
 inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batch) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   const Gemm& g = job.g;
-  const Side &a = job.a, &b = job.b;
+  const MatrixView &a = job.a, &b = job.b;
   const int64_t vectors = (job.cols + lanes - 1) / lanes;
   const int64_t tiles = pieces(g.m, MicroTileRows(job.mr, job.cols));
   const Shares rows(g.m, tiles);
@@ -125,8 +125,8 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
   t.prefetch_step = b.inner;
   for (int64_t batch = first_batch; batch < last_batch; ++batch) {
     const Start start = StartOf(job, true, batch, 0, 0);
-    t.a = a.data + batch * a.batch_stride;
-    t.b = b.data + batch * b.batch_stride;
+    t.a = a.f32() + batch * a.batch_stride;
+    t.b = b.f32() + batch * b.batch_stride;
     t.prefetch = t.b + b.batch_stride;
     t.c = job.c.row(batch, 0);
     t.c0 = start.data;
@@ -310,7 +310,7 @@ class PackedOperands {
                        std::min(tiles, first + job_.pieces.a_panels), A(at));
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
-    const Side& b = job_.b;
+    const MatrixView& b = job_.b;
     const PackedPieces& all = job_.pieces;
     const int64_t part = take_digit(piece, all.b_parts), first = piece * all.b_panels;
     // Of a micro-panel's [klen][width] the rows from q on, where there are parts: whole lines of a
@@ -320,7 +320,7 @@ class PackedOperands {
     const int64_t depth = std::min(at.klen, 16 * share(lines, all.b_parts, part + 1)) - q;
     if (depth == 0) return;
     const int64_t skipped = (at.klen - depth) * b_panels_.begin(first) + q * b_panels_.width(first);
-    const float* from = b.data + (phase_.batch0 + at.batch) * b.batch_stride +
+    const float* from = b.f32() + (phase_.batch0 + at.batch) * b.batch_stride +
                         (phase_.p0 + at.p + q) * b.inner + phase_.j0 * b.outer;
     PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
           job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);

@@ -1,4 +1,4 @@
-// GEMM: the loops of a schedule's path, as hwy.cpp calls them for an ISA target, and packing ahead
+// GEMM: the loops of a schedule's path, as hwy_floats.cpp calls them for an ISA target, and packing ahead
 // of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3
 // and SVE, 1 AVX2, 2 all other targets), as it takes longest to build. The loops themselves:
 // hwy_loops-inl.h.
@@ -27,11 +27,7 @@ namespace HWY_NAMESPACE {
 void Run(const Job& job) {
   switch (job.path) {
     case Path::few_rows:  // not of float32
-    case Path::scale:
-      scale_only(job.g, job.c0, job.c);
-      for (std::int64_t batch = 0; batch < job.g.batch; ++batch) {
-        job.finish({batch, 0, 0, job.g.m, job.g.n});
-      }
+    case Path::scale:     // no product
       break;
     case Path::dot:
       RunDot(job);
@@ -50,13 +46,13 @@ void Run(const Job& job) {
 
 // b of prepack=1, [batch] times k·n floats: rows [n,k] where b is the skinny operand, else blocks
 // of kc rows in B micro-panels, as the packed path reads them.
-void Pack(const Job& job, const Side& b, float* to) {
+void Pack(const Job& job, const MatrixView& b, float* to) {
   const Gemm& g = job.g;
   const MicroPanels b_panels = AllOf(g.n);
   const int64_t blocks = job.transposed ? 1 : (g.k + job.kc - 1) / job.kc;
   parallel_for(job.pool, job.threads, g.batch * blocks, [&](int64_t task, int) {
     const int64_t batch = task / blocks;
-    const float* from = b.data + batch * b.batch_stride;
+    const float* from = b.f32() + batch * b.batch_stride;
     float* out = to + batch * g.k * g.n;
     if (job.transposed) {
       PackAlongK(from, b, g.n, g.k, out, g.k);

@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 using std::int64_t;
 
 // Packs a block of b, klen × width: B micro-panel after B micro-panel, each [klen][its width].
-inline void PackB(const Side& b, const float* from, int64_t klen, const MicroPanels& b_panels,
+inline void PackB(const MatrixView& b, const float* from, int64_t klen, const MicroPanels& b_panels,
                   int64_t first, int64_t last, float* to) {
   PackMicroPanels(
       from, b, klen, first, last, [&](int64_t s) { return b_panels.begin(s); }, to);
@@ -64,7 +64,7 @@ struct MicroPanelRange {
 
 // The first of a's values in a block.
 inline const float* FirstOfA(const Job& job, const Block& block) {
-  return job.a.data + block.batch * job.a.batch_stride + block.p * job.a.inner +
+  return job.a.f32() + block.batch * job.a.batch_stride + block.p * job.a.inner +
          block.i0 * job.a.outer;
 }
 
@@ -117,7 +117,7 @@ class MacroKernel {
       c0_ = start.beta == 0 ? c_ : start.data;
       t_.ldc0 = start.ld;
     }
-    const Side& a = job.a;
+    const MatrixView& a = job.a;
     if (block.a != nullptr) {
       a_ = block.a;
       a_row_ = block.klen;
@@ -171,7 +171,7 @@ class MacroKernel {
   // Packs the A micro-panel that a micro-tile needs, or as many as are packed together; what the
   // next ones are made of is prefetched while the micro-tiles of these are computed.
   void PackBeforeUse(int64_t tile) {
-    const Side& a = job_.a;
+    const MatrixView& a = job_.a;
     const bool along_k = a.inner == 1;
     const int64_t group = along_k ? 1 : micro_panels_at_once;
     if (tile % group != 0) return;
@@ -253,7 +253,7 @@ class MacroKernel {
   // A row of micro-tiles during which only what the next row reads of a is prefetched. Where k is
   // short, what surrounds a micro-kernel counts: only what differs from the last one is set.
   void RowOfMicroTiles(int64_t tile, int64_t s0, int64_t s1) {
-    const Side& b = job_.b;
+    const MatrixView& b = job_.b;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
     const int64_t row = rows_.begin(tile), count = rows_.size(tile);
     const int64_t begin = range_.b_panels.begin(s0);
@@ -263,7 +263,7 @@ class MacroKernel {
     if (packed_a) t_.a_inner = count;
     t_.prefetch_step = 0;
     t_.b = packed_b ? block_.b + begin * b_outer
-                    : b.data + block_.batch * b.batch_stride + block_.p * b.inner +
+                    : b.f32() + block_.batch * b.batch_stride + block_.p * b.inner +
                           (range_.j0 + begin) * b_outer;
     t_.ldb = b.inner;
     t_.c = c_ + row * t_.ldc + range_.j0 + begin;
@@ -306,7 +306,7 @@ class MacroKernel {
   }
 
   void SetMicroPanelOfB(int64_t s) {
-    const Side& b = job_.b;
+    const MatrixView& b = job_.b;
     const int64_t begin = range_.b_panels.begin(s), width = range_.b_panels.width(s);
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
     last_ = s + 1 == range_.s1;
@@ -331,7 +331,7 @@ class MacroKernel {
       next_tiles_ = tiles_;
       return;
     }
-    t_.b = b.data + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
+    t_.b = b.f32() + block_.batch * b.batch_stride + block_.p * b.inner + j_ * b.outer;
     t_.ldb = b.inner;
     next_ = job_.order || last_ ? nullptr : t_.b + width * b.outer;
     if (last_ && block_.more) {

@@ -417,8 +417,8 @@ inline void PackRows(const float* HWY_RESTRICT from, std::int64_t ldf, std::int6
 // [begin(q), begin(q+1)) for p in [0,inners) as [inners][width], and stands at
 // to + begin(q)·inners.
 template <class Begin>
-void PackMicroPanels(const float* from, const Side& x, std::int64_t inners, std::int64_t first,
-                     std::int64_t last, const Begin& begin, float* to) {
+void PackMicroPanels(const float* from, const MatrixView& x, std::int64_t inners,
+                     std::int64_t first, std::int64_t last, const Begin& begin, float* to) {
   if (x.inner == 1) {
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t i = begin(q), width = begin(q + 1) - i;
@@ -447,8 +447,8 @@ void PackMicroPanels(const float* from, const Side& x, std::int64_t inners, std:
 }
 
 // to[i·ldt + p] = x(i,p): rows contiguous along k.
-inline void PackAlongK(const float* from, const Side& x, std::int64_t outers, std::int64_t inners,
-                       float* to, std::int64_t ldt) {
+inline void PackAlongK(const float* from, const MatrixView& x, std::int64_t outers,
+                       std::int64_t inners, float* to, std::int64_t ldt) {
   if (x.inner == 1) {
     PackRows(from, x.outer, outers, inners, to, ldt);
   } else {

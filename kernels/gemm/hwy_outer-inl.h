@@ -142,14 +142,15 @@ UpdateFunction UpdateFor(int64_t skinny, std::integer_sequence<int, kLess...>) {
 }
 
 // sums(f, w) over job.nc columns of the long operand: up to most_outer_rows rows.
-inline void UpdateTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                       int64_t batch, int64_t w0, int64_t width, float alpha, float* sums) {
+inline void UpdateTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
+                       int64_t skinny_count, int64_t batch, int64_t w0, int64_t width, float alpha,
+                       float* sums) {
   const auto update = UpdateFor(skinny_count, std::make_integer_sequence<int, most_outer_rows>());
-  const float* from = skinny.data + batch * skinny.batch_stride;
+  const float* from = skinny.f32() + batch * skinny.batch_stride;
   float w[kUpdateDepth * most_outer_rows];
   UpdateArgs t;
   t.w = w;
-  t.b = longer.data + batch * longer.batch_stride + w0;
+  t.b = longer.f32() + batch * longer.batch_stride + w0;
   t.ldb = longer.inner;
   t.cols = width;
   t.y = sums;
@@ -174,15 +175,15 @@ inline void UpdateTask(const Job& job, const Side& skinny, const Side& longer, i
 // micro-panel by B micro-panel in place, the next one prefetched, while skinny × nc sums stay in
 // L1. Dead ends on a Zen 5: packing A micro-panels gained nothing; packing B micro-panels, and
 // prefetching the next block's rows from end to end instead of the next micro-panel, lost.
-inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longer,
+inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
                            int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
                            float alpha, float* sums, int64_t ld) {
   const Gemm& g = job.g;
   const MicroTile shape = Registers();
   const MicroPanels b_panels = AllOf(width);
   const int64_t tiles = (skinny_count + kMr - 1) / kMr;
-  const float* skinny_data = skinny.data + batch * skinny.batch_stride;
-  const float* long_data = longer.data + batch * longer.batch_stride + w0;
+  const float* skinny_data = skinny.f32() + batch * skinny.batch_stride;
+  const float* long_data = longer.f32() + batch * longer.batch_stride + w0;
   MicroKernelArgs t;
   t.a_outer = skinny.outer;
   t.a_inner = skinny.inner;
@@ -215,8 +216,9 @@ inline void MicroTilesTask(const Job& job, const Side& skinny, const Side& longe
 // Sums over job.nc columns of the long operand, which become rows of c or, where that is a (the
 // problem transposed), columns: then they are transposed at the end. They are added up in c itself
 // or in scratch (outer_in_place(job, job.g)).
-inline void OuterSums(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                      int64_t batch, int64_t w0, int64_t width, float* scratch) {
+inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView& longer,
+                      int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
+                      float* scratch) {
   const Gemm& g = job.g;
   const DF d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -228,7 +230,7 @@ inline void OuterSums(const Job& job, const Side& skinny, const Side& longer, in
     ld = job.c.ld;
   } else if (job.order) {
     const auto place = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) / 64; };
-    const float* read = longer.data + batch * longer.batch_stride + w0;
+    const float* read = longer.f32() + batch * longer.batch_stride + w0;
     sums += (place(read) - place(scratch)) * 16 % page_floats + outer_lead;
   }
   // With vectors: memset would write long rows with stores that bypass L1.
@@ -266,8 +268,8 @@ inline void OuterSums(const Job& job, const Side& skinny, const Side& longer, in
                  {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
 }
 
-inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, int64_t skinny_count,
-                      int64_t long_count, int64_t task, float* scratch) {
+inline void OuterTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
+                      int64_t skinny_count, int64_t long_count, int64_t task, float* scratch) {
   const int64_t parts = (long_count + job.nc - 1) / job.nc;
   const int64_t batch = task / parts, w0 = task % parts * job.nc;
   const int64_t width = std::min(job.nc, long_count - w0);
@@ -282,8 +284,8 @@ inline void OuterTask(const Job& job, const Side& skinny, const Side& longer, in
 inline void RunOuter(const Job& job) {
   const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
   const int64_t long_count = job.transposed ? job.g.m : job.g.n;
-  const Side& skinny = job.transposed ? job.b : job.a;
-  const Side& longer = job.transposed ? job.a : job.b;
+  const MatrixView& skinny = job.transposed ? job.b : job.a;
+  const MatrixView& longer = job.transposed ? job.a : job.b;
   const int64_t tasks = job.g.batch * ((long_count + job.nc - 1) / job.nc);
   run_tasks(job, tasks, [&](int64_t task, int thread) {
     OuterTask(job, skinny, longer, skinny_count, long_count, task,

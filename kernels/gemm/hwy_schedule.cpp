@@ -34,6 +34,10 @@ constexpr Field fields[] = {
         "0 scale, 1 dot products, 2 outer products, 3 unpacked or packed by each thread, "
         "4 packed for all threads (Goto), 5 few rows, b as it is stored",
         0, 5),
+    ROOFLANE_FIELD("unit", unit,
+                   "what multiplies: 0 float32 multiply-adds, 1 pmaddwd, 2 vdpbf16ps, 3 vpdpbusd, "
+                   "4 vpdpbusd with a scale a block, 5 AMX tiles",
+                   0, 5),
     ROOFLANE_FIELD("transposed", transposed, "1: c's transpose is formed, operands swapped", 0, 1),
     ROOFLANE_FIELD("threads", threads, "threads that share the product", 1, 1 << 16),
     ROOFLANE_FIELD("mr", mr, "rows of a micro-tile; dot: rows of the long operand read at once", 1,
@@ -219,6 +223,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
 }
 
 std::optional<std::string> defect_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
+  if (s.unit != UnitKind::fma) return "unit is 0 for float32";
   if (s.path == Path::scale) {
     if (product(g)) return "path=0 forms no product";
     return std::nullopt;

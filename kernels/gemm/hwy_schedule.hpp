@@ -1,6 +1,6 @@
 // The schedule of the hwy GEMM: every decision about an execution (path, micro-tile, blocks,
 // packing, loop order, sharing). Its text is the row's tuning, and rebuilds it. Which schedule a
-// problem gets: hwy_cost.hpp. Which file acts on which field: hwy.cpp.
+// problem gets: hwy_cost.hpp. Which file acts on which field: hwy_floats.cpp.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "core/variant.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/unit.hpp"
 
 namespace rooflane::gemm {
 
@@ -21,7 +22,7 @@ enum class Path : std::int64_t {
   outer = 2,     // a skinny dimension, the other operand contiguous across k: outer products
   unpacked = 3,  // micro-kernels over b in place, or packed by the thread that uses it
   packed = 4,    // Goto: micro-kernels over a b that is packed once for all threads
-  few_rows = 5,  // units: few rows of a, rows of b as they are stored (driver.hpp)
+  few_rows = 5,  // units: few rows of a, rows of b as they are stored (unit_product.hpp)
 };
 
 // What registers of an ISA target hold.
@@ -37,6 +38,7 @@ struct MicroTile {
 
 struct Schedule {
   Path path = Path::scale;
+  UnitKind unit = UnitKind::fma;  // what multiplies
   // The product formed is c's transpose, op(b)ᵀ·op(a)ᵀ: rows below are c's columns. dot, outer: b
   // is the operand with the skinny dimension.
   bool transposed = false;

@@ -1,7 +1,7 @@
 // Highway's units at every ISA target: operands of any format are decoded to float32 as they become
-// micro-panels, which float32's own micro-kernels multiply (hwy_loops.cpp); 8-bit integers are
-// widened to int16, whose products pmaddwd adds in pairs to int32, exactly and without saturation.
-// See hwy_units.hpp; decoding: hwy_formats-inl.h; few rows: hwy_converted.cpp.
+// micro-panels (hwy_decode-inl.h), which float32's own micro-kernels multiply (hwy_loops.cpp);
+// 8-bit integers are widened to int16, whose products pmaddwd adds in pairs to int32, exactly and
+// without saturation. See hwy_units.hpp.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_units.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -12,124 +12,18 @@
 #include <utility>
 
 #include "hwy/highway.h"
-#include "kernels/gemm/hwy_converted_job.hpp"
-#include "kernels/gemm/hwy_formats-inl.h"
-#include "kernels/gemm/hwy_transpose-inl.h"
+#include "kernels/common/vectors-inl.h"
 #include "kernels/gemm/unit.hpp"
-#undef ROOFLANE_LOWER_PART
-
-#ifndef ROOFLANE_GEMM_TILE_SIZE  // once for all ISA targets
-#define ROOFLANE_GEMM_TILE_SIZE
-namespace rooflane::gemm {
-struct TileSize {
-  std::int64_t mr, nr;
-};
-}  // namespace rooflane::gemm
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
+namespace hn = vectors::HWY_NAMESPACE;
 
 using std::int64_t;
 
 // hwy_loops.cpp has it, in a unit of its own.
 void MultiplyPanels(const MicroCall& call);
-
-// ---- float32
-
-// `count` elements as floats, from the start of a block.
-template <class Format>
-void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
-  const D d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto decode = [&](const std::uint8_t* block, const float* heads, float* values) HWY_ATTR {
-    const auto start = Format::Begin(heads);
-    for (int64_t place = 0; place < kBlock; place += lanes) {
-      hn::StoreU(Format::At(start, block, place), d, values + place);
-    }
-  };
-  float heads[kHeads];
-  for (int64_t left = count / kBlock, t = 0; t < left; ++t, from += Format::bytes) {
-    const int64_t of_heads = t % kBlocksTogether<Format>;
-    if (of_heads == 0) ReadHeads<Format>(from, std::min(left - t, kBlocksTogether<Format>), heads);
-    decode(from, heads + of_heads * Format::heads, to + t * kBlock);
-  }
-  const int64_t rest = count % kBlock;
-  if (rest == 0) return;
-  // Fewer than a block of elements of a format without blocks.
-  std::uint8_t padded[Format::bytes] = {};
-  std::copy_n(from, rest * Format::bytes / kBlock, padded);
-  float values[kBlock];
-  decode(padded, heads, values);
-  std::copy_n(values, rest, to + count - rest);
-}
-
-// Vectors that lie along memory are decoded so many elements at a time, which stay in L1, and
-// transposed from there.
-constexpr int64_t kDecoded = 128;
-
-template <class Format>
-void PackDecoded(const PackCall& c) {
-  const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
-  auto* const to = reinterpret_cast<float*>(c.to);
-  // Of formats with blocks these are whole ones.
-  const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
-  if (c.inner != 1) {
-    for (int64_t p = 0; p < c.k; ++p) {
-      DecodeElements<Format>(from + bytes(p * c.inner), c.count, to + p * c.width);
-      std::fill(to + p * c.width + c.count, to + (p + 1) * c.width, 0.0f);
-    }
-    return;
-  }
-  HWY_ALIGN float rows[std::max<int64_t>(8, 3 * hn::MaxLanes(D())) * kDecoded];
-  if (c.count < c.width) std::fill_n(rows, c.width * kDecoded, 0.0f);
-  for (int64_t p = 0; p < c.k; p += kDecoded) {
-    const int64_t here = std::min(kDecoded, c.k - p);
-    for (int64_t v = 0; v < c.count; ++v) {
-      DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);
-    }
-    PackTransposed(rows, kDecoded, c.width, here, to + p * c.width, c.width);
-  }
-}
-
-// float32 vectors along memory need no decoding.
-void PackFloats(const PackCall& c) {
-  if (c.type == &float32 && c.inner == 1 && c.count == c.width) {
-    PackTransposed(reinterpret_cast<const float*>(c.from), c.outer, c.width, c.k,
-                   reinterpret_cast<float*>(c.to), c.width);
-    return;
-  }
-  WithFormat(c.type, [&](auto format) HWY_ATTR { PackDecoded<decltype(format)>(c); });
-}
-
-// Few rows of a, `decoded_row` apart.
-template <class Format>
-void DecodeRows(const PackCall& c) {
-  const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
-  auto* const to = reinterpret_cast<float*>(c.to);
-  constexpr int64_t size = Format::bytes / kBlock;  // formats of a have no blocks
-  const int64_t ld = decoded_row(c.k);
-  std::fill_n(to, c.count * ld, 0.0f);
-  if (c.inner == 1) {
-    for (int64_t i = 0; i < c.count; ++i) {
-      DecodeElements<Format>(from + i * c.outer * size, c.k, to + i * ld);
-    }
-    return;
-  }
-  float column[most_converted_rows];
-  for (int64_t p = 0; p < c.k; ++p) {
-    DecodeElements<Format>(from + p * c.inner * size, c.count, column);
-    for (int64_t i = 0; i < c.count; ++i) to[i * ld + p] = column[i];
-  }
-}
-void DecodeFew(const PackCall& c) {
-  if (c.type == &float16) return DecodeRows<ShortFloats<Float16>>(c);
-  if (c.type == &bfloat16) return DecodeRows<ShortFloats<BFloat16>>(c);
-  DecodeRows<Floats>(c);
-}
-
-// ---- pairs of int16
 
 using DI = hn::ScalableTag<std::int32_t>;
 using VI = hn::Vec<DI>;
@@ -236,7 +130,11 @@ void PackPairs(const PackCall& c) {
   }
 }
 
-TileSize PairSize() { return {kPairRows, kPairVectors * static_cast<int64_t>(hn::Lanes(DI()))}; }
+Unit PairSizes() {
+  Unit unit{};
+  unit.mr = kPairRows, unit.nr = kPairVectors * static_cast<int64_t>(hn::Lanes(DI()));
+  return unit;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm
@@ -246,16 +144,16 @@ HWY_AFTER_NAMESPACE();
 #include <cctype>
 
 #include "backends/highway.hpp"
+#include "kernels/gemm/hwy_floats.hpp"
+#include "kernels/gemm/hwy_formats.hpp"
 #include "kernels/gemm/hwy_units.hpp"
 
 namespace rooflane::gemm {
 
 HWY_EXPORT(MultiplyPanels);
-HWY_EXPORT(PackFloats);
-HWY_EXPORT(DecodeFew);
 HWY_EXPORT(MultiplyPairs);
 HWY_EXPORT(PackPairs);
-HWY_EXPORT(PairSize);
+HWY_EXPORT(PairSizes);
 
 std::string fma_path(std::int64_t target) {
   std::string isa = isa_name(target);
@@ -280,32 +178,33 @@ std::string pair_path(std::int64_t target) {
 
 }  // namespace
 
-Unit fma_unit(std::int64_t target) {
-  const auto size = ROOFLANE_HWY_FUNCTION(PairSize, target)();  // as float32's
+Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
+  const MicroTile tile = micro_tile_at(target);
+  const FormatFunctions a = format_functions(a_type, target), b = format_functions(b_type, target);
   Unit unit{};
+  unit.kind = UnitKind::fma;
   unit.path = fma_path(target);
   unit.isa = isa_name(target);
-  unit.mr = size.mr, unit.nr = size.nr;
+  unit.mr = tile.mr, unit.nr = tile.nr();
   unit.depth = unit.words = 1;
   unit.k_together = 32;  // whole blocks of any format
   unit.stores_to_c = true;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPanels, target);
-  unit.pack_a = unit.pack_b = ROOFLANE_HWY_FUNCTION(PackFloats, target);
+  unit.pack_a = a.pack, unit.pack_b = b.pack;
   unit.few.path = unit.path;
-  unit.few.limit = most_converted_rows;
+  unit.few.limit = most_decoded_rows;
   unit.few.together = 1;
   unit.few.words = [](int64_t rows, int64_t k) { return rows * decoded_row(k); };
-  unit.few.pack = ROOFLANE_HWY_FUNCTION(DecodeFew, target);
-  unit.few.multiply = multiply_few_decoded(target);
+  unit.few.pack = a.rows;
+  unit.few.multiply = b.multiply_few;
   return unit;
 }
 
 Unit pair_unit(std::int64_t target) {
-  const auto size = ROOFLANE_HWY_FUNCTION(PairSize, target)();
-  Unit unit{};
+  Unit unit = ROOFLANE_HWY_FUNCTION(PairSizes, target)();
+  unit.kind = UnitKind::pmaddwd;
   unit.path = pair_path(target);
   unit.isa = isa_name(target);
-  unit.mr = size.mr, unit.nr = size.nr;
   unit.depth = 2, unit.words = 1;
   unit.k_together = unit.depth;
   unit.integers = true;

@@ -12,7 +12,7 @@ namespace rooflane::gemm {
 // The instructions that multiply float32 at an ISA target: "avx512-fma", "avx2-fma", "sse4"…
 std::string fma_path(std::int64_t target);
 
-Unit fma_unit(std::int64_t target);
+Unit fma_unit(DType a_type, DType b_type, std::int64_t target);
 Unit pair_unit(std::int64_t target);
 
 }  // namespace rooflane::gemm

@@ -40,8 +40,8 @@ HWY_INLINE void StartRow(const LadderJob& job, int64_t batch, int64_t i, int64_t
 void Naive(const LadderJob& job) {
   const Gemm& g = job.g;
   for (int64_t batch = 0; batch < g.batch; ++batch) {
-    const float* a = job.a.data + batch * job.a.batch_stride;
-    const float* b = job.b.data + batch * job.b.batch_stride;
+    const float* a = job.a.f32() + batch * job.a.batch_stride;
+    const float* b = job.b.f32() + batch * job.b.batch_stride;
     for (int64_t i = 0; i < g.m; ++i) {
       float* c = job.c.row(batch, i);
       for (int64_t j = 0; j < g.n; ++j) {
@@ -59,8 +59,8 @@ void Naive(const LadderJob& job) {
 // along memory: row after row of b added to a row of c, or, where b is given transposed, dots.
 HWY_INLINE void AddRow(const LadderJob& job, int64_t batch, int64_t i, int64_t p_begin,
                        int64_t p_end, int64_t j_begin, int64_t j_end) {
-  const float* a = job.a.data + batch * job.a.batch_stride + i * job.a.outer;
-  const float* b = job.b.data + batch * job.b.batch_stride;
+  const float* a = job.a.f32() + batch * job.a.batch_stride + i * job.a.outer;
+  const float* b = job.b.f32() + batch * job.b.batch_stride;
   float* HWY_RESTRICT c = job.c.row(batch, i);
   if (job.b.outer == 1) {
     for (int64_t p = p_begin; p < p_end; ++p) {
@@ -127,7 +127,7 @@ constexpr int kVectors = 2;
 // The elements of row p of op(b) from column j on. Where b is given transposed they lie a whole row
 // apart and are collected one by one.
 template <class Fill>
-HWY_INLINE V LoadB(const float* b, const Side& side, int64_t p, int64_t j, Fill fill) {
+HWY_INLINE V LoadB(const float* b, const MatrixView& side, int64_t p, int64_t j, Fill fill) {
   const D d;
   if (side.outer == 1) return hc::LoadRow(d, b + p * side.inner + j, fill);
   HWY_ALIGN float lanes[hn::MaxLanes(d)] = {};
@@ -201,8 +201,8 @@ HWY_INLINE void TileRow(float alpha, int64_t depth, A a_at, B b_at, float* c, in
 void Vectorised(const LadderJob& job) {
   ForEachBlock(
       job.g, [&job](int64_t batch, int64_t p0, int64_t p_end, int64_t j, int64_t j_end) HWY_ATTR {
-        const Side &a_side = job.a, &b_side = job.b;
-        const float* b = b_side.data + batch * b_side.batch_stride;
+        const MatrixView &a_side = job.a, &b_side = job.b;
+        const float* b = b_side.f32() + batch * b_side.batch_stride;
         const auto b_at = [=, &b_side](int64_t p, int64_t at, auto fill)
                               ROOFLANE_LAMBDA { return LoadB(b, b_side, p0 + p, at, fill); };
         const auto rows = [&](int64_t i, auto count) HWY_ATTR {
@@ -210,7 +210,7 @@ void Vectorised(const LadderJob& job) {
           if (p0 == 0) {
             for (int r = 0; r < kTileRows; ++r) StartRow(job, batch, i + r, j, j_end);
           }
-          const float* a = a_side.data + batch * a_side.batch_stride + i * a_side.outer;
+          const float* a = a_side.f32() + batch * a_side.batch_stride + i * a_side.outer;
           const int64_t outer = a_side.outer, inner = a_side.inner;
           const auto a_at = [=](int64_t p, int r)
                                 ROOFLANE_LAMBDA { return a[r * outer + (p0 + p) * inner]; };
@@ -228,7 +228,7 @@ void Vectorised(const LadderJob& job) {
 HWY_INLINE void PackStrip(const LadderJob& job, int64_t batch, int64_t p0, int64_t p_end, int64_t j,
                           int64_t j_end, float* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const float* b = job.b.data + batch * job.b.batch_stride;
+  const float* b = job.b.f32() + batch * job.b.batch_stride;
   for (int64_t p = p0; p < p_end; ++p) {
     for (int64_t at = j; at < j + kVectors * lanes; ++at) {
       *to++ = at < j_end ? b[at * job.b.outer + p * job.b.inner] : 0.0f;
@@ -259,7 +259,7 @@ void Packed(const LadderJob& job) {
         PackStrip(job, batch, p0, p_end, j0 + s * width, j_end, packed_b + s * depth * width);
       }
       team.barrier();
-      const float* a = job.a.data + batch * job.a.batch_stride;
+      const float* a = job.a.f32() + batch * job.a.batch_stride;
       for (int64_t tile = first_tile; tile < end_tile; ++tile) {
         const int64_t i = tile * kRows;
         const int64_t rows = std::min<int64_t>(kRows, g.m - i);

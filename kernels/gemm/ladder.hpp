@@ -25,8 +25,8 @@ struct LadderJob {
   }
 
   void bind(const Operands& operands) {
-    a = side_a(g, operands.at("a"));
-    if (!g.prepack) b = side_b(g, operands.at("b"));
+    a = view_of_a(g, operands.at("a"));
+    if (!g.prepack) b = view_of_b(g, operands.at("b"));
     if (g.reads_c0()) c0 = const_matrix(operands.at("c0"));
     c = matrix(operands.at("c"));
   }
@@ -36,7 +36,7 @@ struct LadderJob {
   }
 
   const Gemm g;
-  Side a, b;
+  MatrixView a, b;
   Matrix<const float> c0;
   Matrix<float> c;
   common::Workers workers;
@@ -45,14 +45,14 @@ struct LadderJob {
  private:
   // prepack=1: op(b) as [batch,k,n] without gaps.
   void copy_b(const View& view) {
-    const Side from = side_b(g, view);
+    const MatrixView from = view_of_b(g, view);
     copied = Buffer(static_cast<std::size_t>(g.batch * g.k * g.n) * sizeof(float));
     b = {copied.f32(), g.k * g.n, 1, g.n};
     float* to = copied.f32();
     for (std::int64_t batch = 0; batch < g.batch; ++batch) {
       for (std::int64_t p = 0; p < g.k; ++p) {
         for (std::int64_t j = 0; j < g.n; ++j) {
-          *to++ = from.data[batch * from.batch_stride + p * from.inner + j * from.outer];
+          *to++ = from.f32()[batch * from.batch_stride + p * from.inner + j * from.outer];
         }
       }
     }

@@ -1,5 +1,5 @@
-// An operand of a product as vectors along k, in any number format: how every unit, every packing
-// function and every plan of low precision sees a, b and what was made of them.
+// An operand of a product as vectors along k, in any number format: how loops, units, packing and
+// the reference see a, b and what was made of them.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,16 @@ struct MatrixView {
         outer(along_k ? view.strides[1] : 1),
         inner(along_k ? 1 : view.strides[1]) {}
 
+  // Of float32, without gaps but those given.
+  MatrixView(const float* floats, std::int64_t batch, std::int64_t outer_stride,
+             std::int64_t inner_stride)
+      : type(&float32),
+        data(reinterpret_cast<const std::byte*>(floats)),
+        batch_stride(batch),
+        outer(outer_stride),
+        inner(inner_stride) {}
+
+  const float* f32() const { return reinterpret_cast<const float*>(data); }
   const std::byte* at(std::int64_t batch, std::int64_t vector, std::int64_t p = 0) const {
     return data + type->bytes(batch * batch_stride + vector * outer + p * inner);
   }

@@ -230,7 +230,7 @@ struct Columns {
       : width(j1 - j0),
         values(static_cast<std::size_t>(f.g.k * width)),
         extents(static_cast<std::size_t>(width)) {
-    const float* from = f.b.data + batch * f.b.batch_stride;
+    const float* from = f.b.f32() + batch * f.b.batch_stride;
     for (int64_t p = 0; p < f.g.k; ++p) {
       for (int64_t j = 0; j < width; ++j) {
         const double value = f.b_at(from, p, region.cols[j0 + j]);
@@ -256,7 +256,7 @@ struct BlockSums {
     const int64_t batch = region.rows[r] / f.g.m;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = region.rows[r + i] % f.g.m;
-      rows[i].read(f, f.a.data + batch * f.a.batch_stride + row * f.a.outer);
+      rows[i].read(f, f.a.f32() + batch * f.a.batch_stride + row * f.a.outer);
       std::fill_n(sum[i], columns.width, 0.0);
       std::fill_n(magnitude[i], columns.width, 0.0);
     }
@@ -335,7 +335,7 @@ void products_part(const Factors& factors, const Region& region, const Reference
 // value = alpha·op(a)·op(b) + beta·c0 and its bounds, in double, for region.rows × region.cols;
 // rows count over batch·m.
 void linear_part(const Problem& problem, const Gemm& g, const Math& math, const Operands& inputs,
-                 const Side& b, const Region& region, const ReferenceOut& out) {
+                 const MatrixView& b, const Region& region, const ReferenceOut& out) {
   const std::size_t rows = region.rows.size(), cols = region.cols.size();
   for (double* const zeros : {out.value, out.bound, out.plain_bound}) {
     std::fill_n(zeros, rows * cols, 0.0);
@@ -366,7 +366,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   const std::size_t cols = region.cols.size(), count = region.rows.size() * cols;
   if (count == 0) return;
   const View& b = inputs.at("b");
-  linear_part(problem, g, math, inputs, side_b(g, b), region, out);
+  linear_part(problem, g, math, inputs, view_of_b(g, b), region, out);
   const double u = math.sums->unit_roundoff;
   const auto store = [&](std::size_t at, const common::Expected& c) {
     out.value[at] = c.value, out.bound[at] = c.bound, out.plain_bound[at] = c.plain_bound;
@@ -376,7 +376,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   };
   if (g.gate) {
     std::vector<double> value(count), bound(count), plain(count);
-    linear_part(problem, g, math, inputs, side_b(g, half_of_b(b, g.trans_b, 1)), region,
+    linear_part(problem, g, math, inputs, view_of_b(g, half_of_b(b, g.trans_b, 1)), region,
                 {value.data(), bound.data(), plain.data()});
     for (std::size_t at = 0; at < count; ++at) {
       store(at, gated(linear(at), {value[at], bound[at], plain[at]}, u));

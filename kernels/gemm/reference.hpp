@@ -60,10 +60,10 @@ struct AbsoluteErrors {
 struct Factors {
   // `of_b`: b, or the half of it that gate=1 multiplies with.
   Factors(const Problem& problem, const Gemm& gemm, const Math& with, const Operands& inputs,
-          const Side& of_b)
+          const MatrixView& of_b)
       : g(gemm),
         errors(with),
-        a(side_a(gemm, inputs.at("a"))),
+        a(view_of_a(gemm, inputs.at("a"))),
         b(of_b),
         together(quantised_together(problem)) {
     if (inputs.has("b_scale")) scale = inputs.at("b_scale").f32();
@@ -75,7 +75,7 @@ struct Factors {
   }
   const Gemm& g;
   AbsoluteErrors errors;
-  Side a, b;
+  MatrixView a, b;
   std::int64_t together;
   const float* scale = nullptr;
   double least_of_a = 0, most_of_a = 0;  // of the whole tensor, with zero in between
@@ -85,7 +85,7 @@ struct Factors {
     for (std::int64_t batch = 0; batch < g.batch; ++batch)
       for (std::int64_t i = 0; i < g.m; ++i)
         for (std::int64_t p = 0; p < g.k; ++p) {
-          const double value = a.data[batch * a.batch_stride + i * a.outer + p * a.inner];
+          const double value = a.f32()[batch * a.batch_stride + i * a.outer + p * a.inner];
           least_of_a = std::fmin(least_of_a, value);
           most_of_a = std::fmax(most_of_a, value);
         }

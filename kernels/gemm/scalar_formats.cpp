@@ -1,7 +1,7 @@
 // GEMM, variant `scalar`, for integers, quantised weights and maths beside fp32: rows of op(a) and
 // columns of op(b) are decoded one by one, and multiplied by plain dot products; int8-dynamic with
 // weights in blocks as products of the real numbers that both stand for. prepack=1: op(b) decoded.
-// Next: driver.hpp for what the instructions made for it do.
+// Next: unit_product.hpp for what the instructions made for it do.
 #include "kernels/gemm/scalar_formats.hpp"
 
 #include <algorithm>

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "core/phases.hpp"
 
 namespace rooflane::gemm {
 
@@ -12,7 +15,9 @@ class SharedPieces {
  public:
   SharedPieces() = default;
   explicit SharedPieces(std::int64_t count)
-      : states_(std::make_unique<State[]>(static_cast<std::size_t>(count))) {}
+      : states_(std::make_unique<State[]>(static_cast<std::size_t>(count))),
+        bytes_(static_cast<std::size_t>(count) * sizeof(State)) {}
+  std::size_t bytes() const { return bytes_; }
 
   // Before a run: nothing is done. While no thread works.
   void begin() { done_ += 2; }
@@ -53,7 +58,9 @@ class SharedPieces {
   // All of them at once: begun, and waited for.
   template <class Work>
   void finish(std::int64_t first, std::int64_t last, std::int64_t start, const Work& work) {
-    if (!begin(first, last, start, work)) wait(first, last);
+    if (begin(first, last, start, work)) return;
+    const PhaseTimer timer(RunPhase::wait);
+    wait(first, last);
   }
 
  private:
@@ -72,6 +79,7 @@ class SharedPieces {
     std::atomic<std::uint32_t> value{0};
   };
   std::unique_ptr<State[]> states_;
+  std::size_t bytes_ = 0;
   // Of this run; one less: somebody is at it; else: of earlier runs. It may wrap around.
   std::uint32_t done_ = 0;
 };

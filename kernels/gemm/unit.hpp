@@ -1,7 +1,7 @@
 // A unit multiplies two micro-panels. Highway's float32 multiply-adds, pmaddwd, vdpbf16ps,
 // vpdpbusd with and without a scale for each block of k, AMX tiles. A unit is a record of sizes and
-// functions; what is the same for all (blocks, threads, packing, sums that become c) is driver.cpp
-// and store.hpp. A new unit is one such record, a new number format one more case in `pack_b`.
+// functions; what is the same for all (blocks, threads, packing, sums that become c) is
+// unit_product.hpp and store.hpp. A new unit is one such record and a line in units.cpp.
 //
 // k is cut into steps of `depth` elements; the last step is padded with zeros. A step of one row or
 // column takes `words` words of 32 bits in its micro-panel:
@@ -19,6 +19,16 @@
 namespace rooflane::gemm {
 
 inline constexpr std::int64_t word_bytes = 4;
+
+// As the tunable `unit` has them, on every CPU the same.
+enum class UnitKind : std::int64_t {
+  fma = 0,      // float32 multiply-adds at any ISA target
+  pmaddwd = 1,  // pairs of int16, or what an ISA target has instead
+  vdpbf16ps = 2,
+  vpdpbusd = 3,
+  block_vpdpbusd = 4,  // with a scale for each block of k
+  amx = 5,
+};
 
 // sums[rows][nr], float or int32, `ld` apart, = (add: +=) A micro-panel · B micro-panel; only the
 // vectors of the first `cols` columns need be right. Units that store to c (Unit::stores_to_c)
@@ -72,6 +82,7 @@ struct FewRows {
 };
 
 struct Unit {
+  UnitKind kind;
   std::string path;  // the instruction, as rows name it
   std::string isa;   // Highway's target, or empty
   std::int64_t mr, nr;

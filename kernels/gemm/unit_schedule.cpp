@@ -11,7 +11,6 @@
 #include "fmt/format.h"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_job.hpp"
-#include "kernels/gemm/unit_variant.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -350,6 +349,7 @@ Schedule rounded(const Schedule& s, const UnitProblem& of) {
                     round_up(std::max<int64_t>(whole, 1), step));
   };
   Schedule r;
+  r.unit = unit.kind;
   r.threads = s.threads;
   if (!g.reads_ab() || g.empty()) return r;
   r.path = s.path;
@@ -425,22 +425,6 @@ Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning) {
   }
   const std::vector<Schedule> all = Search(of).all();
   return rounded(with(best_agreeing(all, tuning), tuning), of);
-}
-
-std::optional<std::string> unit_unsupported(const Problem& problem, const Environment& env) {
-  const auto needs = [&](const char* name, const std::string& what) {
-    return fmt::format("math {}: {}={}, computed is {}", env.math, name,
-                       problem.dtype(name)->short_name, what);
-  };
-  const DType a = problem.dtype("a_type");
-  if (env.math == math_bf16.name) {
-    if (a != &bfloat16 && a != &float32) return needs("a_type", "f32 or bf16");
-    if (problem.dtype("b_type") != &bfloat16) return needs("b_type", "bf16");
-  }
-  if (env.math == math_int8_dynamic.name && a != &float32 && a != &bfloat16) {
-    return needs("a_type", "f32 or bf16");
-  }
-  return std::nullopt;
 }
 
 }  // namespace rooflane::gemm

@@ -93,7 +93,7 @@ void multiply_b(const Whole& whole, int64_t batch, Product& product) {
   if (!g.reads_ab()) return;
   product.y.assign(static_cast<std::size_t>(g.k), 0.0);
   const Factors& factors = *whole.factors;
-  const float* from = factors.b.data + batch * factors.b.batch_stride;
+  const float* from = factors.b.f32() + batch * factors.b.batch_stride;
   // Along memory: rows of b are its k axis or, transposed, its n axis.
   const auto visit = [&](int64_t p, int64_t j) {
     const double value = factors.b_at(from, p, j);
@@ -119,8 +119,8 @@ struct RowProduct {
 RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Product& product,
                         RowOfA& row) {
   const Gemm& g = whole.g;
-  const Side& a = whole.factors->a;
-  row.read(*whole.factors, a.data + batch * a.batch_stride + i * a.outer);
+  const MatrixView& a = whole.factors->a;
+  row.read(*whole.factors, a.f32() + batch * a.batch_stride + i * a.outer);
   double sum = 0;
   double norm_a = 0;
   for (int64_t p = 0; p < g.k; ++p) {
@@ -200,7 +200,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
   const Gemm g(problem);
   if (g.empty()) return {};
   std::optional<Factors> factors;
-  if (g.reads_ab()) factors.emplace(problem, g, math, operands, side_b(g, operands.at("b")));
+  if (g.reads_ab()) factors.emplace(problem, g, math, operands, view_of_b(g, operands.at("b")));
   const SeededStream signs(seed, "gemm", "freivalds");
   const Whole whole{g,
                     operands,

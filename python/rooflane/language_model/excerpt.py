@@ -16,8 +16,8 @@ SUFFIXES = (".hpp", ".cpp", ".h", ".cl")
 VARIANTS = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference", "avx512",
             "amx")
 # Those of these to several.
-SHARED = {"dot": ("avx512", "amx"), "unit": ("hwy", "avx512", "amx"),
-          "driver": ("hwy", "avx512", "amx"), "store": ("hwy", "avx512", "amx")}
+SHARED = dict.fromkeys(("driver", "few", "packed", "product", "store", "unit", "units"),
+                       ("hwy", "avx512", "amx"))
 # Parts that decide about tunables, and those that do not.
 DECIDING = re.compile(r"\b(?:Tunable|tunables|Schedule|defect_of|schedule_of|Tuning|candidates)\b")
 RECORD = re.compile(r"^struct \w*Schedule\b", re.MULTILINE)  # of all tunables: first of all

@@ -2,9 +2,7 @@
 // 8-bit integers that follow one another along k. Include it once, inside the attributes of the
 // instructions and an anonymous namespace.
 
-// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
-constexpr __mmask16 all = 0xFFFF;
-constexpr __mmask8 all_of_8 = 0xFF;
+#include "kernels/gemm/avx512_lanes-inl.h"
 
 // The `count` elements, fewer than a group, that k leaves over.
 template <class E>

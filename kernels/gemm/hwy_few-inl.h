@@ -1,17 +1,21 @@
-// Few rows of a against b [n,k] in a format that is decoded to float32, at every ISA target: each
-// row of b is read once, decoded in registers and multiplied by all rows of a.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/gemm/hwy_converted.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.
+// Few rows of a, as float32, against rows of b in a format that is decoded to float32, for the ISA
+// target being compiled: each row of b is read once, decoded in registers and multiplied by all
+// rows of a. Next: hwy_decode-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_FEW_INL_H_
+#undef ROOFLANE_GEMM_HWY_FEW_INL_H_
+#else
+#define ROOFLANE_GEMM_HWY_FEW_INL_H_
+#endif
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/gemm/hwy_converted_job.hpp"
 #include "kernels/gemm/hwy_formats-inl.h"
+#include "kernels/gemm/hwy_formats.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
@@ -64,7 +68,7 @@ HWY_INLINE void AddBlock(const std::uint8_t* const (&b)[together],
 }
 
 // Elements [first, last) of k, whose sums are added to those before.
-struct Part {
+struct PartOfK {
   std::int64_t first, last;
 };
 
@@ -95,7 +99,7 @@ struct Prefetches {
 
 // Columns col, col + apart…
 template <class Format, int rows, int together, bool in_streams>
-void SkinnyColumns(const FewRowsCall& c, const Part& part, std::int64_t col, std::int64_t apart,
+void SkinnyColumns(const FewRowsCall& c, const PartOfK& part, std::int64_t col, std::int64_t apart,
                    Prefetches<in_streams>& prefetches) {
   constexpr int parts = rows * together <= 4 ? 2 : 1;
   const D d;
@@ -175,7 +179,7 @@ void SkinnyRows(const FewRowsCall& c) {
     Prefetches<in_streams> prefetches{b + (first + cols) * c.row_bytes,
                                       reinterpret_cast<const std::uint8_t*>(c.end)};
     for (std::int64_t p = 0; p < c.k; p += of_part) {
-      const Part part{p, std::min(c.k, p + of_part)};
+      const PartOfK part{p, std::min(c.k, p + of_part)};
       for (std::int64_t col = 0; col < apart; ++col) {
         SkinnyColumns<Format, rows, together>(c, part, first + col, apart, prefetches);
       }
@@ -190,27 +194,13 @@ template <class Format, int... row>
 void SkinnyOf(const FewRowsCall& c, std::integer_sequence<int, row...>) {
   ((c.rows == row + 1 ? SkinnyRows<Format, row + 1>(c) : void()), ...);
 }
+template <class Format>
 void MultiplyFew(const FewRowsCall& c) {
-  WithFormat(c.type, [&](auto format) HWY_ATTR {
-    SkinnyOf<decltype(format)>(c, std::make_integer_sequence<int, most_converted_rows>());
-  });
+  SkinnyOf<Format>(c, std::make_integer_sequence<int, most_decoded_rows>());
 }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-
-#include "backends/highway.hpp"
-
-namespace rooflane::gemm {
-
-HWY_EXPORT(MultiplyFew);
-
-MultiplyFewFunction multiply_few_decoded(std::int64_t target) {
-  return ROOFLANE_HWY_FUNCTION(MultiplyFew, target);
-}
-
-}  // namespace rooflane::gemm
-#endif  // HWY_ONCE
+#endif  // include guard

@@ -1,0 +1,116 @@
+// A number format as float32, for the ISA target being compiled: vectors along k become
+// micro-panels, few rows are multiplied as they are read. What a format is: hwy_formats-inl.h.
+#if defined(ROOFLANE_GEMM_HWY_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_GEMM_HWY_DECODE_INL_H_
+#undef ROOFLANE_GEMM_HWY_DECODE_INL_H_
+#else
+#define ROOFLANE_GEMM_HWY_DECODE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "kernels/gemm/hwy_few-inl.h"
+#include "kernels/gemm/hwy_transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::gemm {
+namespace HWY_NAMESPACE {
+
+using std::int64_t;
+
+// `count` elements as floats, from the start of a block.
+template <class Format>
+void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto decode = [&](const std::uint8_t* block, const float* heads, float* values) HWY_ATTR {
+    const auto start = Format::Begin(heads);
+    for (int64_t place = 0; place < kBlock; place += lanes) {
+      hn::StoreU(Format::At(start, block, place), d, values + place);
+    }
+  };
+  float heads[kHeads];
+  for (int64_t left = count / kBlock, t = 0; t < left; ++t, from += Format::bytes) {
+    const int64_t of_heads = t % kBlocksTogether<Format>;
+    if (of_heads == 0) ReadHeads<Format>(from, std::min(left - t, kBlocksTogether<Format>), heads);
+    decode(from, heads + of_heads * Format::heads, to + t * kBlock);
+  }
+  const int64_t rest = count % kBlock;
+  if (rest == 0) return;
+  // Fewer than a block of elements of a format without blocks.
+  std::uint8_t padded[Format::bytes] = {};
+  std::copy_n(from, rest * Format::bytes / kBlock, padded);
+  float values[kBlock];
+  decode(padded, heads, values);
+  std::copy_n(values, rest, to + count - rest);
+}
+
+// Vectors that lie along memory are decoded so many elements at a time, which stay in L1, and
+// transposed from there.
+constexpr int64_t kDecoded = 128;
+
+template <class Format>
+void PackDecoded(const PackCall& c) {
+  if constexpr (std::is_same_v<Format, Floats>) {
+    if (c.inner == 1 && c.count == c.width) {
+      PackTransposed(reinterpret_cast<const float*>(c.from), c.outer, c.width, c.k,
+                     reinterpret_cast<float*>(c.to), c.width);
+      return;
+    }
+  }
+  const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
+  auto* const to = reinterpret_cast<float*>(c.to);
+  // Of formats with blocks these are whole ones.
+  const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
+  if (c.inner != 1) {
+    for (int64_t p = 0; p < c.k; ++p) {
+      DecodeElements<Format>(from + bytes(p * c.inner), c.count, to + p * c.width);
+      std::fill(to + p * c.width + c.count, to + (p + 1) * c.width, 0.0f);
+    }
+    return;
+  }
+  HWY_ALIGN float rows[std::max<int64_t>(8, 3 * hn::MaxLanes(D())) * kDecoded];
+  if (c.count < c.width) std::fill_n(rows, c.width * kDecoded, 0.0f);
+  for (int64_t p = 0; p < c.k; p += kDecoded) {
+    const int64_t here = std::min(kDecoded, c.k - p);
+    for (int64_t v = 0; v < c.count; ++v) {
+      DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);
+    }
+    PackTransposed(rows, kDecoded, c.width, here, to + p * c.width, c.width);
+  }
+}
+
+// Few rows of a, `decoded_row` apart.
+template <class Format>
+void DecodeRows(const PackCall& c) {
+  const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
+  auto* const to = reinterpret_cast<float*>(c.to);
+  constexpr int64_t size = Format::bytes / kBlock;  // formats of a have no blocks
+  const int64_t ld = decoded_row(c.k);
+  std::fill_n(to, c.count * ld, 0.0f);
+  if (c.inner == 1) {
+    for (int64_t i = 0; i < c.count; ++i) {
+      DecodeElements<Format>(from + i * c.outer * size, c.k, to + i * ld);
+    }
+    return;
+  }
+  float column[most_decoded_rows];
+  for (int64_t p = 0; p < c.k; ++p) {
+    DecodeElements<Format>(from + p * c.inner * size, c.count, column);
+    for (int64_t i = 0; i < c.count; ++i) to[i * ld + p] = column[i];
+  }
+}
+// What the driver takes of a format.
+template <class Format>
+FormatFunctions FunctionsOf() {
+  return {PackDecoded<Format>, DecodeRows<Format>, MultiplyFew<Format>};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::gemm
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,346 @@
+// Micro-panels of a and b, and blocks of them that a macro-kernel multiplies. See unit_product.hpp.
+#include "core/parallel.hpp"
+#include "core/phases.hpp"
+#include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/shared_pieces.hpp"
+#include "kernels/gemm/unit_product.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+class PackedProduct final : public UnitProduct {
+ public:
+  PackedProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
+                const Unit& unit, const ProductOperands& constants)
+      : UnitProduct(problem, schedule, env, unit, unit.shifts_a),
+        steps_(div_up(g_.k, unit.depth)),
+        steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))) {
+    if (s_.path == Path::scale) return;
+    allocate();
+    if (g_.prepack) keep(constants);
+  }
+
+  void bind(const ProductOperands& operands, const StoreJob& store) override {
+    UnitProduct::bind(operands, store);
+    to_c_ = unit_.stores_to_c && store.c.dtype == &float32 && g_.alpha == 1 && !g_.reads_c0() &&
+            b_scale_ == nullptr;
+  }
+
+ private:
+  // What a thread has packed for itself: micro-panels [first,last) of a batch.
+  struct Own {
+    int64_t batch = 0, first = 0, last = 0;
+    bool operator==(const Own&) const = default;
+  };
+  struct alignas(64) Owned {
+    Own a, b;
+  };
+  // A share of c: of batch `batch`, which is the `place`-th of those that are packed together.
+  struct Share {
+    int64_t batch, place;
+    int64_t panel0, panel1;  // of a
+    int64_t col0, col1;      // micro-panels of b
+    int thread;
+  };
+
+  const std::string& path() const override { return unit_.path; }
+  int64_t a_panels() const { return div_up(g_.m, unit_.mr); }
+  int64_t b_panels() const { return div_up(g_.n, unit_.nr); }
+  int64_t n_padded() const { return b_panels() * unit_.nr; }
+  int64_t k_blocks() const { return div_up(steps_, steps_of_block_); }
+  int64_t b_pieces() const { return div_up(b_panels(), panels_of_piece_); }
+  // Words of a micro-panel: all of k.
+  int64_t a_panel_words() const { return unit_.mr * unit_.words * steps_; }
+  int64_t b_panel_words() const { return unit_.nr * unit_.words * steps_; }
+  int64_t block_offset(int64_t block) const {
+    return block * steps_of_block_ * unit_.nr * unit_.words;
+  }
+
+  // ---- memory
+
+  void allocate() {
+    const int64_t of_a = a_panels() * a_panel_words(), of_b = b_panels() * b_panel_words();
+    pack_together(of_a + of_b);
+    own_a_ = !s_.share_a;
+    if (own_a_) {
+      own_a_words_ = round_up(s_.mc * unit_.words * steps_, page_words);
+      a_memory_ = workspace(own_a_words_ * s_.threads);
+    } else {
+      a_memory_ = workspace(together_ * of_a);
+      a_pieces_ = SharedPieces(together_ * a_panels());
+    }
+    owned_.resize(static_cast<std::size_t>(s_.threads));
+    own_b_ = s_.pack_b && !g_.prepack;
+    if (own_b_) {
+      own_b_words_ = round_up(s_.nc * unit_.words * steps_, page_words);
+      b_memory_ = workspace(own_b_words_ * s_.threads);
+    } else if (g_.prepack) {
+      kept_ = Buffer(static_cast<std::size_t>(g_.batch * of_b * word_bytes));
+    } else {
+      b_memory_ = workspace(together_ * of_b);
+      // Pieces of at least so many words: claiming one costs little beside packing it.
+      constexpr int64_t least_words = 2048;
+      const int64_t of_panel = unit_.nr * unit_.words * std::min(steps_, steps_of_block_);
+      panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
+      b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks());
+    }
+    workspace_bytes_ += a_pieces_.bytes() + b_pieces_.bytes();
+    if (needs_column_sums()) {
+      const int64_t places = g_.prepack ? g_.batch : own_b_ ? s_.threads : together_;
+      column_sums_ = workspace(places * k_blocks() * n_padded());
+    }
+    const int64_t sums = k_blocks() > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr;
+    totals_at_ = round_up(sums + store_slack, 16);
+    allocate_scratch(totals_at_ + round_up(unit_.nr, 16), unit_.mr);
+  }
+
+  void keep(const ProductOperands& constants) {
+    b_ = constants.b;
+    keep_scale(constants.b_scale);
+    parallel_for(env_.pool, s_.threads, g_.batch * b_panels(), [&](int64_t task, int) {
+      for (int64_t block = 0; block < k_blocks(); ++block) {
+        pack_b_panel(task / b_panels(), task / b_panels(), task % b_panels(), block);
+      }
+    });
+  }
+
+  // ---- packing
+
+  int64_t width_of(int64_t panel) const {
+    return unit_.whole_panels ? unit_.mr : std::min(unit_.mr, g_.m - panel * unit_.mr);
+  }
+  std::uint32_t* shared_a(int64_t place, int64_t panel) const {
+    return at(a_memory_, (place * a_panels() + panel) * a_panel_words());
+  }
+  void pack_a(int64_t batch, int64_t panel, int thread, std::uint32_t* to) const {
+    const PhaseTimer timer(RunPhase::pack);
+    const int64_t first = panel * unit_.mr, count = std::min(unit_.mr, g_.m - first);
+    PackCall call = rows_of_a(batch, first, count, thread);
+    call.width = width_of(panel);
+    call.steps = steps_;
+    call.to = to;
+    unit_.pack_a(call);
+  }
+
+  std::int32_t* sums_of_columns(int64_t place, int64_t block, int64_t panel) const {
+    return static_cast<std::int32_t*>(column_sums_.data()) +
+           (place * k_blocks() + block) * n_padded() + panel * unit_.nr;
+  }
+  // Micro-panels of b that all threads share, of prepack=1 or of a run.
+  const Buffer& b_memory() const { return g_.prepack ? kept_ : b_memory_; }
+  // A block of k of a micro-panel of b.
+  void pack_b(int64_t batch, int64_t panel, int64_t block, std::uint32_t* to,
+              std::int32_t* column_sums) const {
+    const int64_t first = panel * unit_.nr, step = block * steps_of_block_;
+    PackCall call{};
+    call.type = b_.type;
+    call.from = b_.at(batch, first, step * unit_.depth);
+    call.outer = b_.outer, call.inner = b_.inner;
+    call.steps = std::min(steps_of_block_, steps_ - step);
+    call.k = std::min(call.steps * unit_.depth, g_.k - step * unit_.depth);
+    call.count = std::min(unit_.nr, g_.n - first);
+    call.width = unit_.nr;
+    call.to = to;
+    unit_.pack_b(call);
+    if (column_sums != nullptr) unit_.column_sums(to, call.steps, column_sums);
+  }
+  void pack_b_panel(int64_t batch, int64_t place, int64_t panel, int64_t block) const {
+    pack_b(batch, panel, block,
+           at(b_memory(), (place * b_panels() + panel) * b_panel_words() + block_offset(block)),
+           needs_column_sums() ? sums_of_columns(place, block, panel) : nullptr);
+  }
+
+  // ---- the product
+
+  void run_batches(int64_t first, int64_t count) override {
+    a_pieces_.begin();
+    b_pieces_.begin();
+    std::fill(owned_.begin(), owned_.end(), Owned());
+    const int64_t parts = s_.m_parts * s_.n_parts;
+    const auto hand_out = s_.fixed ? parallel_for_static : parallel_for;
+    hand_out(env_.pool, s_.threads, count * parts, [&](int64_t task, int thread) {
+      Share share{};
+      share.place = task / parts;
+      share.batch = first + share.place;
+      share.thread = thread;
+      const int64_t row_part = task % s_.m_parts, col_part = task % parts / s_.m_parts;
+      share.panel0 = gemm::share(a_panels(), s_.m_parts, row_part);
+      share.panel1 = gemm::share(a_panels(), s_.m_parts, row_part + 1);
+      share.col0 = gemm::share(b_panels(), s_.n_parts, col_part);
+      share.col1 = gemm::share(b_panels(), s_.n_parts, col_part + 1);
+      if (unit_.begin != nullptr) unit_.begin();
+      multiply(share);
+      if (unit_.end != nullptr) unit_.end();
+    });
+  }
+
+  // Blocks of c, mc × nc, each with all of k. A thread's own micro-panels of a serve all columns,
+  // its own ones of b all rows.
+  void multiply(const Share& share) {
+    const int64_t rows = s_.mc / unit_.mr, cols = s_.nc / unit_.nr;
+    const auto block = [&](int64_t i, int64_t j) {
+      Share c = share;
+      c.panel0 = i, c.panel1 = std::min(share.panel1, i + rows);
+      c.col0 = j, c.col1 = std::min(share.col1, j + cols);
+      multiply_block(c);
+    };
+    if (own_a_) {
+      for (int64_t i = share.panel0; i < share.panel1; i += rows) {
+        for (int64_t j = share.col0; j < share.col1; j += cols) block(i, j);
+      }
+    } else {
+      for (int64_t j = share.col0; j < share.col1; j += cols) {
+        for (int64_t i = share.panel0; i < share.panel1; i += rows) block(i, j);
+      }
+    }
+  }
+
+  void multiply_block(const Share& c) {
+    if (own_a_) {
+      pack_own_a(c);
+    } else {
+      need_a(c);
+    }
+    if (own_b_) pack_own_b(c);
+    for (int64_t block = 0; block < k_blocks(); ++block) {
+      if (!own_b_ && !g_.prepack) need_b(c, block);
+      multiply_k(c, block);
+    }
+  }
+
+  // Threads that need the same pieces begin with different ones.
+  int64_t start(const Share& c, int64_t pieces) const { return c.thread * pieces / s_.threads; }
+
+  // Shared micro-panels of a.
+  void need_a(const Share& c) {
+    const int64_t place = c.place * a_panels();
+    a_pieces_.finish(place + c.panel0, place + c.panel1, start(c, c.panel1 - c.panel0),
+                     [&](int64_t piece) {
+                       const int64_t panel = piece - place;
+                       pack_a(c.batch, panel, c.thread, shared_a(c.place, panel));
+                     });
+  }
+
+  // Shared micro-panels of b, for a block of k.
+  void need_b(const Share& c, int64_t block) {
+    const int64_t first = c.col0 / panels_of_piece_, last = div_up(c.col1, panels_of_piece_);
+    const int64_t place = (c.place * k_blocks() + block) * b_pieces();
+    b_pieces_.finish(place + first, place + last, start(c, last - first), [&](int64_t piece) {
+      const PhaseTimer timer(RunPhase::pack);
+      const int64_t panel = (piece - place) * panels_of_piece_;
+      const int64_t end = std::min(b_panels(), panel + panels_of_piece_);
+      for (int64_t p = panel; p < end; ++p) {
+        pack_b_panel(c.batch, c.place, p, block);
+      }
+    });
+  }
+
+  // The thread's own micro-panels, unless it has them from the block of c before.
+  void pack_own_a(const Share& c) {
+    Own& own = owned_[static_cast<std::size_t>(c.thread)].a;
+    if (own == Own{c.batch, c.panel0, c.panel1}) return;
+    own = {c.batch, c.panel0, c.panel1};
+    for (int64_t panel = c.panel0; panel < c.panel1; ++panel) {
+      pack_a(c.batch, panel, c.thread, const_cast<std::uint32_t*>(a_panel(c, panel)));
+    }
+  }
+  void pack_own_b(const Share& c) {
+    Own& own = owned_[static_cast<std::size_t>(c.thread)].b;
+    if (own == Own{c.batch, c.col0, c.col1}) return;
+    own = {c.batch, c.col0, c.col1};
+    const PhaseTimer timer(RunPhase::pack);
+    for (int64_t panel = c.col0; panel < c.col1; ++panel) {
+      auto* const to = const_cast<std::uint32_t*>(b_panel(c, panel));
+      for (int64_t block = 0; block < k_blocks(); ++block) {
+        pack_b(c.batch, panel, block, to + block_offset(block),
+               needs_column_sums() ? sums_of_columns(c.thread, block, panel) : nullptr);
+      }
+    }
+  }
+
+  const std::uint32_t* a_panel(const Share& c, int64_t panel) const {
+    if (!own_a_) return shared_a(c.place, panel);
+    return at(a_memory_, c.thread * own_a_words_ + (panel - c.panel0) * a_panel_words());
+  }
+  // Of b, and of its sums of columns, where threads share them.
+  int64_t shared_place(const Share& c) const { return g_.prepack ? c.batch : c.place; }
+  const std::uint32_t* b_panel(const Share& c, int64_t panel) const {
+    if (own_b_) return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());
+    return at(b_memory(), (shared_place(c) * b_panels() + panel) * b_panel_words());
+  }
+
+  // A block of c, a block of k. An A micro-panel stays in L1 while those of b stream.
+  void multiply_k(const Share& c, int64_t block) const {
+    for (int64_t i = c.panel0; i < c.panel1; ++i) {
+      for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, i, j);
+    }
+  }
+
+  void micro_tile(const Share& c, int64_t block, int64_t i, int64_t j) const {
+    const int64_t step = block * steps_of_block_, width = width_of(i);
+    const bool in_parts = k_blocks() > 1, last = block + 1 == k_blocks();
+    const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
+    const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
+    MicroCall call{};
+    call.steps = std::min(steps_of_block_, steps_ - step);
+    call.a = a_panel(c, i) + step * width * unit_.words;
+    call.b = b_panel(c, j) + block_offset(block);
+    call.rows = width, call.cols = cols;
+    call.add = block > 0;
+    if (to_c_) {
+      const EpilogueJob& job = store_job_->epilogue;
+      call.sums = reinterpret_cast<std::uint32_t*>(job.c.row(c.batch, row) + col);
+      call.ld = job.c.ld;
+      unit_.micro(call);
+      if (last && store_job_->has_epilogue) store_job_->apply(job, {c.batch, row, col, rows, cols});
+      return;
+    }
+    // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
+    const int64_t tile = unit_.mr * unit_.nr;
+    call.sums = scratch(c.thread);
+    if (in_parts) {
+      call.sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
+      call.next_sums = call.sums + tile;
+    }
+    call.ld = unit_.nr;
+    unit_.micro(call);
+    if (!last) return;
+    store({c.batch, row, col, rows, cols}, call.sums, call.ld,
+          needs_column_sums() ? totals(c, j) : nullptr);
+  }
+
+  // Sums of the columns of a micro-panel of b over all of k.
+  const std::int32_t* totals(const Share& c, int64_t panel) const {
+    const int64_t place = own_b_ ? c.thread : shared_place(c);
+    if (k_blocks() == 1) return sums_of_columns(place, 0, panel);
+    auto* const to = reinterpret_cast<std::int32_t*>(scratch(c.thread) + totals_at_);
+    std::copy_n(sums_of_columns(place, 0, panel), unit_.nr, to);
+    for (int64_t block = 1; block < k_blocks(); ++block) {
+      const std::int32_t* const more = sums_of_columns(place, block, panel);
+      for (int64_t j = 0; j < unit_.nr; ++j) to[j] += more[j];
+    }
+    return to;
+  }
+
+  const int64_t steps_, steps_of_block_;
+  bool own_a_ = false, own_b_ = false;
+  bool to_c_ = false;  // sums need nothing to become c
+  int64_t panels_of_piece_ = 1;
+  int64_t own_a_words_ = 0, own_b_words_ = 0;
+  int64_t totals_at_ = 0;  // in a thread's scratch, behind sums
+  Buffer a_memory_, b_memory_, column_sums_;
+  std::vector<Owned> owned_;
+  SharedPieces a_pieces_, b_pieces_;
+};
+
+}  // namespace
+
+std::unique_ptr<Product> packed_product(const Problem& problem, const Schedule& schedule,
+                                        const Environment& env, const Unit& unit,
+                                        const ProductOperands& constants) {
+  return std::make_unique<PackedProduct>(problem, schedule, env, unit, constants);
+}
+
+}  // namespace rooflane::gemm

@@ -1,0 +1,115 @@
+// See unit_product.hpp.
+#include "kernels/gemm/unit_product.hpp"
+
+#include "backends/highway.hpp"
+#include "kernels/gemm/hwy_job.hpp"
+
+namespace rooflane::gemm {
+namespace {
+
+using std::int64_t;
+
+DType taken(const Problem& problem, const Environment& env, const Unit& unit) {
+  if (env.math == math_int8_dynamic.name) return unit.a_quantised;
+  const bool rounds = unit.a_rounded != nullptr && problem.dtype("a_type") == &float32;
+  return rounds ? unit.a_rounded : nullptr;
+}
+
+}  // namespace
+
+UnitProduct::UnitProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
+                         const Unit& unit, bool shifts_a)
+    : g_(problem),
+      s_(schedule),
+      env_(env),
+      unit_(unit),
+      a_type_(problem.dtype("a_type")),
+      b_type_(problem.dtype("b_type")),
+      a_taken_(taken(problem, env, unit)),
+      shifts_(shifts_a && a_type_ == &int8),
+      store_tile_(store_function(resolve_isa(unit.isa))),
+      convert_(convert_function(resolve_isa(unit.isa))) {}
+
+void UnitProduct::bind(const ProductOperands& operands, const StoreJob& store) {
+  a_ = operands.a;
+  if (!g_.prepack) b_ = operands.b, b_scale_ = operands.b_scale;
+  store_job_ = &store;
+}
+
+void UnitProduct::run() {
+  for (int64_t first = 0; first < g_.batch; first += together_) {
+    run_batches(first, std::min(together_, g_.batch - first));
+  }
+}
+
+PlanFacts UnitProduct::facts() const {
+  PlanFacts facts;
+  facts.isa = unit_.isa;
+  facts.path = path();
+  facts.tuning = tuning_of(s_);
+  facts.packed_bytes = kept_.bytes();
+  facts.workspace_bytes = workspace_bytes_;
+  return facts;
+}
+
+Buffer UnitProduct::workspace(int64_t words) {
+  Buffer buffer(static_cast<std::size_t>(words * word_bytes));
+  workspace_bytes_ += buffer.bytes();
+  return buffer;
+}
+
+void UnitProduct::pack_together(int64_t words_of_batch) {
+  const int64_t bytes = std::max<int64_t>(words_of_batch * word_bytes, 1);
+  together_ = std::clamp<int64_t>((int64_t{32} << 20) / bytes, 1, std::max<int64_t>(g_.batch, 1));
+}
+
+void UnitProduct::allocate_scratch(int64_t sums_words, int64_t rows_together) {
+  rows_at_ = sums_words + store_slack;
+  const int64_t of_rows = a_taken_ != nullptr ? div_up(rows_together * g_.k * 2, word_bytes) : 0;
+  scratch_words_ = round_up(rows_at_ + of_rows, page_words);
+  scratch_ = workspace(scratch_words_ * s_.threads);
+  if (quantised()) steps_of_rows_ = workspace(g_.batch * g_.m);
+}
+
+void UnitProduct::keep_scale(const float* scale) {
+  if (scale == nullptr) return;
+  kept_scale_.assign(scale, scale + g_.n);
+  b_scale_ = kept_scale_.data();
+  workspace_bytes_ += kept_scale_.size() * sizeof(float);
+}
+
+PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int thread) const {
+  PackCall call{};
+  call.k = g_.k;
+  call.count = count;
+  call.xor_mask = shifts_ ? 0x80808080u : 0;
+  if (a_taken_ == nullptr) {
+    call.type = a_.type, call.from = a_.at(batch, first);
+    call.outer = a_.outer, call.inner = a_.inner;
+    return call;
+  }
+  const auto size = static_cast<int64_t>(size_of(a_taken_));
+  auto* const rows = reinterpret_cast<std::byte*>(scratch(thread) + rows_at_);
+  for (int64_t i = 0; i < count; ++i) {
+    convert_({a_.type, a_.at(batch, first + i), a_.inner, g_.k, a_taken_, rows + i * g_.k * size,
+              steps_of(batch, first + i)});
+  }
+  call.type = a_taken_, call.from = rows;
+  call.outer = g_.k, call.inner = 1;
+  return call;
+}
+
+void UnitProduct::store(const Rectangle& at, const std::uint32_t* sums, int64_t ld,
+                        const std::int32_t* column_sums) const {
+  store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums, steps_of(at.batch, at.row),
+                            b_scale_ != nullptr ? b_scale_ + at.col : nullptr});
+}
+
+std::unique_ptr<Product> unit_product(const Problem& problem, const Schedule& schedule,
+                                      const Environment& env, const Unit& unit,
+                                      const ProductOperands& constants) {
+  const auto make = schedule.path == Path::few_rows ? few_product : packed_product;
+  return make(problem, schedule, env, unit, constants);
+}
+
+}  // namespace rooflane::gemm
