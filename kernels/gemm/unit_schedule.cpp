@@ -24,21 +24,6 @@ bool takes_few(const Gemm& g, const Unit& unit) {
   return g.trans_b && g.m > 0 && g.m <= unit.few.limit;
 }
 
-// Flop/s of a unit where float32's multiply-adds reach `fma`, by the operations that an instruction
-// holds and the ports it has: calibration measures float32's alone.
-struct Speedup {
-  const char* path;
-  double over_fma;
-};
-constexpr Speedup speedups[] = {
-    {"vdpbf16ps", 2}, {"vpdpbusd", 4}, {"amx-bf16", 16}, {"amx-int8", 32}};
-double rate_of(const std::string& path, double fma) {
-  for (const Speedup& speedup : speedups) {
-    if (path == speedup.path) return fma * speedup.over_fma;
-  }
-  return fma;
-}
-
 // Vector instructions beside products, in half cycles, as hwy_cost.cpp counts them.
 constexpr double tile_ops = 60;     // calling a micro-kernel
 constexpr double sums_ops = 3;      // a vector of sums: loaded and stored again
@@ -109,7 +94,8 @@ class Model {
   double few() const {
     const double columns = real(g_.n) * real(g_.batch) / s_.threads;
     const double per_column = real(g_.k) / (vector_bytes / 4);
-    const double products = 2 * real(g_.m) * real(g_.k) / rate_of(unit_.few.path, rates_.fma);
+    const double products =
+        2 * real(g_.m) * real(g_.k) / traits_.rate(unit_.few.path, s_.threads > 1);
     const double core =
         columns * (products + op_ * decode_ops * per_column *
                                   static_cast<double>(b_type_.block_bytes) / real(b_type_.block));
@@ -136,7 +122,7 @@ class Model {
     const double rows = std::min(pm * real(unit_.mr), real(g_.m));  // of a share
     const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
     const double core =
-        tiles * (2 * tile * used * k / rate_of(unit_.path, rates_.fma) +
+        tiles * (2 * tile * used * k / traits_.rate(unit_.path, s_.threads > 1) +
                  op_ * (k_blocks * (tile_ops + sums_ops * vectors) + store_ops * vectors));
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
     const double a_part = real(unit_.mr) * word_of_k * kc, b_part = real(unit_.nr) * word_of_k * kc;
