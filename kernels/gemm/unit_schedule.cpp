@@ -269,12 +269,12 @@ class Search {
       for (const int own : {0, 1, 2}) {  // nothing, of a, of b
         if (own == 2 && g_.prepack) continue;
         s.share_a = own != 1, s.pack_b = own == 2;
-        // A block of a in a quarter or half of L2; the sums of a block of c in another, or a's own
-        // micro-panels of b.
+        // A block of a in a part of L2, of all k where it is the thread's own; the sums of a block
+        // of c in a quarter, or the thread's own micro-panels of b in half.
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
-          s.mc = std::max(unit_.mr, a_bytes / bytes(unit_.mr, kc) * unit_.mr);
+          s.mc = std::max(unit_.mr, a_bytes / bytes(unit_.mr, own == 1 ? k : kc) * unit_.mr);
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
-          s.nc = own      ? l2 / 2 / bytes(1, k)
+          s.nc = own == 2 ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
