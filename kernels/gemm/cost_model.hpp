@@ -18,15 +18,13 @@ namespace rooflane::gemm::cost {
 // The fitted constants, all there are: fitted on 2026-11-27 by least regret (the time of the choice
 // over the fastest recorded, less 1) over 252 lists of recorded times of 4 to 40 schedules, within
 // what the instructions explain. What is left, median and 95th percentile in percent:
-//   Zen 5, float32: 1 thread 0.4, 17; 2 threads 2.6, 22. Other formats: 1 thread 2.1, 15; 2: 2.6,
-//   26 Sapphire Rapids, float32: 1 thread 2.3, 29; 16 threads 0.3, 14. AMX: 1 thread 4.7, 20; 16:
-//   5, 20
+//   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
+//   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 20, 5 and 20
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
 // started in one.
-inline constexpr double call_ops = 70;  // calling a plan, or beginning a task
-inline constexpr double setup_ops =
-    300;                                // the loops of a task, what threads share, a piece to pack
-inline constexpr double tile_ops = 45;  // a micro-kernel, a tile of dot products, a claim
+inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
+inline constexpr double setup_ops = 300;  // a task's loops, what threads share, a piece to pack
+inline constexpr double tile_ops = 45;    // a micro-kernel, a tile of dot products, a claim
 inline constexpr double column_ops = 30;  // the next micro-tile where m is innermost
 inline constexpr double vector_ops = 8;   // a vector converted, decoded, copied or stored to c
 inline constexpr double block_ops = 60;   // four vectors transposed, beside the time of their bytes
@@ -58,9 +56,9 @@ struct Times {
   double beyond_l2 = 0;  // traffic of L3 and memory
   double& of(Level level) { return level >= in_l3 ? beyond_l2 : within_l2; }
   double together() const {
-    return std::pow(
-        std::pow(core, overlap) + std::pow(within_l2, overlap) + std::pow(beyond_l2, overlap),
-        1 / overlap);
+    static_assert(overlap == 3);
+    const auto cube = [](double x) { return x * x * x; };
+    return std::cbrt(cube(core) + cube(within_l2) + cube(beyond_l2));
   }
 };
 
