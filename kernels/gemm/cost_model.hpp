@@ -6,8 +6,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
 
 #include "core/traits.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -138,6 +143,65 @@ class Costs {
   const double op_;           // seconds of a vector's multiply-add
   const double l1_, l2_;      // bytes of them that are reused
   Level source_ = in_memory;  // where operands are found that one run after the other reads
+};
+
+// Schedules with the time that each is predicted to take.
+class Ranking {
+ public:
+  void add(const Schedule& schedule, double seconds) {
+    if (seconds < best_seconds_) best_ = list_.size(), best_seconds_ = seconds;
+    list_.push_back({schedule, seconds});
+  }
+  // Numbers of threads in the order to try them: one, as most that it has are quickly predicted,
+  // then all, half of them and so on.
+  static std::vector<int> thread_counts(int most) {
+    std::vector<int> counts = {1};
+    for (int threads = most; threads > 1;
+         threads = static_cast<int>(std::bit_floor(static_cast<unsigned>(threads - 1)))) {
+      counts.push_back(threads);
+    }
+    return counts;
+  }
+  // Whether no schedule of a product of so many threads can be the best: they take longer at their
+  // peak, in operations/s of each.
+  bool hopeless(const Gemm& g, int threads, double peak, const Traits& traits) const {
+    const double operations = 2 * real(g.batch) * real(g.m) * real(g.n) * real(g.k);
+    return operations / (threads * peak) + (threads > 1 ? traits.region : 0) > best_seconds_;
+  }
+  const Schedule& best() const { return list_[best_].schedule; }
+  // Least predicted time first.
+  std::vector<Schedule> sorted() {
+    std::stable_sort(list_.begin(), list_.end(),
+                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
+    std::vector<Schedule> schedules;
+    schedules.reserve(list_.size());
+    for (const Ranked& ranked : list_) schedules.push_back(ranked.schedule);
+    return schedules;
+  }
+  // The first 40 of these, of those that are alike only so many.
+  template <class KindOf>
+  std::vector<Schedule> varied(int of_a_kind, const KindOf& kind_of) {
+    constexpr std::size_t most = 40;
+    std::vector<Schedule> schedules;
+    std::map<decltype(kind_of(Schedule())), int> kinds;
+    for (const Schedule& schedule : sorted()) {
+      // Blocks of other sizes may come to the same once they are rounded.
+      if (std::find(schedules.begin(), schedules.end(), schedule) != schedules.end()) continue;
+      if (kinds[kind_of(schedule)]++ >= of_a_kind) continue;
+      schedules.push_back(schedule);
+      if (schedules.size() == most) break;
+    }
+    return schedules;
+  }
+
+ private:
+  struct Ranked {
+    Schedule schedule;
+    double seconds;
+  };
+  std::vector<Ranked> list_;
+  std::size_t best_ = 0;
+  double best_seconds_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace rooflane::gemm::cost

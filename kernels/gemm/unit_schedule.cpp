@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <utility>
 
 #include "backends/highway.hpp"
 #include "fmt/format.h"
@@ -152,35 +152,28 @@ class Search {
  public:
   explicit Search(const UnitProblem& of) : of_(of), unit_(of.unit), g_(of.g), most_(of.threads) {}
 
-  std::vector<Schedule> all() {
-    if (!g_.reads_ab() || g_.empty()) return {rounded(Schedule(), of_)};
-    for (int threads = 1;; threads = std::min(most_, 2 * threads)) {
+  Ranking all() {
+    if (!g_.reads_ab() || g_.empty()) {
+      found_.add(rounded(Schedule(), of_), 0);
+      return std::move(found_);
+    }
+    for (const int threads : Ranking::thread_counts(most_)) {
       threads_ = threads;
       traits_ = &traits_for(unit_, threads);
-      if (takes_few(g_, unit_)) add_few();
-      if (!takes_few(g_, unit_) || g_.m > 1) add_packed();
-      if (threads == most_) break;
+      const bool few = takes_few(g_, unit_);
+      const double peak = std::max(traits_->rate(unit_.path, threads > 1),
+                                   few ? traits_->rate(unit_.few.path, threads > 1) : 0);
+      if (found_.hopeless(g_, threads, peak, *traits_)) continue;
+      if (few) add_few();
+      if (!few || g_.m > 1) add_packed();
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
-    std::vector<Schedule> list;
-    for (const Ranked& ranked : found_) {
-      // Blocks of other sizes may come to the same once they are rounded.
-      if (list.empty() || list.back() != ranked.schedule) list.push_back(ranked.schedule);
-    }
-    return list;
+    return std::move(found_);
   }
 
  private:
-  struct Ranked {
-    Schedule schedule;
-    double seconds;
-  };
-
   void add(const Schedule& given) {
     const Schedule s = rounded(given, of_);
-    if (defect_of(s, of_)) return;
-    found_.push_back({s, predict(s, of_, *traits_)});
+    if (!defect_of(s, of_)) found_.add(s, predict(s, of_, *traits_));
   }
 
   void add_few() {
@@ -264,7 +257,7 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
-  std::vector<Ranked> found_;
+  Ranking found_;
 };
 
 }  // namespace
@@ -339,28 +332,19 @@ double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
 }
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
-  // Keep few schedules that differ only in blocks and shares.
-  constexpr int of_a_kind = 3;
-  constexpr std::size_t most = 40;
-  std::map<std::array<int64_t, 5>, int> kinds;
-  std::vector<Schedule> list;
-  for (const Schedule& s : Search(of).all()) {
-    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b, s.kc}]++ >=
-        of_a_kind) {
-      continue;
-    }
-    list.push_back(s);
-    if (list.size() == most) break;
-  }
-  return list;
+  return Search(of).all().varied(3, [](const Schedule& s) {
+    return std::array<int64_t, 5>{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b,
+                                  s.kc};
+  });
 }
 
 Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning) {
   if (tuning.values().size() >= schedule_tunables.size()) {
     return rounded(with(Schedule(), tuning), of);
   }
-  const std::vector<Schedule> all = Search(of).all();
-  return rounded(with(best_agreeing(all, tuning), tuning), of);
+  Ranking all = Search(of).all();
+  if (tuning.values().empty()) return all.best();
+  return rounded(with(best_agreeing(all.sorted(), tuning), tuning), of);
 }
 
 std::optional<std::string> unit_unsupported(const Problem& problem, const Environment& env) {
