@@ -245,11 +245,13 @@ void Model::add_pages(const Share& sh, Times& t) const {
 // c: where its block fits it stays from one block of k to the next.
 void Model::add_c(const Share& sh, Times& t) const {
   const double bytes = 4 * sh.m * sh.n;
-  const double c_run =
-      run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc);
   t.of(source_) += write(bytes, source_);
   t.beyond_l2 += dirty(bytes);
-  if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
+  if (g_.reads_c0()) {
+    t.of(source_) +=
+        read(bytes, source_,
+             run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc));
+  }
   if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));

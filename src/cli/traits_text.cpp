@@ -35,8 +35,10 @@ ordered_json rates_json(const Traits::Rates& rates) {
 }
 
 ordered_json units_json(const std::map<std::string, Traits::Peak>& units) {
-  ordered_json json = ordered_json::object();
-  for (const auto& [name, peak] : units) json[name] = {{"one", peak.one}, {"many", peak.many}};
+  ordered_json json = ordered_json::array();
+  for (const auto& [name, peak] : units) {
+    json.push_back({{"instruction", name}, {"one_ops_s", peak.one}, {"many_ops_s", peak.many}});
+  }
   return json;
 }
 
@@ -142,7 +144,7 @@ ordered_json traits_json(const TraitsSource& source, const std::string& isa, con
           {"l3_bytes", traits.l3_bytes},
           {"one", rates_json(traits.one)},
           {"many", rates_json(traits.many)},
-          {"units_ops_s", units_json(traits.units)},
+          {"units", units_json(traits.units)},
           {"transpose_bytes_s", traits.transpose},
           {"region_s", traits.region},
           {"task_s", traits.task},
