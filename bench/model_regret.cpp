@@ -119,6 +119,7 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
       fmt::print(times, "\"{}\",{},{:.0f},\"{}\"\n", problem.text(), env.threads, timed.median_ns(),
                  timed.tuning);
     }
+    std::fflush(times);  // a run may be cut off
   }
   Regret r{.problem = problem.text(),
            .problem_class = class_of(problem),

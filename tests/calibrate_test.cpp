@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/highway.hpp"
+#include "backends/unit_loops.hpp"
 #include "core/error.hpp"
 #include "core/temporary_folder.hpp"
 #include "measure/transpose_loop.hpp"
@@ -68,6 +69,9 @@ TEST_CASE("a calibration is stored and read back, and serves one thread and all"
     REQUIRE(source.measured);
     CHECK(source.measured->fma.size() == isa_targets().size());
     CHECK(print_traits(*source.measured) == print_traits(measured));
+    for (const UnitLoop& unit : unit_loops()) {
+      CHECK(measured.at_isa.units.contains(unit.path) == !unit.missing());
+    }
     for (int asked : {1, threads}) {
       const Traits t = traits_of(*source.measured, machine(), isa_targets().front(), asked);
       CHECK(t.l3_bytes <= std::max<std::int64_t>(static_cast<std::int64_t>(machine().l3_bytes),
@@ -76,6 +80,11 @@ TEST_CASE("a calibration is stored and read back, and serves one thread and all"
       CHECK((t.region > 0) == (asked > 1));
       CHECK(t.task > 0);
       CHECK(t.transpose > 0);
+      for (const auto& [name, peak] : t.units) {
+        CAPTURE(name);
+        CHECK(peak.many > 0);
+        CHECK(peak.many <= peak.one);
+      }
       for (int level = 0; level < levels; ++level) {
         CHECK(t.many.read[level] > 0);
         CHECK(t.many.read[level] <= t.one.read[level]);

@@ -44,6 +44,7 @@ MeasuredTraits measured() {
   t.jitter = 0.4;
   t.pages = 2048;
   t.page_walk = 5e-9;
+  t.units = {{"pmaddwd", {300e9, 240e9}}, {"amx-bf16", {2000e9, 1500e9}}};
   return out;
 }
 
@@ -178,6 +179,21 @@ TEST_CASE("at a narrower target L1 slows with the FMA rate, and no level is fast
   check_ordered(sse.many);
 }
 
+TEST_CASE("a unit's rate is the measured one, or follows from float32's") {
+  const Traits all = traits_of(measured(), sixteen_cores(), "AVX3", 16);
+  CHECK(all.rate("amx-bf16", false) == 2000e9);
+  CHECK(all.rate("amx-bf16", true) == 1500e9);
+  CHECK(all.rate("avx512-pmaddwd", true) == 240e9);
+  CHECK(all.rate("avx512-fma", true) == 128e9);
+  CHECK(all.rate("vpdpbusd", false) == doctest::Approx(4 * 160e9));
+  CHECK(traits_of(measured(), sixteen_cores(), "AVX3", 4).rate("amx-bf16", true) ==
+        doctest::Approx(1900e9));
+  CHECK(traits_of(measured(), sixteen_cores(), "AVX2", 16).rate("avx2-pmaddwd", false) ==
+        doctest::Approx(150e9));
+  CHECK(derived_traits(sixteen_cores(), "AVX3", 2).rate("amx-int8", false) ==
+        doctest::Approx(32 * derived_traits(sixteen_cores(), "AVX3", 2).one.fma));
+}
+
 TEST_CASE("a CPU that cuts its widest vectors in two loads as fast with halves") {
   MeasuredTraits halves = measured();
   halves.fma["AVX2"] = halves.fma["AVX3"];
@@ -205,22 +221,25 @@ TEST_CASE("a broken file says which line is wrong and what is allowed") {
   CHECK(complaint("{}") == "line 1: 'rooflane-traits 1' expected");
   CHECK(complaint(good.substr(0, good.size() / 2)) == "cut off: the last line is not 'end'");
   CHECK(complaint(with(good, "region 4e-06", "region soon")) ==
-        "line 18: region 'soon': a number of at least 0");
+        "line 20: region 'soon': a number of at least 0");
   CHECK(complaint(with(good, "region 4e-06", "region inf")) ==
-        "line 18: region 'inf': a number of at least 0");
+        "line 20: region 'inf': a number of at least 0");
   CHECK(complaint(with(good, "region 4e-06", "region")) ==
-        "line 18: region '': a number of at least 0");
+        "line 20: region '': a number of at least 0");
   CHECK(complaint(with(good, "threads 16", "threads 0")) ==
         "line 5: threads '0': a whole number from 1 to 65536");
   CHECK(complaint(with(good, "l1_bytes 49152", "l1_bytes 1e300")) ==
-        "line 8: l1_bytes '1e300': a whole number from 1 to 1125899906842624");
+        "line 10: l1_bytes '1e300': a whole number from 1 to 1125899906842624");
   CHECK(complaint(with(good, "one.stream", "one.steam")).find("nearest is 'one.stream'") !=
         std::string::npos);
   CHECK(complaint(with(good, "region 4e-06\n", "")) == "missing: region");
-  CHECK(complaint(with(good, "task", "region 1\ntask")) == "line 19: 'region' stands twice");
+  CHECK(complaint(with(good, "task", "region 1\ntask")) == "line 21: 'region' stands twice");
   CHECK(complaint(with(good, "isa AVX3", "isa AVX9")) == "missing: fma AVX9");
   CHECK(complaint(with(good, "one.read 4e+11 ", "one.read ")) ==
-        "line 11: one.read takes 4 numbers");
+        "line 13: one.read takes 4 numbers");
+  CHECK(complaint(with(good, "unit amx-bf16 2e+12 1.5e+12\n", "")) == "");
+  CHECK(complaint(with(good, "unit amx-bf16 2e+12", "unit amx-bf16")) ==
+        "line 8: unit takes an instruction and two numbers");
   CHECK(complaint(with(good, "fma AVX2 8e+10", "fma AVX2")) ==
         "line 6: fma takes an ISA target and two numbers");
 }

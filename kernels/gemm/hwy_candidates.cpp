@@ -3,25 +3,19 @@
 // multiplication", 2008), and shares of the work. What each costs: hwy_cost.cpp.
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <limits>
-#include <map>
 #include <span>
 
 #include "backends/highway.hpp"
 #include "core/traits.hpp"
+#include "kernels/gemm/cost_model.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 #include "kernels/gemm/hwy_job.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
+using cost::Ranking;
 using std::int64_t;
-
-struct Ranked {
-  Schedule schedule;
-  double seconds;
-};
 
 // packed: what becomes of a.
 enum class Packing { of_task, shared, none };
@@ -31,13 +25,16 @@ class Search {
   Search(const Gemm& g, const MicroTile& tile, const Environment& env)
       : g_(g), tile_(tile), isa_(isa_name(resolve_isa(env.isa))), most_(std::max(1, env.threads)) {}
 
-  // Least predicted time first.
-  std::vector<Ranked> all() {
-    if (!g_.reads_ab() || g_.empty()) return {{Schedule(), 0}};
-    // All threads, half of them and so on: at last so few that even at their peak they take longer.
-    for (threads_ = most_; threads_ > 0; threads_ = threads_ == 1 ? 0 : next_below(threads_)) {
-      traits_ = &traits(isa_, threads_);
-      if (least_time() > best_) break;
+  Ranking all() {
+    if (!g_.reads_ab() || g_.empty()) {
+      found_.add(Schedule(), 0);
+      return std::move(found_);
+    }
+    for (const int threads : Ranking::thread_counts(most_)) {
+      threads_ = threads;
+      traits_ = &traits(isa_, threads);
+      const double peak = threads > 1 ? traits_->many.fma : traits_->one.fma;
+      if (found_.hopeless(g_, threads, peak, *traits_)) continue;
       for (const bool transposed : {false, true}) {
         add_dot(transposed);
         add_outer(transposed);
@@ -45,27 +42,13 @@ class Search {
       }
       add_unpacked();
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
     return std::move(found_);
   }
 
  private:
   void add(const Schedule& given) {
     const Schedule s = rounded(given, g_, tile_);
-    if (defect_of(s, g_, tile_)) return;
-    found_.push_back({s, predict(s, g_, tile_, *traits_)});
-    best_ = std::min(best_, found_.back().seconds);
-  }
-  // The next power of two below.
-  static int next_below(int threads) {
-    return static_cast<int>(std::bit_floor(static_cast<unsigned>(threads - 1)));
-  }
-  double least_time() const {
-    const auto multiply_adds = static_cast<double>(g_.batch) * static_cast<double>(g_.m) *
-                               static_cast<double>(g_.n) * static_cast<double>(g_.k);
-    const double peak = threads_ > 1 ? traits_->many.fma : traits_->one.fma;
-    return 2 * multiply_adds / (threads_ * peak);
+    if (!defect_of(s, g_, tile_)) found_.add(s, predict(s, g_, tile_, *traits_));
   }
   Schedule with_path(Path path, bool transposed) const {
     Schedule s;
@@ -117,8 +100,7 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
-  std::vector<Ranked> found_;
-  double best_ = std::numeric_limits<double>::infinity();
+  Ranking found_;
 };
 
 void Search::add_dot(bool transposed) {
@@ -333,40 +315,13 @@ std::array<int64_t, 8> kind_of(const Schedule& s) {
 }  // namespace
 
 std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Environment& env) {
-  constexpr int of_a_kind = 2;
-  constexpr std::size_t most = 40;
-  std::vector<Schedule> list;
-  std::map<std::array<int64_t, 8>, int> kinds;
-  for (const Ranked& ranked : Search(g, tile, env).all()) {
-    // Blocks of other sizes may come to the same once they are rounded.
-    if (std::find(list.begin(), list.end(), ranked.schedule) != list.end()) continue;
-    if (kinds[kind_of(ranked.schedule)]++ >= of_a_kind) continue;
-    list.push_back(ranked.schedule);
-    if (list.size() == most) break;
-  }
-  return list;
+  return Search(g, tile, env).all().varied(2, kind_of);
 }
 
 Schedule best_schedule(const Gemm& g, const MicroTile& tile, const Environment& env,
                        const Tuning& tuning) {
-  const std::vector<Ranked> all = Search(g, tile, env).all();
-  if (tuning.values().empty()) return all.front().schedule;
-  // A path decides what else there is to agree with.
-  const auto agreement = [&](const Schedule& schedule) {
-    const Tuning text = tuning_of(schedule);
-    int agrees = 0;
-    for (const auto& [name, value] : tuning.values()) {
-      if (text.find(name) == value) agrees += name == "path" ? 100 : 1;
-    }
-    return agrees;
-  };
-  const Ranked* best = &all.front();
-  int most = agreement(best->schedule);
-  for (const Ranked& ranked : all) {
-    const int agrees = agreement(ranked.schedule);
-    if (agrees > most) best = &ranked, most = agrees;
-  }
-  return best->schedule;
+  Ranking all = Search(g, tile, env).all();
+  return tuning.values().empty() ? all.best() : best_agreeing(all.sorted(), tuning);
 }
 
 }  // namespace rooflane::gemm

@@ -10,80 +10,20 @@
 #include <numeric>
 
 #include "core/traits.hpp"
+#include "kernels/gemm/cost_model.hpp"
 #include "kernels/gemm/hwy_job.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
+using namespace cost;
 using std::int64_t;
 
-// Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
-// started in one. Fitted once, by least regret over measured candidates of random problems, within
-// what the instructions explain; another machine is predicted with the same ones.
-constexpr double call_ops = 60;    // calling a plan, choosing its path
-constexpr double task_ops = 80;    // beginning a task: shares, pointers
-constexpr double loops_ops = 350;  // setting up the loops around micro-kernels in a task
-constexpr double team_ops = 500;   // setting up what threads share on the packed path
-constexpr double tile_ops = 45;    // calling a micro-kernel, starting and ending its loop over k
-constexpr double column_ops = 30;  // moving to the next micro-tile where m is innermost
-constexpr double store_ops = 2;    // storing an accumulator: one store a cycle
-constexpr double load_ops = 1;     // adding what c held: two loads a cycle
-constexpr double sum_ops = 4;      // an accumulator's sum across lanes: four share 16 instructions
-constexpr double dot_ops = 60;     // calling a tile of dot products
-constexpr double chunk_ops = 3;    // keeping an accumulator from one chunk of k to the next
-constexpr double row_ops = 10;     // copying a row of a micro-panel
-constexpr double block_ops =
-    80;  // transposing four vectors, beside the measured time of their bytes
-constexpr double column_store_ops = 6;  // storing a short row of a transposed result
-constexpr double pack_ops = 400;   // packing the skinny operand of dot products: a region's set-up
-constexpr double outer_ops = 160;  // an outer product task: zeroing sums, copying them to c
-constexpr double pass_ops = 40;    // a pass of outer products over c's rows, eight of k deep
-constexpr double partial_ops =
-    190;  // its partial vector, which waits for the store of the last pass
-// FMA latency, four cycles: a chain of one accumulator, and of two with even and odd k apart.
-constexpr double latency_ops = 8;
-constexpr double accumulators_of_two_chains = 8;
-
-// What is left over when a level is used together with others: a cache holds no more than a share
-// for reuse beside what streams through it.
-constexpr double l1_share = 0.7, l2_share = 0.75, l3_share = 0.9;
-// Exponents of the norm that joins times which overlap: 1 would add them, infinity take the
-// longest.
-constexpr double within_l2_overlap = 2.5;  // work of the core, and traffic of L1 and L2
-constexpr double beyond_l2_overlap = 3.5;  // these, and traffic beyond L2, which is prefetched
-// Bytes that could have been read, or written, until a new run of neighbours is under way; a core
-// follows so many runs at once.
-constexpr double lead_bytes = 370, store_lead_bytes = 160, followed_runs = 16;
-// A barrier costs a part of a region, which ends in one. A dirty line from another core takes
-// longer than a store to memory.
-constexpr double barrier_share = 0.4, dirty_line = 1.4;
-// The last of several threads is at least this part of a task later than their mean.
-constexpr double least_jitter = 0.08;
-// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
-constexpr double split_l2 = 1.5;
 constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefetched
 
 constexpr double page_bytes = 4096;
 
-constexpr double endless = 1e9;  // bytes of a run without end
-
-double real(int64_t i) { return static_cast<double>(i); }
-
-// Seconds of one thread: what its core does, and what memory does meanwhile.
-struct Times {
-  double core = 0;
-  double within_l2 = 0;  // traffic of L1 and L2
-  double beyond_l2 = 0;  // traffic of L3 and memory
-  double& of(Level level) { return level >= in_l3 ? beyond_l2 : within_l2; }
-  double together() const {
-    const auto joined = [](double x, double y, double p) {
-      return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
-    };
-    return joined(joined(core, within_l2, within_l2_overlap), beyond_l2, beyond_l2_overlap);
-  }
-};
-
-class Model {
+class Model : Costs {
  public:
   Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits);
   double seconds() const;
@@ -98,23 +38,12 @@ class Model {
 
   // ---- memory
   double bytes_of_thread() const;
-  Level level(double bytes) const;
   Level level_of(double bytes, double l1, double l2) const;
-  double read(double bytes, Level from, double run = endless) const {
-    return bytes * (1 + (from >= in_l3 ? lead_bytes / run : 0)) / rates_.read[from];
-  }
-  double write(double bytes, Level to, double run = endless) const {
-    const double rate = s_.stream && to >= in_l3 ? rates_.stream : rates_.write[to];
-    return bytes * (1 + (to >= in_l3 ? store_lead_bytes / run : 0)) / rate;
-  }
   double run(double width, int64_t row, double rows) const;
-  double dirty(double bytes) const;
 
   // ---- copies
-  double transposed(double rows, double cols) const;
-  double copy(double rows, double cols, double width, bool transposes, Level to) const;
-  double transposed_result(double rows, double cols) const {
-    return transposed(rows, cols) + ops(cols * column_store_ops);
+  double copy(double rows, double cols, double width, bool transposes, Level to) const {
+    return Costs::copy(4 * rows * cols, rows, cols, width, transposes, to);
   }
 
   // ---- paths
@@ -131,44 +60,15 @@ class Model {
   double outer() const;
   double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
-  double ops(double count) const { return count * op_; }
-  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that. The
-  // last thread is done later than the others by what does not divide, or by what it is slower:
-  // more where a slow one has tasks of its own.
-  double of_tasks(double tasks, double time, double mean = 1) const {
-    if (s_.threads == 1) return tasks * (mean * time + ops(task_ops));
-    const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
-    const double own = s_.fixed ? (1 - 1 / each) * traits_.jitter : 0;
-    const double later = std::max(most - each, std::max(least_jitter, traits_.jitter) + own);
-    // Few tasks do not even out.
-    const double size = 1 - (1 - mean) * (1 - 1 / each);
-    return time * (size * each + later) + most * (ops(task_ops) + traits_.task);
-  }
-
-  const Schedule& s_;
-  const Gemm& g_;
   const MicroTile& tile_;
-  const Traits& traits_;
-  const Traits::Rates& rates_;
   const bool swapped_;  // the packed path forms c's transpose
-  const double lanes_;
-  const double op_;       // seconds of a vector's multiply-add
-  const double l1_, l2_;  // bytes of them that are reused
-  Level source_;          // where operands are found that one run after the other reads
 };
 
 Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits)
-    : s_(s),
-      g_(g),
+    : Costs(s, g, real(tile.lanes), traits),
       tile_(tile),
-      traits_(traits),
-      rates_(s.threads > 1 ? traits.many : traits.one),
-      swapped_(s.path == Path::packed && s.transposed),
-      lanes_(real(tile.lanes)),
-      op_(2 * lanes_ / rates_.fma),
-      l1_(l1_share * real(traits.l1_bytes)),
-      l2_(l2_share * real(traits.l2_bytes)) {
-  source_ = std::max(in_l2, level(bytes_of_thread()));
+      swapped_(s.path == Path::packed && s.transposed) {
+  source_ = beyond_l1(bytes_of_thread());
 }
 
 // Bytes of operands and of c that a thread touches.
@@ -187,30 +87,22 @@ double Model::bytes_of_thread() const {
 }
 
 double Model::seconds() const {
-  const double begin = ops(call_ops) + (s_.threads > 1 ? traits_.region : 0);
   switch (s_.path) {
     case Path::scale:
     case Path::few_rows:
-      return begin;
+      return begin();
     case Path::dot:
-      return begin + dot();
+      return begin() + dot();
     case Path::outer:
-      return begin + outer();
+      return begin() + outer();
     case Path::unpacked:
     case Path::packed:
-      return begin + blocked();
+      return begin() + blocked();
   }
-  return begin;
+  return begin();
 }
 
-// The level that holds so many bytes of each thread.
-Level Model::level(double bytes) const {
-  if (bytes <= l1_) return in_l1;
-  if (bytes <= l2_) return in_l2;
-  return bytes * s_.threads <= l3_share * real(traits_.l3_bytes) ? in_l3 : in_memory;
-}
-
-// The same of what is read again, in caches of which so many bytes can be used, from no level
+// The level of what is read again, in caches of which so many bytes can be used, from no level
 // beyond the one it came from.
 Level Model::level_of(double bytes, double l1, double l2) const {
   if (bytes <= l1) return in_l1;
@@ -224,28 +116,6 @@ double Model::run(double width, int64_t row, double rows) const {
   const bool followed =
       width >= real(row) || rows <= followed_runs || 4 * rows * real(row) <= l2_ / 2;
   return followed ? endless : 4 * width;
-}
-
-// Lines of c that another core wrote last time and still holds.
-double Model::dirty(double bytes) const {
-  const double all = 4 * real(g_.batch) * real(g_.m) * real(g_.n);
-  if (s_.threads == 1 || s_.fixed || all > l2_ * s_.threads) return 0;
-  return bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory] * dirty_line;
-}
-
-// A transposed copy, in blocks of four vectors.
-double Model::transposed(double rows, double cols) const {
-  const double blocks = std::min(std::ceil(rows / lanes_) * std::ceil(cols / 4),
-                                 std::ceil(rows / 4) * std::ceil(cols / lanes_));
-  return blocks * 4 * (4 * lanes_ / traits_.transpose + ops(block_ops) / lanes_);
-}
-
-// rows × cols floats from where operands lie into micro-panels `width` wide.
-double Model::copy(double rows, double cols, double width, bool transposes, Level to) const {
-  const double bytes = 4 * rows * cols, b_panels = std::ceil(cols / width);
-  const double plain = read(bytes, source_) + bytes / rates_.write[std::min(to, in_l3)];
-  if (transposes) return std::max(b_panels * transposed(rows, std::min(cols, width)), plain);
-  return ops(rows * b_panels * row_ops) + plain;
 }
 
 // ---- unpacked, packed
@@ -375,11 +245,13 @@ void Model::add_pages(const Share& sh, Times& t) const {
 // c: where its block fits it stays from one block of k to the next.
 void Model::add_c(const Share& sh, Times& t) const {
   const double bytes = 4 * sh.m * sh.n;
-  const double c_run =
-      run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc);
-  t.of(source_) += write(bytes, source_, c_run);
+  t.of(source_) += write(bytes, source_);
   t.beyond_l2 += dirty(bytes);
-  if (g_.reads_c0()) t.of(source_) += read(bytes, source_, c_run);
+  if (g_.reads_c0()) {
+    t.of(source_) +=
+        read(bytes, source_,
+             run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc));
+  }
   if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
@@ -430,14 +302,13 @@ double Model::task(const Share& sh) const {
   if (s_.pack_a && !s_.share_a) {
     time += copy(sh.k, sh.m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
   }
-  if (swapped_) time += transposed_result(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
+  if (swapped_) time += transposed(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
   const bool plain = !packed && !s_.pack_b && sh.panels_b <= 1 && sh.m >= real(g_.m) &&
                      g_.m <= 8 * tile_.mr && g_.k <= s_.kc && s_.k_parts == 1;
-  return time + (plain ? 0 : ops(loops_ops));
+  return time + (plain ? 0 : ops(setup_ops));
 }
 
-// b, and a where it is shared, packed by all threads piece by piece. The first pieces of a phase
-// are waited for, as at a barrier.
+// b, and a where it is shared, packed by all threads piece by piece.
 double Model::packing_together() const {
   const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
   const PackedPieces pieces(s_, g_, tile_);
@@ -446,12 +317,11 @@ double Model::packing_together() const {
     const double workers = real(std::min<int64_t>(s_.threads, std::max<int64_t>(1, of_phase)));
     const double k = real(g_.k);
     // What is packed anew was read by all others last time.
-    const double taken = (1 - 1.0 / s_.threads) * dirty_line * 4 * k * rows;
     return products / workers *
            (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
-            taken / rates_.write[in_memory]);
+            taken(4 * k * rows));
   };
-  double time = ops(team_ops);
+  double time = ops(setup_ops);
   if (!g_.prepack) {
     time +=
         shared(pieces.of_b(), real(g_.batch), real(n), s_.nr, swapped_ ? !g_.trans_a : g_.trans_b);
@@ -460,8 +330,7 @@ double Model::packing_together() const {
     time += shared(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
                    swapped_ ? g_.trans_b : !g_.trans_a);
   }
-  if (s_.threads == 1) return time;
-  return time + real(pieces.phases) * barrier_share * traits_.region;
+  return time;
 }
 
 double Model::blocked() const {
@@ -484,7 +353,7 @@ double Model::blocked() const {
   if (packed) total += packing_together();
   if (s_.k_parts > 1) {
     const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
-    total += barrier_share * traits_.region + read(sums, in_l3);
+    total += traits_.region + read(sums, in_l3);  // a region ends in a barrier, as parts of k do
   }
   return total;
 }
@@ -507,8 +376,7 @@ double Model::dot() const {
   const double steps = chunks * std::ceil(kc / lanes_);
   Times t;
   t.core = ops(tiles * (steps * std::max({sums, loads, sums <= 4 ? 4.0 : latency_ops}) +
-                        (s_.pack_a ? 1 : chunks) * (sums * sum_ops + dot_ops) +
-                        (s_.pack_a ? (chunks - 1) * sums * chunk_ops : 0)));
+                        (s_.pack_a ? 1 : chunks) * (sums * sum_ops + tile_ops)));
   // Read alone or apart, a row is followed by the next one in memory.
   const bool followed = s_.order || long_rows < 2 || !shorter_than_page(g_);
   t.of(source_) += read(4 * rows * k, source_, kc >= k && followed ? endless : 4 * kc);
@@ -526,7 +394,7 @@ double Model::dot() const {
   const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
-    time += real(g_.batch) / s_.threads * packed + ops(pack_ops);
+    time += real(g_.batch) / s_.threads * packed + ops(setup_ops);
     if (s_.threads > 1) time += traits_.region;
   } else if (skinny > 1 && across_k) {
     time += tasks * packed;
@@ -545,12 +413,11 @@ double Model::rows_of_outer_products(double skinny_rows, double cols, Times& t) 
       skinny_rows * depth <= (tile_.mr * tile_.nv >= 24 ? 24 : 8);  // weights in registers
   const int64_t left = g_.k % depth;
   const double passes = real(g_.k / depth + left / 4 + left % 4);
-  const double partial = std::fmod(cols, lanes_) == 0 ? 0 : partial_ops;
   const double loads =
       (k * (1 + (held ? 0 : skinny_rows)) + passes * skinny_rows * (load_ops + store_ops)) *
       vectors;
-  t.core += ops(std::max(k * skinny_rows * vectors, loads) + 2 * k * skinny_rows +
-                passes * (pass_ops + partial));
+  t.core +=
+      ops(std::max(k * skinny_rows * vectors, loads) + 2 * k * skinny_rows + passes * tile_ops);
   return std::ceil(k / depth);
 }
 
@@ -577,8 +444,8 @@ double Model::outer() const {
   t.of(source_) += write(sums, source_);
   t.beyond_l2 += dirty(sums);
   const double tasks = std::ceil(real(g_.batch * div_up(other, s_.nc)) / s_.threads);
-  const double around = ops(2 * skinny_rows * cols / lanes_ + outer_ops) +
-                        (s_.transposed ? transposed_result(skinny_rows, cols) : 0);
+  const double around = ops(2 * skinny_rows * cols / lanes_ + setup_ops) +
+                        (s_.transposed ? transposed(skinny_rows, cols) : 0);
   return of_tasks(real(g_.batch * div_up(other, s_.nc)), t.together()) + tasks * around;
 }
 

@@ -1,125 +1,71 @@
-// See unit_schedule.hpp. The model is that of hwy_cost.cpp for blocks of micro-panels: work of the
-// core, traffic of L1 and L2 beside it, traffic from beyond, which is prefetched.
+// See unit_schedule.hpp. The model's terms and constants: cost_model.hpp.
 #include "kernels/gemm/unit_schedule.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <utility>
 
 #include "backends/highway.hpp"
 #include "fmt/format.h"
+#include "kernels/gemm/cost_model.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_job.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
+using namespace cost;
 using std::int64_t;
-
-double real(int64_t i) { return static_cast<double>(i); }
 
 bool takes_few(const Gemm& g, const Unit& unit) {
   return g.trans_b && g.m > 0 && g.m <= unit.few.limit;
 }
 
-// Flop/s of a unit where float32's multiply-adds reach `fma`, by the operations that an instruction
-// holds and the ports it has: calibration measures float32's alone.
-struct Speedup {
-  const char* path;
-  double over_fma;
-};
-constexpr Speedup speedups[] = {
-    {"vdpbf16ps", 2}, {"vpdpbusd", 4}, {"amx-bf16", 16}, {"amx-int8", 32}};
-double rate_of(const std::string& path, double fma) {
-  for (const Speedup& speedup : speedups) {
-    if (path == speedup.path) return fma * speedup.over_fma;
-  }
-  return fma;
-}
+// Bytes of a vector register; a unit's lanes are words.
+constexpr double vector_bytes = 64, vector_words = vector_bytes / word_bytes;
 
-// Vector instructions beside products, in half cycles, as hwy_cost.cpp counts them.
-constexpr double tile_ops = 60;     // calling a micro-kernel
-constexpr double sums_ops = 3;      // a vector of sums: loaded and stored again
-constexpr double store_ops = 8;     // a vector of sums that becomes c
-constexpr double piece_ops = 400;   // claiming a piece and packing it: calls, conversions begun
-constexpr double convert_ops = 12;  // a vector of op(a) that is rounded or quantised
-constexpr double decode_ops = 6;    // a vector of b that is decoded
-constexpr double overlap = 2.5;     // norm that joins times which overlap
-constexpr double claim_ops = 60;    // finding out that a shared piece is done
-constexpr double call_ops = 200, task_ops = 100;
-// Values of a are broadcast one by one: where they come from L2, products wait for them longer than
-// for vectors of b.
-constexpr double a_streams = 2;
-// A region that follows other work, over one right behind another, as calibrated.
-constexpr double wake = 2;
-// Bytes that could have been read until a new run of neighbours is under way, of runs of so many;
-// a core follows so many (hwy_cost.cpp).
-constexpr double lead_bytes = 370, run_bytes = 64;
-constexpr int64_t followed = 16;
-// A line that another core wrote takes longer than a store to memory.
-constexpr double crossing = 1.4;
-constexpr double vector_bytes = 64;
-
-class Model {
+class Model : Costs {
  public:
   Model(const Schedule& s, const UnitProblem& of, const Traits& traits)
-      : s_(s),
-        g_(of.g),
+      : Costs(s, of.g, vector_words, traits),
         unit_(of.unit),
-        traits_(traits),
-        rates_(s.threads > 1 ? traits.many : traits.one),
         a_type_(*of.a),
         b_type_(*of.b),
         converts_(of.converts),
-        op_(2 * vector_bytes / 4 / rates_.fma) {
-    const double stored = bytes(a_type_, g_.m) + bytes(b_type_, g_.n) + 4 * real(g_.m) * real(g_.n);
-    source_ = std::max(in_l2, level(real(g_.batch) * stored / s.threads));
+        word_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
+        // A b that is packed as it is stored need not be decoded.
+        decodes_(bytes_of_k(b_type_) != word_of_k_) {
+    const double stored =
+        real(g_.k) * (bytes_of_k(a_type_) * real(g_.m) + bytes_of_k(b_type_) * real(g_.n)) +
+        word_bytes * real(g_.m) * real(g_.n);
+    source_ = beyond_l1(real(g_.batch) * stored / s_.threads);
   }
 
-  double seconds() const {
-    const double begin = op_ * call_ops + (s_.threads > 1 ? wake * traits_.region : 0);
-    return begin + (s_.path == Path::few_rows ? few() : packed());
-  }
+  double seconds() const { return begin() + (s_.path == Path::few_rows ? few() : packed()); }
 
  private:
-  double bytes(const NumberFormat& type, int64_t vectors) const {
-    return real(vectors) * static_cast<double>(type.block_bytes) * real(g_.k) / real(type.block);
+  static double bytes_of_k(const NumberFormat& type) {
+    return static_cast<double>(type.block_bytes) / real(type.block);
   }
-  Level level(double of_thread) const {
-    if (of_thread <= 0.7 * real(traits_.l1_bytes)) return in_l1;
-    if (of_thread <= real(traits_.l2_bytes)) return in_l2;
-    return of_thread * s_.threads <= 0.9 * real(traits_.l3_bytes) ? in_l3 : in_memory;
+  double rate(const std::string& path) const { return traits_.rate(path, s_.threads > 1); }
+  // Rounding or quantising rows of op(a).
+  double converted(double rows) const {
+    return converts_ ? ops(vector_ops * rows * real(g_.k) / vector_words) : 0;
   }
-  double read(double bytes, Level from) const { return bytes / rates_.read[from]; }
-  double write(double bytes, Level to) const { return bytes / rates_.write[to]; }
-  static double joined(double x, double y) {
-    return std::pow(std::pow(x, overlap) + std::pow(y, overlap), 1 / overlap);
-  }
-  // Vectors along memory are transposed as they are packed, line by line of so many at once: the
-  // hardware follows few of them, and what it does not follow waits for memory.
-  double pack(double stored, double packed, bool along_k, int64_t at_once, Level to) const {
-    if (!along_k) return read(stored, source_) + write(packed, to);
-    const double waits = source_ >= in_l3 && at_once > followed ? lead_bytes / run_bytes : 0;
-    return std::max(packed / traits_.transpose,
-                    read(stored, source_) * (1 + waits) + write(packed, to));
+  double decoded(double columns) const {
+    return decodes_ ? ops(vector_ops * columns * real(g_.k) / vector_words) : 0;
   }
 
   double few() const {
-    const double columns = real(g_.n) * real(g_.batch) / s_.threads;
-    const double per_column = real(g_.k) / (vector_bytes / 4);
-    const double products = 2 * real(g_.m) * real(g_.k) / rate_of(unit_.few.path, rates_.fma);
-    const double core =
-        columns * (products + op_ * decode_ops * per_column *
-                                  static_cast<double>(b_type_.block_bytes) / real(b_type_.block));
-    const double moved = bytes(b_type_, 1) * columns;
-    const double tasks = std::ceil(real(g_.batch * div_up(g_.n, s_.nc)) / s_.threads);
-    const double uneven = tasks * s_.threads / std::max(1.0, real(g_.batch * g_.n) / real(s_.nc));
-    const double prepared =
-        op_ * convert_ops * real(g_.batch * g_.m) * real(g_.k) / (vector_bytes / 4);
-    return prepared + joined(core, read(moved, source_)) * std::max(1.0, uneven) +
-           tasks * (op_ * task_ops + (s_.threads > 1 ? traits_.task : 0)) +
-           op_ * store_ops * columns * real(g_.m) / (vector_bytes / 4);
+    const double tasks = real(g_.batch * div_up(g_.n, s_.nc));
+    const double columns = std::min(real(s_.nc), real(g_.n));
+    Times t;
+    t.core = 2 * columns * real(g_.m) * real(g_.k) / rate(unit_.few.path) + decoded(columns) +
+             ops(vector_ops * columns * real(g_.m) / vector_words);
+    t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
+    const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
+    return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
   }
 
   double packed() const {
@@ -127,123 +73,106 @@ class Model {
     const double pm = real(div_up(a_panels, s_.m_parts)), pn = real(div_up(b_panels, s_.n_parts));
     const double k = real(div_up(g_.k, unit_.depth) * unit_.depth);
     const double k_blocks = std::ceil(k / real(s_.kc)), kc = std::min(k, real(s_.kc));
-    const double word_of_k = real(unit_.words * word_bytes) / real(unit_.depth);
-    const double tile = real(unit_.mr * unit_.nr), tiles = pm * pn;
-    const double tasks = std::ceil(real(g_.batch * s_.m_parts * s_.n_parts) / s_.threads);
-    // The core.
-    const double vectors = tile * 4 / vector_bytes;
+    const double tile = real(unit_.mr * unit_.nr), tiles = pm * pn, vectors = tile / vector_words;
     const double rows = std::min(pm * real(unit_.mr), real(g_.m));  // of a share
     const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
-    const double core =
-        tiles * (2 * tile * used * k / rate_of(unit_.path, rates_.fma) +
-                 op_ * (k_blocks * (tile_ops + sums_ops * vectors) + store_ops * vectors));
+    Times t;
+    t.core = tiles *
+             (2 * tile * used * k / rate(unit_.path) +
+              ops(k_blocks * (tile_ops + (load_ops + store_ops) * vectors) + vector_ops * vectors));
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
-    const double a_part = real(unit_.mr) * word_of_k * kc, b_part = real(unit_.nr) * word_of_k * kc;
+    const double a_part = real(unit_.mr) * word_of_k_ * kc;
+    const double b_part = real(unit_.nr) * word_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
-    const Level stream_from = std::max(in_l2, level(block + a_part));
-    const bool stays = a_part + 2 * b_part / 8 <= 0.7 * real(traits_.l1_bytes);
-    double within = tiles * k_blocks *
-                    (read(b_part, stream_from) + (stays ? 0 : a_streams * read(a_part, in_l2)));
-    const double sums = k_blocks > 1 ? real(s_.mc * s_.nc) * 4 : 0;
-    if (sums > 0) {
-      const Level at = std::max(in_l2, level(sums + block));
-      within += tiles * (k_blocks - 1) * (read(tile * 4, at) + write(tile * 4, at));
+    t.of(in_l2) += tiles * k_blocks * read(b_part, in_l2);
+    if (a_part + b_part / 4 > l1_) t.of(in_l2) += tiles * k_blocks * read(a_part, in_l2);
+    if (k_blocks > 1) {
+      const Level at = beyond_l1(real(s_.mc * s_.nc) * word_bytes + block);
+      t.of(at) +=
+          tiles * (k_blocks - 1) * (read(tile * word_bytes, at) + write(tile * word_bytes, at));
     }
-    // Blocks come from where they were packed, each row block's b and each column block's a anew.
-    const double a_bytes = pm * a_part * k_blocks, b_bytes = pn * b_part * k_blocks;
+    // Blocks are read where they were packed, for each row block b's and for each column block a's.
+    const double a_bytes = pm * real(unit_.mr) * word_of_k_ * k;
+    const double b_bytes = pn * real(unit_.nr) * word_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
-    const double own = real(s_.nc) * word_of_k * k;
-    const Level b_at = s_.pack_b ? std::max(in_l2, level(own)) : std::max(in_l2, level(b_bytes));
-    const Level a_at = s_.share_a ? std::max(in_l2, level(a_bytes)) : in_l2;
-    const double beyond = row_blocks * read(b_bytes, b_at) + col_blocks * read(a_bytes, a_at) +
-                          write(tiles * tile * 4, source_);
-    const double claims = op_ * claim_ops *
-                          ((s_.share_a ? pm * col_blocks : 0) +
-                           (s_.pack_b || g_.prepack ? 0 : pn * row_blocks * k_blocks));
-    double time = joined(joined(core, within), beyond) + claims;
-    // What other cores packed, or wrote to c in the run before.
-    if (s_.threads > 1) {
-      if (s_.share_a) time += from_others(a_bytes);
-      if (!s_.pack_b && !g_.prepack) time += from_others(b_bytes);
-      if (!s_.fixed) time += from_others(tiles * tile * 4);
-    }
-    return tasks * (time + op_ * task_ops + (s_.threads > 1 ? traits_.task : 0)) +
-           (s_.threads > 1 ? 0.08 * time : 0) + packing(a_panels, b_panels, word_of_k * k);
+    const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
+    const double own_a_bytes = std::min(a_bytes, real(s_.mc) * word_of_k_ * k);
+    const double own_b_bytes = std::min(b_bytes, real(s_.nc) * word_of_k_ * k);
+    const auto blocks = [&](bool own, double bytes, double reused, double times) {
+      const Level again = beyond_l1(reused);
+      const Level first = own || s_.threads == 1 ? again : std::max(in_l3, again);
+      t.of(first) += read(bytes, first);
+      t.of(again) += (times - 1) * read(bytes, again);
+    };
+    blocks(own_a, a_bytes, own_a ? own_a_bytes + block : a_bytes + block, col_blocks);
+    blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
+    const double c_bytes = tiles * tile * word_bytes;
+    t.of(source_) += write(c_bytes, source_);
+    t.beyond_l2 += dirty(c_bytes);
+    const double claims =
+        (own_a ? 0 : pm * col_blocks) + (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
+    const double mean = std::min(1.0, real(a_panels) / real(s_.m_parts) / pm) *
+                        std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
+    return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
+                    mean) +
+           ops(setup_ops) + packing(own_a, own_b, a_panels, b_panels, k);
   }
 
-  // Lines that other cores have written and still hold.
-  double from_others(double bytes) const {
-    if (bytes > real(traits_.l2_bytes)) return 0;  // beyond their L2 they are in L3 or memory
-    return bytes * (1 - 1.0 / s_.threads) * crossing / traits_.one.write[in_memory];
-  }
-
-  double packing(int64_t a_panels, int64_t b_panels, double vector_bytes_packed) const {
-    const double share = real(g_.batch) / s_.threads;
-    const double a_packed = real(a_panels * unit_.mr) * vector_bytes_packed;
-    const double b_packed = real(b_panels * unit_.nr) * vector_bytes_packed;
-    const double times_a = s_.share_a ? 1 : real(s_.n_parts);
-    const Level a_to = s_.share_a ? std::max(in_l2, level(share * a_packed)) : in_l2;
-    double time = times_a * share *
-                  (pack(bytes(a_type_, g_.m), a_packed, !g_.trans_a, unit_.mr, a_to) +
-                   op_ * piece_ops * real(a_panels));
-    if (converts_) {
-      time += times_a * share * op_ * convert_ops * real(g_.m) * real(g_.k) / (vector_bytes / 4);
-    }
+  // All threads' packing, beside which nothing is multiplied.
+  double packing(bool own_a, bool own_b, int64_t a_panels, int64_t b_panels, double k) const {
+    // So many times, by so many at once: each share what it uses, or all together.
+    const auto operand = [&](const NumberFormat& type, int64_t vectors, int64_t width,
+                             int64_t panels, bool own, int64_t parts, bool along_k) {
+      const double workers =
+          own ? s_.threads : real(std::min<int64_t>(s_.threads, g_.batch * panels));
+      const double times = real(g_.batch) * (own ? real(parts) : 1) / workers;
+      const double packed = real(panels * width) * word_of_k_ * k;
+      const Level to = own ? in_l2 : beyond_l1(times * packed);
+      return times * (copy(bytes_of_k(type) * real(g_.k * vectors), word_of_k_ * k / word_bytes,
+                           real(panels * width), real(width), along_k, to) +
+                      ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
+    };
+    double time = operand(a_type_, g_.m, unit_.mr, a_panels, own_a, s_.n_parts, !g_.trans_a) +
+                  converted(real(g_.batch * g_.m)) * (own_a ? real(s_.n_parts) : 1) / s_.threads;
     if (g_.prepack) return time;
-    const double times = s_.pack_b ? real(s_.m_parts) : 1;
-    const Level to = s_.pack_b ? in_l2 : std::max(in_l2, level(share * b_packed));
-    const double decoded =
-        b_type_.quantisation.bits > 0 ? op_ * decode_ops * b_packed / vector_bytes : 0;
-    return time + times * share *
-                      (pack(bytes(b_type_, g_.n), b_packed, g_.trans_b, unit_.nr, to) + decoded +
-                       op_ * piece_ops * real(b_panels));
+    return time + operand(b_type_, g_.n, unit_.nr, b_panels, own_b, s_.m_parts, g_.trans_b) +
+           decoded(real(g_.batch * g_.n)) * (own_b ? real(s_.m_parts) : 1) / s_.threads;
   }
 
-  const Schedule& s_;
-  const Gemm& g_;
   const Unit& unit_;
-  const Traits& traits_;
-  const Traits::Rates& rates_;
   const NumberFormat &a_type_, &b_type_;
   const bool converts_;
-  const double op_;  // seconds of a vector instruction, of two a cycle
-  Level source_;     // where operands are found that one run after the other reads
+  const double word_of_k_;  // packed bytes of an element
+  const bool decodes_;
 };
 
 class Search {
  public:
   explicit Search(const UnitProblem& of) : of_(of), unit_(of.unit), g_(of.g), most_(of.threads) {}
 
-  std::vector<Schedule> all() {
-    if (!g_.reads_ab() || g_.empty()) return {rounded(Schedule(), of_)};
-    for (int threads = 1;; threads = std::min(most_, 2 * threads)) {
+  Ranking all() {
+    if (!g_.reads_ab() || g_.empty()) {
+      found_.add(rounded(Schedule(), of_), 0);
+      return std::move(found_);
+    }
+    for (const int threads : Ranking::thread_counts(most_)) {
       threads_ = threads;
       traits_ = &traits_for(unit_, threads);
-      if (takes_few(g_, unit_)) add_few();
-      if (!takes_few(g_, unit_) || g_.m > 1) add_packed();
-      if (threads == most_) break;
+      const bool few = takes_few(g_, unit_);
+      const double peak = std::max(traits_->rate(unit_.path, threads > 1),
+                                   few ? traits_->rate(unit_.few.path, threads > 1) : 0);
+      if (found_.hopeless(g_, threads, peak, *traits_)) continue;
+      if (few) add_few();
+      if (!few || g_.m > 1) add_packed();
     }
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
-    std::vector<Schedule> list;
-    for (const Ranked& ranked : found_) {
-      // Blocks of other sizes may come to the same once they are rounded.
-      if (list.empty() || list.back() != ranked.schedule) list.push_back(ranked.schedule);
-    }
-    return list;
+    return std::move(found_);
   }
 
  private:
-  struct Ranked {
-    Schedule schedule;
-    double seconds;
-  };
-
   void add(const Schedule& given) {
     const Schedule s = rounded(given, of_);
-    if (defect_of(s, of_)) return;
-    found_.push_back({s, predict(s, of_, *traits_)});
+    if (!defect_of(s, of_)) found_.add(s, predict(s, of_, *traits_));
   }
 
   void add_few() {
@@ -282,12 +211,12 @@ class Search {
       for (const int own : {0, 1, 2}) {  // nothing, of a, of b
         if (own == 2 && g_.prepack) continue;
         s.share_a = own != 1, s.pack_b = own == 2;
-        // A block of a in a quarter or half of L2; the sums of a block of c in another, or a's own
-        // micro-panels of b.
+        // A block of a in a part of L2, of all k where it is the thread's own; the sums of a block
+        // of c in a quarter, or the thread's own micro-panels of b in half.
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
-          s.mc = std::max(unit_.mr, a_bytes / bytes(unit_.mr, kc) * unit_.mr);
+          s.mc = std::max(unit_.mr, a_bytes / bytes(unit_.mr, own == 1 ? k : kc) * unit_.mr);
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
-          s.nc = own      ? l2 / 2 / bytes(1, k)
+          s.nc = own == 2 ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
@@ -327,7 +256,7 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
-  std::vector<Ranked> found_;
+  Ranking found_;
 };
 
 }  // namespace
@@ -403,28 +332,19 @@ double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
 }
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
-  // Keep few schedules that differ only in blocks and shares.
-  constexpr int of_a_kind = 3;
-  constexpr std::size_t most = 40;
-  std::map<std::array<int64_t, 5>, int> kinds;
-  std::vector<Schedule> list;
-  for (const Schedule& s : Search(of).all()) {
-    if (kinds[{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b, s.kc}]++ >=
-        of_a_kind) {
-      continue;
-    }
-    list.push_back(s);
-    if (list.size() == most) break;
-  }
-  return list;
+  return Search(of).all().varied(3, [](const Schedule& s) {
+    return std::array<int64_t, 5>{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b,
+                                  s.kc};
+  });
 }
 
 Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning) {
   if (tuning.values().size() >= schedule_tunables.size()) {
     return rounded(with(Schedule(), tuning), of);
   }
-  const std::vector<Schedule> all = Search(of).all();
-  return rounded(with(best_agreeing(all, tuning), tuning), of);
+  Ranking all = Search(of).all();
+  if (tuning.values().empty()) return all.best();
+  return rounded(with(best_agreeing(all.sorted(), tuning), tuning), of);
 }
 
 }  // namespace rooflane::gemm

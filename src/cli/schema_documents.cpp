@@ -198,6 +198,11 @@ ordered_json traits_schema() {
               {"read_bytes_s", by_level},
               {"write_bytes_s", by_level},
               {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
+  const ordered_json unit =
+      object("A unit for short operands, in registers.",
+             {{"instruction", value("string", "what multiplies")},
+              {"one_ops_s", value("number", "operations per second of one thread alone")},
+              {"many_ops_s", value("number", "of each of `threads`")}});
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
   return object(
@@ -213,6 +218,7 @@ ordered_json traits_schema() {
        {"l3_bytes", value("integer", "last cache as far as it is fast")},
        {"one", rates},
        {"many", rates},
+       {"units", list_of(unit, "that were calibrated")},
        {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
        {"region_s", value("number", "seconds that a parallel region takes")},
        {"task_s", value("number", "seconds to hand out a task")},

@@ -34,6 +34,14 @@ ordered_json rates_json(const Traits::Rates& rates) {
           {"stream_bytes_s", rates.stream}};
 }
 
+ordered_json units_json(const std::map<std::string, Traits::Peak>& units) {
+  ordered_json json = ordered_json::array();
+  for (const auto& [name, peak] : units) {
+    json.push_back({{"instruction", name}, {"one_ops_s", peak.one}, {"many_ops_s", peak.many}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string traits_table(const MeasuredTraits& measured) {
@@ -54,6 +62,9 @@ std::string traits_table(const MeasuredTraits& measured) {
   add("L3, as far as it is fast", print_bytes(traits.l3_bytes), "", "");
   for (const auto& [isa, peak] : measured.fma) {
     add("FMA at " + isa, giga(peak.one), giga(peak.many), "GFLOP/s");
+  }
+  for (const auto& [name, peak] : traits.units) {
+    add(name, giga(peak.one), giga(peak.many), "Gop/s");
   }
   for (int level = 0; level < levels; ++level) {
     add(std::string("read ") + level_names[level], giga(traits.one.read[level]),
@@ -107,6 +118,9 @@ std::string traits_summary(const Traits& traits) {
       print_bytes(traits.l1_bytes), print_bytes(traits.l2_bytes), print_bytes(traits.l3_bytes),
       giga(traits.one.fma), giga(traits.one.read[in_l2]), giga(traits.one.read[in_l3]),
       giga(traits.one.read[in_memory]));
+  for (const auto& [name, peak] : traits.units) {
+    text += fmt::format(", {} {} Gop/s", name, giga(peak.one));
+  }
   if (traits.threads > 1) {
     text +=
         fmt::format("\neach of {}: FMA {} GFLOP/s, memory {} GB/s; a region {} us", traits.threads,
@@ -130,6 +144,7 @@ ordered_json traits_json(const TraitsSource& source, const std::string& isa, con
           {"l3_bytes", traits.l3_bytes},
           {"one", rates_json(traits.one)},
           {"many", rates_json(traits.many)},
+          {"units", units_json(traits.units)},
           {"transpose_bytes_s", traits.transpose},
           {"region_s", traits.region},
           {"task_s", traits.task},

@@ -95,6 +95,14 @@ constexpr double tlb_pages = 1536;
 constexpr double walk_cycles = 12;
 // With one thread a task is an indirect call.
 constexpr double call_cycles = 10;
+// Units over float32's multiply-adds: the operations that an instruction does for its ports and the
+// cycles it takes. pmaddwd needs an addition beside it; a product of tiles takes 16 cycles.
+struct Speedup {
+  const char* instruction;
+  double over_fma;
+};
+constexpr Speedup speedups[] = {
+    {"pmaddwd", 1}, {"vdpbf16ps", 2}, {"vpdpbusd", 4}, {"amx-bf16", 16}, {"amx-int8", 32}};
 
 Traits::Rates derived_rates(double hz, Vectors vectors) {
   Traits::Rates rates;
@@ -172,6 +180,18 @@ void narrow(Traits::Rates& rates, double fma, double lanes) {
 
 }  // namespace
 
+// Rows name an instruction with its vectors in front, avx512-pmaddwd.
+double Traits::rate(std::string_view instruction, bool several) const {
+  for (const auto& [name, peak] : units) {
+    if (instruction.ends_with(name)) return several ? peak.many : peak.one;
+  }
+  const double fma = several ? many.fma : one.fma;
+  for (const Speedup& speedup : speedups) {
+    if (instruction.ends_with(speedup.instruction)) return fma * speedup.over_fma;
+  }
+  return fma;
+}
+
 Traits derived_traits(const Machine& machine, std::string_view isa, int threads) {
   const auto or_else = [](std::size_t bytes, std::int64_t otherwise) {
     return bytes > 0 ? static_cast<std::int64_t>(bytes) : otherwise;
@@ -220,6 +240,9 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   traits.threads = t;
   traits.l3_bytes = std::max(all.l3_bytes, all.l2_bytes * t);
   traits.many = rates_at(all, machine.all_cores, t);
+  for (auto& [name, peak] : traits.units) {
+    peak.many = own_rate_at(peak.one, peak.many, all.threads, machine.all_cores, t);
+  }
   const Traits derived = derived_traits(machine, isa, t);
   if (isa != measured.isa) {
     // A target that was not measured has the share of the measured one's peak that it should have.
@@ -231,6 +254,10 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
                             : traits.many.fma * share;
     const double lanes =
         static_cast<double>(vectors_of(isa).lanes) / vectors_of(measured.isa).lanes;
+    for (auto& [name, peak] : traits.units) {
+      peak.one *= one / all.one.fma;
+      peak.many *= one / all.one.fma;
+    }
     narrow(traits.one, one, lanes);
     narrow(traits.many, many, lanes);
   }

@@ -27,6 +27,11 @@ struct Traits {
     double stream = 0;          // bytes/s stored past the caches
   };
 
+  // Operations/s of one thread at work in registers, alone and with all others.
+  struct Peak {
+    double one = 0, many = 0;
+  };
+
   std::string origin;         // "measured 2026-01-31 12:00:00 UTC", or "derived"
   std::int64_t l1_bytes = 0;  // of one core
   std::int64_t l2_bytes = 0;  // of one core
@@ -44,6 +49,12 @@ struct Traits {
   // Pages of 4 KiB whose addresses are translated at once, and s that another one takes, where rows
   // in them are read one after the other.
   double pages = 0, page_walk = 0;
+  // Units for short operands that this CPU has, by instruction: as calibrated.
+  std::map<std::string, Peak> units;
+
+  // Operations/s of each of one or several threads at what an instruction multiplies. Of one that
+  // was not measured, as derived from float32's multiply-adds.
+  double rate(std::string_view instruction, bool several) const;
 };
 
 // The traits of this machine at an ISA target (its Highway name) and number of threads: from the
@@ -56,14 +67,11 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
 
 // What a calibration found, for all ISA targets: the contents of a file.
 struct MeasuredTraits {
-  struct Peak {
-    double one = 0, many = 0;  // flop/s of one thread, alone and at work with all
-  };
-  std::string machine;              // machine_key of where it was measured
-  std::string date;                 // "2026-01-31 12:00:00 UTC"
-  std::string isa;                  // the target at which all but the peaks was measured: the best
-  std::map<std::string, Peak> fma;  // by ISA target
-  Traits at_isa;                    // at `isa`; its origin is empty
+  std::string machine;  // machine_key of where it was measured
+  std::string date;     // "2026-01-31 12:00:00 UTC"
+  std::string isa;      // the target at which all but the peaks was measured: the best
+  std::map<std::string, Traits::Peak> fma;  // by ISA target
+  Traits at_isa;                            // at `isa`; its origin is empty
 };
 
 // At another target or number of threads than measured; how is said in traits.cpp.

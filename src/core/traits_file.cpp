@@ -119,7 +119,7 @@ class Reader {
   }
 
   void read(const std::string& where, std::string_view key, std::string_view rest) {
-    if (!seen_.insert(std::string(key)).second && key != "fma") {
+    if (!seen_.insert(std::string(key)).second && key != "fma" && key != "unit") {
       throw argument_error(fmt::format("{}: '{}' stands twice", where, key));
     }
     if (key == "machine") {
@@ -129,7 +129,9 @@ class Reader {
     } else if (key == "isa") {
       out_.isa = rest;
     } else if (key == "fma") {
-      read_peak(where, split(rest, ' '));
+      read_peak(where, "fma takes an ISA target", split(rest, ' '), out_.fma);
+    } else if (key == "unit") {
+      read_peak(where, "unit takes an instruction", split(rest, ' '), out_.at_isa.units);
     } else {
       read_numbers(where, key, split(rest, ' '));
     }
@@ -164,19 +166,19 @@ class Reader {
     numbers_[key] = {count, std::move(read)};
   }
 
-  void read_peak(const std::string& where, const Words& words) {
+  static void read_peak(const std::string& where, const char* takes, const Words& words,
+                        std::map<std::string, Traits::Peak>& peaks) {
     if (words.size() != 3) {
-      throw argument_error(where + ": fma takes an ISA target and two numbers");
+      throw argument_error(fmt::format("{}: {} and two numbers", where, takes));
     }
-    const std::string what = fmt::format("{}: fma {}", where, words[0]);
-    out_.fma[std::string(words[0])] = {parse_value(what, words[1], 1),
-                                       parse_value(what, words[2], 1)};
+    const std::string what = fmt::format("{}: {}", where, words[0]);
+    peaks[std::string(words[0])] = {parse_value(what, words[1], 1), parse_value(what, words[2], 1)};
   }
 
   void read_numbers(const std::string& where, std::string_view key, const Words& words) {
     const auto entry = numbers_.find(std::string(key));
     if (entry == numbers_.end()) {
-      std::vector<std::string> keys = {"machine", "date", "isa", "fma"};
+      std::vector<std::string> keys = {"machine", "date", "isa", "fma", "unit"};
       for (const auto& [name, ignored] : numbers_) keys.push_back(name);
       throw argument_error(where + ": " + unknown_name("key", key, keys));
     }
@@ -197,9 +199,13 @@ std::string print_traits(const MeasuredTraits& measured) {
   Traits traits = measured.at_isa;
   std::string text = fmt::format("{}\nmachine {}\ndate {}\nisa {}\nthreads {}\n", first_line,
                                  measured.machine, measured.date, measured.isa, traits.threads);
-  for (const auto& [isa, peak] : measured.fma) {
-    text += fmt::format("fma {} {} {}\n", isa, print_real(peak.one), print_real(peak.many));
-  }
+  const auto print_peaks = [&](const char* key, const std::map<std::string, Traits::Peak>& peaks) {
+    for (const auto& [name, peak] : peaks) {
+      text += fmt::format("{} {} {} {}\n", key, name, print_real(peak.one), print_real(peak.many));
+    }
+  };
+  print_peaks("fma", measured.fma);
+  print_peaks("unit", traits.units);
   for (const Size& size : sizes_of(traits)) text += fmt::format("{} {}\n", size.key, *size.value);
   for (const Field& field : fields_of(traits)) {
     text += field.key;

@@ -19,6 +19,7 @@
 #include "measure/fma_peak.hpp"
 #include "measure/stream_bench.hpp"
 #include "measure/transpose_loop.hpp"
+#include "measure/unit_peak.hpp"
 
 namespace rooflane {
 namespace {
@@ -107,6 +108,7 @@ struct Side {
   int threads;
   StreamBench bench;
   std::vector<double> fma;            // flop/s of all threads, by target
+  std::vector<double> units;          // operations/s of all threads
   std::vector<StreamFigure> figures;  // read and write of each level, then the stores past them
 
   void add_figures(const double (&footprints)[levels]) {
@@ -135,7 +137,17 @@ struct Side {
   }
 };
 
-void add_steps(Side& side, const std::vector<std::string>& isas,
+// Units for short operands that this CPU has.
+std::vector<UnitLoop> units_here(const std::string& isa) {
+  std::vector<UnitLoop> list;
+  if (const auto pairs = pair_loop(resolve_isa(isa))) list.push_back(*pairs);
+  for (const UnitLoop& unit : unit_loops()) {
+    if (!unit.missing()) list.push_back(unit);
+  }
+  return list;
+}
+
+void add_steps(Side& side, const std::vector<std::string>& isas, const std::vector<UnitLoop>& units,
                std::vector<CalibrationStep>& steps) {
   const std::string count =
       side.threads == 1 ? "1 thread" : fmt::format("{} threads", side.threads);
@@ -145,6 +157,13 @@ void add_steps(Side& side, const std::vector<std::string>& isas,
                        const double gflops =
                            measure_fma_gflops(resolve_isa(isas[i]), side.threads, turn_s);
                        side.fma[i] = std::max(side.fma[i], gflops * 1e9);
+                     }});
+  }
+  side.units.assign(units.size(), 0);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    steps.push_back({fmt::format("{} in registers, {}", units[i].path, count), [&side, &units, i] {
+                       const double giga = measure_unit_gflops(units[i], side.threads, turn_s);
+                       side.units[i] = std::max(side.units[i], giga * 1e9);
                      }});
   }
   for (StreamFigure& figure : side.figures) {
@@ -375,6 +394,12 @@ void take_mean(Traits::Rates& many, const Traits::Rates& one, double jitter) {
   many.write[in_l3] = std::min(one.write[in_l3], many.write[in_l3] * (1 + jitter));
 }
 
+// Of one thread, and of each of all: the mean of theirs, as that of memory's rates.
+Traits::Peak peak_of(double one, double all, int threads, double jitter) {
+  const double many = all / threads;
+  return {std::max(one, many), std::min(std::max(one, many), many * (1 + jitter))};
+}
+
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -408,6 +433,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
     throw argument_error(fmt::format("threads {}: at least 1", request.threads));
   }
   const std::vector<std::string> isas = isa_targets();
+  const std::vector<UnitLoop> units = units_here(isas.front());
   MeasuredTraits out;
   out.machine = machine_key(machine());
   out.isa = isas.front();
@@ -432,7 +458,7 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   for (Side* side : {&one, all.get()}) {
     if (side == nullptr) continue;
     add_figures(*side, traits, largest);
-    add_steps(*side, isas, steps);
+    add_steps(*side, isas, units, steps);
   }
   steps.push_back({"transposed copy", [&] { transposition.measure(); }});
   steps.push_back({"parallel regions and tasks", [&] { regions.measure(); }});
@@ -444,10 +470,13 @@ MeasuredTraits calibrate(const CalibrateRequest& request) {
   traits.one = one.rates();
   traits.many = several ? all->rates() : traits.one;
   traits.jitter = evenness.jitter();
+  const Side& last = several ? *all : one;
   for (std::size_t i = 0; i < isas.size(); ++i) {
-    const double many = several ? all->fma[i] / request.threads : one.fma[i];
-    out.fma[isas[i]] = {std::max(one.fma[i], many),
-                        std::min(std::max(one.fma[i], many), many * (1 + traits.jitter))};
+    out.fma[isas[i]] = peak_of(one.fma[i], last.fma[i], request.threads, traits.jitter);
+  }
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    traits.units[units[i].path] =
+        peak_of(one.units[i], last.units[i], request.threads, traits.jitter);
   }
   traits.one.fma = out.fma[out.isa].one;
   traits.many.fma = out.fma[out.isa].many;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "measure/together.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "measure/fma_peak.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -46,6 +48,41 @@ HWY_INLINE V Plus(V a, V b) { return hn::Add(a, b); }
 HWY_INLINE float First(V a) { return hn::GetLane(a); }
 #endif
 
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+// Products of int16 added in pairs, y added to these.
+struct Pairs {
+  using D = hn::ScalableTag<std::int32_t>;
+  using V = hn::Vec<D>;
+  static HWY_INLINE V MultiplyAdd(V a, V x, V y) {
+    const hn::Repartition<std::int16_t, D> d16;
+    V unused = hn::Zero(D());
+    return hn::ReorderWidenMulAccumulate(D(), hn::BitCast(d16, a), hn::BitCast(d16, x), y, unused);
+  }
+  template <class... Vs>
+  static HWY_INLINE std::int32_t RunOn(std::int64_t steps, V x, V y, Vs... a) {
+    for (; steps > 0; --steps) ((a = MultiplyAdd(a, x, y)), ...);
+    V sum = y;
+    ((sum = hn::Add(sum, a)), ...);
+    return hn::GetLane(sum);
+  }
+  template <std::size_t... I>
+  static HWY_INLINE std::int32_t RunAll(std::int64_t steps, std::index_sequence<I...>) {
+    return RunOn(steps, hn::Set(D(), 1), hn::Set(D(), 2),
+                 hn::Set(D(), static_cast<std::int32_t>(I))...);
+  }
+};
+void RunPairs(std::int64_t steps) {
+  keep(Pairs::RunAll(steps, std::make_index_sequence<kVectors>()));
+}
+// Two products and two sums a lane.
+double PairOperationsPerStep() {
+  return 4.0 * kVectors * static_cast<double>(hn::Lanes(Pairs::D()));
+}
+#else
+void RunPairs(std::int64_t) {}
+double PairOperationsPerStep() { return 0; }
+#endif
+
 // The accumulators are a parameter pack, not an array: each is a variable of its own, so none can
 // end up on the stack, and sizeless vectors (SVE) work.
 template <class... Vs>
@@ -78,17 +115,24 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 
 #include "backends/highway.hpp"
-#include "measure/together.hpp"
 
 namespace rooflane {
 
 HWY_EXPORT(RunFma);
+HWY_EXPORT(RunPairs);
+HWY_EXPORT(PairOperationsPerStep);
 HWY_EXPORT(FmaVectors);
 HWY_EXPORT(FmaFlopsPerStep);
 
 FmaLoop fma_loop(std::int64_t target) {
   return {ROOFLANE_HWY_FUNCTION(RunFma, target), ROOFLANE_HWY_FUNCTION(FmaFlopsPerStep, target)(),
           ROOFLANE_HWY_FUNCTION(FmaVectors, target)()};
+}
+
+std::optional<UnitLoop> pair_loop(std::int64_t target) {
+  const double operations = ROOFLANE_HWY_FUNCTION(PairOperationsPerStep, target)();
+  if (operations == 0) return std::nullopt;
+  return UnitLoop{"int8", "pmaddwd", nullptr, ROOFLANE_HWY_FUNCTION(RunPairs, target), operations};
 }
 
 double measure_fma_gflops(std::int64_t target, int threads, double seconds) {

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include "backends/unit_loops.hpp"
 
 namespace rooflane {
 
@@ -17,6 +20,9 @@ struct FmaLoop {
 
 // `target` from resolve_isa.
 FmaLoop fma_loop(std::int64_t target);
+
+// As fma_loop, of int16 by pmaddwd with the addition that it needs; none but on x86-64.
+std::optional<UnitLoop> pair_loop(std::int64_t target);
 
 // Best GFLOP/s of all threads together over short repeats filling `seconds`. Throws Error when
 // fewer threads run than asked for.

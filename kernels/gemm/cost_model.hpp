@@ -1,0 +1,207 @@
+// What a schedule costs, whatever multiplies: the constants of the cost model and the terms that
+// float32's paths (hwy_cost.cpp) and units (unit_schedule.cpp) have in common. In the way of the
+// execution-cache-memory model (Treibig & Hager, 2010) and of the analytical blocking of BLIS (Low
+// et al., "Analytical modeling is enough for high-performance BLIS", 2016); it knows no CPU and no
+// shape. What the machine is was measured: core/traits.hpp.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "core/traits.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/hwy_schedule.hpp"
+
+namespace rooflane::gemm::cost {
+
+// The fitted constants, all there are: fitted on 2026-11-27 by least regret (the time of the choice
+// over the fastest recorded, less 1) over 252 lists of recorded times of 4 to 40 schedules, within
+// what the instructions explain. What is left, median and 95th percentile in percent:
+//   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
+//   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 20, 5 and 20
+// Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
+// started in one.
+inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
+inline constexpr double setup_ops = 300;  // a task's loops, what threads share, a piece to pack
+inline constexpr double tile_ops = 45;    // a micro-kernel, a tile of dot products, a claim
+inline constexpr double column_ops = 30;  // the next micro-tile where m is innermost
+inline constexpr double vector_ops = 8;   // a vector converted, decoded, copied or stored to c
+inline constexpr double block_ops = 60;   // four vectors transposed, beside the time of their bytes
+inline constexpr double cache_share = 0.9;  // of a cache is reused beside what streams through it
+// Exponent of the norm that joins times which overlap: 1 would add them, infinity take the longest.
+inline constexpr double overlap = 3;
+// Bytes that could have been read until a new run of neighbours is under way; a core follows so
+// many at once.
+inline constexpr double lead_bytes = 370, followed_runs = 16;
+// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
+inline constexpr double split_l2 = 1.5;
+
+// Of the instructions.
+inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
+inline constexpr double load_ops = 1;   // adding what c held: two loads a cycle
+inline constexpr double sum_ops = 4;    // an accumulator's sum across lanes: four share 16
+// FMA latency, four cycles: a chain of one accumulator, and of two with even and odd k apart.
+inline constexpr double latency_ops = 8;
+inline constexpr double accumulators_of_two_chains = 8;
+
+inline constexpr double endless = 1e9;  // bytes of a run without end
+
+inline double real(std::int64_t i) { return static_cast<double>(i); }
+
+// Seconds of one thread: what its core does, and what memory does meanwhile.
+struct Times {
+  double core = 0;
+  double within_l2 = 0;  // traffic of L1 and L2
+  double beyond_l2 = 0;  // traffic of L3 and memory
+  double& of(Level level) { return level >= in_l3 ? beyond_l2 : within_l2; }
+  double together() const {
+    static_assert(overlap == 3);
+    const auto cube = [](double x) { return x * x * x; };
+    return std::cbrt(cube(core) + cube(within_l2) + cube(beyond_l2));
+  }
+};
+
+class Costs {
+ protected:
+  Costs(const Schedule& s, const Gemm& g, double lanes, const Traits& traits)
+      : s_(s),
+        g_(g),
+        traits_(traits),
+        rates_(s.threads > 1 ? traits.many : traits.one),
+        lanes_(lanes),
+        op_(2 * lanes / rates_.fma),
+        l1_(cache_share * real(traits.l1_bytes)),
+        l2_(cache_share * real(traits.l2_bytes)) {}
+
+  double ops(double count) const { return count * op_; }
+  double begin() const { return ops(call_ops) + (s_.threads > 1 ? traits_.region : 0); }
+
+  // The level that holds so many bytes of each thread.
+  Level level(double bytes) const {
+    if (bytes <= l1_) return in_l1;
+    if (bytes <= l2_) return in_l2;
+    return bytes * s_.threads <= cache_share * real(traits_.l3_bytes) ? in_l3 : in_memory;
+  }
+  Level beyond_l1(double bytes) const { return std::max(in_l2, level(bytes)); }
+  double read(double bytes, Level from, double run = endless) const {
+    return bytes * (1 + (from >= in_l3 ? lead_bytes / run : 0)) / rates_.read[from];
+  }
+  double write(double bytes, Level to) const {
+    return bytes / (s_.stream && to >= in_l3 ? rates_.stream : rates_.write[to]);
+  }
+
+  // Lines that another core wrote and still holds.
+  double taken(double bytes) const {
+    return s_.threads == 1 ? 0 : bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory];
+  }
+  // Those of c that another core wrote last time.
+  double dirty(double bytes) const {
+    const double all = 4 * real(g_.batch) * real(g_.m) * real(g_.n);
+    return s_.fixed || all > l2_ * s_.threads ? 0 : taken(bytes);
+  }
+
+  // A transposed copy, in blocks of four vectors.
+  double transposed(double rows, double cols) const {
+    const double blocks = std::min(std::ceil(rows / lanes_) * std::ceil(cols / 4),
+                                   std::ceil(rows / 4) * std::ceil(cols / lanes_));
+    return blocks * 4 * (4 * lanes_ / traits_.transpose + ops(block_ops) / lanes_);
+  }
+  // Of `stored` bytes where operands lie become rows × cols words in micro-panels `width` wide.
+  double copy(double stored, double rows, double cols, double width, bool transposes,
+              Level to) const {
+    const double panels = std::ceil(cols / width);
+    const double plain =
+        read(stored, source_) + 4 * rows * cols / rates_.write[std::min(to, in_l3)];
+    if (transposes) return std::max(panels * transposed(rows, std::min(cols, width)), plain);
+    return ops(rows * panels * vector_ops) + plain;
+  }
+
+  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that. The
+  // last thread is done later than the others by what does not divide, or by what it is slower:
+  // more where a slow one has tasks of its own.
+  double of_tasks(double tasks, double time, double mean = 1) const {
+    if (s_.threads == 1) return tasks * (mean * time + ops(call_ops));
+    const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
+    const double own = s_.fixed ? (1 - 1 / each) * traits_.jitter : 0;
+    const double later = std::max(most - each, traits_.jitter + own);
+    // Few tasks do not even out.
+    const double size = 1 - (1 - mean) * (1 - 1 / each);
+    return time * (size * each + later) + most * (ops(call_ops) + traits_.task);
+  }
+
+  const Schedule& s_;
+  const Gemm& g_;
+  const Traits& traits_;
+  const Traits::Rates& rates_;
+  const double lanes_;
+  const double op_;           // seconds of a vector's multiply-add
+  const double l1_, l2_;      // bytes of them that are reused
+  Level source_ = in_memory;  // where operands are found that one run after the other reads
+};
+
+// Schedules with the time that each is predicted to take.
+class Ranking {
+ public:
+  void add(const Schedule& schedule, double seconds) {
+    if (seconds < best_seconds_) best_ = list_.size(), best_seconds_ = seconds;
+    list_.push_back({schedule, seconds});
+  }
+  // Numbers of threads in the order to try them: one, as most that it has are quickly predicted,
+  // then all, half of them and so on.
+  static std::vector<int> thread_counts(int most) {
+    std::vector<int> counts = {1};
+    for (int threads = most; threads > 1;
+         threads = static_cast<int>(std::bit_floor(static_cast<unsigned>(threads - 1)))) {
+      counts.push_back(threads);
+    }
+    return counts;
+  }
+  // Whether no schedule of a product of so many threads can be the best: they take longer at their
+  // peak, in operations/s of each.
+  bool hopeless(const Gemm& g, int threads, double peak, const Traits& traits) const {
+    const double operations = 2 * real(g.batch) * real(g.m) * real(g.n) * real(g.k);
+    return operations / (threads * peak) + (threads > 1 ? traits.region : 0) > best_seconds_;
+  }
+  const Schedule& best() const { return list_[best_].schedule; }
+  // Least predicted time first.
+  std::vector<Schedule> sorted() {
+    std::stable_sort(list_.begin(), list_.end(),
+                     [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
+    std::vector<Schedule> schedules;
+    schedules.reserve(list_.size());
+    for (const Ranked& ranked : list_) schedules.push_back(ranked.schedule);
+    return schedules;
+  }
+  // The first 40 of these, of those that are alike only so many.
+  template <class KindOf>
+  std::vector<Schedule> varied(int of_a_kind, const KindOf& kind_of) {
+    constexpr std::size_t most = 40;
+    std::vector<Schedule> schedules;
+    std::map<decltype(kind_of(Schedule())), int> kinds;
+    for (const Schedule& schedule : sorted()) {
+      // Blocks of other sizes may come to the same once they are rounded.
+      if (std::find(schedules.begin(), schedules.end(), schedule) != schedules.end()) continue;
+      if (kinds[kind_of(schedule)]++ >= of_a_kind) continue;
+      schedules.push_back(schedule);
+      if (schedules.size() == most) break;
+    }
+    return schedules;
+  }
+
+ private:
+  struct Ranked {
+    Schedule schedule;
+    double seconds;
+  };
+  std::vector<Ranked> list_;
+  std::size_t best_ = 0;
+  double best_seconds_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace rooflane::gemm::cost
