@@ -227,7 +227,8 @@ def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], thre
             stream = seed ^ fnv1a64(name)
             drawn = None
             if tensor.name in ranges:
-                streams = (stream, seed ^ fnv1a64(name + "/row"), seed ^ fnv1a64(name + "/exponent"))
+                streams = (stream, seed ^ fnv1a64(f"{name}/row"),
+                           seed ^ fnv1a64(f"{name}/exponent"))
                 drawn = partial(_distributed, distribution["name"], Range(**ranges[tensor.name]),
                                 tensor, streams)
             fill = partial(_fill_piece, flat, stream, tensor, drawn)
