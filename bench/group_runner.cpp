@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/seeds.hpp"
+#include "measure/distributions.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/sampler.hpp"
 #include "measure/worker_protocol.hpp"
@@ -26,34 +27,9 @@ constexpr double assumed_flops_per_ns = 0.05;
 constexpr int fewest_rounds = 7;
 // About 10 ms of plain loops: long enough to time, too short to notice.
 constexpr double small_problem_flops = 1e7;
-
-// The problem with its largest sizes halved until it is small.
-Problem shrunk(Problem problem) {
-  while (problem.kernel().cost(problem).flops > small_problem_flops) {
-    std::vector<std::pair<std::int64_t, const char*>> sizes;
-    for (const ParamSpec& param : problem.kernel().params) {
-      if (param.kind == ParamKind::size) sizes.emplace_back(problem.size(param.name), param.name);
-    }
-    std::sort(sizes.rbegin(), sizes.rend());
-    const auto halve = [&](const auto& size) {
-      Problem smaller = problem;
-      try {
-        const std::int64_t half = size.first / 2;
-        smaller.set(size.second, static_cast<double>(half));
-        smaller.check();
-      } catch (const Error&) {
-        return false;  // heads must stay a multiple of kv_heads, say
-      }
-      problem = smaller;
-      return true;
-    };
-    if (std::none_of(sizes.begin(), sizes.end(),
-                     [&](const auto& size) { return size.first >= 2 && halve(size); })) {
-      break;
-    }
-  }
-  return problem;
-}
+// Away from ordinary inputs: a millisecond for the reference, wide and long enough to meet vectors,
+// their ends and several threads.
+constexpr double other_inputs_flops = 0x1p19;
 
 }  // namespace
 
@@ -154,6 +130,7 @@ void GroupRunner::open(Member& member) {
                               options_.scalar_run_seconds));
       return;
     }
+    use_.timed("of that: other inputs", [&] { verify_other_inputs(member); });
     member.measured->opened = member.worker->open(planned.measured);
     member.worker->settle();
   });
@@ -174,7 +151,7 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
   auto speed = flops_per_ns_.find(key);
   if (speed == flops_per_ns_.end()) {
     Case small = c;
-    small.problem = shrunk(c.problem);
+    small.problem = shrunk(c.problem, small_problem_flops);
     if (c.stored) small.tuning = {};  // it may be illegal there
     small.stored = false;
     small.cache = CacheMode::warm;
@@ -186,6 +163,41 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
     speed = flops_per_ns_.emplace(key, small_flops / std::max(run_ns, 1.0)).first;
   }
   return flops / speed->second * 1e-9;
+}
+
+// Rows are timed with uniform inputs. What holds for these alone is INACCURATE; found on a small
+// problem, by the variant's own choice of a tuning, once for all problems that shrink to it.
+void GroupRunner::verify_other_inputs(Member& member) {
+  Measured& measured = *member.measured;
+  const bool is_rung =
+      rung_of(*measured.planned->entry->variant, measured.planned->measured.tuning) != nullptr;
+  if (measured.status == Status::inaccurate || is_rung) return;
+  Case small = measured.planned->measured;
+  small.problem = shrunk(small.problem, other_inputs_flops);
+  small.tuning = {};
+  small.stored = false;
+  small.cache = CacheMode::warm;
+  small.timer = Timer::steady;
+  const auto [known, is_new] = other_inputs_.try_emplace(small.text());
+  if (is_new) known->second = defect_of_other_inputs(*member.worker, small);
+  if (known->second.empty()) return;
+  measured.status = Status::inaccurate;
+  measured.reason = fmt::format("{} ({})", known->second, small.problem.text());
+}
+
+std::string GroupRunner::defect_of_other_inputs(Worker& worker, Case c) {
+  for (const Distribution* const distribution : all_distributions()) {
+    if (distribution == &uniform) continue;
+    c.distribution = distribution;
+    try {
+      const InDistribution found = verify_in_distribution(worker, c, other_references_);
+      if (found.left_out.empty() && !found.verification.passed()) return found.verification.reason;
+    } catch (const WorkerError& error) {
+      if (error.status() == Status::unsupported) return {};  // the small problem
+      throw;
+    }
+  }
+  return {};
 }
 
 namespace {

@@ -45,6 +45,8 @@ class GroupRunner {
 
  private:
   void open(Member& member);
+  void verify_other_inputs(Member& member);
+  std::string defect_of_other_inputs(Worker& worker, Case c);
   void verify(Member& member, const Group& group);
   void verify_again(Member& member, const Group& group, bool follow);
   static void accept(const Verification& verification, const std::string& when, Measured& measured);
@@ -58,10 +60,12 @@ class GroupRunner {
   const BenchOptions& options_;
   const Ceilings& ceilings_;
   WorkerPool workers_;
-  ReferenceFile reference_;
+  ReferenceFile reference_, other_references_;
   TimeUse use_;
   // What passed, of each problem and variant: other thread counts often give the same bits.
   std::map<std::string, Verification> passed_;
+  // What is wrong with a small case away from ordinary inputs; empty: nothing.
+  std::map<std::string, std::string> other_inputs_;
   double clock_cost_ns_ = 0;  // 0: not yet measured
   // Of one-thread variants and rungs, by what identifies a case beside its shape.
   std::map<std::string, double> flops_per_ns_;

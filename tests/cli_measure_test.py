@@ -67,7 +67,32 @@ class Verify(CommandLine):
         self.assertEqual(len(lines), 8)
         for line in lines:
             self.assertRegex(line, r"^PASSED +(gemm|softmax):\S+ variant=(scalar|hwy)"
-                                   r".*  error_over_bound=[0-9.e+-]+$")
+                                   r".*  error_over_bound=[0-9.e+-]+( \(\w+\))?$")
+
+    def test_what_one_distribution_alone_shows_is_found_and_named(self):
+        shown = "denormals"
+        others = "uniform,wide,cancelling,constant,outlier,ties"
+        for shape in (SMALL, "add:rows=4,cols=9"):
+            with self.subTest(shape):
+                case = ("verify", "-v", "fake-flushing", "--shape", shape)
+                got, out, err = self.call(*case, "--distribution", others, program=self.fakes)
+                self.assertEqual((got, err), (0, ""), out)
+                self.assertRegex(out, r"^PASSED ")
+                for more in ((), ("--distribution", shown)):
+                    got, out, err = self.call(*case, *more, program=self.fakes)
+                    self.assertEqual(got, 1, out + err)
+                    self.assertRegex(out, rf"^FAILED .*  {shown} inputs: element \[\d+,\d+\] is ")
+                    self.assertIn(f"--distribution {shown}\n", err)
+
+    def test_distributions_are_named_and_those_without_a_meaning_say_why(self):
+        self.refuse(2, ["--distribution", "'wild'", "nearest is 'wide'", "denormals"],
+                    "verify", "--shape", SMALL, "--distribution", "wild")
+        integers = "gemm:m=4,n=4,k=4,a_type=s8,b_type=s8,c_type=s32"
+        out = self.succeed("verify", "--shape", integers, "-v", "scalar", "--distribution", "wide")
+        self.assertRegex(out, r"^SKIPPED .*  no wide inputs: no operand holds real numbers")
+        out = self.succeed("verify", "--shape", SMALL, "-v", "scalar", "--distribution",
+                           "wide,ties", "--seed", "7")
+        self.assertRegex(out, r"^PASSED .* \((wide|ties)\)\n$")
 
     def test_a_preset_from_a_file(self):
         self.write("mine.txt", b"# my shapes\nsoftmax:rows=2,cols=3  # small\n\ngemm:m=1,n=1,k=1\n")
@@ -136,6 +161,18 @@ class Bench(CommandLine):
         rows = list(csv.DictReader(io.StringIO(out)))
         self.assertEqual([(r["kernel"], r["variant"], r["status"]) for r in rows],
                          [("gemm", "scalar", "PASSED")])
+
+    def test_what_is_right_for_ordinary_inputs_only_keeps_its_speed_and_never_wins(self):
+        got, out, err = self.call("bench", "--shape", SMALL, "-v", "scalar,fake-flushing",
+                                  *self.QUICK, program=self.fakes)
+        self.assertEqual(got, 0, err)
+        rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(out))}
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+        row = rows["fake-flushing"]
+        self.assertEqual(row["status"], "INACCURATE")
+        self.assertRegex(row["reason"], rf"^denormals inputs: element .* \({SMALL}\)$")
+        self.assertGreater(float(row["p50_ns"]), 0)
+        self.assertLessEqual(float(row["err_value"]), 1)
 
     def test_files_and_summary(self):
         self.write("rows.csv", b"old\n")

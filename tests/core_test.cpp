@@ -45,7 +45,10 @@ const Kernel toy = {
           return std::vector<TensorSpec>{
               {"x", Role::input, {{"rows", Axis::Form::leading}, {"cols"}}},
               {"w", Role::input, {{"cols"}}},
-              {"y", Role::output, {{"rows", Axis::Form::leading}, {"cols"}}, &float32, 1, "x"}};
+              {.name = "y",
+               .role = Role::output,
+               .axes = {{"rows", Axis::Form::leading}, {"cols"}},
+               .like = "x"}};
         },
     .cost =
         [](const Problem& p) {

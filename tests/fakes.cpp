@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -119,10 +120,12 @@ struct Swapped final : FakePlan {
   }
 };
 
-struct Tf32 final : FakePlan {
+// Computes with inputs as `rounded` makes them.
+template <float (*rounded)(float)>
+struct Rounding final : FakePlan {
   using FakePlan::FakePlan;
   void on_bind(const Operands& operands) override {
-    Operands rounded;
+    Operands copies;
     buffers_.clear();
     originals_.clear();
     for (const TensorSpec& tensor : problem().kernel().tensors(problem())) {
@@ -132,15 +135,14 @@ struct Tf32 final : FakePlan {
         buffers_.emplace_back(static_cast<std::size_t>(view.elements()) * sizeof(float));
         view.data = buffers_.back().data();
       }
-      rounded.set(tensor.name, view);
+      copies.set(tensor.name, view);
     }
-    inner_->bind(rounded);
+    inner_->bind(copies);
   }
   void run() override {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       for (std::size_t j = 0; j < buffers_[i].bytes() / sizeof(float); ++j) {
-        const auto bits = std::bit_cast<std::uint32_t>(originals_[i][j]);
-        buffers_[i].f32()[j] = std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu);
+        buffers_[i].f32()[j] = rounded(originals_[i][j]);
       }
     }
     inner_->run();
@@ -148,6 +150,11 @@ struct Tf32 final : FakePlan {
   std::vector<const float*> originals_;
   std::vector<Buffer> buffers_;
 };
+
+float to_tf32(float x) {
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000u) & ~0x1fffu);
+}
+float to_normal(float x) { return std::fabs(x) < 0x1p-126F ? 0 : x; }
 
 struct InputChanger final : FakePlan {
   using FakePlan::FakePlan;
@@ -287,7 +294,8 @@ std::deque<Variant> make_fakes() {
     fakes.push_back(variant_of<Zeros>(*kernel, "fake-zeros"));
     fakes.push_back(variant_of<Stale>(*kernel, "fake-stale"));
     fakes.push_back(variant_of<Swapped>(*kernel, "fake-swapped"));
-    fakes.push_back(variant_of<Tf32>(*kernel, "fake-tf32"));
+    fakes.push_back(variant_of<Rounding<to_tf32>>(*kernel, "fake-tf32"));
+    fakes.push_back(variant_of<Rounding<to_normal>>(*kernel, "fake-flushing"));
     fakes.push_back(variant_of<InputChanger>(*kernel, "fake-input-changer"));
     fakes.push_back(variant_of<Overrun>(*kernel, "fake-overrun"));
     fakes.push_back(variant_of<Crash>(*kernel, "fake-crash"));

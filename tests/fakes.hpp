@@ -14,6 +14,7 @@ namespace rooflane {
 //   fake-stale          writes only the first time it runs
 //   fake-swapped        swaps the first and the last row of the output
 //   fake-tf32           rounds its inputs to 10 mantissa bits
+//   fake-flushing       takes inputs below the normal numbers for zeros
 //   fake-input-changer  adds one to an element of its first input
 //   fake-overrun        writes one element behind the output
 //   fake-crash          ends by SIGSEGV in its second run

@@ -14,9 +14,9 @@ namespace rooflane::test {
 
 // The problem and all values that are read, as bytes.
 inline std::string reference_key(const Problem& problem, const Operands& operands,
-                                 std::uint64_t seed, const Math& math) {
+                                 const InputSeed& seed, const Math& math) {
   std::string key =
-      problem.text() + ' ' + std::to_string(seed) + ' ' + std::string(math.name) + ' ';
+      problem.text() + ' ' + std::to_string(seed.number) + ' ' + std::string(math.name) + ' ';
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (!is_read(tensor.role)) continue;
     const View& view = operands.at(tensor.name);
@@ -30,11 +30,12 @@ inline std::string reference_key(const Problem& problem, const Operands& operand
 
 // Valid until the thread's next call. Forgets all that it knows when that fills `most_bytes`.
 inline const Reference& known_reference(const Problem& problem, const Operands& operands,
-                                        std::uint64_t seed, const Math& math = fp32) {
+                                        const InputSeed& seed, const Math& math = fp32) {
   constexpr std::size_t most_bytes = std::size_t{256} << 20;
   static thread_local std::map<std::string, Reference> known;
   static thread_local std::size_t bytes = 0;
-  std::string key = reference_key(problem, operands, seed, math);
+  std::string key =
+      reference_key(problem, operands, seed, math) + std::string(seed.distribution->name);
   if (const auto found = known.find(key); found != known.end()) return found->second;
   if (bytes > most_bytes) {
     known.clear();

@@ -133,11 +133,12 @@ class Peers(unittest.TestCase):
         self.addCleanup(worker.end)
         return worker
 
-    def inputs(self, shape, seed):
+    def inputs(self, shape, seed, *more):
         """The folder with a problem's inputs and reference."""
         folder = os.path.join(self.folder.name, "inputs")
         subprocess.run([ROOFLANE, "inputs", shape.split(":")[0], "--shape", shape, "--seed",
-                        str(seed), "--out", folder], check=True, stdout=subprocess.DEVNULL)
+                        str(seed), "--out", folder, *more], check=True,
+                       stdout=subprocess.DEVNULL)
         return folder
 
     def python_of(self, name):
@@ -207,7 +208,7 @@ from peer_workers.peer import aligned_array
 from peer_workers.problem import fill_inputs, problem_of
 problem = problem_of(json.loads(sys.argv[1]))
 arrays = {t.name: aligned_array(t.shape, t.dtype) for t in problem.tensors}
-fill_inputs(problem, int(sys.argv[3]), arrays, 2)
+fill_inputs(problem, int(sys.argv[3]), arrays, 2, json.loads(sys.argv[4]))
 for tensor in problem.tensors[:-1]:
     arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
 """
@@ -226,12 +227,29 @@ for tensor in problem.tensors[:-1]:
             for seed in (1, 2**63 - 1):
                 folder = self.inputs(shape, seed)
                 subprocess.run([python, "-c", code, json.dumps(resolved(shape)), folder,
-                                str(seed)], check=True)
+                                str(seed), "null"], check=True)
                 for name in names.split():
                     with self.subTest(shape=shape, seed=seed, tensor=name):
                         with open(os.path.join(folder, name + ".bin"), "rb") as file:
                             ours = file.read()
                         self.assertEqual(ours, npy(os.path.join(folder, name + ".npy")).tobytes())
+
+        ranges = {"f32": {"low": -126, "high": 128, "least_normal": -126, "far": 4096.0,
+                          "largest": 3.4028234663852886e38},
+                  "f16": {"low": -14, "high": 16, "least_normal": -14, "far": 32.0,
+                          "largest": 65504.0}}
+        for dtype, limits in ranges.items():
+            # More than the pieces that are filled at a time, and rows that they cut.
+            shape = f"softmax:rows=101,cols=777,type={dtype}"
+            for name in ("wide", "cancelling", "constant", "outlier", "ties", "denormals"):
+                with self.subTest(shape=shape, distribution=name):
+                    folder = self.inputs(shape, 3, "--distribution", name)
+                    asked = {"name": name, "ranges": {"x": limits}}
+                    subprocess.run([python, "-c", code, json.dumps(resolved(shape)), folder, "3",
+                                    json.dumps(asked)], check=True)
+                    with open(os.path.join(folder, "x.bin"), "rb") as file:
+                        ours = file.read()
+                    self.assertEqual(ours, npy(os.path.join(folder, "x.npy")).tobytes())
 
     def test_a_cold_sample_is_one_run(self):
         worker = self.serve("numpy")

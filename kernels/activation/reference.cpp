@@ -25,10 +25,17 @@ constexpr ParamSpec params[] = {
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const DType type = problem.dtype("type");
   const std::vector<Axis> axes = {{"rows", Axis::Form::leading}, {"cols"}};
-  std::vector<TensorSpec> specs = {
-      {.name = "x", .role = Role::input, .axes = axes, .dtype = type, .seed_scale = 8}};
+  // The product with the gate is twice as long an exponent.
+  const int reach = problem.flag("gate") ? reach_below(type, 0) / 2 : whole_reach;
+  std::vector<TensorSpec> specs = {{.name = "x",
+                                    .role = Role::input,
+                                    .axes = axes,
+                                    .dtype = type,
+                                    .seed_scale = 8,
+                                    .reach = reach}};
   if (problem.flag("gate")) {
-    specs.push_back({.name = "g", .role = Role::input, .axes = axes, .dtype = type});
+    specs.push_back(
+        {.name = "g", .role = Role::input, .axes = axes, .dtype = type, .reach = reach});
   }
   specs.push_back({.name = "y", .role = Role::output, .axes = axes, .dtype = type, .like = "x"});
   return specs;

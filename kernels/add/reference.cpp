@@ -19,11 +19,13 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const DType type = problem.dtype("type");
   const std::vector<Axis> matrix = {{"rows", Axis::Form::leading}, {"cols"}};
   const std::vector<Axis> row = {{"cols"}};
-  return {{.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
+  const int reach = reach_below(type, 1);
+  return {{.name = "x", .role = Role::input, .axes = matrix, .dtype = type, .reach = reach},
           {.name = "r",
            .role = Role::input,
            .axes = problem.flag("broadcast") ? row : matrix,
-           .dtype = type},
+           .dtype = type,
+           .reach = reach},
           {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
 }
 

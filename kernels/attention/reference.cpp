@@ -41,18 +41,27 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const auto rows = [](const char* heads, const char* length, const char* width) {
     return std::vector<Axis>{{"batch"}, {heads}, {length}, {width}};
   };
-  std::vector<TensorSpec> list = {
-      {.name = "q", .role = Role::input, .axes = rows("heads", "q_len", "head_dim")},
-      {.name = "k",
-       .role = Role::input,
-       .axes = rows("kv_heads", "kv_len", "head_dim"),
-       .dtype = problem.dtype("kv_type")},
-      {.name = "v",
-       .role = Role::input,
-       .axes = rows("kv_heads", "kv_len", "v_dim"),
-       .dtype = problem.dtype("kv_type")}};
+  // Scores, and sums over all keys, are float32 numbers.
+  constexpr int of_score = 40, of_sum = 31;
+  std::vector<TensorSpec> list = {{.name = "q",
+                                   .role = Role::input,
+                                   .axes = rows("heads", "q_len", "head_dim"),
+                                   .reach = of_score},
+                                  {.name = "k",
+                                   .role = Role::input,
+                                   .axes = rows("kv_heads", "kv_len", "head_dim"),
+                                   .dtype = problem.dtype("kv_type"),
+                                   .reach = of_score},
+                                  {.name = "v",
+                                   .role = Role::input,
+                                   .axes = rows("kv_heads", "kv_len", "v_dim"),
+                                   .dtype = problem.dtype("kv_type"),
+                                   .reach = reach_below(&float32, of_sum)}};
   if (problem.flag("mask")) {
-    list.push_back({.name = "mask", .role = Role::input, .axes = {{"q_len"}, {"kv_len"}}});
+    list.push_back({.name = "mask",
+                    .role = Role::input,
+                    .axes = {{"q_len"}, {"kv_len"}},
+                    .reach = reach_below(&float32, 1)});
   }
   if (problem.flag("lengths")) {
     list.push_back({.name = "lengths",
@@ -141,7 +150,8 @@ struct Scratch {
 // scores s_j of any size: the roundings of the sum that forms one and of its difference to the
 // maximum are 2u·|s_j|. Both change a key's own weight by e_j, which adds Σ_j w_j·e_j·|v_j|, and as
 // much of the sum of weights. Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be
-// flushed to zero.
+// flushed to zero. Where a score may err by a quarter and more, weights are any that sum to 1: the
+// error is at most 2·max_j|v_j|.
 void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
                    const std::vector<std::int64_t>& cols, Scratch& scratch, double u,
                    const ReferenceOut& out) {
@@ -188,29 +198,33 @@ void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
     if (std::isfinite(absolute) && std::isfinite(score)) magnitude = std::max(magnitude, absolute);
   }
   if (any_nan) largest = std::numeric_limits<double>::quiet_NaN();
-  double sum = 0, sum_error = 0;
+  double sum = 0, sum_error = 0, largest_error = 0;
   for (std::int64_t j = begin; j < end; ++j) {
     const double w = std::exp(weight[j] - largest);
     // A weight that float32 cannot hold is zero, which tells where the value is infinite.
     weight[j] = w < 0x1p-150 ? 0 : w;
     sum += weight[j];
     sum_error += weight[j] * score_error[j];
+    largest_error = std::max(largest_error, score_error[j]);
   }
 
   const double delta = 4 * u + (8 + std::sqrt(static_cast<double>(s.head_dim))) * u * magnitude;
   const double relative =
       (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta + sum_error / sum;
+  const bool is_any_weight = largest_error + delta > 0.25;
   for (std::size_t c = 0; c < cols.size(); ++c) {
-    double total = 0, absolute = 0, own_error = 0, values = 0;
+    double total = 0, absolute = 0, own_error = 0, values = 0, most = 0;
     for (std::int64_t j = begin; j < end; ++j) {
       const double element = v[j * in.v.row_stride + cols[c]];
       total += weight[j] * element;
       absolute += weight[j] * std::abs(element);
       own_error += weight[j] * score_error[j] * std::abs(element);
       values += std::abs(element);
+      most = std::max(most, std::abs(element));
     }
     out.value[c] = total / sum;
     out.bound[c] = (relative * absolute + own_error) / sum + 0x1p-126 * values;
+    if (is_any_weight) out.bound[c] += 2 * most;
     out.plain_bound[c] =
         out.bound[c] + plain_sum_error(static_cast<double>(s.kv_len), u) * absolute / sum;
   }

@@ -75,6 +75,7 @@ class OpenclRowPlan : public opencl::DevicePlan {
     const char* loop;
     const char* once;
     const char* kernel_name;
+    const char* options = "";  // further ones
   };
 
   OpenclRowPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
@@ -91,7 +92,8 @@ class OpenclRowPlan : public opencl::DevicePlan {
     // Without groups that wait for each other: the parts' sums first, then everything else.
     const bool in_two = is_split && tuning().get("code_path", 0) == 0;
     for (const int phase : in_two ? std::vector<int>{1, 2} : std::vector<int>{0}) {
-      opencl::KernelCall call = kernel(source, options(phase), sources.kernel_name);
+      opencl::KernelCall call =
+          kernel(source, options(phase) + sources.options, sources.kernel_name);
       if (is_split) {
         call.set_args(context(), args..., partials_, next_number_);
       } else {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backends/opencl.hpp"
+#include "segments_cl.hpp"
 
 namespace rooflane::common {
 namespace {
@@ -64,10 +65,12 @@ std::vector<Tuning> segments_tunings(const Problem& problem, const Environment& 
   return item_tunings(problem.size("cols"), env);
 }
 
-SegmentPlan::SegmentPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                         const char* source)
+opencl::KernelCall SegmentPlan::room_kernel(const char* name) {
+  return kernel(segments_cl, options_, name);
+}
+
+SegmentPlan::SegmentPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
     : DevicePlan(problem, tuning, env),
-      source_(source),
       edges_(static_cast<cl_int>(problem.size("edges"))),
       segments_(static_cast<cl_int>(problem.size("segments"))) {
   const Sort sort = sort_of(problem, env);

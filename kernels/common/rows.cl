@@ -1,5 +1,5 @@
 // Put after code_paths.cl before the row kernels that read memory once (softmax_once.cl,
-// layernorm_once.cl): where a row lies, how it comes into registers or local memory, sums over its
+// norm_once.cl): where a row lies, how it comes into registers or local memory, sums over its
 // items. The maths is in the rooms.
 //
 // FORM=1, registers. LX items share a row, LY·RY rows a group: item `lid` works on RY rows, LY apart.

@@ -1,5 +1,5 @@
-// Put after code_paths.cl before the kernels that go by segment: a stable sort of edges by segment,
-// and where each segment's edges begin. CHUNKS items sort, each a chunk of edges of its own, by as
+// segment_sum and segment_softmax: a stable sort of edges by segment, where each segment's edges begin,
+// and what is formed of them. CHUNKS items sort, each a chunk of edges of its own, by as
 // many digits of the segment's number as `mask` says. SCAN items in one group turn counts into
 // places.
 
@@ -67,4 +67,58 @@ __kernel void segment_starts(__global const int* segment, __global const int* or
   const int here = place == edges ? segments : segment[ordered ? order[place] : place];
   const int known = place == 0 ? -1 : segment[ordered ? order[place - 1] : place - 1];
   for (int s = known + 1; s <= here; ++s) start[s] = place;
+}
+
+// In what follows LY segments belong to a group, LX items to a segment, each with V columns at a time.
+// The edges of segment s are at places start[s] to start[s+1] of `order`, or of the edges themselves.
+#define FOR_COLUMNS(col, count)                                                                  \
+  for (long col = (long)(get_local_id(0) % LX) * V, count = min((long)V, cols - col); col < cols; \
+       col += LX * V, count = min((long)V, cols - col))
+#define FOR_EDGES(at)                                                                       \
+  for (long place = first, at; place < last &&                                               \
+       (at = (ordered ? order[place] : place) * cols + col, true); ++place)
+
+floatv load_columns(__global const float* row, int count) {
+  return count == V ? VLOAD(row) : load_some(row, count, 0);
+}
+void store_columns(floatv value, __global float* row, int count) {
+  if (count == V) {
+    VSTORE(value, row);
+  } else {
+    store_some(value, row, count);
+  }
+}
+
+__kernel __attribute__((reqd_work_group_size(LX * LY, 1, 1)))
+void segment_sum(__global const float* x, __global const int* order, __global const int* start,
+                 __global float* y, int segments, long cols, int ordered) {
+  const long segment = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  if (segment >= segments) return;
+  const int first = start[segment], last = start[segment + 1];
+  FOR_COLUMNS(col, count) {
+    floatv sum = 0;
+    FOR_EDGES(at) sum += load_columns(x + at, count);
+    store_columns(sum, y + segment * cols + col, count);
+  }
+}
+
+__kernel __attribute__((reqd_work_group_size(LX * LY, 1, 1)))
+void segment_softmax(__global const float* x, __global const int* order, __global const int* start,
+                     __global float* y, int segments, long cols, int ordered) {
+  const long segment = (long)get_group_id(0) * LY + get_local_id(0) / LX;
+  if (segment >= segments) return;
+  const int first = start[segment], last = start[segment + 1];
+  FOR_COLUMNS(col, count) {
+    // At least -FLT_MAX, so that -inf weighs zero; a NaN is no maximum and comes back through the sum.
+    floatv largest = -FLT_MAX;
+    FOR_EDGES(at) largest = fmax(load_columns(x + at, count), largest);
+    floatv sum = 0, lost = 0;
+    FOR_EDGES(at) {
+      const floatv term = exp(load_columns(x + at, count) - largest);
+      store_columns(term, y + at, count);
+      add_exactly(&sum, &lost, term);
+    }
+    const floatv scale = 1.0f / (sum + lost);
+    FOR_EDGES(at) store_columns(load_columns(y + at, count) * scale, y + at, count);
+  }
 }

@@ -48,7 +48,15 @@ constexpr const Math* maths[] = {
     &fp32,      &math_3xtf32,       &math_bf16,       &math_f16,
     &math_int8, &math_int8_dynamic, &math_int8_block, &math_int8_tensor};
 
+// Products of numbers up to 2^48 and their sums stay within float32, also once alpha, an epilogue
+// or the gate's product follow; a c of float16 holds those of numbers up to 2^3.
+int reach_of(const Problem& problem) {
+  if (problem.dtype("c_type") == &float16) return 3;
+  return problem.flag("gate") ? 20 : 48;
+}
+
 std::vector<TensorSpec> tensors(const Problem& problem) {
+  const int reach = reach_of(problem);
   const Axis batch{"batch", Axis::Form::droppable};
   const auto matrix_axes = [&](bool swapped, const char* rows, const char* cols) {
     return swapped ? std::vector<Axis>{batch, {cols}, {rows}}
@@ -59,32 +67,37 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   list.push_back({.name = "a",
                   .role = Role::input,
                   .axes = matrix_axes(problem.flag("trans_a"), "m", "k"),
-                  .dtype = problem.dtype("a_type")});
+                  .dtype = problem.dtype("a_type"),
+                  .reach = reach});
   list.push_back({.name = "b",
                   .role = problem.flag("prepack") ? Role::constant : Role::input,
                   .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
-                  .dtype = problem.dtype("b_type")});
+                  .dtype = problem.dtype("b_type"),
+                  .reach = reach});
   if (problem.flag("gate")) list.back().axes[problem.flag("trans_b") ? 1 : 2].times = 2;
   if (problem.dtype("b_type") == &int8_per_channel) {
     list.push_back({.name = "b_scale",
                     .role = problem.flag("prepack") ? Role::constant : Role::input,
                     .axes = {{"n"}},
-                    .seed_scale = 1.0 / 127});
+                    .seed_scale = 1.0 / 127,
+                    .reach = 0});
   }
   if (problem.value("beta") != 0) {
     list.push_back({.name = "c0",
                     .role = Role::input,
                     .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type")});
+                    .dtype = problem.dtype("c_type"),
+                    .reach = reach});
   }
   if (epilogue.has(Epilogue::Op::bias)) {
-    list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}});
+    list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}, .reach = 0});
   }
   if (epilogue.has(Epilogue::Op::add)) {
     list.push_back({.name = "residual",
                     .role = Role::input,
                     .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type")});
+                    .dtype = problem.dtype("c_type"),
+                    .reach = reach});
   }
   list.push_back({.name = "c",
                   .role = Role::output,
@@ -209,6 +222,10 @@ BoundFactors::BoundFactors(const Problem& problem, const Math& math) {
   start = (8 + std::sqrt(k)) * math.sums->unit_roundoff;
   plain = plain_sum_error(k, math.sums->unit_roundoff);
   products = start;
+  // Half of the smallest number for each product and each sum, times alpha, and for each of c's.
+  below = math.sums->is_integer()
+              ? 0
+              : (std::fabs(problem.value("alpha")) * k + 2) * math.sums->smallest;
   for (const char* const type : {"a_type", "b_type"}) {
     if (problem.dtype(type) != math.operands) products += math.operand_roundoff;
   }
@@ -352,11 +369,26 @@ void linear_part(const Problem& problem, const Gemm& g, const Math& math, const 
       const double start = c0 != nullptr ? double{g.beta} * c0[region.cols[j]] : 0.0;
       const double products = out.bound[at], magnitudes = products + std::fabs(start);
       out.value[at] += start;
-      out.bound[at] =
-          products * factors.products + std::fabs(start) * factors.start + out.plain_bound[at];
+      out.bound[at] = products * factors.products + std::fabs(start) * factors.start +
+                      out.plain_bound[at] + factors.below;
       out.plain_bound[at] = out.bound[at] + magnitudes * factors.plain;
     }
   }
+}
+
+// Products of float16 numbers need operands in their range.
+std::optional<std::string> defect_of_distribution(const Problem& problem, const Math& math,
+                                                  const Distribution& distribution) {
+  if (&math != &math_f16) return std::nullopt;
+  const std::string_view name = distribution.name;
+  if (name != "wide" && name != "constant" && name != "denormals") return std::nullopt;
+  for (const char* const type : {"a_type", "b_type"}) {
+    const DType stored = problem.dtype(type);
+    if (stored != &float32 && stored != &bfloat16) continue;
+    return fmt::format("math f16 rounds {}={} to float16, which holds 2^-14 to 2^16", type,
+                       stored->short_name);
+  }
+  return std::nullopt;
 }
 
 // c and its bounds for a region: of the linear part, through the epilogue.
@@ -407,6 +439,7 @@ const Kernel kernel = {
     .check = check,
     .reference = reference,
     .maths = maths,
+    .distribution_defect = defect_of_distribution,
     .math_defect = defect_of_math,
     .columns_are_cheap = true,
     .whole_check = whole_check,

@@ -22,6 +22,7 @@ struct BoundFactors {
   double products;  // operands are rounded to what the math multiplies, and sums
   double start;     // of beta · c0 and of what an epilogue adds: sums alone are
   double plain;     // how much farther plain sums in the math's format may err
+  double below;     // of roundings below float32's normal numbers, whatever the magnitudes
 };
 
 // Magnitudes of a row of op(a), or of a column of op(b).

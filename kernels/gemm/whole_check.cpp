@@ -174,7 +174,8 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
     const double rounded = whole.rounding() * std::sqrt(norm_c) +
                            whole.smallest() * std::sqrt(static_cast<double>(g.n));
     const BoundFactors& by = whole.factors_of_bound;
-    const double bound = deviations * (by.products * scale + by.start * added + rounded) + absolute;
+    const double bound = deviations * (by.products * scale + by.start * added + rounded) +
+                         absolute + static_cast<double>(g.n) * by.below;
     common::note_error(std::fabs(got - expected), bound,
                        bound + deviations * by.plain * (scale + added), worst);
   }

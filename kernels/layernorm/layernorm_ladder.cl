@@ -1,5 +1,5 @@
 // LayerNorm, the ladder on a GPU: from one item per row to a group per row with wide accesses, one
-// idea a rung. For reading and for `bench --ladder`; the fast path (layernorm.cl) goes on where
+// idea a rung. For reading and for `bench --ladder`; the fast path (common/norm.cl) goes on where
 // this ends. The ideas: layernorm.hpp. All read a row three times: for the mean, for the variance
 // about it, for the result; LX items a group. Sums carry their rounding errors along.
 

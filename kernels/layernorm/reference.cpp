@@ -29,8 +29,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const std::vector<Axis> vector = {{"cols"}};
   std::vector<TensorSpec> list = {
       {.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
-      {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type},
-      {.name = "beta", .role = Role::input, .axes = vector, .dtype = type},
+      {.name = "gamma", .role = Role::input, .axes = vector, .dtype = type, .reach = 0},
+      {.name = "beta", .role = Role::input, .axes = vector, .dtype = type, .reach = 0},
       {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
   if (problem.flag("residual")) {
     list.insert(list.begin() + 1,
@@ -83,7 +83,11 @@ Row row_of(const Problem& problem, const Operands& inputs, std::int64_t row) {
   std::vector<double> elements = elements_of(problem, inputs, row);
   double sum = 0;
   for (std::int64_t j = 0; j < cols; ++j) sum += elements[j];
-  const double mean = sum / static_cast<double>(cols);
+  double mean = sum / static_cast<double>(cols);
+  // What the sum lost, so that a row of one number has that mean and no variance.
+  double lost = 0;
+  for (std::int64_t j = 0; j < cols; ++j) lost += elements[j] - mean;
+  mean += lost / static_cast<double>(cols);
   double squares = 0;
   for (std::int64_t j = 0; j < cols; ++j) squares += (elements[j] - mean) * (elements[j] - mean);
   const double sigma = std::sqrt(squares / static_cast<double>(cols) + problem.value("eps"));
@@ -104,11 +108,13 @@ Expected element(const Row& row, std::int64_t cols, std::int64_t j, double gamma
   const double scale =
       std::abs(gamma) * (std::abs(centred) + std::abs(row.mean)) / row.sigma + std::abs(beta);
   const double plain = plain_sum_error(static_cast<double>(cols), u);
+  // Roundings of the mean, of the difference to it and of y below the normal numbers.
+  const double below = (2 * std::abs(gamma) / row.sigma + 1) * float32.smallest;
   // Each |x| is at most |x - mean| + |mean|, their mean at most sigma + |mean|.
   const double of_sums = row.sum_roundings * u * std::abs(gamma) *
                          (std::abs(centred) + std::abs(row.mean) + row.sigma) / row.sigma;
-  return {centred / row.sigma * gamma + beta, roundings * scale + of_sums,
-          (roundings + plain) * scale + of_sums};
+  return {centred / row.sigma * gamma + beta, roundings * scale + of_sums + below,
+          (roundings + plain) * scale + of_sums + below};
 }
 
 void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,

@@ -29,7 +29,7 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   const std::vector<Axis> matrix = {{"rows", Axis::Form::leading}, {"cols"}};
   std::vector<TensorSpec> list = {
       {.name = "x", .role = Role::input, .axes = matrix, .dtype = type},
-      {.name = "gamma", .role = Role::input, .axes = {{"cols"}}, .dtype = type},
+      {.name = "gamma", .role = Role::input, .axes = {{"cols"}}, .dtype = type, .reach = 0},
       {.name = "y", .role = Role::output, .axes = matrix, .dtype = type, .like = "x"}};
   if (problem.flag("residual")) {
     list.insert(list.begin() + 1,

@@ -59,7 +59,11 @@ constexpr ParamSpec params[] = {
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const DType type = problem.dtype("type");
   const std::vector<Axis> axes = {{"batch"}, {"heads"}, {"len"}, {"head_dim"}};
-  return {{.name = "x", .role = Role::input, .axes = axes, .dtype = type},
+  return {{.name = "x",
+           .role = Role::input,
+           .axes = axes,
+           .dtype = type,
+           .reach = reach_below(type, 1)},
           {.name = "y", .role = Role::output, .axes = axes, .dtype = type, .like = "x"}};
 }
 

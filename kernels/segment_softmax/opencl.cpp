@@ -1,34 +1,11 @@
-// Softmax by segment, variant `opencl`. The kernel is in segment_softmax.cl, how items are laid
-// over segments in kernels/common/opencl_items.hpp, how edges are put in order in
-// opencl_segments.hpp.
-#include <memory>
+// Softmax by segment, variant `opencl`: kernels/common/opencl_segments.hpp.
+#include "kernels/common/opencl_segments.hpp"
 
 #include "generated_catalogue.hpp"
-#include "kernels/common/opencl_segments.hpp"
 #include "kernels/segment_softmax/segment_softmax.hpp"
-#include "segment_softmax_cl.hpp"
 
 namespace rooflane::segment_softmax {
-namespace {
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands&) {
-  require_tuning(opencl, problem, env, tuning);
-  return std::make_unique<common::SegmentPlan>(
-      problem, complete_tuning(opencl, problem, env, tuning), env, segment_softmax_cl);
-}
-
-}  // namespace
-
-const Variant opencl = {.name = "opencl",
-                        .kernel = &kernel,
-                        .backend = &opencl::backend,
-                        .threads = Threads::device,
-                        .tunables = common::item_tunables,
-                        .unsupported = common::segments_unsupported,
-                        .tunings = common::segments_tunings,
-                        .plan = plan,
-                        .tuning_defect = common::item_defect,
-                        .dtypes = operand_types};
+const Variant opencl = common::segment_variant<opencl>(kernel, operand_types);
 
 }  // namespace rooflane::segment_softmax

@@ -23,7 +23,11 @@ constexpr ParamSpec params[] = {
 };
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
-  return {{.name = "x", .role = Role::input, .axes = {{"edges"}, {"cols"}}},
+  constexpr int binades = 31;  // of as many edges as there can be
+  return {{.name = "x",
+           .role = Role::input,
+           .axes = {{"edges"}, {"cols"}},
+           .reach = reach_below(&float32, binades)},
           {.name = "segment",
            .role = Role::input,
            .axes = {{"edges"}},

@@ -32,13 +32,22 @@ constexpr ParamSpec params[] = {
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const DType type = problem.dtype("type");
   const std::vector<Axis> axes = {{"rows", Axis::Form::leading}, {"cols"}};
+  // scale·x + mask is a float32 number.
+  const double scale = std::max(1.0, std::abs(problem.value("scale")));
+  const int reach = reach_below(type, std::ilogb(scale) + (problem.flag("mask") ? 2 : 1));
   std::vector<TensorSpec> list = {
-      {.name = "x", .role = Role::input, .axes = axes, .dtype = type, .seed_scale = 8}};
+      {.name = "x",
+       .role = Role::input,
+       .axes = axes,
+       .dtype = type,
+       .seed_scale = 8,
+       .reach = scale > 1 || problem.flag("mask") ? reach : whole_reach}};
   if (problem.flag("mask")) {
     list.push_back({.name = "mask",
                     .role = Role::input,
                     .axes = {{"mask_rows", Axis::Form::leading}, {"cols"}},
-                    .dtype = type});
+                    .dtype = type,
+                    .reach = reach});
   }
   list.push_back({.name = "y", .role = Role::output, .axes = axes, .dtype = type, .like = "x"});
   return list;

@@ -6,7 +6,7 @@ Nothing here knows a kernel: parameters, tensors and defaults come from whoever 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -133,6 +133,58 @@ def seeded_values(stream: int, first: int, last: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
+@dataclass(frozen=True)
+class Range:
+    """What limits the values of a tensor (core/distribution.hpp, SeedRange)."""
+    low: int
+    high: int
+    least_normal: int
+    far: float
+    largest: float
+
+
+def _distributed(name: str, limits: Range, tensor: Tensor, streams: tuple[int, int, int],
+                 first: int, last: int) -> np.ndarray:
+    """Elements [first, last) in the distribution of that name, as core/distribution.cpp has them.
+    `streams`: of elements, of rows, of exponents."""
+    elements, rows, exponents = streams
+    cols = tensor.shape[-1]
+    index = np.arange(first, last, dtype=np.int64)
+    row, col = index // cols, index % cols
+    first_row = first // cols
+    even = row % 2 == 0
+    unit = seeded_values(elements, first, last).astype(np.float64)
+
+    def of_rows(values: np.ndarray) -> np.ndarray:
+        return values[row - first_row]
+
+    def integers(end: int) -> np.ndarray:
+        return of_rows(seeded_integers(rows, first_row, int(row[-1]) + 1, end)).astype(np.int64)
+
+    powers = limits.high - limits.low + 1
+    if name == "wide":
+        own = seeded_integers(exponents, first, last, powers).astype(np.int64)
+        values = np.ldexp(unit, limits.low + np.where(even, integers(powers), own))
+    elif name == "cancelling":
+        before = seeded_values(elements, max(first - 1, 0), last).astype(np.float64)
+        before = before[:-1] if first > 0 else np.concatenate([unit[:1], before[:-1]])
+        pairs = np.where(col % 2 == 0, limits.far * unit, unit - limits.far * before)
+        values = tensor.scale * np.where(even, limits.far + unit, pairs)
+    elif name == "constant":
+        of_row = of_rows(seeded_values(rows, first_row, int(row[-1]) + 1).astype(np.float64))
+        values = np.where(even, tensor.scale * of_row,
+                          np.ldexp(of_row, limits.low + integers(powers)))
+    elif name == "outlier":
+        values = tensor.scale * np.where(col == integers(cols), np.copysign(limits.far, unit), unit)
+    elif name == "ties":
+        values = tensor.scale * 0.5 * (seeded_integers(exponents, first, last, 5) - 2.0)
+    elif name == "denormals":
+        values = np.ldexp(unit, np.where(even, limits.least_normal, min(48, limits.high)))
+    else:
+        raise ValueError(f"unknown distribution {name!r}")
+    return np.clip(values, -limits.largest, limits.largest).astype(np.float32)
+
+
 def _chunks(elements: int) -> Iterator[tuple[int, int]]:
     """Pieces whose intermediate values stay in a core's cache."""
     size = 1 << 15
@@ -140,15 +192,19 @@ def _chunks(elements: int) -> Iterator[tuple[int, int]]:
         yield first, min(elements, first + size)
 
 
-def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor, piece: tuple[int, int]) -> None:
+def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor,
+                drawn: Callable[[int, int], np.ndarray] | None, piece: tuple[int, int]) -> None:
     first, last = piece
     if tensor.dtype == "int32":
         flat[first:last] = (tensor.end - 1 if tensor.full else
                             seeded_integers(stream, first, last, tensor.end))
         return
-    values = seeded_values(stream, first, last)
-    if tensor.dtype not in RANGES:
-        values *= np.float32(tensor.scale)
+    if drawn is not None:
+        values = drawn(first, last)
+    else:
+        values = seeded_values(stream, first, last)
+        if tensor.dtype not in RANGES:
+            values *= np.float32(tensor.scale)
     encoded = stored(values, tensor.dtype)
     start = first
     if tensor.dtype in BLOCK_BYTES:  # pieces are whole blocks
@@ -156,16 +212,26 @@ def _fill_piece(flat: np.ndarray, stream: int, tensor: Tensor, piece: tuple[int,
     flat[start:start + encoded.size] = encoded
 
 
-def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], threads: int) -> None:
+def fill_inputs(problem: Problem, seed: int, arrays: dict[str, np.ndarray], threads: int,
+                distribution: dict[str, Any] | None = None) -> None:
     """Writes every input and constant of the problem from the seed, on `threads` threads, so that
-    pages are first touched where they will be read."""
+    pages are first touched where they will be read. `distribution`: as the request names it, with
+    the ranges of the tensors that follow it; None: uniform."""
+    ranges = distribution["ranges"] if distribution else {}
     with ThreadPoolExecutor(max(1, threads)) as pool:
         for tensor in problem.tensors:
             if tensor.role == "output":
                 continue
             flat = arrays[tensor.name].reshape(-1)
-            stream = seed ^ fnv1a64(f"{problem.kernel}/{tensor.name}")
-            fill = partial(_fill_piece, flat, stream, tensor)
+            name = f"{problem.kernel}/{tensor.name}"
+            stream = seed ^ fnv1a64(name)
+            drawn = None
+            if tensor.name in ranges:
+                streams = (stream, seed ^ fnv1a64(f"{name}/row"),
+                           seed ^ fnv1a64(f"{name}/exponent"))
+                drawn = partial(_distributed, distribution["name"], Range(**ranges[tensor.name]),
+                                tensor, streams)
+            fill = partial(_fill_piece, flat, stream, tensor, drawn)
             list(pool.map(fill, _chunks(math.prod(tensor.shape))))
             if tensor.ascending:
                 flat.sort()

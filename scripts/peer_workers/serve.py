@@ -60,6 +60,7 @@ class Server:
         self.usual = usual
         self.seed = self.threads = 1
         self.by_event = False
+        self.distribution = None  # of the open case's inputs, where it is not uniform
         self.evictor = None  # of the first cold case on
         self.peer = None
         self.close({})
@@ -83,7 +84,7 @@ class Server:
                          "backend": "python", "verifies": False}
                         for kernel, threads in self.peer.kernels.items()]
         return {"rooflane_worker": 1, "name": self.name, "version": VERSION,
-                "variants": variants}
+                "variants": variants, "draws_distributions": True}
 
     def answer(self, request: Message) -> Message:
         """The answer to one request; failures come out as refusals, never as a crash."""
@@ -137,7 +138,8 @@ class Server:
         threads = len(os.sched_getaffinity(0)) if on_device else max(1, request["threads"])
         self.arrays = {tensor.name: aligned_array(tensor.shape, tensor.dtype)
                        for tensor in problem.tensors}
-        fill_inputs(problem, request["seed"], self.arrays, threads)
+        self.distribution = request.get("distribution")
+        fill_inputs(problem, request["seed"], self.arrays, threads, self.distribution)
         for tensor in problem.outputs:
             self.arrays[tensor.name].fill(0)  # no page of it is new to a run
         start = time.perf_counter_ns()
@@ -173,7 +175,7 @@ class Server:
         from peer_workers.problem import fill_inputs
 
         plan = self._opened()
-        fill_inputs(self.problem, self.seed, self.arrays, self.threads)
+        fill_inputs(self.problem, self.seed, self.arrays, self.threads, self.distribution)
         plan.poison()
         plan.upload()
         plan.run()

@@ -57,6 +57,7 @@ void declare_inputs(Arguments& arguments) {
   arguments.positional("KERNEL", "the kernel");
   arguments.option("--shape", "SHAPE", "one problem: KERNEL:key=value,...");
   arguments.option("--seed", "N", "seed of the inputs; default: 1");
+  arguments.option("--distribution", "NAME", distribution_help("default: uniform"));
   arguments.option("--out", "DIR", "folder for NAME.npy and OUTPUT_reference.npy (float64)");
   arguments.examples({"rooflane inputs gemm --shape gemm:m=4,n=3,k=5 --seed 1 --out gemm-problem"});
 }
@@ -101,12 +102,15 @@ int run_inputs(const Arguments& arguments, Catalogue& catalogue, const CliSettin
     return parse_count("--seed", arguments.value("--seed").value_or("1"), 0,
                        std::numeric_limits<std::int64_t>::max());
   });
+  const Distribution* const distribution = complaints.check(
+      [&] { return &read_distribution(arguments.value("--distribution").value_or("uniform")); });
   complaints.raise();
+  const InputSeed inputs(static_cast<std::uint64_t>(seed), *distribution);
   // The reference in double and its blocks stand beside the float32 operands.
   require_memory(problem, 3);
   const std::string folder = prepare_folder(arguments);
 
-  const OwnedOperands operands(problem, static_cast<std::uint64_t>(seed), machine().physical_cores);
+  const OwnedOperands operands(problem, inputs, machine().physical_cores);
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     const Shape shape = tensor_shape(problem, tensor);
     const auto path = [&](const char* suffix) {

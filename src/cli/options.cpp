@@ -49,6 +49,22 @@ bool is_plain_name(std::string_view name) {
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
 }
 
+std::string distribution_help(const std::string& usual) {
+  std::vector<std::string> names;
+  for (const Distribution* distribution : all_distributions()) {
+    names.emplace_back(distribution->name);
+  }
+  return "which inputs the seed gives: " + join(names, ", ") + "; " + usual;
+}
+
+const Distribution& read_distribution(const std::string& name) {
+  try {
+    return distribution_named(name);
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string("--distribution: ") + error.what());
+  }
+}
+
 std::vector<int> default_threads(Many many) {
   const int cores = machine().physical_cores;
   if (many == Many::no || cores == 1) return {cores};

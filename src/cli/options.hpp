@@ -53,6 +53,10 @@ int read_device(const Arguments& arguments);
 // What libraries, plugins and other builds may be called: letters a-z, digits and '-'.
 bool is_plain_name(std::string_view name);
 
+// The help of --distribution, and a value of it. Throws Error naming the option.
+std::string distribution_help(const std::string& usual);
+const Distribution& read_distribution(const std::string& name);
+
 // A whole number in [least, most], or Error naming the option.
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least,
                          std::int64_t most);

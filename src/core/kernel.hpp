@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "distribution.hpp"
 #include "domain.hpp"
 #include "math.hpp"
 #include "problem.hpp"
@@ -37,6 +38,10 @@ struct Axis {
 };
 std::int64_t axis_length(const Problem& problem, const Axis& axis);
 
+inline constexpr int whole_reach = 1 << 14;
+// A reach that leaves a result 2^binades times as large as an operand within the format.
+inline int reach_below(DType type, int binades) { return std::ilogb(type->largest) + 1 - binades; }
+
 // In a plan's operands every tensor has exactly one axis per entry here: softmax x is [rows,cols],
 // gemm a is [batch,m,k], attention q is [batch,heads,q_len,head_dim].
 struct TensorSpec {
@@ -44,10 +49,18 @@ struct TensorSpec {
   Role role;
   std::vector<Axis> axes;
   DType dtype = &float32;
-  double seed_scale = 1;      // inputs from a seed are multiplied by this
+  double seed_scale = 1;  // inputs from a seed are multiplied by this
+  // Of floats: magnitudes of seeded inputs are at most 2^reach, and those of normal ones at least
+  // 2^-reach, in every distribution. 0: uniform in all of them (vectors beside rows). As it stands:
+  // the format's whole range.
+  int reach = whole_reach;
   const char* like = "";      // outputs: the input whose array rank and leading axes `run` copies
   IntegerDomain domain = {};  // of int32 inputs
 };
+
+inline bool follows_distributions(const TensorSpec& tensor) {
+  return !tensor.dtype->is_integer() && tensor.reach != 0;
+}
 
 // Counts per contract; bytes are compulsory traffic, each operand once, or where ids choose rows,
 // those that are chosen.
@@ -111,6 +124,10 @@ struct Kernel {
                     const Region&, const ReferenceOut&);
   // The arithmetics that variants may offer, the first the default.
   std::span<const Math* const> maths = only_fp32;
+  // Why inputs of a distribution other than uniform are beyond what the kernel promises; nothing
+  // when they are not. Null: none is.
+  std::optional<std::string> (*distribution_defect)(const Problem&, const Math&,
+                                                    const Distribution&) = nullptr;
   // Why a problem of these number formats cannot be computed with a math; nothing when it can.
   // Null: all can.
   std::optional<std::string> (*math_defect)(const Problem&, const Math&) = nullptr;

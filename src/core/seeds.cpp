@@ -80,10 +80,11 @@ void fill_ascending(std::uint64_t z, std::int64_t end, const View& view) {
 
 }  // namespace
 
-void fill_from_seed(std::uint64_t seed, const Problem& problem, const TensorSpec& tensor,
+void fill_from_seed(const InputSeed& seed, const Problem& problem, const TensorSpec& tensor,
                     const View& view, int threads) {
   if (view.empty()) return;
-  const std::uint64_t z = stream(seed, problem.kernel().name, tensor.name);
+  const char* const kernel = problem.kernel().name;
+  const std::uint64_t z = stream(seed.number, kernel, tensor.name);
   const NumberFormat& format = *view.dtype;
   const auto scale = static_cast<float>(tensor.seed_scale);
   const bool limited = tensor.domain.limited();
@@ -96,17 +97,27 @@ void fill_from_seed(std::uint64_t seed, const Problem& problem, const TensorSpec
   // What a problem costs follows from its sizes alone, so what seeds count is as much as there can
   // be.
   const bool full = tensor.domain.kind == IntegerDomain::Kind::counts;
+  const bool is_uniform = seed.distribution == &uniform || !follows_distributions(tensor);
+  const SeededStream elements(seed.number, kernel, tensor.name);
+  const SeededStream rows(seed.number, kernel, tensor.name + "/row");
+  const SeededStream exponents(seed.number, kernel, tensor.name + "/exponent");
+  const SeedRange range = seed_range(tensor);
+  const std::int64_t cols = view.cols();
   const auto value = [&](std::int64_t i) {
+    if (!is_uniform) {
+      const double drawn =
+          seed.distribution->value({elements, rows, exponents, range, i / cols, i % cols, cols});
+      return double{static_cast<float>(std::clamp(drawn, -range.largest, range.largest))};
+    }
     if (full) return static_cast<double>(end - 1);
     if (limited) return static_cast<double>(integer_at(z, static_cast<std::uint64_t>(i), end));
     const float unit = value_at(z, static_cast<std::uint64_t>(i));
     if (!format.is_integer()) return double{scale * unit};
     return format.least + (format.largest - format.least) * (0.5 * unit + 0.5);
   };
-  const bool plain = &format == &float32;
+  const bool plain = is_uniform && &format == &float32;
   // Pieces of a row: far longer than handing one out takes, and whole blocks.
   constexpr std::int64_t most = 65536;
-  const std::int64_t cols = view.cols();
   const std::int64_t width = std::min(cols, most);
   const std::int64_t pieces = (cols + width - 1) / width;
   // Bodies of a parallel region must not throw: each thread's memory is reserved here.

@@ -1,5 +1,5 @@
-// Inputs as a pure function of seed, kernel, tensor name and element index (contract.md, "Inputs
-// from a seed"); any language can rebuild them.
+// Inputs as a pure function of seed, distribution, kernel, tensor name and element index; any
+// language can rebuild them.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,12 @@ class SeededStream {
  private:
   std::uint64_t start_;
 };
-// Fills a tensor with the values of `seeded_value` times the tensor's scale, rounded to float32 and
-// then to its format. Integers with a domain (domain.hpp) are those of `seeded_integer`, sorted
-// where they ascend, or N for counts; others take their format's whole range. Strided views are
-// filled in row-major order of their elements. In parallel.
-void fill_from_seed(std::uint64_t seed, const Problem& problem, const TensorSpec& tensor,
+// Fills a tensor with values of the seed's distribution (distribution.hpp), uniform: those of
+// `seeded_value` times the tensor's scale, rounded to float32 and then to its format. Integers with
+// a domain (domain.hpp) are those of `seeded_integer`, sorted where they ascend, or N for counts;
+// others take their format's whole range. Strided views are filled in row-major order of their
+// elements. In parallel.
+void fill_from_seed(const InputSeed& seed, const Problem& problem, const TensorSpec& tensor,
                     const View& view, int threads);
 
 }  // namespace rooflane

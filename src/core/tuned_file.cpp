@@ -25,7 +25,7 @@ using nlohmann::json;
 
 constexpr int version = 1;
 constexpr const char* version_key = "rooflane_tuned";
-constexpr std::int64_t most_threads = 1 << 16;
+constexpr std::int64_t most_tuned_threads = 1 << 16;
 
 // Fields of one JSON object, by name; what is wrong is said with `where` in front.
 class Fields {
@@ -128,7 +128,7 @@ TunedEntry entry_of(const json& object, const std::string& where,
   entry.variant = fields.text("variant");
   entry.problem = problem_of(fields, entry.kernel, kernels);
   entry.math = fields.text("math");
-  entry.threads = static_cast<int>(fields.count("threads", most_threads));
+  entry.threads = static_cast<int>(fields.count("threads", most_tuned_threads));
   entry.isa = fields.text("isa");
   entry.device = fields.text("device");
   entry.tuning = tuning_of(fields);

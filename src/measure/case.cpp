@@ -95,6 +95,7 @@ std::string Case::text() const {
   if (cache != defaults.cache) line += fmt::format(" cache={}", name_of(cache));
   if (timer != defaults.timer) line += fmt::format(" timer={}", name_of(timer));
   if (seed != defaults.seed) line += fmt::format(" seed={}", seed);
+  if (distribution != &uniform) line += fmt::format(" distribution={}", distribution->name);
   return line;
 }
 
@@ -165,10 +166,13 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
       c.timer = value == "steady" ? Timer::steady : Timer::event;
     } else if (field == "seed") {
       c.seed = seed_field(value);
+    } else if (field == "distribution") {
+      c.distribution = &distribution_named(value);
     } else {
-      throw argument_error(unknown_name("field of a case", field,
-                                        {"variant", "tuning", "tuning_source", "math", "threads",
-                                         "isa", "library", "device", "cache", "timer", "seed"}));
+      throw argument_error(
+          unknown_name("field of a case", field,
+                       {"variant", "tuning", "tuning_source", "math", "threads", "isa", "library",
+                        "device", "cache", "timer", "seed", "distribution"}));
     }
   }
   if (c.variant.empty()) throw argument_error("case: field variant is missing");

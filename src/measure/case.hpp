@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/catalogue.hpp"
+#include "core/distribution.hpp"
 
 namespace rooflane {
 
@@ -26,12 +27,14 @@ struct Case {
   CacheMode cache = CacheMode::warm;
   Timer timer = Timer::steady;
   std::uint64_t seed = 1;
+  const Distribution* distribution = &uniform;
 
   // "gemm:m=8,n=8,k=8 variant=hwy threads=2 seed=1"; fields at their default left out; spaces,
   // '%' and control characters in values are percent-encoded.
   std::string text() const;
   // Looks no tuning up: who made the case did, so that every process runs the same.
   Environment environment() const;
+  InputSeed inputs() const { return {seed, *distribution}; }
   // The record of `math`; fp32's where the kernel has no such math, which every variant refuses.
   const Math& math_record() const;
 };

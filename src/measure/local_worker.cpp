@@ -49,7 +49,7 @@ struct OpenCase {
   OpenCase(const Case& opened, const Variant& chosen)
       : c(opened),
         variant(chosen),
-        operands(c.problem, c.seed, fill_threads(c)),
+        operands(c.problem, c.inputs(), fill_threads(c)),
         input_hash(operands.input_hash()) {}
 
   Case c;
@@ -123,6 +123,8 @@ class LocalWorker final : public Worker {
       throw_worker_error();
     }
   }
+
+  bool draws(const Distribution&) override { return true; }
 
   void close() override { open_.reset(); }
 
@@ -210,9 +212,9 @@ class LocalWorker final : public Worker {
     const Math& math = open.c.math_record();
     const Reference reference =
         reference_path.empty()
-            ? compute_reference(problem, open.operands.inputs(), open.c.seed, math)
+            ? compute_reference(problem, open.operands.inputs(), open.c.inputs(), math)
             : read_reference(reference_path);
-    result = verify_output(problem, open.operands.all(), reference, open.c.seed, math);
+    result = verify_output(problem, open.operands.all(), reference, open.c.inputs(), math);
     result.output_hash = hash;
     if (result.usable() && !open.verified) {
       open.verified = result;

@@ -15,7 +15,7 @@
 
 namespace rooflane {
 
-OutputFile::OutputFile(const Problem& problem, std::uint64_t seed)
+OutputFile::OutputFile(const Problem& problem, const InputSeed& seed)
     : problem_(problem), seed_(seed) {
   for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
     if (is_written(tensor.role)) bytes_ += static_cast<std::size_t>(tensor_bytes(problem, tensor));
@@ -59,9 +59,9 @@ Verification OutputFile::verify(const std::string& reference_path, const Math& m
     }
     at += bytes;
   }
-  const Reference reference = reference_path.empty()
-                                  ? compute_reference(problem_, operands.inputs(), seed_, math)
-                                  : read_reference(reference_path);
+  const Reference reference =
+      reference_path.empty() ? compute_reference(problem_, operands.inputs(), seed_, math)
+                             : read_reference(reference_path);
   return verify_output(problem_, operands.all(), reference, seed_, math);
 }
 

@@ -18,7 +18,7 @@ namespace rooflane {
 class OutputFile {
  public:
   // Throws Error(unavailable) when no file in memory can be made.
-  OutputFile(const Problem& problem, std::uint64_t seed);
+  OutputFile(const Problem& problem, const InputSeed& seed);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -36,7 +36,7 @@ class OutputFile {
   bool read_at(std::size_t offset, std::span<std::byte> to) const;
 
   Problem problem_;
-  std::uint64_t seed_;
+  InputSeed seed_;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;
 };

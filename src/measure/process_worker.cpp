@@ -112,7 +112,7 @@ class ProcessWorker final : public Worker {
   Verification verify(const std::string& reference_path) override {
     if (!verifies()) {
       try {
-        const OutputFile output(open_.problem, open_.seed);
+        const OutputFile output(open_.problem, open_.inputs());
         ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
         Verification asked = output.verify(reference_path, open_.math_record());
         if (own_math_ != nullptr && !asked.passed()) asked = by_own_math(output, asked);
@@ -132,7 +132,7 @@ class ProcessWorker final : public Worker {
                        {{"op", "reproduce"}, {"output_hash", output_hash}, {"follow", follow}});
     }
     try {
-      const OutputFile output(open_.problem, open_.seed);
+      const OutputFile output(open_.problem, open_.inputs());
       ask({{"op", "output"}, {"path", output.path()}, {"output_bytes", output.bytes()}});
       return output.hash() == output_hash;
     } catch (const Error& error) {
@@ -165,6 +165,9 @@ class ProcessWorker final : public Worker {
                                               {"runs", request.runs},
                                               {"events", request.events}});
   }
+  bool draws(const Distribution& distribution) override {
+    return &distribution == &uniform || greet().draws_distributions;
+  }
   void close() override {
     if (process_ >= 0) ask({{"op", "close"}});
   }
@@ -179,8 +182,8 @@ class ProcessWorker final : public Worker {
 
   // What misses the bound of the math asked for, judged by that of the worker's own.
   Verification by_own_math(const OutputFile& output, Verification asked) {
-    const Verification own =
-        output.verify(own_reference_.path_for(open_.problem, open_.seed, *own_math_), *own_math_);
+    const Verification own = output.verify(
+        own_reference_.path_for(open_.problem, open_.inputs(), *own_math_), *own_math_);
     if (own.status == Status::failed) {
       asked.status = Status::failed;
       asked.reason = fmt::format("beyond the bound of math {} that it computes in: {}",

@@ -93,22 +93,28 @@ Reference read_reference(const std::string& path) {
 ReferenceFile::~ReferenceFile() { reset(); }
 
 void ReferenceFile::reset() {
-  holds_.clear();
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  for (const auto& [distribution, descriptor] : descriptors_) ::close(descriptor);
+  descriptors_.clear();
 }
 
-std::string ReferenceFile::path_for(const Problem& problem, std::uint64_t seed, const Math& math) {
-  const std::string wanted = fmt::format("{} seed={} math={}", problem.text(), seed, math.name);
-  const auto path = [&] { return fmt::format("/proc/{}/fd/{}", getpid(), descriptor_); };
-  if (holds_ == wanted) return path();
-  reset();
+std::string ReferenceFile::path_for(const Problem& problem, const InputSeed& seed,
+                                    const Math& math) {
+  std::string wanted = fmt::format("{} seed={} math={}", problem.text(), seed.number, math.name);
+  if (holds_ != wanted) reset();
+  holds_ = std::move(wanted);
+  const auto path = [](int descriptor) {
+    return fmt::format("/proc/{}/fd/{}", getpid(), descriptor);
+  };
+  if (const auto known = descriptors_.find(seed.distribution); known != descriptors_.end()) {
+    return path(known->second);
+  }
   const OwnedOperands operands(problem, seed, machine().physical_cores);
   const Reference reference = compute_reference(problem, operands.inputs(), seed, math);
-  descriptor_ = memfd_create("rooflane-reference", MFD_CLOEXEC);
-  if (descriptor_ < 0) throw unavailable_error("no file in memory can be made for the reference");
-  write_reference(reference, path());
-  holds_ = wanted;
-  return path();
+  const int descriptor = memfd_create("rooflane-reference", MFD_CLOEXEC);
+  if (descriptor < 0) throw unavailable_error("no file in memory can be made for the reference");
+  descriptors_[seed.distribution] = descriptor;
+  write_reference(reference, path(descriptor));
+  return path(descriptor);
 }
 
 }  // namespace rooflane

@@ -2,7 +2,7 @@
 // worker processes open by its path.
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <string>
 
 #include "core/math.hpp"
@@ -23,15 +23,16 @@ class ReferenceFile {
   ReferenceFile(const ReferenceFile&) = delete;
   ReferenceFile& operator=(const ReferenceFile&) = delete;
 
-  // The path of this problem's reference; computed when the last call was for another problem, seed
-  // or math. Throws Error(unavailable) when no file in memory can be made.
-  std::string path_for(const Problem& problem, std::uint64_t seed, const Math& math);
+  // The path of this problem's reference; computed when it is not among those of the last call's
+  // problem, seed number and math, of which those of all distributions are kept. Throws
+  // Error(unavailable) when no file in memory can be made.
+  std::string path_for(const Problem& problem, const InputSeed& seed, const Math& math);
 
  private:
   void reset();
 
-  int descriptor_ = -1;
-  std::string holds_;  // which problem and seed
+  std::string holds_;                                    // of which problem, seed and math
+  std::map<const Distribution*, int> descriptors_ = {};  // their open files
 };
 
 }  // namespace rooflane

@@ -42,6 +42,7 @@ Greeting greeting(const Catalogue& catalogue, const Build& build) {
     offer.absent = absent.reason;
     greeting.variants->push_back(std::move(offer));
   }
+  greeting.draws_distributions = true;
   return greeting;
 }
 
@@ -60,8 +61,8 @@ int serve_worker(const Catalogue& catalogue, const Build& build) {
 }
 
 int refuse_to_serve(const std::string& error) {
-  write_line(STDOUT_FILENO,
-             protocol::to_json(Greeting{"rooflane", ROOFLANE_VERSION, error, std::nullopt, {}}));
+  write_line(STDOUT_FILENO, protocol::to_json(Greeting{
+                                "rooflane", ROOFLANE_VERSION, error, std::nullopt, {}, {}}));
   return static_cast<int>(ErrorKind::argument);
 }
 

@@ -64,7 +64,7 @@ void require_memory(const Problem& problem, double copies) {
                   copies > 1 ? "times" : "time", available / 0x1p20));
 }
 
-OwnedOperands::OwnedOperands(const Problem& problem, std::uint64_t seed, int threads)
+OwnedOperands::OwnedOperands(const Problem& problem, const InputSeed& seed, int threads)
     : problem_(problem),
       seed_(seed),
       threads_(threads),
@@ -225,7 +225,7 @@ void add_output_rounding(DType dtype, std::span<const double> value, std::span<d
 }
 
 void add_part(const Problem& problem, const Math& math, const Operands& inputs,
-              const TensorSpec& output, Region region, Reference& reference) {
+              const TensorSpec& output, Region region, double growth, Reference& reference) {
   const std::size_t count = region.rows.size() * region.cols.size();
   if (count == 0) return;
   Reference::Part part;
@@ -233,6 +233,9 @@ void add_part(const Problem& problem, const Math& math, const Operands& inputs,
   for (auto* values : {&part.value, &part.bound, &part.plain_bound}) values->resize(count);
   problem.kernel().reference(problem, math, inputs, output.name, region,
                              {part.value.data(), part.bound.data(), part.plain_bound.data()});
+  for (auto* bounds : {&part.bound, &part.plain_bound}) {
+    for (double& bound : *bounds) bound *= growth;
+  }
   add_output_rounding(output.dtype, part.value, part.bound);
   add_output_rounding(output.dtype, part.value, part.plain_bound);
   part.region = std::move(region);
@@ -245,13 +248,32 @@ std::vector<double> reference_values(const Problem& problem, const Operands& inp
                                      const TensorSpec& output, const Region& region) {
   Reference reference;
   add_part(problem, *problem.kernel().maths.front(), Float32Copies(inputs).operands(), output,
-           region, reference);
+           region, 1, reference);
   return reference.parts.empty() ? std::vector<double>() : std::move(reference.parts[0].value);
 }
 
-Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed,
+namespace {
+
+// How much larger bounds are for the distribution than for numbers of random signs; a sum has as
+// many terms as the longest axis at most.
+double error_growth(const Problem& problem, const InputSeed& seed) {
+  if (seed.distribution->error_growth == nullptr) return 1;
+  std::int64_t longest = 1;
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    if (!is_read(tensor.role)) continue;
+    for (const std::int64_t length : tensor_shape(problem, tensor)) {
+      longest = std::max(longest, length);
+    }
+  }
+  return seed.distribution->error_growth(static_cast<double>(longest));
+}
+
+}  // namespace
+
+Reference compute_reference(const Problem& problem, const Operands& inputs, const InputSeed& seed,
                             const Math& math) {
   const Kernel& kernel = problem.kernel();
+  const double growth = error_growth(problem, seed);
   const Float32Copies wide(inputs);
   const std::int64_t sampled = kernel.whole_check == nullptr || has_whole_check(problem)
                                    ? sampled_lines
@@ -268,19 +290,19 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, std:
     const View shape = contiguous_view(nullptr, tensor_shape(problem, tensor), tensor.dtype);
     const std::int64_t rows = shape.rows(), cols = shape.cols();
     const auto add = [&](Region region) {
-      add_part(problem, math, wide.operands(), tensor, std::move(region), reference);
+      add_part(problem, math, wide.operands(), tensor, std::move(region), growth, reference);
     };
     if (reference.complete) {
       add({all_lines(rows), all_lines(cols)});
       continue;
     }
-    add({chosen_lines(rows, seed, sampled), all_lines(cols)});
+    add({chosen_lines(rows, seed.number, sampled), all_lines(cols)});
     if (!kernel.columns_are_cheap) continue;
     // Of many rows fewer columns: values and bounds of all that are chosen lie in memory at once.
     const auto most =
         static_cast<std::int64_t>(full_comparison_elements) / std::max<std::int64_t>(rows, 1);
     add({all_lines(rows),
-         chosen_lines(cols, ~seed, std::clamp<std::int64_t>(most - 2, 0, sampled))});
+         chosen_lines(cols, ~seed.number, std::clamp<std::int64_t>(most - 2, 0, sampled))});
   }
   return reference;
 }
@@ -359,8 +381,8 @@ Comparison compare_elements(const Operands& operands, const Reference& reference
   return all;
 }
 
-// Where a value is that is not finite; empty: nowhere. Inputs from a seed are finite and moderate,
-// so that every output is finite.
+// Where a value is that is not finite; empty: nowhere. Inputs from a seed are finite, and kernels
+// limit them (TensorSpec::reach) so that every output is finite.
 std::string find_not_finite(const std::string& tensor, const View& output) {
   if (output.empty()) return {};
   std::vector<double> values(static_cast<std::size_t>(output.cols()));
@@ -378,7 +400,7 @@ std::string find_not_finite(const std::string& tensor, const View& output) {
 }  // namespace
 
 Verification verify_output(const Problem& problem, const Operands& operands,
-                           const Reference& reference, std::uint64_t seed, const Math& math) {
+                           const Reference& reference, const InputSeed& seed, const Math& math) {
   Verification result;
   const Comparison compared = compare_elements(operands, reference);
   result.value = compared.bound.error;
@@ -405,7 +427,10 @@ Verification verify_output(const Problem& problem, const Operands& operands,
   if (compared.bound.error > 1) result.reason = compared.bound.text(several);
   if (has_whole_check(problem) && any_elements) {
     const Float32Copies wide(operands);
-    const WholeError whole = problem.kernel().whole_check(problem, math, wide.operands(), seed);
+    WholeError whole = problem.kernel().whole_check(problem, math, wide.operands(), seed.number);
+    const double growth = error_growth(problem, seed);
+    whole.over_bound /= growth;
+    whole.over_plain_bound /= growth;
     result.value = std::max(result.value, whole.over_bound);
     if (!(whole.over_bound <= 1)) {
       result.value = whole.over_bound;

@@ -41,7 +41,7 @@ struct Reference {
 // Every page is first touched by the pool's threads.
 class OwnedOperands {
  public:
-  OwnedOperands(const Problem& problem, std::uint64_t seed, int threads);
+  OwnedOperands(const Problem& problem, const InputSeed& seed, int threads);
   // What a plan is bound to.
   const Operands& all() const { return all_; }
   // What a reference takes: of updated tensors what they held before the run.
@@ -68,7 +68,7 @@ class OwnedOperands {
     bool updated = false;
   };
   Problem problem_;
-  std::uint64_t seed_;
+  InputSeed seed_;
   int threads_;
   std::vector<TensorSpec> tensors_;
   std::vector<Buffer> buffers_;
@@ -98,8 +98,8 @@ class Float32Copies {
 // The exact values of a region of one output, for inputs of any format.
 std::vector<double> reference_values(const Problem& problem, const Operands& inputs,
                                      const TensorSpec& output, const Region& region);
-// Of every output. Uses all physical cores.
-Reference compute_reference(const Problem& problem, const Operands& inputs, std::uint64_t seed,
+// Of every output, for inputs of the seed's distribution. Uses all physical cores.
+Reference compute_reference(const Problem& problem, const Operands& inputs, const InputSeed& seed,
                             const Math& math = fp32);
 
 // Checksum of bytes, going on from that of what came before them.
@@ -126,6 +126,7 @@ struct Verification {
 
 // Compares the outputs among `operands` with the reference.
 Verification verify_output(const Problem& problem, const Operands& operands,
-                           const Reference& reference, std::uint64_t seed, const Math& math = fp32);
+                           const Reference& reference, const InputSeed& seed,
+                           const Math& math = fp32);
 
 }  // namespace rooflane

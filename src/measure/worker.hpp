@@ -22,6 +22,10 @@
 //                           "seed_scale":1.0},...],"cost":{"flops":1024.0,...}}} -> Opened's fields
 //        int32 tensors with "ids_below":"vocab" hold 0 to that parameter's value less one, with
 //        "counts_to" the value itself; with "ascending":true they are sorted (core/seeds.hpp)
+//        inputs of another distribution than uniform (core/distribution.hpp) are asked for by
+//        "distribution":{"name":"wide","ranges":{"x":{"low":-126,"high":128,"least_normal":-126,
+//        "far":4096.0,"largest":3.4e38},...}}, with the SeedRange of each tensor that follows it;
+//        only of workers that greeted with "draws_distributions":true
 //        "math":"int8-block" in the answer: it computes in that instead of the math asked for
 //        the case's line is enough for a build of Rooflane; who has no parser for it takes the
 //        resolved fields: every parameter with its value, every tensor, defaults filled in
@@ -113,6 +117,9 @@ class Worker {
   virtual Samples sample(int n, std::int64_t runs) = 0;
   // Where the time of the open case's runs goes; nothing where that is not known, as of a library.
   virtual std::optional<PhaseProfile> profile(const PhaseRequest& request) = 0;
+  // Whether it makes inputs of this distribution: asked before a case with it is opened. May start
+  // the worker's process.
+  virtual bool draws(const Distribution& distribution) = 0;
   virtual void close() = 0;
   // Waits until the worker's CPU clock stands still (a runtime may spin for a while after a run),
   // at most a second. False when it was busy to the end: then it takes CPUs from whoever is next.
@@ -146,6 +153,7 @@ struct Greeting {
   std::string error;                           // not empty: it cannot serve
   std::optional<std::vector<Offer>> variants;  // nothing: a worker that does not say
   Build build;
+  bool draws_distributions = false;  // all that this build knows, not uniform inputs alone
 };
 
 // How a worker process is started and when it is given up.

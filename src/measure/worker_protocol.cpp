@@ -45,15 +45,28 @@ std::string line_of(const json& message) {
 }
 
 json open_request(const Case& c) {
-  return {{"op", "open"},
-          {"case", c.text()},
-          {"problem", problem_json(c.problem)},
-          {"variant", c.variant},
-          {"math", c.math},
-          {"threads", c.threads},
-          {"cache", name_of(c.cache)},
-          {"timer", name_of(c.timer)},
-          {"seed", c.seed}};
+  json request = {{"op", "open"},
+                  {"case", c.text()},
+                  {"problem", problem_json(c.problem)},
+                  {"variant", c.variant},
+                  {"math", c.math},
+                  {"threads", c.threads},
+                  {"cache", name_of(c.cache)},
+                  {"timer", name_of(c.timer)},
+                  {"seed", c.seed}};
+  if (c.distribution == &uniform) return request;
+  json ranges = json::object();
+  for (const TensorSpec& tensor : c.problem.kernel().tensors(c.problem)) {
+    if (!is_read(tensor.role) || !follows_distributions(tensor)) continue;
+    const SeedRange range = seed_range(tensor);
+    ranges[tensor.name] = {{"low", range.low},
+                           {"high", range.high},
+                           {"least_normal", range.least_normal},
+                           {"far", range.far},
+                           {"largest", range.largest}};
+  }
+  request["distribution"] = {{"name", c.distribution->name}, {"ranges", ranges}};
+  return request;
 }
 
 json to_json(const Greeting& greeting) {
@@ -65,6 +78,7 @@ json to_json(const Greeting& greeting) {
     message["git_dirty"] = greeting.build.dirty;
     message["compiler"] = greeting.build.compiler;
   }
+  if (greeting.draws_distributions) message["draws_distributions"] = true;
   if (!greeting.variants) return message;
   json& variants = message["variants"] = json::array();
   for (const Offer& offer : *greeting.variants) {
@@ -167,6 +181,7 @@ Greeting greeting_from(const json& message) {
   greeting.error = message.value("error", "");
   greeting.build = {message.value("build_commit", ""), message.value("git_dirty", ""),
                     message.value("compiler", "")};
+  greeting.draws_distributions = message.value("draws_distributions", json(false)) == true;
   if (!message.contains("variants")) return greeting;
   greeting.variants.emplace();
   for (const json& item : message.at("variants")) {

@@ -22,6 +22,7 @@ class Idle final : public Worker {
   std::optional<PhaseProfile> profile(const PhaseRequest& /*request*/) override {
     return std::nullopt;
   }
+  bool draws(const Distribution& /*distribution*/) override { return true; }
   void close() override {}
   bool settle() override { return true; }
   pid_t process() override { return -1; }

@@ -1,4 +1,4 @@
-// Put after rows.cl before the row kernels with vectors of `cols` (layernorm_once.cl, rmsnorm_once.cl):
+// Put after rows.cl before the row kernels with vectors of `cols` (norm_once.cl):
 // how such a vector lies beside rows in registers, which may start anywhere in a vector of 16 bytes.
 
 #if FORM == 1
