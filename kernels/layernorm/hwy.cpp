@@ -12,6 +12,7 @@
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -260,17 +261,16 @@ class HwyPlan final : public Plan {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
-        halves_(common::halves_vectors(machine())),
         target_(resolve_isa(env.isa)),
+        halves_(common::halves_vectors(isa_name(target_))),
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
     if (split_) {
-      threads_ = std::max(env.threads, 1);
       moments_.resize(2 * static_cast<std::size_t>(threads_));
     }
   }
@@ -342,11 +342,11 @@ class HwyPlan final : public Plan {
   Pool* pool_;
   Tuning tuning_;
   bool split_;
-  bool halves_;
   bool far_ = false;
   bool stream_ = false;
   common::Prefetch prefetch_ = common::Prefetch::into_l1;
   std::int64_t target_;
+  bool halves_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
@@ -360,9 +360,16 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !problem.flag("residual");
 }
 
+constexpr common::RowWork row_work = {
+    .vector_ops = 11.5, .row_ops = 40, .short_ops = 2.4, .long_rows = common::Prefetch::into_l2};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -388,6 +395,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .ladder = ladder,
     .dtypes = float_types,
 };

@@ -9,6 +9,7 @@
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -220,7 +221,7 @@ class HwyPlan final : public Plan {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
@@ -228,9 +229,7 @@ class HwyPlan final : public Plan {
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (!split_) return;
-    threads_ = std::max(env.threads, 1);
-    shared_.resize(2 * static_cast<std::size_t>(threads_));
+    if (split_) shared_.resize(2 * static_cast<std::size_t>(threads_));
   }
 
   void run() override {
@@ -311,9 +310,16 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !problem.flag("residual");
 }
 
+constexpr common::RowWork row_work = {
+    .vector_ops = 8, .row_ops = 40, .short_ops = 0, .long_rows = common::Prefetch::into_l2};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -339,6 +345,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .dtypes = float_types,
 };
 

@@ -12,6 +12,7 @@
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -404,7 +405,7 @@ class HwyPlan final : public Plan {
       : Plan(problem),
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
@@ -415,7 +416,6 @@ class HwyPlan final : public Plan {
         scale_(ROOFLANE_HWY_FUNCTION(Scale, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
     if (split_) {
-      threads_ = std::max(env.threads, 1);
       partials_.resize(2 * static_cast<std::size_t>(threads_));
     } else if (tuning.get("stream", 0) != 0 && by_scratch(tuning)) {
       scratch_stride_ =
@@ -534,9 +534,16 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !option_refusal(problem);
 }
 
+constexpr common::RowWork row_work = {
+    .vector_ops = 12.8, .row_ops = 45, .short_ops = 2.4, .long_rows = common::Prefetch::pages};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::pages);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -562,6 +569,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .ladder = ladder,
     .dtypes = float_types,
 };

@@ -197,7 +197,10 @@ ordered_json traits_schema() {
              {{"fma_flops_s", value("number", "float32 operations per second of multiply-adds")},
               {"read_bytes_s", by_level},
               {"write_bytes_s", by_level},
-              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
+              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")},
+              {"copy_bytes_s",
+               object("Read from memory and stored past the caches, together; 0: not measured.",
+                      {{"in_order", rate}, {"in_four", rate}})}});
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
   return object(

@@ -18,6 +18,11 @@ namespace rooflane {
 enum Level : int { in_l1, in_l2, in_l3, in_memory };
 inline constexpr int levels = 4;
 
+// How a copy from memory walks, as indices of Rates::copy: one place after the other, or four
+// places side by side, which a core's prefetchers may follow further in all.
+enum Walk : int { in_order, in_four };
+inline constexpr int walks = 2;
+
 struct Traits {
   // Of one thread.
   struct Rates {
@@ -25,8 +30,11 @@ struct Traits {
     double read[levels] = {};   // bytes/s loaded from a level
     double write[levels] = {};  // bytes/s stored to a level by plain stores
     double stream = 0;          // bytes/s stored past the caches
+    // bytes/s read from memory and stored past the caches, together; 0: not measured
+    double copy[walks] = {};
   };
 
+  int lanes = 1;              // float32 elements of a vector at the ISA target
   std::string origin;         // "measured 2026-01-31 12:00:00 UTC", or "derived"
   std::int64_t l1_bytes = 0;  // of one core
   std::int64_t l2_bytes = 0;  // of one core

@@ -1,0 +1,194 @@
+// Predicts schedules of row kernels. See rows_schedule.hpp.
+#include "kernels/common/rows_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "backends/highway.hpp"
+#include "core/machine.hpp"
+#include "kernels/common/traffic.hpp"
+
+namespace rooflane::common {
+namespace {
+
+// Exponents of the norm that joins times which overlap: 1 adds them, infinity takes the longest.
+// Work and L2 overlap as out-of-order execution allows; plain stores beyond L2 wait for their
+// lines; what is prefetched and streamed overlaps with work again.
+constexpr double within_l2_overlap = 2.5, plain_overlap = 1.2, streamed_overlap = 2.5;
+// Starting and ending the streaming stores of a row whose ends are no whole lines.
+constexpr double streamed_row_ops = 10;
+// Calling a plan, and beginning a piece of rows.
+constexpr double call_ops = 60, piece_ops = 60;
+// The last of several threads is at least this part of its work later than their mean.
+constexpr double least_jitter = 0.08;
+// A barrier is the end of a region, less than half of what a whole one takes.
+constexpr double barrier_share = 0.4;
+// What prefetching in another order than the likely one costs, a few per cent: it ranks them.
+constexpr double other_prefetch = 1.05;
+// Copying in four places at once must be faster by more than timings scatter.
+constexpr double clearly_faster = 1.05;
+
+double real(std::int64_t i) { return static_cast<double>(i); }
+double joined(double x, double y, double p) {
+  return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
+}
+
+// How x is best prefetched from memory. From four pages where a core copies faster so. Else in
+// order, into an L1 that has room for the distance beside the rows at work, or into L2.
+Prefetch likely_prefetch(const RowWork& work, std::int64_t cols, int threads,
+                         const Traits& traits) {
+  const Traits::Rates& rates = rates_of(traits, threads);
+  if (rates.copy[in_four] > clearly_faster * rates.copy[in_order]) return Prefetch::pages;
+  if (traits.l1_bytes >= (48 << 10)) return Prefetch::into_l1;
+  return 3 * 4 * cols <= traits.l1_bytes ? Prefetch::into_l2 : work.long_rows;
+}
+
+// Vector multiply-adds of a row, or of a part of one.
+double ops_of(double cols, const RowWork& work, int lanes) {
+  const double whole = work.row_ops + std::ceil(cols / lanes) * work.vector_ops;
+  return work.short_ops > 0 ? std::min(whole, work.short_ops * cols * 16 / lanes) : whole;
+}
+
+// Of what a thread does, by how much the last thread is later than if all were equal.
+double lateness(const RowSchedule& s, double pieces, const Traits& traits) {
+  if (s.threads == 1) return 1;
+  const double each = pieces / s.threads;
+  return std::ceil(each) / each + std::max(least_jitter, traits.jitter) / std::max(1.0, each);
+}
+
+}  // namespace
+
+RowSchedule::RowSchedule(const Tuning& tuning)
+    : stream(tuning.get("stream", 0) != 0),
+      split(tuning.get("split", 0) != 0),
+      prefetch(prefetch_asked(tuning)),
+      threads(static_cast<int>(tuning.get("threads", 1))) {}
+
+Tuning RowSchedule::tuning() const {
+  return {{"stream", stream},
+          {"split", split},
+          {"prefetch", static_cast<std::int64_t>(prefetch)},
+          {"threads", threads}};
+}
+
+RowShape::RowShape(const Problem& problem)
+    : rows(problem.size("rows")),
+      cols(problem.size("cols")),
+      written(real(problem.dtype("type")->bytes(rows * cols))) {
+  read = operand_bytes(problem) - written;
+}
+
+double predict(const RowSchedule& s, const RowShape& shape, const RowWork& work,
+               const Traits& traits) {
+  if (shape.rows == 0 || shape.cols == 0) return 0;
+  const Traits::Rates& rates = rates_of(traits, s.threads);
+  const double op = 2 * traits.lanes / rates.fma;
+  const double rows = real(shape.rows), cols = real(shape.cols);
+  const double pieces =
+      s.split ? s.threads : real(row_pieces(s.threads, shape.rows, shape.cols, 1));
+  double core = rows * op * (s.stream ? streamed_row_ops : 0);
+  if (s.split) {
+    core += rows * op * (work.row_ops + ops_of(std::ceil(cols / s.threads), work, traits.lanes));
+  } else {
+    core += rows / s.threads * op * ops_of(cols, work, traits.lanes);
+  }
+  // A row that no L2 holds is read once more.
+  const double row_share = 8 * cols / (s.split ? s.threads : 1);
+  const double visits = row_share <= real(traits.l2_bytes) ? 1 : 2;
+  const double read = visits * shape.read;
+  double seconds = 0;
+  if (s.stream) {
+    const Prefetch likely = likely_prefetch(work, shape.cols, s.threads, traits);
+    seconds =
+        joined(core, streamed_seconds(read, shape.written, s.threads, traits), streamed_overlap) *
+        (s.prefetch == likely || s.split ? 1 : other_prefetch);
+  } else {
+    const ByteSeconds memory = plain_seconds(read, shape.written, s.threads, traits);
+    seconds =
+        joined(joined(core, memory.within_l2, within_l2_overlap), memory.beyond_l2, plain_overlap);
+  }
+  seconds = seconds * lateness(s, pieces, traits) + call_ops * op;
+  if (s.threads > 1) {
+    seconds += traits.region + std::ceil(pieces / s.threads) * (traits.task + piece_ops * op);
+  }
+  if (s.split) seconds += rows * (barrier_share * traits.region + work.row_ops * op);
+  return seconds;
+}
+
+std::vector<RowSchedule> row_schedules(const RowShape& shape, const RowWork& work, int most_threads,
+                                       FunctionRef<const Traits&(int threads)> traits_of) {
+  struct Ranked {
+    RowSchedule schedule;
+    double seconds;
+  };
+  std::vector<Ranked> all;
+  // All threads, half of them and so on.
+  for (int threads = std::max(1, most_threads); threads > 0;
+       threads = threads == 1 ? 0 : static_cast<int>(std::bit_floor(unsigned(threads - 1)))) {
+    const Traits& traits = traits_of(threads);
+    const auto add = [&](bool stream, bool split, Prefetch prefetch) {
+      RowSchedule s;
+      s.stream = stream, s.split = split, s.prefetch = prefetch, s.threads = threads;
+      const double reader = stream ? reader_seconds(shape.read, shape.written, threads, traits) : 0;
+      all.push_back({s, predict(s, shape, work, traits) + reader});
+    };
+    for (const bool split : {false, true}) {
+      add(false, split, Prefetch::into_l1);
+      for (const Prefetch prefetch : {Prefetch::into_l1, Prefetch::pages, Prefetch::into_l2}) {
+        // Shares of a row know two ways: pages, and the other.
+        if (!split || prefetch != Prefetch::into_l2) add(true, split, prefetch);
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
+  // With the best number of threads all, with others the best.
+  std::vector<RowSchedule> list;
+  std::vector<int> seen;
+  for (const auto& [schedule, ignored] : all) {
+    const bool first = std::find(seen.begin(), seen.end(), schedule.threads) == seen.end();
+    if (first) seen.push_back(schedule.threads);
+    if (first || schedule.threads == seen.front()) list.push_back(schedule);
+  }
+  return list;
+}
+
+std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env,
+                                const RowWork& work) {
+  const std::string isa = isa_name(resolve_isa(env.isa));
+  std::vector<Tuning> tunings;
+  for (const RowSchedule& schedule :
+       row_schedules(RowShape(problem), work, env.threads,
+                     [&](int threads) -> const Traits& { return traits(isa, threads); })) {
+    tunings.push_back(schedule.tuning());
+  }
+  return tunings;
+}
+
+double predicted_row_seconds(const Problem& problem, const Tuning& tuning, const Environment& env,
+                             const RowWork& work) {
+  const RowSchedule schedule(tuning);
+  return predict(schedule, RowShape(problem), work,
+                 traits(isa_name(resolve_isa(env.isa)), schedule.threads));
+}
+
+std::optional<std::string> threads_defect(const Problem&, const Tuning& tuning,
+                                          const Environment& env) {
+  const int most = std::max(1, env.threads);
+  if (tuning.get("threads", 1) <= most) return std::nullopt;
+  return fmt::format("threads={} of {}", tuning.get("threads", 1), most);
+}
+
+bool worth_streaming(double read, double written, int threads, const Environment& env) {
+  return streaming_is_faster(read, written, threads,
+                             traits(isa_name(resolve_isa(env.isa)), threads));
+}
+
+bool halves_vectors(std::string_view isa) {
+  return isa.starts_with("AVX3") && traits(isa, 1).one.fma < 1.3 * traits("AVX2", 1).one.fma;
+}
+
+}  // namespace rooflane::common
