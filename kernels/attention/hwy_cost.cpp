@@ -26,6 +26,9 @@ constexpr double decode_tile_ops = 120;  // the online softmax of a row: two red
 constexpr double decode_row_ops = 60;    // copying a row of q and o by elements
 // An accumulator waits four cycles for the multiply-add before it.
 constexpr double latency_ops = 8;
+// Of a step of k beside multiply-adds and loads: counting, addresses; shared by a micro-panel's
+// vectors.
+constexpr double step_overhead = 0.15;
 // Exponents of the norm that joins times which overlap: 1 adds them, infinity takes the longest.
 constexpr double within_l2_overlap = 2.5, beyond_l2_overlap = 3;
 // The last of several threads is at least this part of its work later than their mean.
@@ -86,29 +89,36 @@ class Model {
     const double blocks = real(s_.batch * s_.kv_heads * divide_up(rows_, q_block_));
     const Seen seen = keys_seen(s_, q_block_);
     const double split = real(chunks.count);
-    const double most = task(seen.most / split);
-    const double mean = task(seen.sum / (blocks / real(s_.batch * s_.kv_heads)) / split);
+    // A vector of rows leaves out the keys that none of them sees, whatever its block sees.
+    const double vectors = std::ceil(real(rows_) / real(path_.lanes));
+    const double of_block = seen.sum / (blocks / real(s_.batch * s_.kv_heads));
+    const double of_vector = path_.decode ? of_block : keys_seen(s_, path_.lanes).sum / vectors;
+    const double part = of_block > 0 ? std::min(1.0, of_vector / of_block) : 1;
+    const double most = task(seen.most / split, part), mean = task(of_block / split, part);
     double time = begin + of_tasks(blocks * split, most, mean);
     if (chunks.count > 1) time += merging(split);
     return time;
   }
 
  private:
-  // A task of a block of rows against so many keys.
-  double task(double keys) const { return path_.decode ? decode(keys) : prefill(keys); }
+  // A task of a block of rows against so many keys, of which a vector of them sees a part.
+  double task(double keys, double part) const {
+    return path_.decode ? decode(keys) : prefill(keys, part);
+  }
 
-  double prefill(double keys) const {
+  double prefill(double keys, double part) const {
     const double vectors = std::ceil(real(q_block_) / real(path_.lanes));
     const double panels = std::ceil(vectors / 3), each = vectors / panels;
     const double tile = real(path_.tile);
     // Multiply-adds, loads (two a cycle: vectors and broadcasts), or latency of the accumulators.
     const double step =
-        std::max({1.0, (tile + each) / (tile * each), latency_ops / (tile * each)}) * 1.05;
+        std::max({1.0, (tile + each) / (tile * each), latency_ops / (tile * each)}) *
+        (1 + step_overhead / each);
     const double tiles = std::ceil(std::max(keys, 1.0) / real(schedule_.kv_block));
     const double whole_keys = keys < tile ? keys * (1 + 0.25 * (tile - 1)) : keys;
     const double micro_tiles = std::ceil(keys / tile) + tiles * std::ceil(real(s_.v_dim) / tile);
     const double core =
-        vectors * (whole_keys * width_ * step + keys * (weight_ops + option_ops())) +
+        part * vectors * (whole_keys * width_ * step + keys * (weight_ops + option_ops())) +
         tiles * vectors * real(s_.v_dim) * rescale_ops + panels * tiles * tile_ops +
         panels * micro_tiles * micro_tile_ops + vectors * width_ * transpose_ops + task_ops +
         converting(keys);
@@ -159,7 +169,7 @@ class Model {
     // Few tasks do not even out; the longest come first.
     const double size = most + (mean - most) * (1 - 1 / each);
     const double late = std::max(rounds - each, std::max(least_jitter, traits_.jitter));
-    return size * each + late * mean + rounds * traits_.task + traits_.region;
+    return size * each + late * mean + rounds * traits_.task + common::busy_region * traits_.region;
   }
 
   // Partial sums of the chunks, from other threads' caches.

@@ -36,14 +36,20 @@ double joined(double x, double y, double p) {
   return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
 }
 
-// How x is best prefetched from memory. From four pages where a core copies faster so. Else in
+// How x is best prefetched where y is streamed. What L3 holds comes into L2 in time, as long as
+// three rows are half of L1. From memory from four pages, where a core copies faster so; else in
 // order, into an L1 that has room for the distance beside the rows at work, or into L2.
-Prefetch likely_prefetch(const RowWork& work, std::int64_t cols, int threads,
+Prefetch likely_prefetch(const RowShape& shape, const RowWork& work, int threads,
                          const Traits& traits) {
   const Traits::Rates& rates = rates_of(traits, threads);
+  const std::int64_t three_rows = 3 * 4 * shape.cols;
+  const bool from_caches = residence_of(shape.read, threads, traits).memory < 0.5;
+  if (from_caches && shape.cols >= short_row && 2 * three_rows <= traits.l1_bytes) {
+    return Prefetch::into_l2;
+  }
   if (rates.copy[in_four] > clearly_faster * rates.copy[in_order]) return Prefetch::pages;
   if (traits.l1_bytes >= (48 << 10)) return Prefetch::into_l1;
-  return 3 * 4 * cols <= traits.l1_bytes ? Prefetch::into_l2 : work.long_rows;
+  return three_rows <= traits.l1_bytes ? Prefetch::into_l2 : work.long_rows;
 }
 
 // Vector multiply-adds of a row, or of a part of one.
@@ -52,11 +58,12 @@ double ops_of(double cols, const RowWork& work, int lanes) {
   return work.short_ops > 0 ? std::min(whole, work.short_ops * cols * 16 / lanes) : whole;
 }
 
-// Of what a thread does, by how much the last thread is later than if all were equal.
-double lateness(const RowSchedule& s, double pieces, const Traits& traits) {
+// How many times as long as an equal share of all rows, cut into pieces, the last thread takes.
+double lateness(const RowSchedule& s, double rows, double pieces, const Traits& traits) {
   if (s.threads == 1) return 1;
-  const double each = pieces / s.threads;
-  return std::ceil(each) / each + std::max(least_jitter, traits.jitter) / std::max(1.0, each);
+  const double each = std::max(1.0, pieces / s.threads);
+  const double most = s.split ? 1 : std::ceil(each) * std::ceil(rows / pieces) * s.threads / rows;
+  return most + std::max(least_jitter, traits.jitter) / each;
 }
 
 }  // namespace
@@ -101,7 +108,7 @@ double predict(const RowSchedule& s, const RowShape& shape, const RowWork& work,
   const double read = visits * shape.read;
   double seconds = 0;
   if (s.stream) {
-    const Prefetch likely = likely_prefetch(work, shape.cols, s.threads, traits);
+    const Prefetch likely = likely_prefetch(shape, work, s.threads, traits);
     seconds =
         joined(core, streamed_seconds(read, shape.written, s.threads, traits), streamed_overlap) *
         (s.prefetch == likely || s.split ? 1 : other_prefetch);
@@ -110,9 +117,10 @@ double predict(const RowSchedule& s, const RowShape& shape, const RowWork& work,
     seconds =
         joined(joined(core, memory.within_l2, within_l2_overlap), memory.beyond_l2, plain_overlap);
   }
-  seconds = seconds * lateness(s, pieces, traits) + call_ops * op;
+  seconds = seconds * lateness(s, rows, pieces, traits) + call_ops * op;
   if (s.threads > 1) {
-    seconds += traits.region + std::ceil(pieces / s.threads) * (traits.task + piece_ops * op);
+    seconds += busy_region * traits.region +
+               std::ceil(pieces / s.threads) * (traits.task + piece_ops * op);
   }
   if (s.split) seconds += rows * (barrier_share * traits.region + work.row_ops * op);
   return seconds;

@@ -29,6 +29,10 @@ inline Residence residence_of(double bytes, int threads, const Traits& traits) {
   return {1 - past_l2, past_l2 * (1 - past_l3), past_l2 * past_l3};
 }
 
+// A region with work takes so many times what an empty one was measured to take: threads are
+// further apart, fetch arguments, and find each other's results.
+inline constexpr double busy_region = 2;
+
 // Of each of `threads`.
 inline const Traits::Rates& rates_of(const Traits& traits, int threads) {
   return threads > 1 ? traits.many : traits.one;
