@@ -2,7 +2,6 @@
 #include "kernels/attention/hwy_cost.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "kernels/common/traffic.hpp"
@@ -275,7 +274,7 @@ std::vector<Schedule> schedules(const Sizes& s, const CodePath& path, int most_t
   const int64_t rows = std::max<int64_t>(s.group() * s.q_len, 1);
   // All threads, half of them and so on.
   for (int threads = std::max(1, most_threads); threads > 0;
-       threads = threads == 1 ? 0 : static_cast<int>(std::bit_floor(unsigned(threads - 1)))) {
+       threads = common::fewer_threads(threads)) {
     const Traits& traits = traits_of(threads);
     Schedule given;
     given.threads = threads;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "backends/highway.hpp"
@@ -44,7 +43,8 @@ Prefetch likely_prefetch(const RowShape& shape, const RowWork& work, int threads
   const Traits::Rates& rates = rates_of(traits, threads);
   const std::int64_t three_rows = 3 * 4 * shape.cols;
   const bool from_caches = residence_of(shape.read, threads, traits).memory < 0.5;
-  if (from_caches && shape.cols >= short_row && 2 * three_rows <= traits.l1_bytes) {
+  if ((from_caches || work.interleaves) && shape.cols >= short_row &&
+      2 * three_rows <= traits.l1_bytes) {
     return Prefetch::into_l2;
   }
   if (rates.copy[in_four] > clearly_faster * rates.copy[in_order]) return Prefetch::pages;
@@ -126,40 +126,52 @@ double predict(const RowSchedule& s, const RowShape& shape, const RowWork& work,
   return seconds;
 }
 
-std::vector<RowSchedule> row_schedules(const RowShape& shape, const RowWork& work, int most_threads,
-                                       FunctionRef<const Traits&(int threads)> traits_of) {
-  struct Ranked {
-    RowSchedule schedule;
-    double seconds;
+namespace {
+
+struct Ranked {
+  RowSchedule schedule;
+  double seconds;
+};
+
+// With so many threads, the best for the kernel and for whoever reads its result first.
+std::vector<Ranked> ranked(const RowShape& shape, const RowWork& work, int threads,
+                           const Traits& traits) {
+  std::vector<Ranked> list;
+  const double reader = reader_seconds(shape.read, shape.written, threads, traits);
+  const auto add = [&](bool stream, bool split, Prefetch prefetch) {
+    RowSchedule s;
+    s.stream = stream, s.split = split, s.prefetch = prefetch, s.threads = threads;
+    list.push_back({s, predict(s, shape, work, traits)});
   };
-  std::vector<Ranked> all;
-  // All threads, half of them and so on.
-  for (int threads = std::max(1, most_threads); threads > 0;
-       threads = threads == 1 ? 0 : static_cast<int>(std::bit_floor(unsigned(threads - 1)))) {
-    const Traits& traits = traits_of(threads);
-    const auto add = [&](bool stream, bool split, Prefetch prefetch) {
-      RowSchedule s;
-      s.stream = stream, s.split = split, s.prefetch = prefetch, s.threads = threads;
-      const double reader = stream ? reader_seconds(shape.read, shape.written, threads, traits) : 0;
-      all.push_back({s, predict(s, shape, work, traits) + reader});
-    };
-    for (const bool split : {false, true}) {
-      add(false, split, Prefetch::into_l1);
-      for (const Prefetch prefetch : {Prefetch::into_l1, Prefetch::pages, Prefetch::into_l2}) {
-        // Shares of a row know two ways: pages, and the other.
-        if (!split || prefetch != Prefetch::into_l2) add(true, split, prefetch);
-      }
+  for (const bool split : {false, true}) {
+    add(false, split, Prefetch::into_l1);
+    for (const Prefetch prefetch : {Prefetch::into_l1, Prefetch::pages, Prefetch::into_l2}) {
+      // Shares of a row know two ways: pages, and the other.
+      if (!split || prefetch != Prefetch::into_l2) add(true, split, prefetch);
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Ranked& x, const Ranked& y) { return x.seconds < y.seconds; });
+  const auto cost = [&](const Ranked& r) { return r.seconds + (r.schedule.stream ? reader : 0); };
+  std::stable_sort(list.begin(), list.end(),
+                   [&](const Ranked& x, const Ranked& y) { return cost(x) < cost(y); });
+  return list;
+}
+
+}  // namespace
+
+std::vector<RowSchedule> row_schedules(const RowShape& shape, const RowWork& work, int most_threads,
+                                       FunctionRef<const Traits&(int threads)> traits_of) {
+  std::vector<std::vector<Ranked>> by_threads;
+  for (int threads = std::max(1, most_threads); threads > 0; threads = fewer_threads(threads)) {
+    by_threads.push_back(ranked(shape, work, threads, traits_of(threads)));
+  }
+  std::stable_sort(by_threads.begin(), by_threads.end(), [](const auto& x, const auto& y) {
+    return x.front().seconds < y.front().seconds;
+  });
   // With the best number of threads all, with others the best.
   std::vector<RowSchedule> list;
-  std::vector<int> seen;
-  for (const auto& [schedule, ignored] : all) {
-    const bool first = std::find(seen.begin(), seen.end(), schedule.threads) == seen.end();
-    if (first) seen.push_back(schedule.threads);
-    if (first || schedule.threads == seen.front()) list.push_back(schedule);
+  for (const Ranked& r : by_threads.front()) list.push_back(r.schedule);
+  for (std::size_t i = 1; i < by_threads.size(); ++i) {
+    list.push_back(by_threads[i].front().schedule);
   }
   return list;
 }

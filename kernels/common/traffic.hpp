@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 
 #include "core/traits.hpp"
 
@@ -27,6 +29,11 @@ inline Residence residence_of(double bytes, int threads, const Traits& traits) {
       missing_part(bytes / threads / static_cast<double>(traits.l2_bytes), 0.6, 1.2);
   const double past_l3 = missing_part(bytes / static_cast<double>(traits.l3_bytes), 0.1, 1.3);
   return {1 - past_l2, past_l2 * (1 - past_l3), past_l2 * past_l3};
+}
+
+// Numbers of threads worth a prediction: all, the next power of two below, and so on; 0 after one.
+inline int fewer_threads(int threads) {
+  return threads <= 1 ? 0 : static_cast<int>(std::bit_floor(static_cast<unsigned>(threads - 1)));
 }
 
 // A region with work takes so many times what an empty one was measured to take: threads are
