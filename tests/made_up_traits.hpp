@@ -61,6 +61,7 @@ inline MadeUpMachine made_up_machine(std::uint64_t seed) {
   for (Traits::Rates* rates : {&t.one, &t.many}) {
     rates->copy[in_order] = rates->stream * draw.between(1, 1.3);
     rates->copy[in_four] = rates->copy[in_order] * draw.between(0.9, 1.2);
+    rates->copy[within_l3] = rates->read[in_l3] * draw.between(0.4, 1);
   }
   t.transpose = draw.between(20e9, 80e9);
   t.region = draw.between(0.5e-6, 60e-6);

@@ -62,7 +62,7 @@ TEST_CASE(
     Traits& t = machine.measured.at_isa;
     for (Traits::Rates* rates : {&t.one, &t.many}) {
       rates->stream = rates->read[in_memory];
-      rates->copy[in_order] = rates->copy[in_four] = rates->read[in_memory];
+      for (double& copy : rates->copy) copy = rates->read[in_memory];
       rates->write[in_memory] = rates->read[in_memory] / 2;
     }
     const RowShape shape = shape_of(t.l3_bytes / 1000, 1000);  // eight times that

@@ -34,8 +34,6 @@ constexpr double within_l2_overlap = 2.5, beyond_l2_overlap = 3;
 constexpr double least_jitter = 0.08;
 // What ranks schedules of decode that the model does not tell apart, a few per cent.
 constexpr double other_prefetch = 1.03, other_block = 1.01;
-// Copying in four places at once must be faster by more than timings scatter.
-constexpr double clearly_faster = 1.05;
 // A task's keys are split among threads only into chunks of this many tiles or more, so that
 // joining them stays below a few per cent of the work.
 constexpr int64_t least_tiles_per_chunk = 4;
@@ -89,24 +87,32 @@ class Model {
     const Seen seen = keys_seen(s_, q_block_);
     const double split = real(chunks.count);
     // A vector of rows leaves out the keys that none of them sees, whatever its block sees.
-    const double vectors = std::ceil(real(rows_) / real(path_.lanes));
     const double of_block = seen.sum / (blocks / real(s_.batch * s_.kv_heads));
-    const double of_vector = path_.decode ? of_block : keys_seen(s_, path_.lanes).sum / vectors;
+    const double of_vector =
+        path_.decode ? of_block : keys_seen(s_, path_.lanes).sum / vectors_of(rows_);
     const double part = of_block > 0 ? std::min(1.0, of_vector / of_block) : 1;
-    const double most = task(seen.most / split, part), mean = task(of_block / split, part);
+    const double mean_vectors = vectors_of_head() / (blocks / real(s_.batch * s_.kv_heads));
+    const double most = task(seen.most / split, part, vectors_of(q_block_));
+    const double mean = task(of_block / split, part, mean_vectors);
     double time = begin + of_tasks(blocks * split, most, mean);
     if (chunks.count > 1) time += merging(split);
     return time;
   }
 
  private:
-  // A task of a block of rows against so many keys, of which a vector of them sees a part.
-  double task(double keys, double part) const {
-    return path_.decode ? decode(keys) : prefill(keys, part);
+  double vectors_of(int64_t rows) const { return real(divide_up(rows, path_.lanes)); }
+  // Of all blocks of a head, the last of which may have fewer rows.
+  double vectors_of_head() const {
+    return real(rows_ / q_block_) * vectors_of(q_block_) + vectors_of(rows_ % q_block_);
   }
 
-  double prefill(double keys, double part) const {
-    const double vectors = std::ceil(real(q_block_) / real(path_.lanes));
+  // A task of a block of rows, so many vectors, against so many keys, of which a vector sees a
+  // part.
+  double task(double keys, double part, double vectors) const {
+    return path_.decode ? decode(keys) : prefill(keys, part, vectors);
+  }
+
+  double prefill(double keys, double part, double vectors) const {
     const double panels = std::ceil(vectors / 3), each = vectors / panels;
     const double tile = real(path_.tile);
     // Multiply-adds, loads (two a cycle: vectors and broadcasts), or latency of the accumulators.
@@ -189,15 +195,14 @@ class Model {
 };
 
 // How decode prefetches rows of K and V of float32. From four pages at once where they come from
-// beyond L2 and a core copies faster so. Just before their use where they come from memory (beyond
+// beyond L2 to a core that prefers that. Just before their use where they come from memory (beyond
 // three quarters of L3, which neighbours share) to a core whose L1 has no room for the distance.
 DecodePrefetch likely_prefetch(const Sizes& s, const CodePath& path, int threads,
                                const Traits& traits) {
   const double bytes =
       real(s.batch * s.kv_heads) * real(s.kv_type->bytes(s.keys_seen() * (s.head_dim + s.v_dim)));
-  const Traits::Rates& rates = common::rates_of(traits, threads);
-  const bool copies_faster = rates.copy[in_four] > clearly_faster * rates.copy[in_order];
-  if (copies_faster && bytes > 2 * real(traits.l2_bytes) && may_prefetch_pages(s, path)) {
+  const bool beyond_l2 = bytes > 2 * real(traits.l2_bytes) * threads;
+  if (beyond_l2 && common::prefers_pages(traits) && may_prefetch_pages(s, path)) {
     return DecodePrefetch::pages;
   }
   const bool beyond_l3 = bytes > real(traits.l3_bytes) * 3 / 4;

@@ -27,27 +27,27 @@ constexpr double least_jitter = 0.08;
 constexpr double barrier_share = 0.4;
 // What prefetching in another order than the likely one costs, a few per cent: it ranks them.
 constexpr double other_prefetch = 1.05;
-// Copying in four places at once must be faster by more than timings scatter.
-constexpr double clearly_faster = 1.05;
 
 double real(std::int64_t i) { return static_cast<double>(i); }
 double joined(double x, double y, double p) {
   return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p);
 }
 
-// How x is best prefetched where y is streamed. What L3 holds comes into L2 in time, as long as
-// three rows are half of L1. From memory from four pages, where a core copies faster so; else in
-// order, into an L1 that has room for the distance beside the rows at work, or into L2.
+// How x is best prefetched where y is streamed. By a core that follows pages one by one: alone from
+// four pages, with others, which fill the memory's queues anyway, or in short rows into L2. By
+// others into an L1 that has room for the distance beside the rows at work, or into L2, where what
+// L3 holds comes in time, too, as long as three rows are half of L1.
 Prefetch likely_prefetch(const RowShape& shape, const RowWork& work, int threads,
                          const Traits& traits) {
-  const Traits::Rates& rates = rates_of(traits, threads);
   const std::int64_t three_rows = 3 * 4 * shape.cols;
-  const bool from_caches = residence_of(shape.read, threads, traits).memory < 0.5;
-  if ((from_caches || work.interleaves) && shape.cols >= short_row &&
-      2 * three_rows <= traits.l1_bytes) {
+  if (prefers_pages(traits)) {
+    const bool into_l2 = threads > 1 || shape.cols < short_row;
+    return into_l2 && three_rows <= traits.l1_bytes ? Prefetch::into_l2 : Prefetch::pages;
+  }
+  const bool in_time = work.interleaves || residence_of(shape.read, threads, traits).memory < 0.5;
+  if (in_time && shape.cols >= short_row && 2 * three_rows <= traits.l1_bytes) {
     return Prefetch::into_l2;
   }
-  if (rates.copy[in_four] > clearly_faster * rates.copy[in_order]) return Prefetch::pages;
   if (traits.l1_bytes >= (48 << 10)) return Prefetch::into_l1;
   return three_rows <= traits.l1_bytes ? Prefetch::into_l2 : work.long_rows;
 }
@@ -59,11 +59,16 @@ double ops_of(double cols, const RowWork& work, int lanes) {
 }
 
 // How many times as long as an equal share of all rows, cut into pieces, the last thread takes.
-double lateness(const RowSchedule& s, double rows, double pieces, const Traits& traits) {
-  if (s.threads == 1) return 1;
+// `uneven`: of what does not divide; `late`: of what a core does, some of which are slower. What
+// they share, memory, was measured until the last one was done.
+struct Lateness {
+  double uneven = 1, late = 1;
+};
+Lateness lateness(const RowSchedule& s, double rows, double pieces, const Traits& traits) {
+  if (s.threads == 1) return {};
   const double each = std::max(1.0, pieces / s.threads);
   const double most = s.split ? 1 : std::ceil(each) * std::ceil(rows / pieces) * s.threads / rows;
-  return most + std::max(least_jitter, traits.jitter) / each;
+  return {most, most + std::max(least_jitter, traits.jitter) / each};
 }
 
 }  // namespace
@@ -106,18 +111,20 @@ double predict(const RowSchedule& s, const RowShape& shape, const RowWork& work,
   const double row_share = 8 * cols / (s.split ? s.threads : 1);
   const double visits = row_share <= real(traits.l2_bytes) ? 1 : 2;
   const double read = visits * shape.read;
+  const Lateness last = lateness(s, rows, pieces, traits);
+  core *= last.late;
   double seconds = 0;
   if (s.stream) {
     const Prefetch likely = likely_prefetch(shape, work, s.threads, traits);
-    seconds =
-        joined(core, streamed_seconds(read, shape.written, s.threads, traits), streamed_overlap) *
-        (s.prefetch == likely || s.split ? 1 : other_prefetch);
+    const double memory = streamed_seconds(read, shape.written, s.threads, traits);
+    seconds = joined(core, last.uneven * memory, streamed_overlap) *
+              (s.prefetch == likely || s.split ? 1 : other_prefetch);
   } else {
     const ByteSeconds memory = plain_seconds(read, shape.written, s.threads, traits);
-    seconds =
-        joined(joined(core, memory.within_l2, within_l2_overlap), memory.beyond_l2, plain_overlap);
+    seconds = joined(joined(core, last.late * memory.within_l2, within_l2_overlap),
+                     last.uneven * memory.beyond_l2, plain_overlap);
   }
-  seconds = seconds * lateness(s, rows, pieces, traits) + call_ops * op;
+  seconds += call_ops * op;
   if (s.threads > 1) {
     seconds += busy_region * traits.region +
                std::ceil(pieces / s.threads) * (traits.task + piece_ops * op);

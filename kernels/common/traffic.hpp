@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 #include "core/traits.hpp"
 
@@ -54,9 +53,15 @@ inline ByteSeconds byte_seconds(const Residence& part, const double (&rates)[lev
   return {part.l2 / rates[in_l2], part.l3 / rates[in_l3] + part.memory / rates[in_memory]};
 }
 
+// Whether a core alone copies clearly faster in four places at once, by more than timings scatter:
+// its prefetchers run no further ahead than the page in which they are read.
+inline bool prefers_pages(const Traits& traits) {
+  return traits.one.copy[in_four] > 1.05 * traits.one.copy[in_order];
+}
+
 // Seconds that one thread takes to copy from memory past the caches.
 inline double copy_seconds(double read, double written, const Traits::Rates& rates) {
-  const double copy = *std::max_element(std::begin(rates.copy), std::end(rates.copy));
+  const double copy = std::max(rates.copy[in_order], rates.copy[in_four]);
   return copy > 0 ? (read + written) / copy : read / rates.read[in_memory] + written / rates.stream;
 }
 
@@ -76,8 +81,11 @@ inline ByteSeconds plain_seconds(double read, double written, int threads, const
   const Traits::Rates& rates = rates_of(traits, threads);
   const Residence part = residence_of(read + written, threads, traits);
   const ByteSeconds load = byte_seconds(part, rates.read), store = byte_seconds(part, rates.write);
-  return {(read * load.within_l2 + written * store.within_l2) / threads,
-          (read * load.beyond_l2 + written * store.beyond_l2) / threads};
+  double beyond_l2 = read * load.beyond_l2 + written * store.beyond_l2;
+  if (const double copy = rates.copy[within_l3]; copy > 0) {  // not above what both reach together
+    beyond_l2 = std::max(beyond_l2, (1 - part.l2) * (read + written) / copy);
+  }
+  return {(read * load.within_l2 + written * store.within_l2) / threads, beyond_l2 / threads};
 }
 
 // What stores past the caches cost whoever reads the result next, who would find it in the caches

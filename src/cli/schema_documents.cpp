@@ -199,8 +199,9 @@ ordered_json traits_schema() {
               {"write_bytes_s", by_level},
               {"stream_bytes_s", value("number", "stored past the caches, bytes per second")},
               {"copy_bytes_s",
-               object("Read from memory and stored past the caches, together; 0: not measured.",
-                      {{"in_order", rate}, {"in_four", rate}})}});
+               object("Read and stored, together; 0: not measured. From memory past the caches in "
+                      "order, in four places at once, and by plain stores within L3.",
+                      {{"in_order", rate}, {"in_four", rate}, {"within_l3", rate}})}});
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
   return object(

@@ -153,8 +153,8 @@ Traits::Rates rates_at(const Traits& measured, int cores, int t) {
     rates.write[level] = at(measured.one.write[level], measured.many.write[level]);
   }
   rates.stream = rate(measured.one.stream, measured.many.stream);
-  for (int walk = 0; walk < walks; ++walk) {
-    rates.copy[walk] = rate(measured.one.copy[walk], measured.many.copy[walk]);
+  for (int copy = 0; copy < copies; ++copy) {
+    rates.copy[copy] = rate(measured.one.copy[copy], measured.many.copy[copy]);
   }
   return rates;
 }

@@ -18,10 +18,11 @@ namespace rooflane {
 enum Level : int { in_l1, in_l2, in_l3, in_memory };
 inline constexpr int levels = 4;
 
-// How a copy from memory walks, as indices of Rates::copy: one place after the other, or four
-// places side by side, which a core's prefetchers may follow further in all.
-enum Walk : int { in_order, in_four };
-inline constexpr int walks = 2;
+// Copies, as indices of Rates::copy: from memory past the caches, one place after the other or four
+// places side by side, which a core's prefetchers may follow further in all; and by plain stores
+// within L3, where what L2 evicts meets what is read.
+enum Copy : int { in_order, in_four, within_l3 };
+inline constexpr int copies = 3;
 
 struct Traits {
   // Of one thread.
@@ -30,8 +31,7 @@ struct Traits {
     double read[levels] = {};   // bytes/s loaded from a level
     double write[levels] = {};  // bytes/s stored to a level by plain stores
     double stream = 0;          // bytes/s stored past the caches
-    // bytes/s read from memory and stored past the caches, together; 0: not measured
-    double copy[walks] = {};
+    double copy[copies] = {};   // bytes/s read and stored, together; 0: not measured
   };
 
   int lanes = 1;              // float32 elements of a vector at the ISA target

@@ -55,7 +55,7 @@ std::vector<Field> rate_fields(const std::string& who, Traits::Rates& rates) {
   return {{who + ".read", rates.read, levels, 1},
           {who + ".write", rates.write, levels, 1},
           {who + ".stream", &rates.stream, 1, 1},
-          {who + ".copy", rates.copy, walks, 0}};
+          {who + ".copy", rates.copy, copies, 0}};
 }
 
 std::vector<Field> fields_of(Traits& traits) {

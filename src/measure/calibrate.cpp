@@ -122,6 +122,7 @@ struct Side {
     for (int places : {1, 4}) {
       figures.emplace_back(bench, copying, true, memory, std::initializer_list<int>{places});
     }
+    figures.emplace_back(bench, copying, false, in_pages(footprints[in_l3], threads));
   }
 
   // Per thread.
@@ -137,8 +138,8 @@ struct Side {
       rates.write[level] = std::max(rates.write[level], rates.write[level + 1]);
     }
     rates.stream = figures[2 * levels].best / threads;
-    for (std::size_t walk = 0; walk < walks; ++walk) {
-      rates.copy[walk] = figures[2 * levels + 1 + walk].best / threads;
+    for (std::size_t copy = 0; copy < copies; ++copy) {
+      rates.copy[copy] = figures[2 * levels + 1 + copy].best / threads;
     }
     return rates;
   }
@@ -367,8 +368,8 @@ void raise(Traits::Rates& one, const Traits::Rates& many) {
     one.write[level] = std::max(one.write[level], many.write[level]);
   }
   one.stream = std::max(one.stream, many.stream);
-  for (int walk = 0; walk < walks; ++walk) {
-    one.copy[walk] = std::max(one.copy[walk], many.copy[walk]);
+  for (int copy = 0; copy < copies; ++copy) {
+    one.copy[copy] = std::max(one.copy[copy], many.copy[copy]);
   }
 }
 
