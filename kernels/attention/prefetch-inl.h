@@ -161,7 +161,7 @@ struct LinearPrefetch : TileRows {
   HWY_INLINE const LinearPrefetch& LaterColumns() const { return *this; }
 };
 // The same from four pages: the next four, a line of each in turn, while four pages are worked on.
-// Why: common::PagesAhead. A tile whose last pages are fewer than four has as many of the next
+// Why: common::PrefetchPages. A tile whose last pages are fewer than four has as many of the next
 // tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a tile side by
 // side, not prefetched.
 struct PagesPrefetch : TileRows {

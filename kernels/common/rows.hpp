@@ -11,7 +11,7 @@
 
 #include "core/machine.hpp"
 #include "core/variant.hpp"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 
 namespace rooflane::common {
 
@@ -87,7 +87,7 @@ inline bool keeps_three_rows_in_l1(const Machine& machine, std::int64_t cols) {
 
 // From an element to that of the same column so many rows on that 16 KiB lie between: what memory
 // delivers in its own latency of 300 to 450 ns.
-inline std::int64_t distance_ahead(std::size_t n, std::int64_t x_stride) {
+inline std::int64_t prefetch_distance(std::size_t n, std::int64_t x_stride) {
   return static_cast<std::int64_t>((4096 + n - 1) / n) * x_stride;
 }
 
