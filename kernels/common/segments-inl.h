@@ -83,7 +83,7 @@ struct PlacedRows {
 template <bool kOrdered>
 HWY_INLINE void PrefetchBehind(const PlacedRows<kOrdered>& rows, const Run& run, std::size_t cols) {
   if constexpr (kOrdered) {
-    const auto policy = static_cast<std::int64_t>(1 + 1023 / cols);
+    const auto ahead = static_cast<std::int64_t>(1 + 1023 / cols);
     const std::int64_t last = std::min(run.last + ahead, rows.edges.edges);
     for (std::int64_t place = run.first + ahead; place < last; ++place) {
       const float* const row = rows.At(place);
