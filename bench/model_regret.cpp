@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <limits>
@@ -16,50 +15,15 @@
 #include <vector>
 
 #include "bench/shapes.hpp"
+#include "bench/timed_plans.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/math.hpp"
-#include "core/statistics.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// A timing is of as many runs as take this long.
-constexpr double sample_ns = 50e3;
-
-struct Timed {
-  std::string tuning;
-  std::unique_ptr<Plan> plan;
-  std::int64_t runs = 1;
-  std::vector<double> samples;
-  double median_ns() const { return median(samples); }
-};
-
-double time_ns(Timed& timed) {
-  timed.plan->run();  // the one before may have left other things in the caches
-  const auto start = Clock::now();
-  for (std::int64_t i = 0; i < timed.runs; ++i) timed.plan->run();
-  const std::chrono::duration<double, std::nano> took = Clock::now() - start;
-  return took.count() / static_cast<double>(timed.runs);
-}
-
-void time_in_rounds(std::vector<Timed*> all, int rounds, double budget_s) {
-  const auto start = Clock::now();
-  for (Timed* timed : all) {
-    timed->samples.clear();
-    const double first = std::min(time_ns(*timed), time_ns(*timed));
-    timed->runs = std::clamp<std::int64_t>(static_cast<std::int64_t>(sample_ns / first), 1, 10000);
-  }
-  for (int round = 0; round < rounds; ++round) {
-    for (Timed* timed : all) timed->samples.push_back(time_ns(*timed));
-    std::rotate(all.begin(), all.begin() + 1, all.end());
-    if (round >= 4 && Clock::now() - start > std::chrono::duration<double>(budget_s)) break;
-  }
-}
 
 // A CSV file, or none.
 class File {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absent_variants.hpp"
+#include "all_threads.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
@@ -144,7 +145,8 @@ class Trial {
     env.isa = way.isa;
     env.threads = threads_of(*way.variant, way.tuning) == Threads::many ? threads : 1;
     operands.poison_output();
-    const auto plan = make_plan(*way.variant, problem, way.tuning, env, {});
+    const auto plan =
+        make_plan(*way.variant, problem, on_all_threads(*way.variant, way.tuning, env), env, {});
     plan->bind(all);
     plan->upload();
     plan->run();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absent_variants.hpp"
+#include "all_threads.hpp"
 #include "backends/highway.hpp"
 #include "backends/installed.hpp"
 #include "core/catalogue.hpp"
@@ -258,7 +259,8 @@ void check_case(const CatalogueEntry& entry, const Tuning& tuning, const Problem
     }
     return false;
   }();
-  const auto plan = make_plan(variant, problem, tuning, env, first.views());
+  const auto plan =
+      make_plan(variant, problem, test::on_all_threads(variant, tuning, env), env, first.views());
   if (!tuning.values().empty()) CHECK(plan->facts().tuning == tuning);
   const Math& math = *find_math(problem.kernel(), env.math);
   const auto check = [&](GuardedOperands& operands, std::string_view when, const InputSeed& drawn) {

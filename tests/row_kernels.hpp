@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absent_variants.hpp"
+#include "all_threads.hpp"
 #include "backends/highway.hpp"
 #include "core/catalogue.hpp"
 #include "known_reference.hpp"
@@ -102,7 +103,8 @@ inline void each_way(
 
 inline void run(const Variant& variant, const Problem& problem, const Tuning& tuning,
                 const Environment& env, const Operands& operands) {
-  const auto plan = make_plan(variant, problem, tuning, env, operands);
+  const auto plan =
+      make_plan(variant, problem, on_all_threads(variant, tuning, env), env, operands);
   plan->bind(operands);
   plan->upload();
   plan->run();

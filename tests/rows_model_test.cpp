@@ -1,57 +1,126 @@
-// When rows of softmax and LayerNorm go past the caches, and how they are prefetched then, for
-// machines made up for the purpose: nothing is run.
+// The schedules that are predicted for softmax, LayerNorm and RMSNorm, on machines made up for the
+// purpose: nothing is run.
 #include <doctest/doctest.h>
 
-#include <cstddef>
-#include <limits>
+#include <algorithm>
+#include <cstdint>
+#include <map>
 
-#include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
+#include "made_up_traits.hpp"
 
 using namespace rooflane;
 using namespace rooflane::common;
+using rooflane::test::Draws;
+using rooflane::test::made_up_machine;
+using rooflane::test::MadeUpMachine;
 
 namespace {
 
-Machine with(const char* cpu, std::size_t l1d, std::size_t l2, std::size_t l3) {
-  Machine m;
-  m.cpu = cpu;
-  m.l1d_bytes = l1d;
-  m.l2_bytes = l2;
-  m.l3_bytes = l3;
-  return m;
+constexpr RowWork work = {
+    .vector_ops = 12, .row_ops = 45, .short_ops = 2.4, .long_rows = Prefetch::pages};
+constexpr std::uint64_t machines = 40;
+
+RowShape shape_of(std::int64_t rows, std::int64_t cols) {
+  RowShape shape;
+  shape.rows = rows, shape.cols = cols;
+  shape.read = shape.written = 4.0 * static_cast<double>(rows * cols);
+  return shape;
 }
 
-const Machine low_latency_l3 = with("AMD EPYC", 48 << 10, 1 << 20, 32 << 20);
-const Machine l1_of_32k = with("AMD EPYC", 32 << 10, 1 << 20, 32 << 20);
-const Machine high_latency_l3 = with("Intel(R) Xeon(R)", 48 << 10, 2 << 20, 100 << 20);
+RowSchedule best_of(const MadeUpMachine& machine, const RowShape& shape, int threads) {
+  std::map<int, Traits> traits;
+  return row_schedules(shape, work, threads,
+                       [&](int count) -> const Traits& {
+                         return traits.try_emplace(count, machine.traits(count)).first->second;
+                       })
+      .front();
+}
+
+double seconds_of(const MadeUpMachine& machine, const RowShape& shape, const RowSchedule& s) {
+  return predict(s, shape, work, machine.traits(s.threads));
+}
 
 }  // namespace
 
-TEST_CASE("rows are streamed from where caches are full on: short ones later, or never") {
-  CHECK(streaming_bytes(low_latency_l3, 1, 2048) == 20 << 20);
-  CHECK(streaming_bytes(low_latency_l3, 2, 2048) == 28 << 20);
-  CHECK(streaming_bytes(high_latency_l3, 1, 2048) == 2 << 20);
-  CHECK(streaming_bytes(high_latency_l3, 4, 2048) == 8 << 20);
-  for (const Machine& m : {low_latency_l3, high_latency_l3}) {
-    for (const std::int64_t cols : {1, 63, 255}) CHECK(streaming_bytes(m, 1, cols) == m.l3_bytes);
+TEST_CASE("rows that stay in L2 are not streamed") {
+  for (std::uint64_t seed = 1; seed <= machines; ++seed) {
+    INFO("seed ", seed);
+    const MadeUpMachine machine = made_up_machine(seed);
+    for (const std::int64_t cols : {11, 300, 5000}) {
+      const std::int64_t rows = machine.measured.at_isa.l2_bytes / 2 / (8 * cols);
+      CHECK(!best_of(machine, shape_of(std::max<std::int64_t>(rows, 1), cols), 1).stream);
+    }
   }
-  CHECK(streaming_bytes(l1_of_32k, 2, 64) == 32 << 20);
-  CHECK(streaming_bytes(l1_of_32k, 2, 63) == std::numeric_limits<std::size_t>::max());
-  CHECK(streaming_bytes(l1_of_32k, 3, 63) == 32 << 20);
 }
 
 TEST_CASE(
-    "rows past the caches are prefetched into L1 only where it has 48 KiB and L3 latency is low") {
-  // 2730 elements: three rows fill 32 KiB; 4096: 48 KiB.
-  CHECK(likely_prefetch(low_latency_l3, 1, 2048, Prefetch::pages) == Prefetch::into_l1);
-  CHECK(likely_prefetch(low_latency_l3, 2, 40000, Prefetch::pages) == Prefetch::into_l1);
-  CHECK(likely_prefetch(l1_of_32k, 1, 2730, Prefetch::pages) == Prefetch::into_l2);
-  CHECK(likely_prefetch(l1_of_32k, 1, 2731, Prefetch::pages) == Prefetch::pages);
-  CHECK(likely_prefetch(l1_of_32k, 2, 2731, Prefetch::into_l2) == Prefetch::into_l2);
-  CHECK(likely_prefetch(high_latency_l3, 1, 255, Prefetch::into_l1) == Prefetch::into_l2);
-  CHECK(likely_prefetch(high_latency_l3, 1, 256, Prefetch::into_l1) == Prefetch::pages);
-  CHECK(likely_prefetch(high_latency_l3, 2, 4096, Prefetch::into_l1) == Prefetch::into_l2);
-  CHECK(likely_prefetch(high_latency_l3, 2, 4097, Prefetch::into_l1) == Prefetch::pages);
+    "long rows beyond the caches are streamed where a plain store would read its line first") {
+  for (std::uint64_t seed = 1; seed <= machines; ++seed) {
+    INFO("seed ", seed);
+    MadeUpMachine machine = made_up_machine(seed);
+    Traits& t = machine.measured.at_isa;
+    for (Traits::Rates* rates : {&t.one, &t.many}) {
+      rates->stream = rates->read[in_memory];
+      for (double& copy : rates->copy) copy = rates->read[in_memory];
+      rates->write[in_memory] = rates->read[in_memory] / 2;
+    }
+    const RowShape shape = shape_of(t.l3_bytes / 1000, 1000);  // eight times that
+    for (const int threads : {1, 64}) CHECK(best_of(machine, shape, threads).stream);
+  }
+}
+
+TEST_CASE("pages are prefetched from memory where four places copy faster, and only there") {
+  for (std::uint64_t seed = 1; seed <= machines; ++seed) {
+    INFO("seed ", seed);
+    MadeUpMachine machine = made_up_machine(seed);
+    Traits& t = machine.measured.at_isa;
+    t.one.stream = t.one.read[in_memory];
+    t.one.write[in_memory] = t.one.read[in_memory] / 2;
+    t.l1_bytes = 48 << 10;
+    const RowShape shape = shape_of(t.l3_bytes / 2000, 2000);
+    t.one.copy[in_order] = t.one.read[in_memory];
+    t.one.copy[in_four] = 1.2 * t.one.copy[in_order];
+    CHECK(best_of(machine, shape, 1).prefetch == Prefetch::pages);
+    t.one.copy[in_four] = t.one.copy[in_order];
+    CHECK(best_of(machine, shape, 1).prefetch == Prefetch::into_l1);
+    t.l1_bytes = 32 << 10;  // has no room for the distance
+    CHECK(best_of(machine, shape, 1).prefetch == Prefetch::into_l2);
+  }
+}
+
+TEST_CASE("a row is shared by threads where whole rows leave most of them idle") {
+  for (std::uint64_t seed = 1; seed <= machines; ++seed) {
+    INFO("seed ", seed);
+    const MadeUpMachine machine = made_up_machine(seed);
+    CHECK(best_of(machine, shape_of(1, 4'000'000), 16).split);
+    CHECK(!best_of(machine, shape_of(16'000, 1000), 16).split);
+  }
+}
+
+TEST_CASE("faster memory is never predicted to take longer") {
+  for (std::uint64_t seed = 1; seed <= machines; ++seed) {
+    const MadeUpMachine slow = made_up_machine(seed);
+    MadeUpMachine fast = slow;
+    Traits& t = fast.measured.at_isa;
+    for (Traits::Rates* rates : {&t.one, &t.many}) {
+      for (double* list : {rates->read, rates->write}) {
+        for (int level = in_l2; level < levels; ++level) list[level] *= 1.5;
+      }
+      for (double& copy : rates->copy) copy *= 1.5;
+      rates->stream *= 1.5;
+    }
+    Draws draw(seed);
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t cols = draw.size(1, 60'000);
+      const RowShape shape = shape_of(draw.size(1, 2e7 / static_cast<double>(cols) + 2), cols);
+      INFO("seed ", seed, " ", shape.rows, "x", shape.cols);
+      for (const int threads : {1, 2, 16}) {
+        const RowSchedule s = best_of(slow, shape, threads);
+        CHECK(seconds_of(fast, shape, s) <= seconds_of(slow, shape, s) * (1 + 1e-9));
+      }
+    }
+  }
 }
 
 TEST_CASE("pages are not prefetched in turn where much lies between the rows") {

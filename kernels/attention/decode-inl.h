@@ -11,7 +11,6 @@
 #endif
 
 #include <algorithm>
-#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
@@ -105,12 +104,10 @@ HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
     for (int u = 0; u < kKeys; ++u) acc[r][u] = hn::Zero(d);
   }
   const std::int64_t whole = columns.vectors - (columns.repeated != 0);
-  auto lines = LinesFrom(prefetch, j, 0);
-  if constexpr (!F::kByLines) {
-    for (std::int64_t u = 0; u < kKeys; ++u) prefetch.Row(j + u);
-  }
+  auto cursor = prefetch.From(j, 0);
+  for (std::int64_t u = 0; u < kKeys; ++u) cursor.Row(j + u);
   for (std::int64_t i = 0; i < whole; ++i) {
-    if constexpr (F::kByLines) lines.template Next<kKeys>();
+    cursor.template Next<kKeys>();
     V key[kKeys];
 #pragma GCC unroll 4
     for (int u = 0; u < kKeys; ++u) {
@@ -182,13 +179,10 @@ HWY_INLINE void Values(const Columns& columns, const float* HWY_RESTRICT s, std:
     }
   };
   std::int64_t j = first;
-  auto lines = LinesFrom(prefetch, first, column * (last - first));
+  auto cursor = prefetch.From(first, column * (last - first));
   for (; j < last; ++j) {
-    if constexpr (F::kByLines) {
-      lines.template Next<kVectors>();
-    } else {
-      prefetch.Row(j);
-    }
+    cursor.Row(j);
+    cursor.template Next<kVectors>();
     add(j);
   }
 #pragma GCC unroll 4
@@ -214,14 +208,7 @@ HWY_INLINE std::int64_t ValueColumns(const Columns& columns, const DecodeBuffers
     Values<kRows, kVectors>(columns, s, t.stride, v, v_stride, first, last, alpha, o, 0, prefetch);
     n = kVectors;
   }
-  using Later = std::conditional_t<F::kByLines, F, NoPrefetch>;
-  const Later later = [&] {
-    if constexpr (F::kByLines) {
-      return prefetch;
-    } else {
-      return NoPrefetch();
-    }
-  }();
+  const auto& later = prefetch.LaterColumns();
   for (; n + kVectors <= whole; n += kVectors) {
     Values<kRows, kVectors>(columns, s, t.stride, v + n * lanes, v_stride, first, last, alpha,
                             o + n * lanes, n * lanes, later);
@@ -366,29 +353,34 @@ HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& colu
   }
 }
 
-// How a task's passes over K and V prefetch what comes next.
+// How a task passes over K and V, and what it prefetches meanwhile.
 struct Passes {
+  enum class Prefetch { none, distance, at_use, linear, pages };
+
   Passes(const Job& job, const Task& task, const Columns& columns) {
     const std::int64_t head_dim = job.s.head_dim;
     const std::int64_t row_bytes =
         std::max(head_dim, job.s.v_dim) * static_cast<std::int64_t>(sizeof(float));
     distance =
         std::max<std::int64_t>(kPrefetchBytes / row_bytes / kScoreKeys * kScoreKeys, kScoreKeys);
-    at_use = job.decode_prefetch == DecodePrefetch::at_use;
-    part = task.rows == 1 ? job.kv_block
-           : at_use       ? std::max<std::int64_t>(distance / 2, kScoreKeys)
-                          : distance;
-    if (job.converts()) {  // tiles lie in L1
-      part = job.kv_block;
-      at_use = pages = prefetches = linear = false;
-      return;
-    }
+    part = job.kv_block;
+    if (job.converts()) return;  // tiles lie in L1
     const bool gapless = columns.repeated == 0 && job.s.v_dim == head_dim &&
                          job.in.k.row_stride == head_dim && job.in.v.row_stride == head_dim;
-    pages = job.decode_prefetch == DecodePrefetch::pages && gapless;
-    prefetches = pages || at_use || task.rows > 1 || row_bytes < kLongRow;
-    linear = prefetches && gapless && row_bytes >= kLongRow && LaneCount() * sizeof(float) == 64;
-    if (prefetches && task.index + 1 < job.tasks()) {
+    const bool long_rows = row_bytes >= kLongRow;
+    if (job.decode_prefetch == DecodePrefetch::at_use) {
+      prefetch = Prefetch::at_use;
+    } else if (job.decode_prefetch == DecodePrefetch::pages && gapless) {
+      prefetch = Prefetch::pages;
+    } else if (task.rows > 1 || !long_rows) {
+      const bool by_lines = gapless && long_rows && LaneCount() * sizeof(float) == 64;
+      prefetch = by_lines ? Prefetch::linear : Prefetch::distance;
+    }
+    if (task.rows > 1) {
+      part = prefetch == Prefetch::at_use ? std::max<std::int64_t>(distance / 2, kScoreKeys)
+                                          : distance;
+    }
+    if (prefetch != Prefetch::none && task.index + 1 < job.tasks()) {
       const Task next(job, task.index + 1);
       next_task = job.in.k.matrix(next.batch, next.kv_head) + next.first_key * job.in.k.row_stride;
     }
@@ -399,25 +391,30 @@ struct Passes {
   // that, with long rows of K and V, the hardware prefetches better alone. (Half of `distance`
   // where rows are prefetched at use: L1 is small there.)
   std::int64_t part;
-  bool at_use, pages, prefetches;
-  bool linear;                       // with vectors that are cache lines
+  Prefetch prefetch = Prefetch::none;
   const float* next_task = nullptr;  // its first key, where this thread is likely to go on
 };
 
 // some(row, prefetch) for the rows of one part, which returns the next row: the first to come
 // prefetch.
 template <class Some>
-HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const DistancePrefetch& prefetch,
+HWY_INLINE void ForRows(const Passes& passes, std::int64_t rows, const TileRows& tile,
                         const Some& some) {
   std::int64_t r = 0;
-  if (passes.pages) {
-    r = some(r, PagesPrefetch{prefetch});
-  } else if (passes.at_use) {
-    r = some(r, AtUsePrefetch{prefetch});
-  } else if (passes.linear) {
-    r = some(r, LinearPrefetch{prefetch});
-  } else if (passes.prefetches) {
-    r = some(r, prefetch);
+  switch (passes.prefetch) {
+    case Passes::Prefetch::none:
+      break;
+    case Passes::Prefetch::distance:
+      r = some(r, DistancePrefetch{tile});
+      break;
+    case Passes::Prefetch::at_use:
+      r = some(r, AtUsePrefetch{tile});
+      break;
+    case Passes::Prefetch::linear:
+      r = some(r, LinearPrefetch{tile});
+      break;
+    case Passes::Prefetch::pages:
+      r = some(r, PagesPrefetch{tile});
   }
   while (r < rows) r = some(r, NoPrefetch());
 }
@@ -435,14 +432,14 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
     const float *const k = tile.k, *const v = tile.v;
     const std::int64_t k_stride = tile.k_stride, v_stride = tile.v_stride;
     const SeenKeys seen = {job, task.visible, task.first_row, first, keys};
-    const DistancePrefetch prefetch_k = {.now = k,
-                                         .stride = k_stride,
-                                         .rows = keys,
-                                         .next = v,
-                                         .next_stride = v_stride,
-                                         .width = head_dim,
-                                         .distance = passes.distance};
-    const DistancePrefetch prefetch_v = {
+    const TileRows k_rows = {.now = k,
+                             .stride = k_stride,
+                             .rows = keys,
+                             .next = v,
+                             .next_stride = v_stride,
+                             .width = head_dim,
+                             .distance = passes.distance};
+    const TileRows v_rows = {
         .now = v,
         .stride = v_stride,
         .rows = keys,
@@ -453,7 +450,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
     // All rows pass over a part of the tile that stays in L1, then over the next.
     for (std::int64_t j = 0; j < keys; j += passes.part) {
       const std::int64_t end = std::min(j + passes.part, keys);
-      ForRows(passes, rows, prefetch_k, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
+      ForRows(passes, rows, k_rows, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
         return ScoreSome(columns, t, rows, r, k, k_stride, j, end, prefetch);
       });
     }
@@ -463,7 +460,7 @@ inline void Decode(const Job& job, const Task& task, float* scratch) {
     }
     for (std::int64_t j = 0; j < keys; j += passes.part) {
       const std::int64_t end = std::min(j + passes.part, keys);
-      ForRows(passes, rows, prefetch_v, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
+      ForRows(passes, rows, v_rows, [&](std::int64_t r, const auto& prefetch) HWY_ATTR {
         return ValueSome(v_columns, t, rows, r, v, v_stride, j, end, seen, prefetch);
       });
     }

@@ -48,7 +48,7 @@ class TaskPrefetch {
     parts_[count_++] = {heads, data, walk, rows, width};
     rows_ += rows;
   }
-  // Some() will be called this often.
+  // Issue() will be called this often.
   void SpreadOver(std::int64_t calls) {
     quota_ = hwy::DivCeil(rows_, std::max<std::int64_t>(calls, 1));
   }
@@ -75,45 +75,77 @@ class TaskPrefetch {
   std::int64_t rows_ = 0, quota_ = 0;
 };
 
+// How decode prefetches while it passes over the rows of a tile of K or V. A policy gives a cursor
+// at row j and as many elements further on as were read before: Row(j) comes before the elements of
+// row j are read, Next<kVectors>() before each so many vectors. LaterColumns() is what passes over
+// further columns of the same rows use.
+struct NoPrefetch {
+  struct Cursor {
+    HWY_INLINE void Row(std::int64_t) const {}
+    template <int kVectors>
+    HWY_INLINE void Next() const {}
+  };
+  HWY_INLINE Cursor From(std::int64_t, std::int64_t) const { return {}; }
+  HWY_INLINE NoPrefetch LaterColumns() const { return {}; }
+};
+
 // Prefetch distance: a pass over a tile's rows of K or V prefetches into L1 the rows so many bytes
 // further on; beyond the tile's end those that the next pass begins with. Without it products and
 // memory alternate, as the 512 instructions of a reorder buffer are products of some 40 cache
 // lines. A third of a 48 KiB L1, as the rows that are passed over again must stay there too.
 inline constexpr std::int64_t kPrefetchBytes = 16 << 10;
 inline constexpr std::int64_t kLongRow = 384;  // bytes
-struct NoPrefetch {
-  static constexpr bool kByLines = false;
-  HWY_INLINE void Row(std::int64_t) const {}
-};
-struct DistancePrefetch {
-  static constexpr bool kByLines = false;
+
+// A tile's rows, and those that are read after them.
+struct TileRows {
   const float* now = nullptr;
   std::int64_t stride = 0, rows = 0;
   const float* next = nullptr;  // null: nothing beyond
   std::int64_t next_stride = 0;
-  std::int64_t width = 0, distance = 0;
+  std::int64_t width = 0, distance = 0;  // distance in rows
 
-  HWY_INLINE void Row(std::int64_t j) const {
-    j += distance;
-    const float* row = now + j * stride;
-    if (j >= rows) {
-      if (next == nullptr) return;
-      row = next + (j - rows) * next_stride;
-    }
-    PrefetchRow(row);
-  }
   HWY_INLINE void PrefetchRow(const float* row) const {
-    for (std::int64_t c = 0; c < width; c += 64 / sizeof(float)) hwy::Prefetch(row + c);
+    for (std::int64_t c = 0; c < width; c += kLine) hwy::Prefetch(row + c);
   }
+};
+// A whole row, a distance further on.
+struct DistancePrefetch : TileRows {
+  struct Cursor : NoPrefetch::Cursor {
+    const TileRows& tile;
+    HWY_INLINE explicit Cursor(const TileRows& of) : tile(of) {}
+    HWY_INLINE void Row(std::int64_t j) const {
+      j += tile.distance;
+      if (j < tile.rows) {
+        tile.PrefetchRow(tile.now + j * tile.stride);
+      } else if (tile.next != nullptr) {
+        tile.PrefetchRow(tile.next + (j - tile.rows) * tile.next_stride);
+      }
+    }
+  };
+  HWY_INLINE Cursor From(std::int64_t, std::int64_t) const { return Cursor(*this); }
+  HWY_INLINE NoPrefetch LaterColumns() const { return {}; }
+};
+// The rows about to be read, a few whole ones at a time, so that lines are asked for in the order
+// of memory, without which a Zen 4's hardware prefetcher follows little, and no more of them than
+// its 24 L1 misses in flight. Dead ends there: the same lines 4 or more rows before their use; keys
+// one after the other instead of four side by side; values of two rows and whole keys at a time.
+struct AtUsePrefetch : TileRows {
+  struct Cursor : NoPrefetch::Cursor {
+    const TileRows& tile;
+    HWY_INLINE explicit Cursor(const TileRows& of) : tile(of) {}
+    HWY_INLINE void Row(std::int64_t j) const { tile.PrefetchRow(tile.now + j * tile.stride); }
+  };
+  HWY_INLINE Cursor From(std::int64_t, std::int64_t) const { return Cursor(*this); }
+  HWY_INLINE NoPrefetch LaterColumns() const { return {}; }
 };
 // Where rows of K and V follow each other without a gap: as many lines as are worked on, one after
 // the other, so that they neither come in bursts, of which a core drops what its fill buffers
 // cannot hold, nor out of the order that the hardware prefetcher follows. Dead end on a Zen 5:
 // lines of 4 rows in turn.
-struct LinearPrefetch : DistancePrefetch {
-  static constexpr bool kByLines = true;
-  struct Lines {
+struct LinearPrefetch : TileRows {
+  struct Cursor {
     const float* at;
+    HWY_INLINE void Row(std::int64_t) const {}
     template <int kVectors>
     HWY_INLINE void Next() {
 #pragma GCC unroll 8
@@ -121,32 +153,32 @@ struct LinearPrefetch : DistancePrefetch {
       at += kVectors * LaneCount();
     }
   };
-  // The lines that go with the elements from `done` after row j's begin on.
-  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
+  HWY_INLINE Cursor From(std::int64_t j, std::int64_t done) const {
     const std::int64_t to = j + distance;
     if (to < rows) return {now + to * stride + done};
     return {(next != nullptr ? next + (to - rows) * next_stride : now + j * stride) + done};
   }
+  HWY_INLINE const LinearPrefetch& LaterColumns() const { return *this; }
 };
-// The same where L3 latency is high: the next four pages, a line of each in turn, while four pages
-// are worked on. Why: common::PagesAhead. A tile whose last pages are fewer than four has as many
-// of the next tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a
-// tile side by side, not prefetched.
-struct PagesPrefetch : DistancePrefetch {
-  static constexpr bool kByLines = true;
+// The same from four pages: the next four, a line of each in turn, while four pages are worked on.
+// Why: common::PrefetchPages. A tile whose last pages are fewer than four has as many of the next
+// tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a tile side by
+// side, not prefetched.
+struct PagesPrefetch : TileRows {
   static constexpr std::int64_t kPage = 4096 / sizeof(float), kFour = 4 * kPage, kStep = 4 * kLine;
-  struct Lines {
-    const PagesPrefetch& prefetch;
+  struct Cursor {
+    const TileRows& tile;
     std::int64_t at, prefetched;  // floats into the tile
+    HWY_INLINE void Row(std::int64_t) const {}
     template <int kVectors>
     HWY_INLINE void Next() {
       at += kVectors * LaneCount();
       for (; prefetched < at; prefetched += kStep) {
-        const float* from = prefetch.now;
+        const float* from = tile.now;
         std::int64_t pages = (prefetched & -kFour) + kFour;
-        if (pages >= prefetch.rows * prefetch.stride) {
-          if (prefetch.next == nullptr) return;
-          from = prefetch.next;
+        if (pages >= tile.rows * tile.stride) {
+          if (tile.next == nullptr) return;
+          from = tile.next;
           pages = 0;
         }
         from += pages + (prefetched & (kFour - 1)) / 4;
@@ -155,26 +187,12 @@ struct PagesPrefetch : DistancePrefetch {
       }
     }
   };
-  HWY_INLINE Lines LinesOf(std::int64_t j, std::int64_t done) const {
+  HWY_INLINE Cursor From(std::int64_t j, std::int64_t done) const {
     const std::int64_t at = j * stride + done;
     return {*this, at, (at + kStep - 1) & -kStep};
   }
+  HWY_INLINE const PagesPrefetch& LaterColumns() const { return *this; }
 };
-// The rows about to be read, a few whole ones at a time, so that lines are asked for in the order
-// of memory, without which a Zen 4's hardware prefetcher follows little, and no more of them than
-// its 24 L1 misses in flight. Dead ends there: the same lines 4 or more rows before their use; keys
-// one after the other instead of four side by side; values of two rows and whole keys at a time.
-struct AtUsePrefetch : DistancePrefetch {
-  HWY_INLINE void Row(std::int64_t j) const { PrefetchRow(now + j * stride); }
-};
-template <class F>
-HWY_INLINE auto LinesFrom(const F& prefetch, std::int64_t j, std::int64_t done) {
-  if constexpr (F::kByLines) {
-    return prefetch.LinesOf(j, done);
-  } else {
-    return nullptr;
-  }
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::attention

@@ -10,6 +10,7 @@
 #include "core/buffer.hpp"
 #include "core/machine.hpp"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/common/converted_rows.cpp"
@@ -133,7 +134,7 @@ class ConvertedRows final : public Plan {
         cols_(problem.size("cols")),
         split_(tuning.get("split", 0) != 0),
         stream_(tuning.get("stream", 0) != 0),
-        threads_(split_ ? std::max(env.threads, 1) : useful_threads(env.threads, rows_, cols_)),
+        threads_(RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         scale_(static_cast<float>(scale_of(problem))),
@@ -148,7 +149,7 @@ class ConvertedRows final : public Plan {
       vectors_.push_back({tensor.name, nullptr, Buffer(static_cast<std::size_t>(row_bytes))});
     }
     Environment inner = env;
-    if (!split_) inner.threads = 1;
+    inner.threads = split_ ? threads_ : 1;
     const std::int64_t rest = rows_ % block_rows_;
     for (int thread = 0; thread < (split_ ? 1 : threads_); ++thread) {
       Block& block = blocks_.emplace_back();
@@ -213,7 +214,8 @@ class ConvertedRows final : public Plan {
     problem.set("type", float32.short_name);
     if (added_name_ != nullptr) problem.set(added_name_, 0.0);
     if (scale_ != 1) problem.set("scale", 1.0);
-    const Tuning in_cache = {{"stream", 0}, {"split", split_}, {"prefetch", 0}};
+    const Tuning in_cache = {
+        {"stream", 0}, {"split", split_}, {"prefetch", 0}, {"threads", env.threads}};
     auto plan = float_rows(problem, in_cache, env);
     Operands operands;
     for (const Vector& vector : vectors_) {
@@ -301,22 +303,18 @@ std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tunin
   return std::make_unique<ConvertedRows<BFloat16>>(problem, tuning, env, float_rows);
 }
 
-// All threads share each row where there are fewer rows than threads and a thread's part is worth
-// its meeting. float32 goes past the caches from as many bytes on as rows of float32 do; of shorter
-// numbers a row is narrowed at once, so that stores past the caches wait for one another (a Zen 4).
-std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env) {
-  const std::int64_t rows = problem.size("rows"), cols = problem.size("cols");
-  const int threads = useful_threads(env.threads, rows, cols);
-  const bool stream =
-      problem.dtype("type") == &float32 &&
-      operand_bytes(problem) > static_cast<double>(streaming_bytes(machine(), threads, cols));
-  const bool split = rows < env.threads && cols / std::max(env.threads, 1) >= least_share;
-  std::vector<Tuning> tunings;
-  for (const bool shared : {split, !split}) {
-    for (const bool streamed : {stream, !stream}) {
-      tunings.push_back({{"stream", streamed}, {"split", shared}, {"prefetch", 0}});
-    }
+// Rows that lie in a block are not prefetched. Of numbers shorter than float32 a row is narrowed at
+// once, so that stores past the caches wait for one another (a Zen 4).
+std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env,
+                                          const RowWork& work) {
+  std::vector<Tuning> tunings, streamed;
+  for (Tuning tuning : row_tunings(problem, env, work)) {
+    tuning.set("prefetch", 0);
+    const bool later = tuning.get("stream", 0) != 0 && problem.dtype("type") != &float32;
+    std::vector<Tuning>& list = later ? streamed : tunings;
+    if (std::find(list.begin(), list.end(), tuning) == list.end()) list.push_back(tuning);
   }
+  tunings.insert(tunings.end(), streamed.begin(), streamed.end());
   return tunings;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/variant.hpp"
+#include "kernels/common/rows_schedule.hpp"
 
 namespace rooflane::common {
 
@@ -25,6 +26,7 @@ std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tunin
                                      const Environment& env, FloatRowsPlan float_rows);
 
 // Tunables `stream` and `split` of rows.hpp; `prefetch` is 0.
-std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env);
+std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env,
+                                          const RowWork& work);
 
 }  // namespace rooflane::common

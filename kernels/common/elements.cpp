@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/machine.hpp"
 #include "hwy/cache_control.h"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 
 namespace rooflane::common {
 namespace {
@@ -21,8 +21,9 @@ constexpr std::int64_t most_pieces = 8;
 
 std::vector<Tuning> element_tunings(const Problem& problem, const Environment& env) {
   const int threads = useful_threads(env.threads, problem.size("rows"), problem.size("cols"));
-  const bool stream =
-      operand_bytes(problem) > static_cast<double>(streaming_bytes(machine(), threads, row_block));
+  const auto written = static_cast<double>(
+      problem.dtype("type")->bytes(problem.size("rows") * problem.size("cols")));
+  const bool stream = worth_streaming(operand_bytes(problem) - written, written, threads, env);
   return {{{"stream", stream}}, {{"stream", !stream}}};
 }
 

@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/vectors-inl.h"
 
@@ -72,8 +72,8 @@ HWY_INLINE void WriteRow(D d, float* y, std::size_t n, Value value) {
 
 // The vector of y in which a streamed row ended, and its elements, which are not written yet.
 template <class D>
-struct Seam {
-  explicit Seam(D d) : rest(vectors::HWY_NAMESPACE::Zero(d)) {}
+struct StoreCarry {
+  explicit StoreCarry(D d) : rest(vectors::HWY_NAMESPACE::Zero(d)) {}
   // Writes them. Call it after the last row.
   HWY_INLINE void Close(D d) {
     if (at != nullptr) StoreRow(rest, d, at, Part{count});
@@ -89,22 +89,22 @@ struct Seam {
 // streamed as one: an ordinary store of either end waits for its line from memory, and all stores
 // behind it wait as well (1.39 times the time in softmax of rows of 1009 on a Zen 5).
 template <class D, class Value>
-HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value value) {
+HWY_INLINE void StreamRow(D d, float* y, std::size_t n, StoreCarry<D>& carry, Value value) {
   namespace hn = vectors::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(float) % lanes;
   std::size_t i = 0;
-  if (past != 0 && n >= lanes && seam.at == y - past && seam.count == past) {
+  if (past != 0 && n >= lanes && carry.at == y - past && carry.count == past) {
     i = lanes - past;
     const auto head = value(std::size_t{0}, Part{i});
     const auto from = hn::And(hn::Sub(hn::Iota(di, 0), hn::Set(di, static_cast<int>(past))),
                               hn::Set(di, static_cast<int>(lanes - 1)));
     const auto shifted = hn::TableLookupLanes(head, hn::IndicesFromVec(d, from));
-    hn::Stream(hn::IfThenElse(hn::FirstN(d, past), seam.rest, shifted), d, y - past);
-    seam.at = nullptr;
+    hn::Stream(hn::IfThenElse(hn::FirstN(d, past), carry.rest, shifted), d, y - past);
+    carry.at = nullptr;
   } else {
-    seam.Close(d);
+    carry.Close(d);
     if (past != 0) {
       i = std::min(n, lanes - past);
       StoreRow(value(std::size_t{0}, Part{i}), d, y, Part{i});
@@ -115,9 +115,9 @@ HWY_INLINE void StreamRow(D d, float* y, std::size_t n, Seam<D>& seam, Value val
                  [&](std::size_t at, auto fill) ROOFLANE_LAMBDA { return value(i + at, fill); });
   i += whole;
   if (i < n) {
-    seam.rest = value(i, Part{n - i});
-    seam.at = y + i;
-    seam.count = n - i;
+    carry.rest = value(i, Part{n - i});
+    carry.at = y + i;
+    carry.count = n - i;
   }
 }
 
@@ -182,14 +182,14 @@ class StreamedByL1 {
   float* to_;             // where room_ begins
 };
 
-// y = value(i, fill) for all i < n, written past the caches in turns with other work. The
-// constructor writes one or two vectors, which closes the seam of the row before; UpTo and
-// EightUpTo write the rest. n = 0 stands for no row: nothing is written, and the seam stays.
+// y = value(i, fill) for all i < n, written past the caches, interleaved with other work. The
+// constructor writes one or two vectors, which closes the carry of the row before; UpTo and
+// EightUpTo write the rest. n = 0 stands for no row: nothing is written, and the carry stays.
 template <class D, class Value>
-class StreamedInTurns {
+class InterleavedStream {
  public:
-  HWY_INLINE StreamedInTurns(D /*d*/, float* y, std::size_t n, Seam<D>& seam, Value value)
-      : y_(y), n_(n), seam_(seam), value_(value) {
+  HWY_INLINE InterleavedStream(D /*d*/, float* y, std::size_t n, StoreCarry<D>& carry, Value value)
+      : y_(y), n_(n), seam_(carry), value_(value) {
     UpTo(2 * vectors::HWY_NAMESPACE::Lanes(D()));
   }
 
@@ -226,7 +226,7 @@ class StreamedInTurns {
  private:
   float* y_;
   std::size_t n_, done_ = 0;
-  Seam<D>& seam_;
+  StoreCarry<D>& seam_;
   Value value_;
 };
 
@@ -446,10 +446,10 @@ struct RowVisit {
   }
 };
 
-// One visit of n > 0 elements; `ahead` as in ahead.hpp. After every eight vectors, or fewer
+// One visit of n > 0 elements; `policy` as in prefetch.hpp. After every eight vectors, or fewer
 // at the end, after_eight(elements so far) is called.
-template <bool kHalves, class Ahead, class AfterEight>
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
+template <bool kHalves, class Policy, class AfterEight>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Policy policy,
                                  AfterEight after_eight) {
   const std::size_t lanes =
       vectors::HWY_NAMESPACE::Lanes(vectors::HWY_NAMESPACE::ScalableTag<float>());
@@ -460,8 +460,8 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
     while (i + 2 * lanes <= settle) {
       for (const std::size_t stop = std::min(settle, i + 8 * lanes); i + 2 * lanes <= stop;
            i += 2 * lanes) {
-        ahead(x + i);
-        ahead(x + i + lanes);
+        policy(x + i);
+        policy(x + i + lanes);
         visit.AddTwo(x + i, lanes);
       }
       after_eight(i);
@@ -469,14 +469,14 @@ HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead,
     visit.Settle();
   }
   // The rest of the row too: each line that nobody asked for is waited for.
-  for (std::size_t at = i; at < n; at += lanes) ahead(x + at);
+  for (std::size_t at = i; at < n; at += lanes) policy(x + at);
   return visit.End(x + i, n - i, lanes);
 }
 
 // The same, and nothing else.
-template <bool kHalves, class Ahead>
-HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Ahead ahead) {
-  return SumAndSquares<kHalves>(x, n, ahead, [](std::size_t) ROOFLANE_LAMBDA {});
+template <bool kHalves, class Policy>
+HWY_INLINE RowSums SumAndSquares(const float* x, std::size_t n, Policy policy) {
+  return SumAndSquares<kHalves>(x, n, policy, [](std::size_t) ROOFLANE_LAMBDA {});
 }
 
 }  // namespace HWY_NAMESPACE

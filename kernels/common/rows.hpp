@@ -1,5 +1,6 @@
-// How the rows of softmax and LayerNorm are shared among threads, and when their output goes past
-// the caches. Holds no arithmetic: that is in row-inl.h and in the rooms.
+// How the rows of softmax, LayerNorm and RMSNorm are shared among threads, and what their schedules
+// say. Holds no arithmetic: that is in row-inl.h and in the rooms. Which schedule is best:
+// rows_schedule.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 
 #include "core/machine.hpp"
 #include "core/variant.hpp"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 
 namespace rooflane::common {
 
@@ -36,29 +37,6 @@ inline float* scratch_row(float* room, const float* x) {
   return room + (away + 2048) % 4096 / 64 * 16;
 }
 
-// True when a core takes a vector of 512 bits as two halves: Zen 4. Of cores with such vectors
-// those with a small L1 that are no Xeons.
-inline bool halves_vectors(const Machine& m) {
-  return l1_is_below_48k(m) && !l3_latency_is_high(m);
-}
-
-// From how many bytes of x and y on y is better streamed; the tunable `stream` overrules it. Short
-// rows: beyond L3 (a Sapphire Rapids, LayerNorm of 17 to 200 elements, 96 MB on one and four
-// threads: streamed 1.1 to 1.35 times the time); the shortest not at all where they take one or two
-// slow cores longer than memory (a Zen 4 of two, 4 to 49 elements: not streamed 0.66 to 0.94 times
-// the time, 64 elements 0.87 to 1.34; of slow cores a small L1 is the sign). Others: beyond L2
-// where L3 latency is high, else before L3 is full (a Zen 5, rows of 1024: softmax from 20 MB of 32
-// on with one thread, from 27 with two; LayerNorm from 17 and 28).
-inline std::size_t streaming_bytes(const Machine& m, int threads, std::int64_t cols) {
-  const std::size_t l3 = std::max(m.l3_bytes, m.l2_bytes);
-  if (cols < short_row) {
-    const bool slow = l1_is_below_48k(m) && threads <= 2 && cols < 64;
-    return slow ? std::numeric_limits<std::size_t>::max() : l3;
-  }
-  if (l3_latency_is_high(m)) return static_cast<std::size_t>(threads) * m.l2_bytes;
-  return l3 / 8 * (threads == 1 ? 5 : 7);
-}
-
 // True when x and y of a row of so many elements stay in L2, so that visiting them again is cheap.
 inline bool resident(std::int64_t cols) {
   return cols <= row_block ||
@@ -72,8 +50,8 @@ inline bool keeps_four_rows(std::int64_t cols) {
          0.5 * static_cast<double>(machine().l2_bytes);
 }
 
-// One thread's least share: starting threads costs 2 to 6 µs, in which one core does about
-// 32 Ki elements of either kernel in cache.
+// One thread's least share, for kernels whose schedules are not predicted: starting threads costs 2
+// to 6 µs, in which one core does about 32 Ki elements of a row kernel in cache.
 inline constexpr std::int64_t least_share = 16384;
 
 inline constexpr Tunable row_tunables[] = {
@@ -84,6 +62,7 @@ inline constexpr Tunable row_tunables[] = {
      "(1) "
      "or in order into L2 (2), where rows of that length can be: else as with 0",
      0, 2},
+    {"threads", "threads that share the rows", 1, 1 << 16},
 };
 
 enum class Prefetch { into_l1 = 0, pages = 1, into_l2 = 2 };
@@ -106,24 +85,9 @@ inline bool keeps_three_rows_in_l1(const Machine& machine, std::int64_t cols) {
   return 3.0 * sizeof(float) * static_cast<double>(cols) <= static_cast<double>(machine.l1d_bytes);
 }
 
-// The model's guess for rows past the caches. Where L3 latency is high: one thread alone from
-// pages, but into L2 where rows are short or others read meanwhile (a Sapphire Rapids, 256 to 4096
-// elements: one thread 0.98 to 1.13 times the time of pages, 2 to 16 threads 0.88 to 1.0; short
-// rows 0.85 to 1). Elsewhere into L2 where L1 is smaller than 48 KiB. With three rows that fill L1
-// instead pages, or `long_rows`.
-inline Prefetch likely_prefetch(const Machine& m, int threads, std::int64_t cols,
-                                Prefetch long_rows) {
-  if (l3_latency_is_high(m)) {
-    const bool in_order = (threads > 1 || cols < short_row) && keeps_three_rows_in_l1(m, cols);
-    return in_order ? Prefetch::into_l2 : Prefetch::pages;
-  }
-  if (!l1_is_below_48k(m)) return Prefetch::into_l1;
-  return keeps_three_rows_in_l1(m, cols) ? Prefetch::into_l2 : long_rows;
-}
-
 // From an element to that of the same column so many rows on that 16 KiB lie between: what memory
 // delivers in its own latency of 300 to 450 ns.
-inline std::int64_t distance_ahead(std::size_t n, std::int64_t x_stride) {
+inline std::int64_t prefetch_distance(std::size_t n, std::int64_t x_stride) {
   return static_cast<std::int64_t>((4096 + n - 1) / n) * x_stride;
 }
 
@@ -133,52 +97,19 @@ inline int useful_threads(int threads, std::int64_t rows, std::int64_t cols) {
   return static_cast<int>(std::clamp(shares, 1.0, static_cast<double>(std::max(threads, 1))));
 }
 
-// The model's guess at the front, then the other three, then those past the caches with x
-// prefetched in another order. `long_rows` as in likely_prefetch.
-inline std::vector<Tuning> row_tunings(const Problem& problem, const Environment& env,
-                                       Prefetch long_rows) {
-  const std::int64_t rows = problem.size("rows");
-  const std::int64_t cols = problem.size("cols");
-  const int threads = useful_threads(env.threads, rows, cols);
-  const bool stream = 8.0 * static_cast<double>(rows) * static_cast<double>(cols) >
-                      static_cast<double>(streaming_bytes(machine(), threads, cols));
-  // Whole rows leave threads idle when they do not divide evenly; sharing a row costs one meeting
-  // of the threads (below 1 µs) per row, so each thread's part of it must be worth that.
-  const bool uneven = rows % threads != 0 && rows < std::int64_t{4} * threads;
-  // Sharing also pays where a row fits no core's L2 but all of them together, and the rows of all
-  // threads would crowd the last cache: then each row is read from memory once instead of twice.
-  const bool crowded =
-      !resident(cols) && resident(cols / threads) &&
-      4.0 * threads * static_cast<double>(cols) > 0.5 * static_cast<double>(machine().l3_bytes);
-  const bool split = threads > 1 && (uneven || crowded) && cols / threads >= least_share;
-  const Prefetch prefetch = likely_prefetch(machine(), threads, cols, long_rows);
-  std::vector<Tuning> tunings;
-  const auto add = [&](bool streamed, bool shared, Prefetch how) {
-    // Shares of a row know two ways: pages, and the other.
-    if (!streamed || (shared && how == Prefetch::into_l2)) how = Prefetch::into_l1;
-    const auto value = static_cast<std::int64_t>(how);
-    tunings.push_back({{"stream", streamed}, {"split", shared}, {"prefetch", value}});
-  };
-  for (const bool shared : {split, !split}) {
-    add(stream, shared, prefetch);
-    add(!stream, shared, prefetch);
-  }
-  for (const Prefetch other : {Prefetch::into_l1, Prefetch::pages, Prefetch::into_l2}) {
-    if (other == prefetch) continue;
-    for (const bool shared : {split, !split}) {
-      const bool differs = !shared || (other != Prefetch::into_l2 &&
-                                       (other == Prefetch::pages) != (prefetch == Prefetch::pages));
-      if (differs) add(true, shared, other);
-    }
-  }
-  return tunings;
-}
-
 // Rows [begin,end).
 struct RowRange {
   std::int64_t begin;
   std::int64_t end;
 };
+
+// Into how many pieces rows are cut, for body of for_rows.
+inline std::int64_t row_pieces(int threads, std::int64_t rows, std::int64_t cols,
+                               std::int64_t group) {
+  const std::int64_t share = rows * cols / threads;
+  const std::int64_t most = std::min(share / 16384, rows / threads / group);
+  return std::min(rows, threads * std::clamp<std::int64_t>(most, 1, 8));
+}
 
 // body(RowRange, thread) over all rows. A thread's share is handed out in up to eight pieces of at
 // least 16384 elements (1 to 4 µs, more than threads are apart at the start), so that a thread that
@@ -189,9 +120,7 @@ struct RowRange {
 template <class Body>
 void for_rows(Pool* pool, int threads, std::int64_t rows, std::int64_t cols, std::int64_t group,
               const Body& body) {
-  const std::int64_t share = rows * cols / threads;
-  const std::int64_t most = std::min(share / 16384, rows / threads / group);
-  const std::int64_t pieces = std::min(rows, threads * std::clamp<std::int64_t>(most, 1, 8));
+  const std::int64_t pieces = row_pieces(threads, rows, cols, group);
   const std::int64_t together = cols < 64 ? 64 : 1;
   const auto start = [&](std::int64_t piece) {
     return piece == pieces ? rows : rows * piece / pieces / together * together;

@@ -18,7 +18,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/rows.hpp"
@@ -316,9 +316,9 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
   const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
   const float* last = last_of_rows(io, end, n);
   const auto write = [&](const float* from, float* y, std::size_t count, const float* x,
-                         auto ahead) ROOFLANE_LAMBDA {
+                         auto policy) ROOFLANE_LAMBDA {
     WriteRow<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      ahead(x + i);
+      policy(x + i);
       return LoadRow(d, from + i, fill);
     });
   };
@@ -336,8 +336,8 @@ HWY_INLINE void StreamShortRows(const Io& io, std::int64_t begin, std::int64_t e
       const float* from = results + piece * cols;
       float* y = io.y + (row + piece) * io.y_stride;
       const float* x = part.x + piece * io.x_stride;
-      pages ? write(from, y, count, x, PagesAhead{last})
-            : write(from, y, count, x, DistanceAhead{together * io.x_stride, last});
+      pages ? write(from, y, count, x, PrefetchPages{last})
+            : write(from, y, count, x, PrefetchIntoL1{together * io.x_stride, last});
     }
   }
   hwy::FlushStream();

@@ -9,6 +9,7 @@
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/embed/embed.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -123,10 +124,8 @@ int threads_for(const Problem& problem, const Environment& env) {
 // Streamed where the rows that are read and those that are written outgrow the caches.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (!may_stream(problem)) return {{{"stream", 0}}};
-  const std::int64_t cols = problem.size("cols");
-  const double bytes = 8 * problem.value("n") * static_cast<double>(cols);
-  const std::size_t most = common::streaming_bytes(machine(), threads_for(problem, env), cols);
-  const bool stream = bytes > static_cast<double>(most);
+  const double bytes = sizeof(float) * problem.value("n") * problem.value("cols");
+  const bool stream = common::worth_streaming(bytes, bytes, threads_for(problem, env), env);
   return {{{"stream", stream}}, {{"stream", !stream}}};
 }
 

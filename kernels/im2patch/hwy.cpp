@@ -8,6 +8,7 @@
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/im2patch/im2patch.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -103,9 +104,10 @@ int threads_for(const Problem& problem, const Environment& env) {
 
 // Streamed where image and patches outgrow the caches.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const std::size_t most =
-      common::streaming_bytes(machine(), threads_for(problem, env), elements_of(problem));
-  const bool stream = operand_bytes(problem) > static_cast<double>(most);
+  const double written =
+      sizeof(float) * static_cast<double>(patches_of(problem) * elements_of(problem));
+  const bool stream = common::worth_streaming(operand_bytes(problem) - written, written,
+                                              threads_for(problem, env), env);
   return {{{"stream", stream}}, {{"stream", !stream}}};
 }
 

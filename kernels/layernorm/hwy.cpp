@@ -12,6 +12,7 @@
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -39,12 +40,13 @@ bool pipelined(std::size_t n) {
 
 // What Finish gives, and the sums of the n elements at `after`, vector by vector: conversions and
 // additions of one row and loads, products and stores of the other share the units well. Prefetches
-// the n elements at `ahead` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss of
-// 3 % where they come from L2. (Prefetching the next row of y, which stores will want, lost 4 to 14
+// the n elements at `upcoming` meanwhile: on a Zen 5 worth 4 to 9 % where rows come from L3, a loss
+// of 3 % where they come from L2. (Prefetching the next row of y, which stores will want, lost 4 to
+// 14
 // %.)
 HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const float* beta, float* y,
                                     std::size_t n, const Row& row, const float* after,
-                                    const float* ahead) {
+                                    const float* upcoming) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   const auto result = ResultOf(x, gamma, beta, row);
@@ -55,8 +57,8 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
   while (i + 2 * lanes <= n) {
     for (const std::size_t stop = std::min(n, i + 64 * lanes); i + 2 * lanes <= stop;
          i += 2 * lanes) {
-      hwy::Prefetch(ahead + i);
-      hwy::Prefetch(ahead + i + lanes);
+      hwy::Prefetch(upcoming + i);
+      hwy::Prefetch(upcoming + i + lanes);
       visit.AddTwo(after + i, lanes);
       write(i, hc::Whole());
       write(i + lanes, hc::Whole());
@@ -90,7 +92,7 @@ void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t
   const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
   const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
     const float* x = x_of(at);
-    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NothingAhead()), x, n), eps);
+    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NoPrefetch()), x, n), eps);
   };
   Row now = row_at(begin);
   Row next = begin + 1 < end ? row_at(begin + 1) : now;
@@ -135,31 +137,31 @@ void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
-// what `ahead` says is prefetched while a row is summed. (Prefetching it while it is written lost
+// what `policy` says is prefetched while a row is summed. (Prefetching it while it is written lost
 // 24 to 34 % on a Zen 5.)
-template <bool kStream, bool kHalves, class Ahead>
+template <bool kStream, bool kHalves, class Policy>
 void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Ahead ahead) {
-  hc::Seam<Tag> seam((Tag()));
+                double eps, Policy policy) {
+  hc::StoreCarry<Tag> carry((Tag()));
   for (std::int64_t at = begin; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, ahead), x, n), eps);
-    Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &seam);
+    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, policy), x, n), eps);
+    Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &carry);
   }
-  seam.Close(Tag());
+  carry.Close(Tag());
   if constexpr (kStream) hwy::FlushStream();
 }
 
 // Rows in the caches, from `begin` to `end`.
 template <bool kHalves>
-void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps) {
+void InCacheRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                 double eps) {
   if (grouped(n)) {
     GroupedRows<kHalves>(io, begin, end, n, eps);
   } else if (pipelined<kHalves>(n)) {
     PipelinedRows(io, begin, end, n, eps);
   } else {
-    CachedRows<false, kHalves>(io, begin, end, n, eps, common::NothingAhead());
+    CachedRows<false, kHalves>(io, begin, end, n, eps, common::NoPrefetch());
   }
 }
 
@@ -167,14 +169,14 @@ void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 // summed and what comes is prefetched into L2, the row before it is written: each line that is
 // asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
 // lost 8 to 25 % so.)
-template <class Ahead>
+template <class Policy>
 void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                     std::size_t n, double eps, Ahead ahead) {
+                     std::size_t n, double eps, Policy policy) {
   const Tag d;
-  hc::Seam<Tag> seam(d);
+  hc::StoreCarry<Tag> carry(d);
   const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
-    return hc::StreamedInTurns(d, io.y + at * io.y_stride, count, seam,
-                               ResultOf(io.x + at * io.x_stride, io.gamma, io.beta, row));
+    return hc::InterleavedStream(d, io.y + at * io.y_stride, count, carry,
+                                 ResultOf(io.x + at * io.x_stride, io.gamma, io.beta, row));
   };
   Row row;
   for (std::int64_t at = begin; at < end; ++at) {
@@ -184,7 +186,7 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
     for (std::size_t block = 0; block < n; block += kBlock) {
       const std::size_t count = std::min(kBlock, n - block);
       const hc::RowSums sums = hc::SumAndSquares<false>(
-          x + block, count, ahead,
+          x + block, count, policy,
           [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(block + summed); });
       whole = merge(whole, MomentsFrom(sums, x + block, count));
     }
@@ -192,7 +194,7 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
     row = Row(whole, eps);
   }
   write(end - 1, n, row).UpTo(n);
-  seam.Close(d);
+  carry.Close(d);
   hwy::FlushStream();
 }
 
@@ -207,33 +209,34 @@ void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
   hwy::FlushStream();
 }
 
-// `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
-// place; that must not change its bits.
+// `beyond_caches`: x and y lie beyond the caches. `stream`: so y is written past them, which it is
+// not in place; that must not change its bits.
 void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool far, bool stream, bool halves, common::Prefetch prefetch) {
+          double eps, bool beyond_caches, bool stream, bool halves, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   const bool pages = prefetch == common::Prefetch::pages;
   const bool dense = io.y_stride == cols;
-  const bool batched = far ? n <= hn::Lanes(Tag()) || (n <= kBatchedFar && dense) : n <= kBatched;
+  const bool batched =
+      beyond_caches ? n <= hn::Lanes(Tag()) || (n <= kBatchedStreamed && dense) : n <= kBatched;
   // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
   if (batched && hn::MaxLanes(Tag()) > 1) {
     return stream ? StreamedShortRows(io, begin, end, n, eps, prefetch)
                   : ShortRows(io, begin, end, n, eps);
   }
   const float* last = common::last_of_rows(io, end, n);
-  const common::PagesAhead from_pages = {last};
-  const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
+  const common::PrefetchPages from_pages = {last};
+  const common::PrefetchIntoL2 into_l2 = {common::prefetch_distance(n, io.x_stride), last};
   if (!stream) {
     if constexpr (HWY_TARGET <= HWY_AVX3) {
-      if (halves) return NearRows<true>(io, begin, end, n, eps);
+      if (halves) return InCacheRows<true>(io, begin, end, n, eps);
     }
-    NearRows<false>(io, begin, end, n, eps);
+    InCacheRows<false>(io, begin, end, n, eps);
   } else if (pages && common::keeps_four_rows(cols)) {
     InterleavedRows(io, begin, end, n, eps, from_pages);
   } else if (n > kBlock) {
     LongRows(io, begin, end, n, eps, pages);
   } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true, false>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
+    CachedRows<true, false>(io, begin, end, n, eps, common::PrefetchIntoL1{io.x_stride, last});
   } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
     InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
@@ -260,17 +263,16 @@ class HwyPlan final : public Plan {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
-        halves_(common::halves_vectors(machine())),
         target_(resolve_isa(env.isa)),
+        halves_(common::halves_vectors(isa_name(target_))),
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
     if (split_) {
-      threads_ = std::max(env.threads, 1);
       moments_.resize(2 * static_cast<std::size_t>(threads_));
     }
   }
@@ -282,7 +284,8 @@ class HwyPlan final : public Plan {
     }
     const std::int64_t group = grouped(static_cast<std::size_t>(cols_)) ? 4 : 1;
     common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, halves_, prefetch_);
+      run_rows_(io_, rows.begin, rows.end, cols_, eps_, beyond_caches_, stream_, halves_,
+                prefetch_);
     });
   }
 
@@ -298,8 +301,8 @@ class HwyPlan final : public Plan {
   void on_bind(const Operands& operands) override {
     io_ = LayerNormOperands(operands);
     // In place the line is in cache already, and an ordinary store costs no further read.
-    far_ = tuning_.get("stream", 0) != 0;
-    stream_ = far_ && io_.x != io_.y;
+    beyond_caches_ = tuning_.get("stream", 0) != 0;
+    stream_ = beyond_caches_ && io_.x != io_.y;
     prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
   }
 
@@ -342,11 +345,11 @@ class HwyPlan final : public Plan {
   Pool* pool_;
   Tuning tuning_;
   bool split_;
-  bool halves_;
-  bool far_ = false;
+  bool beyond_caches_ = false;
   bool stream_ = false;
   common::Prefetch prefetch_ = common::Prefetch::into_l1;
   std::int64_t target_;
+  bool halves_;
   decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
@@ -360,9 +363,19 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !problem.flag("residual");
 }
 
+constexpr common::RowWork row_work = {.vector_ops = 11.5,
+                                      .row_ops = 40,
+                                      .short_ops = 2.4,
+                                      .long_rows = common::Prefetch::into_l2,
+                                      .interleaves = true};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -388,6 +401,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .ladder = ladder,
     .dtypes = float_types,
 };

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "hwy/highway.h"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/vectors-inl.h"
@@ -71,12 +71,11 @@ HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::siz
 template <bool kHalves>
 Moments MomentsOfBlocks(const float* x, std::size_t n, bool pages) {
   Moments whole;
-  const common::PagesAhead ahead{common::last_of(x, n)};
+  const common::PrefetchPages policy{common::last_of(x, n)};
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(kBlock, n - i);
-    const hc::RowSums sums = pages
-                                 ? hc::SumAndSquares<kHalves>(x + i, count, ahead)
-                                 : hc::SumAndSquares<kHalves>(x + i, count, common::NothingAhead());
+    const hc::RowSums sums = pages ? hc::SumAndSquares<kHalves>(x + i, count, policy)
+                                   : hc::SumAndSquares<kHalves>(x + i, count, common::NoPrefetch());
     whole = merge(whole, MomentsFrom(sums, x + i, count));
   }
   return whole;
@@ -130,15 +129,15 @@ HWY_INLINE auto ResultOf(const float* x, const float* gamma, const float* beta, 
   };
 }
 
-// y = (x - mean) · scale · gamma + beta. kStream: past the caches, and by way of `seam` if there is
-// one.
+// y = (x - mean) · scale · gamma + beta. kStream: past the caches, and by way of `carry` if there
+// is one.
 template <bool kStream>
 void Finish(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
-            const Row& row, hc::Seam<Tag>* seam = nullptr) {
+            const Row& row, hc::StoreCarry<Tag>* carry = nullptr) {
   const Tag d;
   const auto value = ResultOf(x, gamma, beta, row);
-  if (kStream && seam != nullptr) {
-    hc::StreamRow(d, y, n, *seam, value);
+  if (kStream && carry != nullptr) {
+    hc::StreamRow(d, y, n, *carry, value);
   } else {
     hc::WriteRow<kStream>(d, y, n, value);
   }

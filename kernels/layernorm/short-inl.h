@@ -17,7 +17,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/common/ahead.hpp"
+#include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
@@ -35,7 +35,7 @@ inline constexpr std::size_t kBatched = 96;
 
 // The same beyond the caches where y is dense (a Zen 4: 100 elements 1.25 times as fast as one row
 // after the other, 128 1.15, 150 as fast).
-inline constexpr std::size_t kBatchedFar = 128;
+inline constexpr std::size_t kBatchedStreamed = 128;
 
 // Rows side by side, as many vectors of them as I counts at a time.
 template <class Slots, int... I>
@@ -178,11 +178,11 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch. kStream: y, which is dense, goes past the caches. (Each row streamed
 // on its own, with its ends, took a Zen 4 twice the time with 24 elements.)
-template <bool kStream, class Ahead>
+template <bool kStream, class Policy>
 void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps, Ahead ahead) {
+                 double eps, Policy policy) {
   Batch ring[3];
-  hc::StreamedByL1<Tag, kTogether * kBatchedFar> lines(io.y + begin * io.y_stride);
+  hc::StreamedByL1<Tag, kTogether * kBatchedStreamed> lines(io.y + begin * io.y_stride);
   for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
     const std::int64_t turn = (first - begin) / kBatch;
     Batch& summed = ring[turn % 3];
@@ -196,7 +196,7 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
         const Four rows(io, row, end);
         if constexpr (kStream) {
           for (const float* x : rows.x) {
-            for (std::size_t j = 0; j < n; j += 16) ahead(x + j);
+            for (std::size_t j = 0; j < n; j += 16) policy(x + j);
           }
         }
         SumsOf(rows, n, summed.sum + i, Together());
@@ -227,7 +227,7 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
   if constexpr (kStream) lines.Close();
 }
 
-// Rows of at most kBatched elements from `begin` to `end`, of kBatchedFar where those would be
+// Rows of at most kBatched elements from `begin` to `end`, of kBatchedStreamed where those would be
 // streamed but for being in place.
 inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
                       std::size_t n, double eps) {
@@ -236,7 +236,7 @@ inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int6
     SlotRows(io, begin, end, n, static_cast<float>(eps), slots,
              std::make_integer_sequence<int, vectors>());
   });
-  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps, common::NothingAhead());
+  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
 }
 
 // The same past the caches: rows of up to a vector, or y dense.
@@ -252,13 +252,13 @@ inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, s
   const std::int64_t distance = kBatch * io.x_stride;
   switch (prefetch) {
     case common::Prefetch::pages:
-      BatchedRows<true>(io, begin, end, n, eps, common::PagesAhead{last});
+      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchPages{last});
       break;
     case common::Prefetch::into_l2:
-      BatchedRows<true>(io, begin, end, n, eps, common::LinesAhead{distance, last});
+      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL2{distance, last});
       break;
     case common::Prefetch::into_l1:
-      BatchedRows<true>(io, begin, end, n, eps, common::DistanceAhead{distance, last});
+      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{distance, last});
   }
   hwy::FlushStream();
 }

@@ -9,6 +9,7 @@
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -36,10 +37,10 @@ struct EightSums {
 
   HWY_INLINE EightSums() { Clear(); }
   HWY_INLINE void Clear() { s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = hn::Zero(Tag()); }
-  template <class Ahead>
-  HWY_INLINE void Add(const float* p, std::size_t lanes, Ahead ahead) {
+  template <class Policy>
+  HWY_INLINE void Add(const float* p, std::size_t lanes, Policy policy) {
     const auto add = [&](V& sum, const float* at) ROOFLANE_LAMBDA {
-      ahead(at);
+      policy(at);
       const V x = hn::LoadU(Tag(), at);
       sum = hn::MulAdd(x, x, sum);
     };
@@ -59,10 +60,11 @@ struct EightSums {
 };
 
 // The sum of the squares of n elements; relative error below (40 + n/8192)·u, since no lane adds
-// more than 64 of them before it is added to a total. `ahead` as in ahead.hpp. After every eight
-// vectors after_eight(elements so far) is called.
-template <class Ahead, class AfterEight>
-HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead, AfterEight after_eight) {
+// more than 64 of them before it is added to a total. `policy` as in prefetch.hpp. After every
+// eight vectors after_eight(elements so far) is called.
+template <class Policy, class AfterEight>
+HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Policy policy,
+                               AfterEight after_eight) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   V total = hn::Zero(d);
@@ -70,7 +72,7 @@ HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead, After
   while (i + 8 * lanes <= n) {
     EightSums sums;
     for (const std::size_t settle = std::min(n, i + 512 * lanes); i + 8 * lanes <= settle;) {
-      sums.Add(x + i, lanes, ahead);
+      sums.Add(x + i, lanes, policy);
       i += 8 * lanes;
       after_eight(i);
     }
@@ -79,22 +81,22 @@ HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead, After
   V rest = hn::Zero(d);
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const V even = hn::LoadU(d, x + i), odd = hn::LoadU(d, x + i + lanes);
-    ahead(x + i);
-    ahead(x + i + lanes);
+    policy(x + i);
+    policy(x + i + lanes);
     total = hn::MulAdd(even, even, total);
     rest = hn::MulAdd(odd, odd, rest);
   }
   for (; i < n; i += lanes) {
-    ahead(x + i);
+    policy(x + i);
     const V last = i + lanes <= n ? V(hn::LoadU(d, x + i)) : hc::LoadRow(d, x + i, hc::Part{n - i});
     rest = hn::MulAdd(last, last, rest);
   }
   return static_cast<double>(hc::SumLanes(d, hn::Add(total, rest)));
 }
 
-template <class Ahead>
-HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Ahead ahead) {
-  return SumOfSquares(x, n, ahead, [](std::size_t) ROOFLANE_LAMBDA {});
+template <class Policy>
+HWY_INLINE double SumOfSquares(const float* x, std::size_t n, Policy policy) {
+  return SumOfSquares(x, n, policy, [](std::size_t) ROOFLANE_LAMBDA {});
 }
 
 // y's vector at i: x·scale·gamma.
@@ -108,8 +110,8 @@ HWY_INLINE auto ResultOf(const float* x, const float* gamma, float scale) {
 }
 
 double SquaresOf(const float* x, std::size_t n, bool pages) {
-  if (pages) return SumOfSquares(x, n, common::PagesAhead{common::last_of(x, n)});
-  return SumOfSquares(x, n, common::NothingAhead());
+  if (pages) return SumOfSquares(x, n, common::PrefetchPages{common::last_of(x, n)});
+  return SumOfSquares(x, n, common::NoPrefetch());
 }
 
 void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, float scale,
@@ -122,49 +124,49 @@ void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, fl
   }
 }
 
-// Rows from `begin` to `end`, one after the other. Beyond the caches, what `ahead` says is
+// Rows from `begin` to `end`, one after the other. Beyond the caches, what `policy` says is
 // prefetched while a row is summed.
-template <bool kStream, class Ahead>
+template <bool kStream, class Policy>
 void CachedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Ahead ahead) {
+                double eps, Policy policy) {
   const Tag d;
-  hc::Seam<Tag> seam(d);
+  hc::StoreCarry<Tag> carry(d);
   for (std::int64_t at = begin; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     float* y = io.y + at * io.y_stride;
-    const float scale = scale_of(SumOfSquares(x, n, ahead), static_cast<std::int64_t>(n), eps);
+    const float scale = scale_of(SumOfSquares(x, n, policy), static_cast<std::int64_t>(n), eps);
     if constexpr (kStream) {
-      hc::StreamRow(d, y, n, seam, ResultOf(x, io.gamma, scale));
+      hc::StreamRow(d, y, n, carry, ResultOf(x, io.gamma, scale));
     } else {
       hc::WriteRow<false>(d, y, n, ResultOf(x, io.gamma, scale));
     }
   }
-  seam.Close(d);
+  carry.Close(d);
   if constexpr (kStream) hwy::FlushStream();
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
 // summed and what comes is prefetched into L2, the row before it is written.
-template <class Ahead>
+template <class Policy>
 void InterleavedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                     double eps, Ahead ahead) {
+                     double eps, Policy policy) {
   const Tag d;
-  hc::Seam<Tag> seam(d);
+  hc::StoreCarry<Tag> carry(d);
   const auto write = [&](std::int64_t at, std::size_t count, float scale) ROOFLANE_LAMBDA {
-    return hc::StreamedInTurns(d, io.y + at * io.y_stride, count, seam,
-                               ResultOf(io.x + at * io.x_stride, io.gamma, scale));
+    return hc::InterleavedStream(d, io.y + at * io.y_stride, count, carry,
+                                 ResultOf(io.x + at * io.x_stride, io.gamma, scale));
   };
   float scale = 0;
   for (std::int64_t at = begin; at < end; ++at) {
     auto before = at == begin ? write(at, 0, scale) : write(at - 1, n, scale);  // 0: none yet
     const double squares =
-        SumOfSquares(io.x + at * io.x_stride, n, ahead,
+        SumOfSquares(io.x + at * io.x_stride, n, policy,
                      [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
     before.UpTo(n);
     scale = scale_of(squares, static_cast<std::int64_t>(n), eps);
   }
   write(end - 1, n, scale).UpTo(n);
-  seam.Close(d);
+  carry.Close(d);
   hwy::FlushStream();
 }
 
@@ -184,16 +186,16 @@ void LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, s
 void Rows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
           double eps, bool stream, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
-  if (!stream) return CachedRows<false>(io, begin, end, n, eps, common::NothingAhead());
+  if (!stream) return CachedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
   const bool pages = prefetch == common::Prefetch::pages;
   const float* last = common::last_of_rows(io, end, n);
-  const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
+  const common::PrefetchIntoL2 into_l2 = {common::prefetch_distance(n, io.x_stride), last};
   if (pages && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
+    InterleavedRows(io, begin, end, n, eps, common::PrefetchPages{last});
   } else if (cols > common::row_block) {
     LongRows(io, begin, end, n, eps, pages);
   } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{into_l2.distance, last});
+    CachedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{into_l2.distance, last});
   } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
     InterleavedRows(io, begin, end, n, eps, into_l2);
   } else {
@@ -220,7 +222,7 @@ class HwyPlan final : public Plan {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
@@ -228,9 +230,7 @@ class HwyPlan final : public Plan {
         run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
         squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (!split_) return;
-    threads_ = std::max(env.threads, 1);
-    shared_.resize(2 * static_cast<std::size_t>(threads_));
+    if (split_) shared_.resize(2 * static_cast<std::size_t>(threads_));
   }
 
   void run() override {
@@ -311,9 +311,19 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !problem.flag("residual");
 }
 
+constexpr common::RowWork row_work = {.vector_ops = 8,
+                                      .row_ops = 40,
+                                      .short_ops = 0,
+                                      .long_rows = common::Prefetch::into_l2,
+                                      .interleaves = true};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -339,6 +349,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .dtypes = float_types,
 };
 

@@ -8,9 +8,9 @@
 
 #include "backends/highway.hpp"
 #include "core/float16.hpp"
-#include "core/machine.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/rope/rope.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -255,8 +255,9 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Sizes sizes(problem);
   const std::int64_t rows = sizes.batch * sizes.heads * sizes.len;
   const int threads = common::useful_threads(env.threads, rows, sizes.head_dim);
-  const bool stream = operand_bytes(problem) > static_cast<double>(common::streaming_bytes(
-                                                   machine(), threads, common::row_block));
+  const auto written = static_cast<double>(problem.dtype("type")->bytes(rows * sizes.head_dim));
+  const bool stream =
+      common::worth_streaming(operand_bytes(problem) - written, written, threads, env);
   const std::int64_t bytes = sizes.head_dim * static_cast<std::int64_t>(sizeof(float)) *
                              (sizes.style == Style::half ? 1 : 2);
   const std::int64_t block = std::clamp<std::int64_t>(16384 / bytes, 1, 4096);

@@ -12,6 +12,7 @@
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,22 +34,22 @@ HWY_INLINE float NumberOf(Vector max) {
   return most > kLowest ? most : kLowest;
 }
 
-// The greatest element, as above; may drop a NaN. `ahead` as in ahead.hpp.
-template <class Ahead = common::NothingAhead>
-HWY_INLINE float MaxOf(const float* x, std::size_t n, Ahead ahead = {}) {
+// The greatest element, as above; may drop a NaN. `policy` as in prefetch.hpp.
+template <class Policy = common::NoPrefetch>
+HWY_INLINE float MaxOf(const float* x, std::size_t n, Policy policy = {}) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   Vector m0 = hn::Set(d, kLowest);
   Vector m1 = m0, m2 = m0, m3 = m0;
   std::size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (std::size_t at = i; at < i + 4 * lanes; at += lanes) ahead(x + at);
+    for (std::size_t at = i; at < i + 4 * lanes; at += lanes) policy(x + at);
     m0 = hn::Max(m0, hn::LoadU(d, x + i));
     m1 = hn::Max(m1, hn::LoadU(d, x + i + lanes));
     m2 = hn::Max(m2, hn::LoadU(d, x + i + 2 * lanes));
     m3 = hn::Max(m3, hn::LoadU(d, x + i + 3 * lanes));
   }
-  for (std::size_t at = i; at < n; at += lanes) ahead(x + at);
+  for (std::size_t at = i; at < n; at += lanes) policy(x + at);
   for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
   if (i < n) m0 = hn::Max(m0, hc::LoadRow(d, x + i, hc::Part{n - i}, hn::Set(d, kLowest)));
   return NumberOf(hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
@@ -81,7 +82,7 @@ HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, const float* x, std::size_t n, flo
 // null.
 Partial TermsOf(const float* x, std::size_t n, float* terms, bool pages) {
   Partial whole;
-  whole.max = pages ? MaxOf(x, n, common::PagesAhead{common::last_of(x, n)}) : MaxOf(x, n);
+  whole.max = pages ? MaxOf(x, n, common::PrefetchPages{common::last_of(x, n)}) : MaxOf(x, n);
   hc::LongSum<Tag> sum((Tag()));
   const auto nothing = [](std::size_t, auto) ROOFLANE_LAMBDA {};
   if (terms != nullptr) {
@@ -94,10 +95,11 @@ Partial TermsOf(const float* x, std::size_t n, float* terms, bool pages) {
 }
 
 // Maximum and sum over any number of elements in one visit of memory. While the exps of a piece are
-// computed, relative to the maximum so far, the next piece is read for its own and what `ahead`
+// computed, relative to the maximum so far, the next piece is read for its own and what `policy`
 // says prefetched; only a piece that raises the maximum costs a correction of the sum.
-template <class Ahead>
-HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t piece, Ahead ahead) {
+template <class Policy>
+HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t piece,
+                                   Policy policy) {
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
   Partial whole;
@@ -114,7 +116,7 @@ HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t pi
     if (at + 2 * piece <= n) {
       Vector next = hn::Set(d, kLowest);
       hc::SumRow(d, sum, piece, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-        ahead(here + piece + i);
+        policy(here + piece + i);
         next = hn::Max(next, hc::LoadRow(d, here + piece + i, fill, lowest));
         return hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, here + i, fill, lowest), shift));
       });
@@ -132,19 +134,19 @@ HWY_INLINE Partial PartialOfPieces(const float* x, std::size_t n, std::size_t pi
 Partial PartialOf(const float* x, std::size_t n, bool pages) {
   constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
   const float* last = common::last_of(x, n);
-  if (pages) return PartialOfPieces(x, n, piece, common::PagesAhead{last});
-  return PartialOfPieces(x, n, piece, common::DistanceAhead{piece, last});
+  if (pages) return PartialOfPieces(x, n, piece, common::PrefetchPages{last});
+  return PartialOfPieces(x, n, piece, common::PrefetchIntoL1{piece, last});
 }
 
-// y = exp(x - max) · scale. `ahead` as in ahead.hpp.
-template <bool kStream, class Ahead = common::NothingAhead>
+// y = exp(x - max) · scale. `policy` as in prefetch.hpp.
+template <bool kStream, class Policy = common::NoPrefetch>
 HWY_INLINE void Finish(const float* x, float* y, std::size_t n, float max, float scale,
-                       Ahead ahead = {}) {
+                       Policy policy = {}) {
   const Tag d;
   const Vector shift = hn::Set(d, max);
   const Vector factor = hn::Set(d, scale);
   hc::WriteRow<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    ahead(x + i);
+    policy(x + i);
     const Vector part = hn::Sub(hc::LoadRow(d, x + i, fill, shift), shift);
     return hn::Mul(hc::ExpNonPositive(d, part), factor);
   });
@@ -220,15 +222,15 @@ struct Unscaled {
   float scale = 0;
 };
 
-// y = terms · scale past the caches, in turns with other work.
-HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::Seam<Tag>& seam) {
+// y = terms · scale past the caches, interleaved with other work.
+HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::StoreCarry<Tag>& carry) {
   const Tag d;
   const float* terms = row.terms;
   const Vector factor = hn::Set(d, row.scale);
-  return hc::StreamedInTurns(d, row.y, row.y == nullptr ? 0 : n, seam,
-                             [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-                               return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
-                             });
+  return hc::InterleavedStream(d, row.y, row.y == nullptr ? 0 : n, carry,
+                               [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+                                 return hn::Mul(hc::LoadRow(d, terms + i, fill, factor), factor);
+                               });
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while the
@@ -236,26 +238,26 @@ HWY_INLINE auto Scaled(const Unscaled& row, std::size_t n, hc::Seam<Tag>& seam) 
 // prefetched: otherwise memory rests while exp is computed, and the other way round. `scratch`
 // holds the terms of two rows, so that y is written once only.
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, float* scratch, common::DistanceAhead ahead) {
+                  std::size_t n, float* scratch, common::PrefetchIntoL1 policy) {
   const Tag d;
   Unscaled unscaled;
-  hc::Seam<Tag> seam(d);
+  hc::StoreCarry<Tag> carry(d);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
     const float max = MaxOf(x, n);
-    auto before = Scaled(unscaled, n, seam);
+    auto before = Scaled(unscaled, n, carry);
     hc::LongSum<Tag> sum(d);
     for (std::size_t i = 0; i < n; i += common::row_step) {
       const std::size_t count = std::min(common::row_step, n - i);
       AddExp<true>(sum, x + i, count, max, terms + i,
-                   [=](std::size_t at, auto) ROOFLANE_LAMBDA { ahead(x + i + at); });
+                   [=](std::size_t at, auto) ROOFLANE_LAMBDA { policy(x + i + at); });
       before.UpTo(i + count);
     }
     unscaled = {terms, io.y + row * io.y_stride, static_cast<float>(1 / sum.Total(d))};
   }
-  Scaled(unscaled, n, seam).UpTo(n);
-  seam.Close(d);
+  Scaled(unscaled, n, carry).UpTo(n);
+  carry.Close(d);
   hwy::FlushStream();
 }
 
@@ -263,25 +265,25 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 // as short as a sum's group of vectors, so that each line that is asked for meets one that is
 // written and an exp (from several pages, Sapphire Rapids, rows of 1000: 11.8 -> 14.4 GB/s, of 512
 // 14.9 -> 19.6).
-template <class Ahead>
+template <class Policy>
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, float* scratch, Ahead ahead) {
+                  std::size_t n, float* scratch, Policy policy) {
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
   Unscaled unscaled;
-  hc::Seam<Tag> seam(d);
-  float max = MaxOf(io.x + begin * io.x_stride, n, ahead);
+  hc::StoreCarry<Tag> carry(d);
+  float max = MaxOf(io.x + begin * io.x_stride, n, policy);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     float* terms = common::scratch_row(scratch + (row % 2) * common::scratch_stride(n), x);
     const float* after = row + 1 < end ? x + io.x_stride : x;
-    auto before = Scaled(unscaled, n, seam);
+    auto before = Scaled(unscaled, n, carry);
     Vector next = hn::Set(d, kLowest);
     hc::LongSum<Tag> sum(d);
     AddExp<true>(
         sum, x, n, max, terms,
         [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-          ahead(after + i);
+          policy(after + i);
           next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
         },
         [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
@@ -289,26 +291,26 @@ void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_
     max = NumberOf(next);
     unscaled = {terms, io.y + row * io.y_stride, static_cast<float>(1 / sum.Total(d))};
   }
-  Scaled(unscaled, n, seam).UpTo(n);
-  seam.Close(d);
+  Scaled(unscaled, n, carry).UpTo(n);
+  carry.Close(d);
   hwy::FlushStream();
 }
 
 void StreamedRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
                   std::size_t n, float* scratch, common::Prefetch prefetch) {
   const float* last = common::last_of_rows(io, end, n);
-  const std::int64_t distance = common::distance_ahead(n, io.x_stride);
+  const std::int64_t distance = common::prefetch_distance(n, io.x_stride);
   switch (prefetch) {
     case common::Prefetch::pages:
-      return StreamedRows(io, begin, end, n, scratch, common::PagesAhead{last});
+      return StreamedRows(io, begin, end, n, scratch, common::PrefetchPages{last});
     case common::Prefetch::into_l2:
-      return StreamedRows(io, begin, end, n, scratch, common::LinesAhead{distance, last});
+      return StreamedRows(io, begin, end, n, scratch, common::PrefetchIntoL2{distance, last});
     case common::Prefetch::into_l1:
       // (A Zen 5: 5 to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 %
       // slower.)
       return StreamedRows(
           io, begin, end, n, scratch,
-          common::DistanceAhead{n < common::row_step ? io.x_stride : distance, last});
+          common::PrefetchIntoL1{n < common::row_step ? io.x_stride : distance, last});
   }
 }
 
@@ -328,17 +330,17 @@ void ResidentRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 // of a row are summed. (Sapphire Rapids, rows of 128256: 1.3 to 1.4 times as fast, of 260000, two
 // of which take all of L2, 1.15.)
 void ResidentRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, common::PagesAhead ahead) {
+                  std::size_t n, common::PrefetchPages policy) {
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
-  float max = MaxOf(io.x + begin * io.x_stride, n, ahead);
+  float max = MaxOf(io.x + begin * io.x_stride, n, policy);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = io.x + row * io.x_stride;
     const float* after = row + 1 < end ? x + io.x_stride : x;
     Vector next = hn::Set(d, kLowest);
     hc::LongSum<Tag> sum(d);
     AddExp<false>(sum, x, n, max, nullptr, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      ahead(after + i);
+      policy(after + i);
       next = hn::Max(next, hc::LoadRow(d, after + i, fill, lowest));
     });
     Finish<true>(x, io.y + row * io.y_stride, n, max, static_cast<float>(1 / sum.Total(d)));
@@ -356,8 +358,9 @@ void LongRows(const common::RowOperands& io, std::int64_t begin, std::int64_t en
     float* y = io.y + row * io.y_stride;
     const Partial partial = PartialOf(x, n, pages);
     const auto scale = static_cast<float>(1 / partial.sum);
-    pages ? Finish<kStream>(x, y, n, partial.max, scale, common::PagesAhead{common::last_of(x, n)})
-          : Finish<kStream>(x, y, n, partial.max, scale);
+    pages
+        ? Finish<kStream>(x, y, n, partial.max, scale, common::PrefetchPages{common::last_of(x, n)})
+        : Finish<kStream>(x, y, n, partial.max, scale);
   }
   if constexpr (kStream) hwy::FlushStream();
 }
@@ -378,7 +381,7 @@ void Rows(const common::RowOperands& io, std::int64_t begin, std::int64_t end, s
   } else if (scratch != nullptr) {
     StreamedRows(io, begin, end, n, scratch, prefetch);
   } else if (pages) {
-    ResidentRows(io, begin, end, n, common::PagesAhead{common::last_of_rows(io, end, n)});
+    ResidentRows(io, begin, end, n, common::PrefetchPages{common::last_of_rows(io, end, n)});
   } else {
     ResidentRows(io, begin, end, n);
   }
@@ -404,7 +407,7 @@ class HwyPlan final : public Plan {
       : Plan(problem),
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
+        threads_(common::RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
         split_(tuning.get("split", 0) != 0),
@@ -415,7 +418,6 @@ class HwyPlan final : public Plan {
         scale_(ROOFLANE_HWY_FUNCTION(Scale, target_)),
         finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
     if (split_) {
-      threads_ = std::max(env.threads, 1);
       partials_.resize(2 * static_cast<std::size_t>(threads_));
     } else if (tuning.get("stream", 0) != 0 && by_scratch(tuning)) {
       scratch_stride_ =
@@ -534,9 +536,16 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !option_refusal(problem);
 }
 
+constexpr common::RowWork row_work = {
+    .vector_ops = 12.8, .row_ops = 45, .short_ops = 2.4, .long_rows = common::Prefetch::pages};
+
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::pages);
+  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
+  return common::row_tunings(problem, env, row_work);
+}
+
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return common::predicted_row_seconds(problem, tuning, env, row_work);
 }
 
 std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
@@ -562,6 +571,8 @@ const Variant hwy = {
     .unsupported = nullptr,
     .tunings = tunings,
     .plan = plan,
+    .tuning_defect = common::threads_defect,
+    .predicted_seconds = predicted_seconds,
     .ladder = ladder,
     .dtypes = float_types,
 };

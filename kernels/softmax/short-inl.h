@@ -17,8 +17,8 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/common/ahead.hpp"
 #include "kernels/common/exp-inl.h"
+#include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
@@ -58,10 +58,10 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
 // Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
 // load to the store, and nothing but their own reductions across lanes keeps a core from working on
 // several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
-// `ahead` as in ahead.hpp.
-template <int kVectors, bool kStream, class Ahead, class Last>
+// `policy` as in prefetch.hpp.
+template <int kVectors, bool kStream, class Policy, class Last>
 HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                                Ahead ahead, Last last) {
+                                Policy policy, Last last) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
   constexpr int kWhole = kVectors - 1;
@@ -76,7 +76,7 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
   // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
   Vector v0, v1 = lowest, v2 = lowest, v3 = lowest;
   const auto load = [&](const float* x) ROOFLANE_LAMBDA {
-    for (int i = 0; i < kVectors; ++i) ahead(x + i * lanes);
+    for (int i = 0; i < kVectors; ++i) policy(x + i * lanes);
     v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
     if constexpr (kVectors > 1) v1 = hn::LoadU(d, x);
     if constexpr (kVectors > 2) v2 = hn::LoadU(d, x + lanes);
@@ -118,30 +118,31 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
   }
 }
 
-template <int kVectors, bool kStream, class Ahead>
+template <int kVectors, bool kStream, class Policy>
 void RegisterRowsOf(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                    std::size_t n, Ahead ahead) {
+                    std::size_t n, Policy policy) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n == kVectors * lanes) {
-    RowsInRegisters<kVectors, kStream>(io, begin, end, ahead, hc::Whole());
+    RowsInRegisters<kVectors, kStream>(io, begin, end, policy, hc::Whole());
   } else {
-    RowsInRegisters<kVectors, kStream>(io, begin, end, ahead, hc::Part{n - (kVectors - 1) * lanes});
+    RowsInRegisters<kVectors, kStream>(io, begin, end, policy,
+                                       hc::Part{n - (kVectors - 1) * lanes});
   }
 }
 
 // Rows of at most four vectors from `begin` to `end`.
-template <bool kStream, class Ahead>
+template <bool kStream, class Policy>
 void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, Ahead ahead) {
+                  std::size_t n, Policy policy) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n <= lanes) {
-    RegisterRowsOf<1, kStream>(io, begin, end, n, ahead);
+    RegisterRowsOf<1, kStream>(io, begin, end, n, policy);
   } else if (n <= 2 * lanes) {
-    RegisterRowsOf<2, kStream>(io, begin, end, n, ahead);
+    RegisterRowsOf<2, kStream>(io, begin, end, n, policy);
   } else if (n <= 3 * lanes) {
-    RegisterRowsOf<3, kStream>(io, begin, end, n, ahead);
+    RegisterRowsOf<3, kStream>(io, begin, end, n, policy);
   } else {
-    RegisterRowsOf<4, kStream>(io, begin, end, n, ahead);
+    RegisterRowsOf<4, kStream>(io, begin, end, n, policy);
   }
 }
 
@@ -152,7 +153,7 @@ inline void ShortRows(const common::RowOperands& io, std::int64_t begin, std::in
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
     SlotRows(io, begin, end, n, slots, std::make_integer_sequence<int, vectors>());
   });
-  if (!side_by_side) RegisterRows<false>(io, begin, end, n, common::NothingAhead());
+  if (!side_by_side) RegisterRows<false>(io, begin, end, n, common::NoPrefetch());
 }
 
 // The same past the caches.
@@ -165,8 +166,8 @@ inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin,
   const float* last = common::last_of_rows(io, end, n);
   if (n > lanes && aligned) {
     constexpr std::int64_t near = common::row_step;
-    pages ? RegisterRows<true>(io, begin, end, n, common::PagesAhead{last})
-          : RegisterRows<true>(io, begin, end, n, common::DistanceAhead{near, last});
+    pages ? RegisterRows<true>(io, begin, end, n, common::PrefetchPages{last})
+          : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{near, last});
     hwy::FlushStream();
   } else {
     hc::StreamShortRows(io, begin, end, n, pages,

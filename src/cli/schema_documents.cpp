@@ -197,6 +197,11 @@ ordered_json traits_schema() {
              {{"fma_flops_s", value("number", "float32 operations per second of multiply-adds")},
               {"read_bytes_s", by_level},
               {"write_bytes_s", by_level},
+              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")},
+              {"copy_bytes_s",
+               object("Read and stored, together; 0: not measured. From memory past the caches in "
+                      "order, in four places at once, and by plain stores within L3.",
+                      {{"in_order", rate}, {"in_four", rate}, {"within_l3", rate}})}});
               {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
   const ordered_json unit =
       object("A unit for short operands, in registers.",

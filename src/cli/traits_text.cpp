@@ -31,7 +31,11 @@ ordered_json rates_json(const Traits::Rates& rates) {
   return {{"fma_flops_s", rates.fma},
           {"read_bytes_s", levels_json(rates.read)},
           {"write_bytes_s", levels_json(rates.write)},
-          {"stream_bytes_s", rates.stream}};
+          {"stream_bytes_s", rates.stream},
+          {"copy_bytes_s",
+           {{"in_order", rates.copy[in_order]},
+            {"in_four", rates.copy[in_four]},
+            {"within_l3", rates.copy[within_l3]}}}};
 }
 
 ordered_json units_json(const std::map<std::string, Traits::Peak>& units) {
@@ -75,6 +79,12 @@ std::string traits_table(const MeasuredTraits& measured) {
         giga(traits.many.write[level]), "GB/s");
   }
   add("store past the caches", giga(traits.one.stream), giga(traits.many.stream), "GB/s");
+  add("copy past the caches", giga(traits.one.copy[in_order]), giga(traits.many.copy[in_order]),
+      "GB/s");
+  add("the same, four places at once", giga(traits.one.copy[in_four]),
+      giga(traits.many.copy[in_four]), "GB/s");
+  add("copy within L3", giga(traits.one.copy[within_l3]), giga(traits.many.copy[within_l3]),
+      "GB/s");
   add("transposed copy in L2", giga(traits.transpose), "", "GB/s read");
   if (several) add("parallel region", "", micro(traits.region), "us");
   if (several) add("slowest beyond the mean", "", fmt::format("{:.0f}", 100 * traits.jitter), "%");

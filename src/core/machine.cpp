@@ -108,10 +108,4 @@ std::size_t available_memory_bytes() {
   return std::min(available, control_group_free());
 }
 
-bool l3_latency_is_high(const Machine& machine) {
-  return machine.cpu.find("Xeon") != std::string::npos && machine.l2_bytes >= std::size_t{1} << 20;
-}
-
-bool l1_is_below_48k(const Machine& machine) { return machine.l1d_bytes < (48 << 10); }
-
 }  // namespace rooflane

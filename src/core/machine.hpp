@@ -26,11 +26,5 @@ struct Machine {
 
 const Machine& machine();              // read once
 std::size_t available_memory_bytes();  // now, before swapping
-// True of Intel's servers since Skylake (a Xeon with 1 MB of L2 or more): most reach L3 over a mesh
-// of high latency, and what L2 evicts goes there first, so that stores past it are faster.
-bool l3_latency_is_high(const Machine& machine);
-// True of an L1 of less than 48 KiB, which has no room for a prefetch distance of 16 KiB beside the
-// rows at work, and of one that is not known.
-bool l1_is_below_48k(const Machine& machine);
 
 }  // namespace rooflane

@@ -161,6 +161,9 @@ Traits::Rates rates_at(const Traits& measured, int cores, int t) {
     rates.write[level] = at(measured.one.write[level], measured.many.write[level]);
   }
   rates.stream = rate(measured.one.stream, measured.many.stream);
+  for (int copy = 0; copy < copies; ++copy) {
+    rates.copy[copy] = rate(measured.one.copy[copy], measured.many.copy[copy]);
+  }
   return rates;
 }
 
@@ -197,6 +200,7 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
     return bytes > 0 ? static_cast<std::int64_t>(bytes) : otherwise;
   };
   Traits traits;
+  traits.lanes = vectors_of(isa).lanes;
   traits.origin = "derived";
   traits.l1_bytes = or_else(machine.l1d_bytes, 32 << 10);
   traits.l2_bytes = or_else(machine.l2_bytes, 256 << 10);
@@ -236,6 +240,7 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   const Traits& all = measured.at_isa;
   const int t = std::max(1, threads);
   Traits traits = all;
+  traits.lanes = vectors_of(isa).lanes;
   traits.origin = "measured " + measured.date;
   traits.threads = t;
   traits.l3_bytes = std::max(all.l3_bytes, all.l2_bytes * t);

@@ -18,6 +18,12 @@ namespace rooflane {
 enum Level : int { in_l1, in_l2, in_l3, in_memory };
 inline constexpr int levels = 4;
 
+// Copies, as indices of Rates::copy: from memory past the caches, one place after the other or four
+// places side by side, which a core's prefetchers may follow further in all; and by plain stores
+// within L3, where what L2 evicts meets what is read.
+enum Copy : int { in_order, in_four, within_l3 };
+inline constexpr int copies = 3;
+
 struct Traits {
   // Of one thread.
   struct Rates {
@@ -25,6 +31,7 @@ struct Traits {
     double read[levels] = {};   // bytes/s loaded from a level
     double write[levels] = {};  // bytes/s stored to a level by plain stores
     double stream = 0;          // bytes/s stored past the caches
+    double copy[copies] = {};   // bytes/s read and stored, together; 0: not measured
   };
 
   // Operations/s of one thread at work in registers, alone and with all others.
@@ -32,6 +39,7 @@ struct Traits {
     double one = 0, many = 0;
   };
 
+  int lanes = 1;              // float32 elements of a vector at the ISA target
   std::string origin;         // "measured 2026-01-31 12:00:00 UTC", or "derived"
   std::int64_t l1_bytes = 0;  // of one core
   std::int64_t l2_bytes = 0;  // of one core

@@ -40,6 +40,9 @@ constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.01},
                                         {"pages", &Traits::pages, 1536},
                                         {"page_walk", &Traits::page_walk, 4e-9}};
 
+// Rates that older files lack: 0 stands for what was not measured.
+constexpr const char* optional_rates[] = {"one.copy", "many.copy"};
+
 // Every number of a file with one or more values under a key; print and parse both walk this.
 struct Field {
   std::string key;
@@ -51,7 +54,8 @@ struct Field {
 std::vector<Field> rate_fields(const std::string& who, Traits::Rates& rates) {
   return {{who + ".read", rates.read, levels, 1},
           {who + ".write", rates.write, levels, 1},
-          {who + ".stream", &rates.stream, 1, 1}};
+          {who + ".stream", &rates.stream, 1, 1},
+          {who + ".copy", rates.copy, copies, 0}};
 }
 
 std::vector<Field> fields_of(Traits& traits) {
@@ -144,7 +148,9 @@ class Reader {
     }
     for (const auto& [key, entry] : numbers_) {
       const bool optional = std::any_of(std::begin(optional_fields), std::end(optional_fields),
-                                        [&](const Optional& field) { return key == field.key; });
+                                        [&](const Optional& field) { return key == field.key; }) ||
+                            std::find(std::begin(optional_rates), std::end(optional_rates), key) !=
+                                std::end(optional_rates);
       if (!seen_.contains(key) && !optional) missing.push_back(key);
     }
     if (!missing.empty()) throw argument_error("missing: " + join(missing, ", "));

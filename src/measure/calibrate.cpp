@@ -41,9 +41,10 @@ constexpr double turn_s = 0.004;
 // Reads or writes by plain or non-temporal accesses, walking always in the same direction: what a
 // kernel finds that does not turn back.
 struct StreamFigure {
-  StreamFigure(StreamBench& of, Traffic what, bool non_temporal, std::size_t bytes)
+  StreamFigure(StreamBench& of, Traffic what, bool non_temporal, std::size_t bytes,
+               std::initializer_list<int> streams = {1, 4, 8})
       : bench(&of), traffic(what), footprint(bytes) {
-    for (int streams : {1, 4, 8}) trials.push_back({{streams, non_temporal}, false});
+    for (int count : streams) trials.push_back({{count, non_temporal}, false});
   }
 
   void measure() {
@@ -107,9 +108,10 @@ struct Side {
 
   int threads;
   StreamBench bench;
-  std::vector<double> fma;            // flop/s of all threads, by target
-  std::vector<double> units;          // operations/s of all threads
-  std::vector<StreamFigure> figures;  // read and write of each level, then the stores past them
+  std::vector<double> fma;    // flop/s of all threads, by target
+  std::vector<double> units;  // operations/s of all threads
+  // Read and write of each level, then the stores past them, then the copies.
+  std::vector<StreamFigure> figures;
 
   void add_figures(const double (&footprints)[levels]) {
     for (double footprint : footprints) {
@@ -117,7 +119,12 @@ struct Side {
         figures.emplace_back(bench, traffic, false, in_pages(footprint, threads));
       }
     }
-    figures.emplace_back(bench, writing, true, in_pages(footprints[in_memory], threads));
+    const std::size_t memory = in_pages(footprints[in_memory], threads);
+    figures.emplace_back(bench, writing, true, memory);
+    for (int places : {1, 4}) {
+      figures.emplace_back(bench, copying, true, memory, std::initializer_list<int>{places});
+    }
+    figures.emplace_back(bench, copying, false, in_pages(footprints[in_l3], threads));
   }
 
   // Per thread.
@@ -132,7 +139,10 @@ struct Side {
       rates.read[level] = std::max(rates.read[level], rates.read[level + 1]);
       rates.write[level] = std::max(rates.write[level], rates.write[level + 1]);
     }
-    rates.stream = figures.back().best / threads;
+    rates.stream = figures[2 * levels].best / threads;
+    for (std::size_t copy = 0; copy < copies; ++copy) {
+      rates.copy[copy] = figures[2 * levels + 1 + copy].best / threads;
+    }
     return rates;
   }
 };
@@ -377,6 +387,9 @@ void raise(Traits::Rates& one, const Traits::Rates& many) {
     one.write[level] = std::max(one.write[level], many.write[level]);
   }
   one.stream = std::max(one.stream, many.stream);
+  for (int copy = 0; copy < copies; ++copy) {
+    one.copy[copy] = std::max(one.copy[copy], many.copy[copy]);
+  }
 }
 
 // All threads' rates were measured until the last one was done. Of what a core has for itself the

@@ -11,12 +11,12 @@
 namespace rooflane::common {
 
 // Nothing: the elements are in cache.
-struct NothingAhead {
+struct NoPrefetch {
   HWY_INLINE void operator()(const float* /*at*/) const {}
 };
 
 // The elements a fixed distance further on, up to those at `last`.
-struct DistanceAhead {
+struct PrefetchIntoL1 {
   std::int64_t distance;
   const float* last;
   HWY_INLINE void operator()(const float* at) const {
@@ -26,7 +26,7 @@ struct DistanceAhead {
 
 // The same into L2 only: 16 KiB more in an L1 of 32 crowd out the rows at work (a Zen 4, rows of
 // 2048 from memory: softmax 27 -> 37 GB/s, LayerNorm 17 -> 32).
-struct LinesAhead {
+struct PrefetchIntoL2 {
   std::int64_t distance;
   const float* last;
   HWY_INLINE void operator()(const float* at) const {
@@ -40,7 +40,7 @@ struct LinesAhead {
 // 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster). Lines are
 // asked for 4 to 28 KiB before their use, into L2 (into a 48 KiB L1, as fast; into the 32 KiB of a
 // Zen 4, 0.6 to 0.9 times).
-struct PagesAhead {
+struct PrefetchPages {
   static constexpr std::uintptr_t bytes = 4 * 4096;
   const float* last;
   HWY_INLINE void operator()(const float* at) const {
