@@ -73,35 +73,39 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
 }
 
 void FinishSlice(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
-                 double mean, float scale, bool stream) {
-  if (stream) {
-    Finish<true>(x, gamma, beta, y, n, Row(mean, scale));
+                 double mean, double scale, bool stream) {
+  const Row row(mean, scale);
+  if (!common::float_writes(mean, scale)) {
+    hc::WriteInDouble(x, gamma, beta, y, n, mean, scale);
+  } else if (stream) {
+    Finish<true>(x, gamma, beta, y, n, row);
     hwy::FlushStream();
   } else {
-    Finish<false>(x, gamma, beta, y, n, Row(mean, scale));
+    Finish<false>(x, gamma, beta, y, n, row);
   }
 }
 
 // Rows that stay in L1 (see pipelined), from `begin` to `end`. While a row
 // is written, the row two after it is summed: what the sums of the row in between end in (adding up
 // lanes, square root, divisions, some 100 cycles one after the other) is done meanwhile.
-void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                   double eps) {
+std::int64_t PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                           std::size_t n, double eps) {
   const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
   const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
     const float* x = x_of(at);
-    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NothingAhead()), x, n), eps);
+    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NothingAhead()), x, n, eps), eps);
   };
   Row now = row_at(begin);
   Row next = begin + 1 < end ? row_at(begin + 1) : now;
   for (std::int64_t at = begin; at < end; ++at) {
     float* y = io.y + at * io.y_stride;
     Row after = next;
+    if (HWY_UNLIKELY(now.wide)) return at;
     if (at + 2 < end) {
       const float* x = x_of(at + 2);
       after =
           Row(MomentsFrom(FinishAndSum(x_of(at), io.gamma, io.beta, y, n, now, x, x + io.x_stride),
-                          x, n),
+                          x, n, eps),
               eps);
     } else {
       Finish<false>(x_of(at), io.gamma, io.beta, y, n, now);
@@ -109,58 +113,66 @@ void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t
     now = next;
     next = after;
   }
+  return end;
 }
 
 template <std::size_t kRows, bool kHalves>
-HWY_INLINE void RowGroup(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
+HWY_INLINE bool RowGroup(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
   Row rows[kRows];
+  bool wide = false;
   for (std::size_t i = 0; i < kRows; ++i) {
     const float* x = io.x + (at + static_cast<std::int64_t>(i)) * io.x_stride;
-    rows[i] = Row(MomentsOfBlocks<kHalves>(x, n, false), eps);
+    rows[i] = Row(MomentsOfBlocks<kHalves>(x, n, eps, false), eps);
+    wide |= rows[i].wide;
   }
+  if (HWY_UNLIKELY(wide)) return false;
   FinishTogether(io, at, n, rows, std::make_index_sequence<kRows>());
+  return true;
 }
 
 // Rows of any length from `begin` to `end`, four together, or two where there are 16 registers.
 // Each is visited twice.
 template <bool kHalves>
-void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps) {
+std::int64_t GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                         std::size_t n, double eps) {
   std::int64_t at = begin;
   if constexpr (HWY_TARGET <= HWY_AVX3) {
-    for (; at + 4 <= end; at += 4) RowGroup<4, kHalves>(io, at, n, eps);
+    for (; at + 4 <= end; at += 4) {
+      if (!RowGroup<4, kHalves>(io, at, n, eps)) return at;
+    }
   }
-  for (; at + 2 <= end; at += 2) RowGroup<2, kHalves>(io, at, n, eps);
-  if (at < end) RowGroup<1, kHalves>(io, at, n, eps);
+  for (; at + 2 <= end; at += 2) {
+    if (!RowGroup<2, kHalves>(io, at, n, eps)) return at;
+  }
+  return at < end && RowGroup<1, kHalves>(io, at, n, eps) ? end : at;
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
 // what `ahead` says is prefetched while a row is summed. (Prefetching it while it is written lost
 // 24 to 34 % on a Zen 5.)
 template <bool kStream, bool kHalves, class Ahead>
-void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Ahead ahead) {
+std::int64_t CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                        std::size_t n, double eps, Ahead ahead) {
   hc::Seam<Tag> seam((Tag()));
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, ahead), x, n), eps);
+    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, ahead), x, n, eps), eps);
+    if (HWY_UNLIKELY(row.wide)) break;
     Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &seam);
   }
   seam.Close(Tag());
   if constexpr (kStream) hwy::FlushStream();
+  return at;
 }
 
 // Rows in the caches, from `begin` to `end`.
 template <bool kHalves>
-void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps) {
-  if (grouped(n)) {
-    GroupedRows<kHalves>(io, begin, end, n, eps);
-  } else if (pipelined<kHalves>(n)) {
-    PipelinedRows(io, begin, end, n, eps);
-  } else {
-    CachedRows<false, kHalves>(io, begin, end, n, eps, common::NothingAhead());
-  }
+std::int64_t NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n, double eps) {
+  if (grouped(n)) return GroupedRows<kHalves>(io, begin, end, n, eps);
+  if (pipelined<kHalves>(n)) return PipelinedRows(io, begin, end, n, eps);
+  return CachedRows<false, kHalves>(io, begin, end, n, eps, common::NothingAhead());
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
@@ -168,8 +180,8 @@ void NearRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
 // asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
 // lost 8 to 25 % so.)
 template <class Ahead>
-void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                     std::size_t n, double eps, Ahead ahead) {
+std::int64_t InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                             std::size_t n, double eps, Ahead ahead) {
   const Tag d;
   hc::Seam<Tag> seam(d);
   const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
@@ -177,7 +189,8 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
                                ResultOf(io.x + at * io.x_stride, io.gamma, io.beta, row));
   };
   Row row;
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
     Moments whole;
@@ -186,31 +199,41 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
       const hc::RowSums sums = hc::SumAndSquares<false>(
           x + block, count, ahead,
           [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(block + summed); });
-      whole = merge(whole, MomentsFrom(sums, x + block, count));
+      whole = merge(whole, MomentsFrom(sums, x + block, count, eps));
     }
     before.UpTo(n);
-    row = Row(whole, eps);
+    const Row summed(whole, eps);
+    if (HWY_UNLIKELY(summed.wide)) break;
+    row = summed;
   }
-  write(end - 1, n, row).UpTo(n);
+  // Of a row that broke off, the one before it has been written.
+  if (at == end) write(end - 1, n, row).UpTo(n);
   seam.Close(d);
   hwy::FlushStream();
+  return at;
 }
 
 // Rows of any length from `begin` to `end`, each visited twice, y written past the caches.
-void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps, bool pages) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = io.x + row * io.x_stride;
-    const Row moments(MomentsOfBlocks<false>(x, n, pages), eps);
-    Finish<true>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, moments);
+std::int64_t LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n, double eps, bool pages) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
+    const float* x = io.x + at * io.x_stride;
+    const Row row(MomentsOfBlocks<false>(x, n, eps, pages), eps);
+    if (HWY_UNLIKELY(row.wide)) break;
+    Finish<true>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row);
   }
   hwy::FlushStream();
+  return at;
 }
 
-// `far`: x and y lie beyond the caches. `stream`: so y is written past them, which it is not in
-// place; that must not change its bits.
-void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool far, bool stream, bool halves, common::Prefetch prefetch) {
+// Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,
+// because a call inside them would cost them their registers. Returns how far they came. `far`: x
+// and y lie beyond the caches. `stream`: so y is written past them, which it is not in place; that
+// must not change its bits.
+std::int64_t OrdinaryRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                          std::int64_t cols, double eps, bool far, bool stream, bool halves,
+                          common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   const bool pages = prefetch == common::Prefetch::pages;
   const bool dense = io.y_stride == cols;
@@ -227,17 +250,28 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     if constexpr (HWY_TARGET <= HWY_AVX3) {
       if (halves) return NearRows<true>(io, begin, end, n, eps);
     }
-    NearRows<false>(io, begin, end, n, eps);
-  } else if (pages && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, from_pages);
-  } else if (n > kBlock) {
-    LongRows(io, begin, end, n, eps, pages);
-  } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true, false>(io, begin, end, n, eps, common::DistanceAhead{io.x_stride, last});
-  } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
-    InterleavedRows(io, begin, end, n, eps, into_l2);
-  } else {
-    CachedRows<true, false>(io, begin, end, n, eps, into_l2);
+    return NearRows<false>(io, begin, end, n, eps);
+  }
+  if (pages && common::keeps_four_rows(cols)) {
+    return InterleavedRows(io, begin, end, n, eps, from_pages);
+  }
+  if (n > kBlock) return LongRows(io, begin, end, n, eps, pages);
+  if (prefetch == common::Prefetch::into_l1) {
+    const common::DistanceAhead next_row = {io.x_stride, last};
+    return CachedRows<true, false>(io, begin, end, n, eps, next_row);
+  }
+  if (common::keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<true, false>(io, begin, end, n, eps, into_l2);
+}
+
+void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool far, bool stream, bool halves, common::Prefetch prefetch) {
+  const auto n = static_cast<std::size_t>(cols);
+  for (; begin < end; ++begin) {
+    begin = OrdinaryRows(io, begin, end, cols, eps, far, stream, halves, prefetch);
+    if (begin < end) WideRow(io, begin, n, eps);
   }
 }
 
@@ -316,12 +350,12 @@ class HwyPlan final : public Plan {
         Shared* shared = moments_.data() + (row % 2) * parts;
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].moments = moments_of_(x + slice.begin, slice.count(), pages);
+          shared[part].moments = moments_of_(x + slice.begin, slice.count(), eps_, pages);
         }
         team.barrier();
         Moments whole;
         for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].moments);
-        const float scale = scale_of(whole, eps_);
+        const double scale = scale_of(whole, eps_);
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
           finish_slice_(x + slice.begin, io_.gamma + slice.begin, io_.beta + slice.begin,

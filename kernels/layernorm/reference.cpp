@@ -1,4 +1,5 @@
 // LayerNorm in double precision, plain, and the room's record. See layernorm.hpp for the maths.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 namespace rooflane::layernorm {
 namespace {
 
+constexpr double smallest_normal = 0x1p-126;
 constexpr std::uint64_t elements_checked_per_row = 4;
 
 constexpr ParamSpec params[] = {
@@ -104,11 +106,12 @@ Expected element(const Row& row, std::int64_t cols, std::int64_t j, double gamma
   const double scale =
       std::abs(gamma) * (std::abs(centred) + std::abs(row.mean)) / row.sigma + std::abs(beta);
   const double plain = plain_sum_error(static_cast<double>(cols), u);
+  const double flushed = smallest_normal * std::max(std::abs(gamma), 1.0);
   // Each |x| is at most |x - mean| + |mean|, their mean at most sigma + |mean|.
   const double of_sums = row.sum_roundings * u * std::abs(gamma) *
                          (std::abs(centred) + std::abs(row.mean) + row.sigma) / row.sigma;
-  return {centred / row.sigma * gamma + beta, roundings * scale + of_sums,
-          (roundings + plain) * scale + of_sums};
+  return {centred / row.sigma * gamma + beta, roundings * scale + of_sums + flushed,
+          (roundings + plain) * scale + of_sums + flushed};
 }
 
 void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,

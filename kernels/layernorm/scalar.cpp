@@ -36,7 +36,7 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.workspace_bytes = sum_.size() * sizeof(float);
+    facts.workspace_bytes = sum_.size() * sizeof(double);
     return facts;
   }
 
@@ -52,12 +52,12 @@ class ScalarPlan final : public Plan {
   }
 
  private:
-  // x + residual of a row, rounded to float32.
+  // x + residual of a row.
   void add_residual(std::int64_t row) {
     const T* x = io_.x + row * io_.x_stride;
     const T* residual = residual_ + row * residual_stride_;
     for (std::int64_t j = 0; j < cols_; ++j) {
-      sum_[j] = static_cast<float>(x[j]) + static_cast<float>(residual[j]);
+      sum_[j] = static_cast<double>(x[j]) + static_cast<double>(residual[j]);
     }
   }
 
@@ -78,7 +78,7 @@ class ScalarPlan final : public Plan {
   std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  std::vector<float> sum_;
+  std::vector<double> sum_;
   const T* residual_ = nullptr;
   std::int64_t residual_stride_ = 0;
   common::TypedRows<T> io_;

@@ -15,6 +15,8 @@
 #define HWY_TARGET_INCLUDE "kernels/rmsnorm/hwy.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/common/double_row-inl.h"
+#include "kernels/common/norms.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/vectors-inl.h"
@@ -107,97 +109,138 @@ HWY_INLINE auto ResultOf(const float* x, const float* gamma, float scale) {
   };
 }
 
-double SquaresOf(const float* x, std::size_t n, bool pages) {
-  if (pages) return SumOfSquares(x, n, common::PagesAhead{common::last_of(x, n)});
-  return SumOfSquares(x, n, common::NothingAhead());
+double SquaresOf(const float* x, std::size_t n, double eps, bool pages) {
+  const double squares = pages ? SumOfSquares(x, n, common::PagesAhead{common::last_of(x, n)})
+                               : SumOfSquares(x, n, common::NothingAhead());
+  const bool holds = common::squares_hold(squares, static_cast<double>(n), eps);
+  return HWY_LIKELY(holds) ? squares : hc::SquaresInDouble(x, n, 0);
 }
 
-void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, float scale,
+// 1/sigma of a row. `wide`: only double can compute it.
+struct Row {
+  float scale = 0;
+  bool wide = false;
+  Row() = default;
+  HWY_INLINE Row(double squares, std::size_t n, double eps)
+      : scale(static_cast<float>(scale_of(squares, static_cast<std::int64_t>(n), eps))),
+        wide(!common::squares_hold(squares, static_cast<double>(n), eps)) {}
+};
+
+void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, double scale,
                  bool stream) {
-  if (stream) {
-    hc::WriteRow<true>(Tag(), y, n, ResultOf(x, gamma, scale));
+  const auto factor = static_cast<float>(scale);
+  if (!common::float_writes(0, scale)) {
+    hc::WriteInDouble(x, gamma, nullptr, y, n, 0, scale);
+  } else if (stream) {
+    hc::WriteRow<true>(Tag(), y, n, ResultOf(x, gamma, factor));
     hwy::FlushStream();
   } else {
-    hc::WriteRow<false>(Tag(), y, n, ResultOf(x, gamma, scale));
+    hc::WriteRow<false>(Tag(), y, n, ResultOf(x, gamma, factor));
   }
 }
 
 // Rows from `begin` to `end`, one after the other. Beyond the caches, what `ahead` says is
 // prefetched while a row is summed.
 template <bool kStream, class Ahead>
-void CachedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Ahead ahead) {
+std::int64_t CachedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                        std::size_t n, double eps, Ahead ahead) {
   const Tag d;
   hc::Seam<Tag> seam(d);
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     float* y = io.y + at * io.y_stride;
-    const float scale = scale_of(SumOfSquares(x, n, ahead), static_cast<std::int64_t>(n), eps);
+    const Row row(SumOfSquares(x, n, ahead), n, eps);
+    if (HWY_UNLIKELY(row.wide)) break;
     if constexpr (kStream) {
-      hc::StreamRow(d, y, n, seam, ResultOf(x, io.gamma, scale));
+      hc::StreamRow(d, y, n, seam, ResultOf(x, io.gamma, row.scale));
     } else {
-      hc::WriteRow<false>(d, y, n, ResultOf(x, io.gamma, scale));
+      hc::WriteRow<false>(d, y, n, ResultOf(x, io.gamma, row.scale));
     }
   }
   seam.Close(d);
   if constexpr (kStream) hwy::FlushStream();
+  return at;
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
 // summed and what comes is prefetched into L2, the row before it is written.
 template <class Ahead>
-void InterleavedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                     double eps, Ahead ahead) {
+std::int64_t InterleavedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                             std::size_t n, double eps, Ahead ahead) {
   const Tag d;
   hc::Seam<Tag> seam(d);
-  const auto write = [&](std::int64_t at, std::size_t count, float scale) ROOFLANE_LAMBDA {
+  const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
     return hc::StreamedInTurns(d, io.y + at * io.y_stride, count, seam,
-                               ResultOf(io.x + at * io.x_stride, io.gamma, scale));
+                               ResultOf(io.x + at * io.x_stride, io.gamma, row.scale));
   };
-  float scale = 0;
-  for (std::int64_t at = begin; at < end; ++at) {
-    auto before = at == begin ? write(at, 0, scale) : write(at - 1, n, scale);  // 0: none yet
-    const double squares =
-        SumOfSquares(io.x + at * io.x_stride, n, ahead,
-                     [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
+  Row row;
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
+    const float* x = io.x + at * io.x_stride;
+    auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
+    const double squares = SumOfSquares(
+        x, n, ahead, [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
     before.UpTo(n);
-    scale = scale_of(squares, static_cast<std::int64_t>(n), eps);
+    const Row summed(squares, n, eps);
+    if (HWY_UNLIKELY(summed.wide)) break;
+    row = summed;
   }
-  write(end - 1, n, scale).UpTo(n);
+  // Of a row that broke off, the one before it has been written.
+  if (at == end) write(end - 1, n, row).UpTo(n);
   seam.Close(d);
   hwy::FlushStream();
+  return at;
 }
 
 // Rows of any length from `begin` to `end`, each visited twice, y written past the caches.
-void LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps, bool pages) {
-  for (std::int64_t at = begin; at < end; ++at) {
+std::int64_t LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n, double eps, bool pages) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const float scale = scale_of(SquaresOf(x, n, pages), static_cast<std::int64_t>(n), eps);
-    hc::WriteRow<true>(Tag(), io.y + at * io.y_stride, n, ResultOf(x, io.gamma, scale));
+    const double squares = SquaresOf(x, n, eps, pages);
+    const Row row(squares, n, eps);
+    if (HWY_UNLIKELY(row.wide)) break;
+    hc::WriteRow<true>(Tag(), io.y + at * io.y_stride, n, ResultOf(x, io.gamma, row.scale));
   }
   hwy::FlushStream();
+  return at;
 }
 
-// `stream`: y is written past the caches. Which of the ways past them is the faster where: as
+// Rows from `begin` to `end`, up to the first that only double can compute; returns how far they
+// came. `stream`: y is written past the caches. Which of the ways past them is the faster where: as
 // LayerNorm's, whose loops differ only in what they sum.
-void Rows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool stream, common::Prefetch prefetch) {
+std::int64_t OrdinaryRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                          std::int64_t cols, double eps, bool stream, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   if (!stream) return CachedRows<false>(io, begin, end, n, eps, common::NothingAhead());
   const bool pages = prefetch == common::Prefetch::pages;
   const float* last = common::last_of_rows(io, end, n);
   const common::LinesAhead into_l2 = {common::distance_ahead(n, io.x_stride), last};
   if (pages && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
-  } else if (cols > common::row_block) {
-    LongRows(io, begin, end, n, eps, pages);
-  } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true>(io, begin, end, n, eps, common::DistanceAhead{into_l2.distance, last});
-  } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
-    InterleavedRows(io, begin, end, n, eps, into_l2);
-  } else {
-    CachedRows<true>(io, begin, end, n, eps, into_l2);
+    return InterleavedRows(io, begin, end, n, eps, common::PagesAhead{last});
+  }
+  if (cols > common::row_block) return LongRows(io, begin, end, n, eps, pages);
+  if (prefetch == common::Prefetch::into_l1) {
+    const common::DistanceAhead in_order = {into_l2.distance, last};
+    return CachedRows<true>(io, begin, end, n, eps, in_order);
+  }
+  if (common::keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<true>(io, begin, end, n, eps, into_l2);
+}
+
+void Rows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool stream, common::Prefetch prefetch) {
+  const auto n = static_cast<std::size_t>(cols);
+  for (; begin < end; ++begin) {
+    begin = OrdinaryRows(io, begin, end, cols, eps, stream, prefetch);
+    if (begin == end) return;
+    const float* x = io.x + begin * io.x_stride;
+    const double scale = scale_of(hc::SquaresInDouble(x, n, 0), cols, eps);
+    hc::WriteInDouble(x, io.gamma, nullptr, io.y + begin * io.y_stride, n, 0, scale);
   }
 }
 
@@ -273,12 +316,12 @@ class HwyPlan final : public Plan {
         Shared* shared = shared_.data() + (row % 2) * parts;
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].squares = squares_of_(x + slice.begin, slice.count(), pages);
+          shared[part].squares = squares_of_(x + slice.begin, slice.count(), eps_, pages);
         }
         team.barrier();
         double squares = 0;
         for (int part = 0; part < parts; ++part) squares += shared[part].squares;
-        const float scale = scale_of(squares, cols_, eps_);
+        const double scale = scale_of(squares, cols_, eps_);
         for (int part = team.thread; part < parts; part += team.threads) {
           const common::Slice slice = common::slice_of_row(cols_, part, parts);
           finish_slice_(x + slice.begin, io_.gamma + slice.begin, y + slice.begin, slice.count(),
