@@ -11,7 +11,7 @@
 
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/converted_rows.hpp"
+#include "kernels/common/row_plan.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -287,128 +287,57 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(MomentsOf);
 HWY_EXPORT(FinishSlice);
 
-class HwyPlan final : public Plan {
+class Op {
  public:
-  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
-        pool_(env.pool),
-        tuning_(tuning),
-        split_(tuning.get("split", 0) != 0),
+  using Part = Moments;
+  static constexpr common::Prefetch long_rows = common::Prefetch::into_l2;
+
+  explicit Op(const common::RowSettings& settings)
+      : cols_(settings.problem.size("cols")),
+        eps_(settings.problem.value("eps")),
         halves_(common::halves_vectors(machine())),
-        target_(resolve_isa(env.isa)),
-        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
-        moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
-        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (split_) {
-      threads_ = std::max(env.threads, 1);
-      moments_.resize(2 * static_cast<std::size_t>(threads_));
-    }
-  }
+        rows_(ROOFLANE_HWY_FUNCTION(Rows, settings.target)),
+        moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, settings.target)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, settings.target)) {}
 
-  void run() override {
-    if (split_) {
-      run_split();
-      return;
-    }
-    const std::int64_t group = grouped(static_cast<std::size_t>(cols_)) ? 4 : 1;
-    common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, far_, stream_, halves_, prefetch_);
-    });
+  static bool is_direct(const Problem& problem) {
+    return problem.dtype("type") == &float32 && !problem.flag("residual");
   }
+  void bind(const Operands& operands) { io_ = LayerNormOperands(operands); }
+  const common::RowOperands& io() const { return io_; }
+  std::size_t workspace_bytes() const { return 0; }
+  std::int64_t group() const { return grouped(static_cast<std::size_t>(cols_)) ? 4 : 1; }
 
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes = moments_.size() * sizeof(moments_[0]);
-    return facts;
+  void rows(common::RowRange rows, int, const common::RowAccess& access) const {
+    rows_(io_, rows.begin, rows.end, cols_, eps_, access.far, access.stream, halves_,
+          access.prefetch);
   }
-
- protected:
-  void on_bind(const Operands& operands) override {
-    io_ = LayerNormOperands(operands);
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    far_ = tuning_.get("stream", 0) != 0;
-    stream_ = far_ && io_.x != io_.y;
-    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
+  Moments part(std::int64_t row, const common::Slice& slice,
+               const common::RowAccess& access) const {
+    return moments_of_(io_.x + row * io_.x_stride + slice.begin, slice.count(), eps_,
+                       access.prefetch == common::Prefetch::pages);
+  }
+  static Moments merge(const Moments& a, const Moments& b) { return layernorm::merge(a, b); }
+  void finish(std::int64_t row, const common::Slice& slice, const Moments&, const Moments& whole,
+              const common::RowAccess& access) const {
+    finish_slice_(io_.x + row * io_.x_stride + slice.begin, io_.gamma + slice.begin,
+                  io_.beta + slice.begin, io_.y + row * io_.y_stride + slice.begin, slice.count(),
+                  whole.mean, scale_of(whole, eps_), access.stream);
   }
 
  private:
-  // Every row is cut into one part per thread planned; the parts' moments meet once a row. A thread
-  // may be one row ahead of another, hence two sets of them.
-  void run_split() {
-    const int parts = threads_;
-    const bool pages = prefetch_ == common::Prefetch::pages;
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* x = io_.x + row * io_.x_stride;
-        float* y = io_.y + row * io_.y_stride;
-        Shared* shared = moments_.data() + (row % 2) * parts;
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].moments = moments_of_(x + slice.begin, slice.count(), eps_, pages);
-        }
-        team.barrier();
-        Moments whole;
-        for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].moments);
-        const double scale = scale_of(whole, eps_);
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          finish_slice_(x + slice.begin, io_.gamma + slice.begin, io_.beta + slice.begin,
-                        y + slice.begin, slice.count(), whole.mean, scale, stream_);
-        }
-      }
-    });
-  }
-
-  struct alignas(64) Shared {  // a cache line each: written by different threads
-    Moments moments;
-  };
-
-  std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  bool split_;
   bool halves_;
-  bool far_ = false;
-  bool stream_ = false;
-  common::Prefetch prefetch_ = common::Prefetch::into_l1;
-  std::int64_t target_;
-  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::vector<Shared> moments_;
   LayerNormOperands io_;
 };
 
-// Whether rows are worked on where they lie. Else some are made float32, with the residual, in a
-// block that stays in cache.
-bool is_direct(const Problem& problem) {
-  return problem.dtype("type") == &float32 && !problem.flag("residual");
-}
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
-}
-
-std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return std::make_unique<HwyPlan>(problem, tuning, env);
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (is_direct(problem)) return float_plan(problem, complete, env);
-  return common::converted_rows(problem, complete, env, float_plan);
+  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -420,7 +349,7 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,
-    .tunings = tunings,
+    .tunings = common::tunings_of_rows<Op>,
     .plan = plan,
     .ladder = ladder,
     .dtypes = float_types,

@@ -8,7 +8,7 @@
 
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/converted_rows.hpp"
+#include "kernels/common/row_plan.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -256,119 +256,53 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(SquaresOf);
 HWY_EXPORT(FinishSlice);
 
-class HwyPlan final : public Plan {
+class Op {
  public:
-  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        eps_(problem.value("eps")),
-        threads_(common::useful_threads(env.threads, rows_, cols_)),
-        pool_(env.pool),
-        tuning_(tuning),
-        split_(tuning.get("split", 0) != 0),
-        target_(resolve_isa(env.isa)),
-        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
-        squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, target_)),
-        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (!split_) return;
-    threads_ = std::max(env.threads, 1);
-    shared_.resize(2 * static_cast<std::size_t>(threads_));
-  }
+  using Part = double;  // the sum of squares
+  static constexpr common::Prefetch long_rows = common::Prefetch::into_l2;
 
-  void run() override {
-    if (split_) return run_split();
-    common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, stream_, prefetch_);
-    });
-  }
+  explicit Op(const common::RowSettings& settings)
+      : cols_(settings.problem.size("cols")),
+        eps_(settings.problem.value("eps")),
+        rows_(ROOFLANE_HWY_FUNCTION(Rows, settings.target)),
+        squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, settings.target)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, settings.target)) {}
 
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes = shared_.size() * sizeof(shared_[0]);
-    return facts;
+  static bool is_direct(const Problem& problem) {
+    return problem.dtype("type") == &float32 && !problem.flag("residual");
   }
+  void bind(const Operands& operands) { io_ = RmsNormOperands(operands); }
+  const common::RowOperands& io() const { return io_; }
+  std::size_t workspace_bytes() const { return 0; }
+  std::int64_t group() const { return 1; }
 
- protected:
-  void on_bind(const Operands& operands) override {
-    io_ = RmsNormOperands(operands);
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
+  void rows(common::RowRange rows, int, const common::RowAccess& access) const {
+    rows_(io_, rows.begin, rows.end, cols_, eps_, access.stream, access.prefetch);
+  }
+  double part(std::int64_t row, const common::Slice& slice, const common::RowAccess& access) const {
+    return squares_of_(io_.x + row * io_.x_stride + slice.begin, slice.count(), eps_,
+                       access.prefetch == common::Prefetch::pages);
+  }
+  static double merge(double a, double b) { return a + b; }
+  void finish(std::int64_t row, const common::Slice& slice, double, double whole,
+              const common::RowAccess& access) const {
+    finish_slice_(io_.x + row * io_.x_stride + slice.begin, io_.gamma + slice.begin,
+                  io_.y + row * io_.y_stride + slice.begin, slice.count(),
+                  scale_of(whole, cols_, eps_), access.stream);
   }
 
  private:
-  struct alignas(64) Shared {  // a cache line each: written by different threads
-    double squares;
-  };
-
-  // Every row is cut into one part per thread planned; the parts' sums meet once a row. A thread
-  // may be one row ahead of another, hence two sets of them.
-  void run_split() {
-    const int parts = threads_;
-    const bool pages = prefetch_ == common::Prefetch::pages;
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* x = io_.x + row * io_.x_stride;
-        float* y = io_.y + row * io_.y_stride;
-        Shared* shared = shared_.data() + (row % 2) * parts;
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].squares = squares_of_(x + slice.begin, slice.count(), eps_, pages);
-        }
-        team.barrier();
-        double squares = 0;
-        for (int part = 0; part < parts; ++part) squares += shared[part].squares;
-        const double scale = scale_of(squares, cols_, eps_);
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          finish_slice_(x + slice.begin, io_.gamma + slice.begin, y + slice.begin, slice.count(),
-                        scale, stream_);
-        }
-      }
-    });
-  }
-
-  std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  bool split_;
-  bool stream_ = false;
-  common::Prefetch prefetch_ = common::Prefetch::into_l1;
-  std::int64_t target_;
-  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(SquaresOf)) squares_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::vector<Shared> shared_;
   RmsNormOperands io_;
 };
 
-// Whether rows are worked on where they lie. Else some are made float32, with the residual, in a
-// block that stays in cache.
-bool is_direct(const Problem& problem) {
-  return problem.dtype("type") == &float32 && !problem.flag("residual");
-}
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env);
-  return common::row_tunings(problem, env, common::Prefetch::into_l2);
-}
-
-std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return std::make_unique<HwyPlan>(problem, tuning, env);
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (is_direct(problem)) return float_plan(problem, complete, env);
-  return common::converted_rows(problem, complete, env, float_plan);
+  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -380,7 +314,7 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,
-    .tunings = tunings,
+    .tunings = common::tunings_of_rows<Op>,
     .plan = plan,
     .dtypes = float_types,
 };
