@@ -1,7 +1,6 @@
 // Activation functions, variant `onednn`: one eltwise primitive, with gate=1 and a product behind
 // it, on oneDNN's own threads. Nothing else is computed here; inputs with gaps between rows are
 // copied first. Next: hwy.cpp for our own.
-
 #include <optional>
 #include <string>
 

@@ -23,10 +23,19 @@ struct RowAccess {
   Prefetch prefetch = Prefetch::into_l1;
 };
 
+// What an operation is made for.
+struct RowSettings {
+  const Problem& problem;
+  const Tuning& tuning;
+  int threads;
+  bool split;
+  std::int64_t target;
+};
+
 // An operation over rows:
 //
 //   Part                            what is known of a part of a row; Part{} of none
-//   Op(plan settings)
+//   Op(settings)                    RowSettings
 //   bind(operands), io()            the latter as RowOperands
 //   group()                         rows that are better worked on together
 //   rows(range, thread, access)     computes whole rows
@@ -36,14 +45,6 @@ struct RowAccess {
 //   workspace_bytes()
 //   is_direct(problem)              whether it takes the problem's x as it is
 //   long_rows                       as in likely_prefetch
-struct RowSettings {
-  const Problem& problem;
-  const Tuning& tuning;
-  int threads;
-  bool split;
-  std::int64_t target;
-};
-
 template <class Op>
 class RowPlan final : public Plan {
  public:
