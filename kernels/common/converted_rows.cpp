@@ -3,6 +3,7 @@
 #include "kernels/common/converted_rows.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <type_traits>
 
@@ -25,31 +26,56 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// to = scale·x + added; null: nothing is added.
+// to = shrink·(scale·x + added), shrink a power of two; null: nothing is added. False: a sum of
+// finite numbers overflowed.
 template <class T>
-HWY_INLINE void Sum(const T* x, float scale, const T* added, float* to, std::size_t n) {
+HWY_INLINE bool Sum(const T* x, double scale, const T* added, double shrink, float* to,
+                    std::size_t n) {
   namespace hn = vectors::HWY_NAMESPACE;
   const hn::ScalableTag<float> d;
-  const auto factor = hn::Set(d, scale);
-  const auto scaled = [&](std::size_t i, auto fill)
-                          ROOFLANE_LAMBDA { return hn::Mul(factor, LoadElements(d, x + i, fill)); };
+  using V = hn::Vec<decltype(d)>;
+  const V factor = hn::Set(d, static_cast<float>(scale * shrink)),
+          weight = hn::Set(d, static_cast<float>(shrink)), zero = hn::Zero(d);
+  V bad = zero;  // NaN where a result is not finite
+  const auto noted = [&](V v) ROOFLANE_LAMBDA {
+    bad = hn::MulAdd(v, zero, bad);
+    return v;
+  };
+  const auto scaled = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    return noted(hn::Mul(factor, LoadElements(d, x + i, fill)));
+  };
   const auto sum = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    return hn::MulAdd(factor, LoadElements(d, x + i, fill), LoadElements(d, added + i, fill));
+    const V further = LoadElements(d, added + i, fill);
+    return noted(hn::MulAdd(factor, LoadElements(d, x + i, fill), hn::Mul(weight, further)));
   };
   if (added == nullptr) {
     WriteElements<false>(d, to, n, scaled);
   } else {
     WriteElements<false>(d, to, n, sum);
   }
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(bad, bad)))) return true;
+  // Infinities are ordinary in a mask: whether all results that are not finite come from inputs
+  // that are not.
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const Part part{std::min(hn::Lanes(d), n - i)};
+    V inputs = hn::Mul(LoadElements(d, x + i, part), zero);
+    if (added != nullptr) inputs = hn::MulAdd(LoadElements(d, added + i, part), zero, inputs);
+    const V results = hn::Mul(LoadElements(d, to + i, part), zero);
+    if (!hn::AllTrue(d, hn::Or(hn::IsNaN(inputs), hn::Eq(results, zero)))) return false;
+  }
+  return true;
 }
-void SumFloat32(const float* x, float scale, const float* added, float* to, std::size_t n) {
-  Sum(x, scale, added, to, n);
+bool SumFloat32(const float* x, double scale, const float* added, double shrink, float* to,
+                std::size_t n) {
+  return Sum(x, scale, added, shrink, to, n);
 }
-void SumFloat16(const Float16* x, float scale, const Float16* added, float* to, std::size_t n) {
-  Sum(x, scale, added, to, n);
+bool SumFloat16(const Float16* x, double scale, const Float16* added, double shrink, float* to,
+                std::size_t n) {
+  return Sum(x, scale, added, shrink, to, n);
 }
-void SumBFloat16(const BFloat16* x, float scale, const BFloat16* added, float* to, std::size_t n) {
-  Sum(x, scale, added, to, n);
+bool SumBFloat16(const BFloat16* x, double scale, const BFloat16* added, double shrink, float* to,
+                 std::size_t n) {
+  return Sum(x, scale, added, shrink, to, n);
 }
 
 // float32 as it is: vectors of the norm's operands into the plan's own, and rows back.
@@ -93,7 +119,7 @@ template <class T>
 struct Conversion {
   void (*widen)(const T*, float*, std::size_t);
   void (*narrow)(const float*, T*, std::size_t, bool);
-  void (*sum)(const T*, float, const T*, float*, std::size_t);
+  bool (*sum)(const T*, double, const T*, double, float*, std::size_t);
 };
 template <class T>
 Conversion<T> conversion_of(std::int64_t target) {
@@ -137,7 +163,7 @@ class ConvertedRows final : public Plan {
         threads_(RowSchedule(tuning).threads),
         pool_(env.pool),
         tuning_(tuning),
-        scale_(static_cast<float>(scale_of(problem))),
+        scale_(scale_of(problem)),
         added_name_(is_set(problem, residual_name) ? residual_name
                     : is_set(problem, mask_name)   ? mask_name
                                                    : nullptr),
@@ -228,23 +254,34 @@ class ConvertedRows final : public Plan {
     return plan;
   }
 
-  // x, scaled and with what is added, of columns from `from` on.
-  void load(std::int64_t row, std::int64_t from, std::size_t cols, float* to) const {
+  // x, scaled and with what is added, of columns from `from` on, times `shrink`. False: a sum
+  // overflowed.
+  bool load(std::int64_t row, std::int64_t from, std::size_t cols, double shrink, float* to) const {
     const T* x = io_.x + row * io_.x_stride + from;
     if (added_name_ != nullptr) {
-      convert_.sum(x, scale_, added_ + row % added_rows_ * added_stride_ + from, to, cols);
-    } else if (scale_ != 1) {
-      convert_.sum(x, scale_, nullptr, to, cols);
-    } else {
-      convert_.widen(x, to, cols);
+      const T* added = added_ + row % added_rows_ * added_stride_ + from;
+      return convert_.sum(x, scale_, added, shrink, to, cols);
     }
+    if (scale_ != 1) return convert_.sum(x, scale_, nullptr, shrink, to, cols);
+    convert_.widen(x, to, cols);
+    return true;
+  }
+
+  // Calls load(shrink) with the greatest power of two with which no sum overflows: among elements
+  // near the end of the range no eps shows, nor any difference but which of them is the greatest.
+  template <class Load>
+  static void load_in_range(const Load& load) {
+    double shrink = 1;
+    while (!load(shrink)) shrink /= 4;
   }
 
   void run_block(std::int64_t first, Block& block) const {
     const std::int64_t rows = std::min(block_rows_, rows_ - first);
     const auto cols = static_cast<std::size_t>(cols_);
     for (std::int64_t i = 0; i < rows; ++i) {
-      load(first + i, 0, cols, block.memory.f32() + i * cols_);
+      load_in_range([&](double shrink) {
+        return load(first + i, 0, cols, shrink, block.memory.f32() + i * cols_);
+      });
     }
     (rows == block_rows_ ? block.whole : block.rest)->run();
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -263,8 +300,13 @@ class ConvertedRows final : public Plan {
         if (slice.begin < slice.end) body(slice);
       });
     };
-    parts([&](const Slice& slice) {
-      load(row, slice.begin, slice.count(), block.memory.f32() + slice.begin);
+    load_in_range([&](double shrink) {
+      std::atomic<bool> fits = true;
+      parts([&](const Slice& slice) {
+        float* to = block.memory.f32() + slice.begin;
+        if (!load(row, slice.begin, slice.count(), shrink, to)) fits = false;
+      });
+      return fits.load();
     });
     block.whole->run();
     parts([&](const Slice& slice) {
@@ -279,7 +321,7 @@ class ConvertedRows final : public Plan {
   int threads_;
   Pool* pool_;
   Tuning tuning_;
-  float scale_;
+  double scale_;
   const char* added_name_;  // null: nothing is added
   const T* added_ = nullptr;
   std::int64_t added_stride_ = 0, added_rows_ = 1;

@@ -252,7 +252,7 @@ inline DotFunction DotFor(int64_t skinny, int64_t longer) {
 // Rows of the long operand that are read at once: neighbours or, where job.order, so many rows
 // apart that short ones too lie in different pages. A hardware prefetcher follows each page on its
 // own, so where L3 latency is high a core that reads in one page at a time waits:
-// common::PagesAhead.
+// common::PrefetchPages.
 struct RowTile {
   int64_t first, count, apart;
 };

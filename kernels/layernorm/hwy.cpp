@@ -11,8 +11,7 @@
 
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/converted_rows.hpp"
-#include "kernels/common/rows_schedule.hpp"
+#include "kernels/common/row_plan.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -75,35 +74,39 @@ HWY_INLINE hc::RowSums FinishAndSum(const float* x, const float* gamma, const fl
 }
 
 void FinishSlice(const float* x, const float* gamma, const float* beta, float* y, std::size_t n,
-                 double mean, float scale, bool stream) {
-  if (stream) {
-    Finish<true>(x, gamma, beta, y, n, Row(mean, scale));
+                 double mean, double scale, bool stream) {
+  const Row row(mean, scale);
+  if (!common::float_writes(mean, scale)) {
+    hc::WriteInDouble(x, gamma, beta, y, n, mean, scale);
+  } else if (stream) {
+    Finish<true>(x, gamma, beta, y, n, row);
     hwy::FlushStream();
   } else {
-    Finish<false>(x, gamma, beta, y, n, Row(mean, scale));
+    Finish<false>(x, gamma, beta, y, n, row);
   }
 }
 
 // Rows that stay in L1 (see pipelined), from `begin` to `end`. While a row
 // is written, the row two after it is summed: what the sums of the row in between end in (adding up
 // lanes, square root, divisions, some 100 cycles one after the other) is done meanwhile.
-void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                   double eps) {
+std::int64_t PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                           std::size_t n, double eps) {
   const auto x_of = [&](std::int64_t row) { return io.x + row * io.x_stride; };
   const auto row_at = [&](std::int64_t at) ROOFLANE_LAMBDA {
     const float* x = x_of(at);
-    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NoPrefetch()), x, n), eps);
+    return Row(MomentsFrom(hc::SumAndSquares<false>(x, n, common::NoPrefetch()), x, n, eps), eps);
   };
   Row now = row_at(begin);
   Row next = begin + 1 < end ? row_at(begin + 1) : now;
   for (std::int64_t at = begin; at < end; ++at) {
     float* y = io.y + at * io.y_stride;
     Row after = next;
+    if (HWY_UNLIKELY(now.wide)) return at;
     if (at + 2 < end) {
       const float* x = x_of(at + 2);
       after =
           Row(MomentsFrom(FinishAndSum(x_of(at), io.gamma, io.beta, y, n, now, x, x + io.x_stride),
-                          x, n),
+                          x, n, eps),
               eps);
     } else {
       Finish<false>(x_of(at), io.gamma, io.beta, y, n, now);
@@ -111,58 +114,66 @@ void PipelinedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t
     now = next;
     next = after;
   }
+  return end;
 }
 
 template <std::size_t kRows, bool kHalves>
-HWY_INLINE void RowGroup(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
+HWY_INLINE bool RowGroup(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
   Row rows[kRows];
+  bool wide = false;
   for (std::size_t i = 0; i < kRows; ++i) {
     const float* x = io.x + (at + static_cast<std::int64_t>(i)) * io.x_stride;
-    rows[i] = Row(MomentsOfBlocks<kHalves>(x, n, false), eps);
+    rows[i] = Row(MomentsOfBlocks<kHalves>(x, n, eps, false), eps);
+    wide |= rows[i].wide;
   }
+  if (HWY_UNLIKELY(wide)) return false;
   FinishTogether(io, at, n, rows, std::make_index_sequence<kRows>());
+  return true;
 }
 
 // Rows of any length from `begin` to `end`, four together, or two where there are 16 registers.
 // Each is visited twice.
 template <bool kHalves>
-void GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps) {
+std::int64_t GroupedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                         std::size_t n, double eps) {
   std::int64_t at = begin;
   if constexpr (HWY_TARGET <= HWY_AVX3) {
-    for (; at + 4 <= end; at += 4) RowGroup<4, kHalves>(io, at, n, eps);
+    for (; at + 4 <= end; at += 4) {
+      if (!RowGroup<4, kHalves>(io, at, n, eps)) return at;
+    }
   }
-  for (; at + 2 <= end; at += 2) RowGroup<2, kHalves>(io, at, n, eps);
-  if (at < end) RowGroup<1, kHalves>(io, at, n, eps);
+  for (; at + 2 <= end; at += 2) {
+    if (!RowGroup<2, kHalves>(io, at, n, eps)) return at;
+  }
+  return at < end && RowGroup<1, kHalves>(io, at, n, eps) ? end : at;
 }
 
 // Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
 // what `policy` says is prefetched while a row is summed. (Prefetching it while it is written lost
 // 24 to 34 % on a Zen 5.)
 template <bool kStream, bool kHalves, class Policy>
-void CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Policy policy) {
+std::int64_t CachedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                        std::size_t n, double eps, Policy policy) {
   hc::StoreCarry<Tag> carry((Tag()));
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, policy), x, n), eps);
+    const Row row(MomentsFrom(hc::SumAndSquares<kHalves>(x, n, policy), x, n, eps), eps);
+    if (HWY_UNLIKELY(row.wide)) break;
     Finish<kStream>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row, &carry);
   }
   carry.Close(Tag());
   if constexpr (kStream) hwy::FlushStream();
+  return at;
 }
 
 // Rows in the caches, from `begin` to `end`.
 template <bool kHalves>
-void InCacheRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps) {
-  if (grouped(n)) {
-    GroupedRows<kHalves>(io, begin, end, n, eps);
-  } else if (pipelined<kHalves>(n)) {
-    PipelinedRows(io, begin, end, n, eps);
-  } else {
-    CachedRows<false, kHalves>(io, begin, end, n, eps, common::NoPrefetch());
-  }
+std::int64_t InCacheRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                         std::size_t n, double eps) {
+  if (grouped(n)) return GroupedRows<kHalves>(io, begin, end, n, eps);
+  if (pipelined<kHalves>(n)) return PipelinedRows(io, begin, end, n, eps);
+  return CachedRows<false, kHalves>(io, begin, end, n, eps, common::NoPrefetch());
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
@@ -170,8 +181,8 @@ void InCacheRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
 // asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
 // lost 8 to 25 % so.)
 template <class Policy>
-void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                     std::size_t n, double eps, Policy policy) {
+std::int64_t InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                             std::size_t n, double eps, Policy policy) {
   const Tag d;
   hc::StoreCarry<Tag> carry(d);
   const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
@@ -179,7 +190,8 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
                                  ResultOf(io.x + at * io.x_stride, io.gamma, io.beta, row));
   };
   Row row;
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
     Moments whole;
@@ -188,31 +200,41 @@ void InterleavedRows(const LayerNormOperands& io, std::int64_t begin, std::int64
       const hc::RowSums sums = hc::SumAndSquares<false>(
           x + block, count, policy,
           [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(block + summed); });
-      whole = merge(whole, MomentsFrom(sums, x + block, count));
+      whole = merge(whole, MomentsFrom(sums, x + block, count, eps));
     }
     before.UpTo(n);
-    row = Row(whole, eps);
+    const Row summed(whole, eps);
+    if (HWY_UNLIKELY(summed.wide)) break;
+    row = summed;
   }
-  write(end - 1, n, row).UpTo(n);
+  // Of a row that broke off, the one before it has been written.
+  if (at == end) write(end - 1, n, row).UpTo(n);
   carry.Close(d);
   hwy::FlushStream();
+  return at;
 }
 
 // Rows of any length from `begin` to `end`, each visited twice, y written past the caches.
-void LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps, bool pages) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = io.x + row * io.x_stride;
-    const Row moments(MomentsOfBlocks<false>(x, n, pages), eps);
-    Finish<true>(x, io.gamma, io.beta, io.y + row * io.y_stride, n, moments);
+std::int64_t LongRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n, double eps, bool pages) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
+    const float* x = io.x + at * io.x_stride;
+    const Row row(MomentsOfBlocks<false>(x, n, eps, pages), eps);
+    if (HWY_UNLIKELY(row.wide)) break;
+    Finish<true>(x, io.gamma, io.beta, io.y + at * io.y_stride, n, row);
   }
   hwy::FlushStream();
+  return at;
 }
 
+// Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,
+// because a call inside them would cost them their registers. Returns how beyond_caches they came.
 // `beyond_caches`: x and y lie beyond the caches. `stream`: so y is written past them, which it is
 // not in place; that must not change its bits.
-void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool beyond_caches, bool stream, bool halves, common::Prefetch prefetch) {
+std::int64_t OrdinaryRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                          std::int64_t cols, double eps, bool beyond_caches, bool stream,
+                          bool halves, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   const bool pages = prefetch == common::Prefetch::pages;
   const bool dense = io.y_stride == cols;
@@ -230,17 +252,28 @@ void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std
     if constexpr (HWY_TARGET <= HWY_AVX3) {
       if (halves) return InCacheRows<true>(io, begin, end, n, eps);
     }
-    InCacheRows<false>(io, begin, end, n, eps);
-  } else if (pages && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, from_pages);
-  } else if (n > kBlock) {
-    LongRows(io, begin, end, n, eps, pages);
-  } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true, false>(io, begin, end, n, eps, common::PrefetchIntoL1{io.x_stride, last});
-  } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
-    InterleavedRows(io, begin, end, n, eps, into_l2);
-  } else {
-    CachedRows<true, false>(io, begin, end, n, eps, into_l2);
+    return InCacheRows<false>(io, begin, end, n, eps);
+  }
+  if (pages && common::keeps_four_rows(cols)) {
+    return InterleavedRows(io, begin, end, n, eps, from_pages);
+  }
+  if (n > kBlock) return LongRows(io, begin, end, n, eps, pages);
+  if (prefetch == common::Prefetch::into_l1) {
+    const common::PrefetchIntoL1 next_row = {io.x_stride, last};
+    return CachedRows<true, false>(io, begin, end, n, eps, next_row);
+  }
+  if (common::keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<true, false>(io, begin, end, n, eps, into_l2);
+}
+
+void Rows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool beyond_caches, bool stream, bool halves, common::Prefetch prefetch) {
+  const auto n = static_cast<std::size_t>(cols);
+  for (; begin < end; ++begin) {
+    begin = OrdinaryRows(io, begin, end, cols, eps, beyond_caches, stream, halves, prefetch);
+    if (begin < end) WideRow(io, begin, n, eps);
   }
 }
 
@@ -256,138 +289,61 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(MomentsOf);
 HWY_EXPORT(FinishSlice);
 
-class HwyPlan final : public Plan {
+class Op {
  public:
-  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        eps_(problem.value("eps")),
-        threads_(common::RowSchedule(tuning).threads),
-        pool_(env.pool),
-        tuning_(tuning),
-        split_(tuning.get("split", 0) != 0),
-        target_(resolve_isa(env.isa)),
-        halves_(common::halves_vectors(isa_name(target_))),
-        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
-        moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, target_)),
-        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (split_) {
-      moments_.resize(2 * static_cast<std::size_t>(threads_));
-    }
-  }
+  using Part = Moments;
+  static constexpr common::RowWork work = {.vector_ops = 11.5,
+                                           .row_ops = 40,
+                                           .short_ops = 2.4,
+                                           .long_rows = common::Prefetch::into_l2,
+                                           .interleaves = true};
 
-  void run() override {
-    if (split_) {
-      run_split();
-      return;
-    }
-    const std::int64_t group = grouped(static_cast<std::size_t>(cols_)) ? 4 : 1;
-    common::for_rows(pool_, threads_, rows_, cols_, group, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, beyond_caches_, stream_, halves_,
-                prefetch_);
-    });
-  }
+  explicit Op(const common::RowSettings& settings)
+      : cols_(settings.problem.size("cols")),
+        eps_(settings.problem.value("eps")),
+        halves_(common::halves_vectors(isa_name(settings.target))),
+        rows_(ROOFLANE_HWY_FUNCTION(Rows, settings.target)),
+        moments_of_(ROOFLANE_HWY_FUNCTION(MomentsOf, settings.target)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, settings.target)) {}
 
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes = moments_.size() * sizeof(moments_[0]);
-    return facts;
+  static bool is_direct(const Problem& problem) {
+    return problem.dtype("type") == &float32 && !problem.flag("residual");
   }
+  void bind(const Operands& operands) { io_ = LayerNormOperands(operands); }
+  const common::RowOperands& io() const { return io_; }
+  std::size_t workspace_bytes() const { return 0; }
+  std::int64_t group() const { return grouped(static_cast<std::size_t>(cols_)) ? 4 : 1; }
 
- protected:
-  void on_bind(const Operands& operands) override {
-    io_ = LayerNormOperands(operands);
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    beyond_caches_ = tuning_.get("stream", 0) != 0;
-    stream_ = beyond_caches_ && io_.x != io_.y;
-    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
+  void rows(common::RowRange rows, int, const common::RowAccess& access) const {
+    rows_(io_, rows.begin, rows.end, cols_, eps_, access.beyond_caches, access.stream, halves_,
+          access.prefetch);
+  }
+  Moments part(std::int64_t row, const common::Slice& slice,
+               const common::RowAccess& access) const {
+    return moments_of_(io_.x + row * io_.x_stride + slice.begin, slice.count(), eps_,
+                       access.prefetch == common::Prefetch::pages);
+  }
+  static Moments merge(const Moments& a, const Moments& b) { return layernorm::merge(a, b); }
+  void finish(std::int64_t row, const common::Slice& slice, const Moments&, const Moments& whole,
+              const common::RowAccess& access) const {
+    finish_slice_(io_.x + row * io_.x_stride + slice.begin, io_.gamma + slice.begin,
+                  io_.beta + slice.begin, io_.y + row * io_.y_stride + slice.begin, slice.count(),
+                  whole.mean, scale_of(whole, eps_), access.stream);
   }
 
  private:
-  // Every row is cut into one part per thread planned; the parts' moments meet once a row. A thread
-  // may be one row ahead of another, hence two sets of them.
-  void run_split() {
-    const int parts = threads_;
-    const bool pages = prefetch_ == common::Prefetch::pages;
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* x = io_.x + row * io_.x_stride;
-        float* y = io_.y + row * io_.y_stride;
-        Shared* shared = moments_.data() + (row % 2) * parts;
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].moments = moments_of_(x + slice.begin, slice.count(), pages);
-        }
-        team.barrier();
-        Moments whole;
-        for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].moments);
-        const float scale = scale_of(whole, eps_);
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          finish_slice_(x + slice.begin, io_.gamma + slice.begin, io_.beta + slice.begin,
-                        y + slice.begin, slice.count(), whole.mean, scale, stream_);
-        }
-      }
-    });
-  }
-
-  struct alignas(64) Shared {  // a cache line each: written by different threads
-    Moments moments;
-  };
-
-  std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  bool split_;
-  bool beyond_caches_ = false;
-  bool stream_ = false;
-  common::Prefetch prefetch_ = common::Prefetch::into_l1;
-  std::int64_t target_;
   bool halves_;
-  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(MomentsOf)) moments_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::vector<Shared> moments_;
   LayerNormOperands io_;
 };
 
-// Whether rows are worked on where they lie. Else some are made float32, with the residual, in a
-// block that stays in cache.
-bool is_direct(const Problem& problem) {
-  return problem.dtype("type") == &float32 && !problem.flag("residual");
-}
-
-constexpr common::RowWork row_work = {.vector_ops = 11.5,
-                                      .row_ops = 40,
-                                      .short_ops = 2.4,
-                                      .long_rows = common::Prefetch::into_l2,
-                                      .interleaves = true};
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
-  return common::row_tunings(problem, env, row_work);
-}
-
-double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
-  return common::predicted_row_seconds(problem, tuning, env, row_work);
-}
-
-std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return std::make_unique<HwyPlan>(problem, tuning, env);
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (is_direct(problem)) return float_plan(problem, complete, env);
-  return common::converted_rows(problem, complete, env, float_plan);
+  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -399,10 +355,10 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,
-    .tunings = tunings,
+    .tunings = common::tunings_of_rows<Op>,
     .plan = plan,
     .tuning_defect = common::threads_defect,
-    .predicted_seconds = predicted_seconds,
+    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
     .ladder = ladder,
     .dtypes = float_types,
 };

@@ -10,13 +10,15 @@
 // |mean|
 // + sigma)/sigma.
 // Values: NaN or an infinity in a row makes the whole row NaN; so does a constant row when eps is 0
-// (0/0). Squares are float32: where (x - mean)² overflows, beyond about 1e19, so does the variance.
+// (0/0). Wherever the result is a number in double, so it is here: a row whose squares or distances
+// leave float32 is computed in double (common/double_row-inl.h). The ladder's rungs lack that.
 // Cost: 7 flops an element (add for the mean; subtract, square, add for the variance; scale,
 // gamma, beta), 8 bytes an element and 8 a column for gamma and beta.
-// Tolerance: |error| <= (8 + sqrt(cols))·u·(|gamma|(|x - mean| + |mean|)/sigma + |beta|),
-// u = 2^-24, sigma = sqrt(var + eps): roundings of sums of cols terms grow like sqrt(cols), and a
-// float32 mean is only good to |mean|·u. Plain float32 sums may lose as much again. Tensors may be
-// float16 or bfloat16, all of one type, and are computed with as float32.
+// Tolerance: |error| <= (8 + sqrt(cols))·u·(|gamma|(|x - mean| + |mean|)/sigma + |beta|)
+// + 2^-126·max(|gamma|, 1), for what is below the smallest normal float may be flushed; u = 2^-24,
+// sigma = sqrt(var + eps): roundings of sums of cols terms grow like sqrt(cols), and a float32 mean
+// is only good to |mean|·u. Plain float32 sums may lose as much again. Tensors may be float16 or
+// bfloat16, all of one type, and are computed with as float32.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k layernorm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), for rows
@@ -65,6 +67,7 @@ struct Moments {
   std::int64_t count = 0;
   double mean = 0;
   double squares = 0;
+  bool wide = false;  // float32 had lost the squares of some of them
 };
 
 // The two sets of elements together.
@@ -75,13 +78,14 @@ inline Moments merge(const Moments& a, const Moments& b) {
   const double weight = static_cast<double>(b.count) / static_cast<double>(count);
   const double apart = b.mean - a.mean;
   return {count, a.mean + apart * weight,
-          a.squares + b.squares + apart * apart * static_cast<double>(a.count) * weight};
+          a.squares + b.squares + apart * apart * static_cast<double>(a.count) * weight,
+          a.wide || b.wide};
 }
 
 // 1 / sqrt(var + eps).
-inline float scale_of(const Moments& moments, double eps) {
+inline double scale_of(const Moments& moments, double eps) {
   const double variance = moments.squares / static_cast<double>(moments.count);
-  return static_cast<float>(1 / std::sqrt(variance + eps));
+  return 1 / std::sqrt(variance + eps);
 }
 
 // Operands of a CPU plan.

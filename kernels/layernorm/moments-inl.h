@@ -12,10 +12,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "hwy/highway.h"
+#include "kernels/common/double_row-inl.h"
+#include "kernels/common/norms.hpp"
 #include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
@@ -32,68 +33,61 @@ namespace hc = common::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 inline constexpr std::size_t kBlock = common::row_block;
-inline constexpr double kLargest = std::numeric_limits<float>::max();
-
-// Σ(x - centre)² of n elements.
-inline double SquaresAbout(const float* x, std::size_t n, float centre) {
-  const Tag d;
-  const Vector middle = hn::Set(d, centre);
-  hc::LongSum<Tag> squares(d);
-  hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    const Vector distance = hn::Sub(hc::LoadRow(d, x + i, fill, middle), middle);
-    return hn::Mul(distance, distance);
-  });
-  return squares.Total(d);
-}
 
 // Moments of n > 0 elements from their sums. The mean is that of a sum in double: an element near
 // it is only as good as the mean itself (a float32 sum, compensated or about a pivot, leaves
-// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). Where the pivot
-// is so far out, beyond 1.7 sigma, that taking its distance out of the squares would cost digits,
-// the squares are taken again about the mean.
-HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::size_t n) {
+// u·sigma/sqrt(n) in the mean, many times the bound of an element that sits on it). The squares are
+// taken again in double, about the mean, where float32 lost them, and where the pivot is so
+// far out, beyond 1.7 sigma, that taking its distance out of them would cost digits.
+HWY_INLINE Moments MomentsFrom(const hc::RowSums& sums, const float* x, std::size_t n, double eps) {
   const auto count = static_cast<double>(n);
   const double mean = sums.sum / count;
-  double lacking = mean - sums.pivot;
-  double squares = sums.squares;
-  // Not true of NaN, nor of a sum that overflowed about the pivot.
-  const bool fit = lacking * lacking * count <= 0.75 * squares && squares <= kLargest;
-  if (HWY_UNLIKELY(!fit)) {
-    const auto near = static_cast<float>(mean);
-    squares = SquaresAbout(x, n, near);
-    lacking = mean - near;
-  }
-  return {static_cast<std::int64_t>(n), mean, squares - lacking * lacking * count};
+  const double lacking = mean - sums.pivot;
+  const double excess = lacking * lacking * count;
+  const bool holds = common::squares_hold(sums.squares, count, eps);
+  // Not true of NaN.
+  const bool fit = excess <= 0.75 * sums.squares && holds;
+  const double squares = HWY_LIKELY(fit) ? sums.squares - excess : hc::SquaresInDouble(x, n, mean);
+  return {static_cast<std::int64_t>(n), mean, squares, !holds};
 }
 
 // Moments of any number of elements: each block is read once. `pages`: and prefetched from several
 // pages at a time.
 template <bool kHalves>
-Moments MomentsOfBlocks(const float* x, std::size_t n, bool pages) {
+Moments MomentsOfBlocks(const float* x, std::size_t n, double eps, bool pages) {
   Moments whole;
   const common::PrefetchPages policy{common::last_of(x, n)};
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t count = std::min(kBlock, n - i);
     const hc::RowSums sums = pages ? hc::SumAndSquares<kHalves>(x + i, count, policy)
                                    : hc::SumAndSquares<kHalves>(x + i, count, common::NoPrefetch());
-    whole = merge(whole, MomentsFrom(sums, x + i, count));
+    whole = merge(whole, MomentsFrom(sums, x + i, count, eps));
   }
   return whole;
 }
 
-inline Moments MomentsOf(const float* x, std::size_t n, bool pages) {
-  return MomentsOfBlocks<false>(x, n, pages);
+inline Moments MomentsOf(const float* x, std::size_t n, double eps, bool pages) {
+  return MomentsOfBlocks<false>(x, n, eps, pages);
 }
 
 // What a row's elements are mapped with. The mean is a sum of two floats: x - high is exact where
-// the mean dwarfs the deviations, and low is what high lacks.
+// the mean dwarfs the deviations, and low is what high lacks. `wide`: only double can write it.
 struct Row {
   float high = 0, low = 0, scale = 0;
+  bool wide = false;
   Row() = default;
-  Row(double mean, float scale_in)
-      : high(static_cast<float>(mean)), low(static_cast<float>(mean - high)), scale(scale_in) {}
+  Row(double mean, double scale_in)
+      : high(static_cast<float>(mean)),
+        low(static_cast<float>(mean - high)),
+        scale(static_cast<float>(scale_in)) {}
   Row(float high_in, float low_in, float scale_in) : high(high_in), low(low_in), scale(scale_in) {}
-  Row(const Moments& moments, double eps) : Row(moments.mean, scale_of(moments, eps)) {}
+  Row(const Moments& moments, double eps) : Row(moments.mean, scale_of(moments, eps)) {
+    wide = moments.wide;
+    // Blocks whose squares hold may be beyond_caches apart.
+    if (moments.count > static_cast<std::int64_t>(kBlock)) {
+      wide |= !common::float_writes(moments.mean, scale_of(moments, eps));
+    }
+  }
 };
 
 // The same of several rows.
@@ -141,6 +135,17 @@ void Finish(const float* x, const float* gamma, const float* beta, float* y, std
   } else {
     hc::WriteRow<kStream>(d, y, n, value);
   }
+}
+
+// A row that only double can compute, from x alone. y may be x.
+HWY_NOINLINE inline void WideRow(const float* x, const float* gamma, const float* beta, float* y,
+                                 std::size_t n, double eps) {
+  const double mean = hc::SumInDouble(x, n) / static_cast<double>(n);
+  const Moments moments = {static_cast<std::int64_t>(n), mean, hc::SquaresInDouble(x, n, mean)};
+  hc::WriteInDouble(x, gamma, beta, y, n, mean, scale_of(moments, eps));
+}
+HWY_INLINE void WideRow(const LayerNormOperands& io, std::int64_t at, std::size_t n, double eps) {
+  WideRow(io.x + at * io.x_stride, io.gamma, io.beta, io.y + at * io.y_stride, n, eps);
 }
 
 // y of a few rows, counted by R, from `at` on: gamma and beta are read once for all of them.

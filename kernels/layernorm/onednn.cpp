@@ -1,53 +1,12 @@
 // LayerNorm, variant `onednn`: one layer normalization primitive with scale and shift over all
 // rows, on oneDNN's own threads. Nothing else is computed here. Next: hwy.cpp for our own.
-#include "backends/onednn.hpp"
-
 #include "generated_catalogue.hpp"
+#include "kernels/common/onednn_rows.hpp"
 #include "kernels/common/residual.hpp"
 #include "kernels/layernorm/layernorm.hpp"
 
 namespace rooflane::layernorm {
 namespace {
-
-class OnednnPlan final : public Plan {
- public:
-  OnednnPlan(const Problem& problem, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        threads_(env.threads),
-        io_(problem.size("rows"), problem.size("cols")) {
-    if (rows_ == 0) return;
-    onednn::set_threads(threads_);
-    call_ = onednn::layer_normalization(io_.layout(), static_cast<float>(problem.value("eps")));
-  }
-
-  void run() override {
-    if (rows_ == 0) return;
-    onednn::set_threads(threads_);
-    io_.run(call_);
-  }
-
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.library = onednn::description();
-    facts.workspace_bytes = call_.scratch_bytes() + io_.bytes();
-    return facts;
-  }
-
- protected:
-  void on_bind(const Operands& operands) override {
-    const LayerNormOperands io(operands);
-    io_.bind(io.x, io.x_stride, io.y, io.y_stride);
-    call_.set(DNNL_ARG_SCALE, io.gamma);
-    call_.set(DNNL_ARG_SHIFT, io.beta);
-  }
-
- private:
-  const std::int64_t rows_;
-  const int threads_;
-  onednn::Rows io_;
-  onednn::Call call_;
-};
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = common::residual_refusal(problem)) return reason;
@@ -56,7 +15,11 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands&) {
-  return std::make_unique<OnednnPlan>(problem, env);
+  const auto eps = static_cast<float>(problem.value("eps"));
+  return std::make_unique<common::OnednnRowPlan>(problem, env, [=](const onednn::Desc& rows) {
+    return common::OnednnCalls{.call = onednn::layer_normalization(rows, eps),
+                               .vectors = {{DNNL_ARG_SCALE, "gamma"}, {DNNL_ARG_SHIFT, "beta"}}};
+  });
 }
 
 }  // namespace

@@ -39,28 +39,34 @@ inline constexpr std::size_t kBatchedStreamed = 128;
 
 // Rows side by side, as many vectors of them as I counts at a time.
 template <class Slots, int... I>
-HWY_INLINE void SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                         std::size_t cols, float eps, const Slots& slots,
-                         std::integer_sequence<int, I...>) {
+HWY_INLINE std::int64_t SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                                 std::size_t cols, double eps, const Slots& slots,
+                                 std::integer_sequence<int, I...>) {
   const Tag d;
   const std::size_t step = Slots::Rows() * cols;
   const auto count = static_cast<double>(cols);
   const Vector gamma = slots.Repeat(io.gamma);
   const Vector beta = slots.Repeat(io.beta);
   const Vector share = hn::Set(d, static_cast<float>(1 / count));
+  const Vector added = hn::Set(d, static_cast<float>(eps));
   const Vector zero = hn::Zero(d);
+  const Vector least = hn::Set(d, 0x1p-120f), most = hn::Set(d, 0x1p120f);  // of a variance
   const auto group = [&](Vector& first, const float* x, const float* next,
                          float* y) ROOFLANE_LAMBDA {
     Vector v[] = {I == 0 ? first : slots.Load(x + I * step, zero)...};
     first = slots.Load(next, zero);
     slots.Centre(v, count);
     const Vector squares[] = {hn::Mul(v[I], v[I])...};
-    const Vector variance = hn::MulAdd(Slots::Gather(squares, hc::Plus()), share, hn::Set(d, eps));
+    const Vector variance = hn::MulAdd(Slots::Gather(squares, hc::Plus()), share, added);
+    // Not true of NaN.
+    const auto fits = hn::And(hn::Ge(variance, least), hn::Le(variance, most));
+    if (HWY_UNLIKELY(!hn::AllTrue(d, fits))) return false;
     const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), hn::Sqrt(variance)));
     (slots.Store(hn::MulAdd(hn::Mul(v[I], scale.template Of<I>()), gamma, beta), y + I * step),
      ...);
+    return true;
   };
-  slots.ForRows(io, begin, end, zero, group);
+  return slots.ForRows(io, begin, end, zero, group);
 }
 
 // A few short rows at a time: a double of each fills the widest vector.
@@ -75,6 +81,7 @@ struct Batch {
   HWY_ALIGN float low[kBatch] = {};
   HWY_ALIGN float squares[kBatch] = {};  // Σ(x - mean)²
   HWY_ALIGN float scale[kBatch] = {};
+  bool wide = false;  // one of them at least is for double (WideRow)
 };
 
 // Of those, rows that are worked on together, and share what reductions across lanes cost.
@@ -166,10 +173,16 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
   const WideTag wide;
   const NearTag near;
   const auto one = hn::Set(near, 1.0f);
+  batch.wide = false;
   for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
     const auto squares = hn::PromoteTo(wide, hn::Load(near, batch.squares + i));
     const auto variance = hn::Div(squares, hn::Set(wide, static_cast<double>(n)));
-    const auto sigma = hn::Sqrt(hn::Add(variance, hn::Set(wide, eps)));
+    const auto sum = hn::Add(variance, hn::Set(wide, eps));
+    // Not true of NaN.
+    const auto fits =
+        hn::And(hn::Ge(sum, hn::Set(wide, 0x1p-120)), hn::Le(sum, hn::Set(wide, 0x1p120)));
+    if (HWY_UNLIKELY(!hn::AllTrue(wide, fits))) batch.wide = true;
+    const auto sigma = hn::Sqrt(sum);
     hn::Store(hn::Div(one, hn::DemoteTo(near, sigma)), near, batch.scale + i);
   }
 }
@@ -179,8 +192,8 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
 // roots are shared by a batch. kStream: y, which is dense, goes past the caches. (Each row streamed
 // on its own, with its ends, took a Zen 4 twice the time with 24 elements.)
 template <bool kStream, class Policy>
-void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                 double eps, Policy policy) {
+std::int64_t BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                         std::size_t n, double eps, Policy policy) {
   Batch ring[3];
   hc::StreamedByL1<Tag, kTogether * kBatchedStreamed> lines(io.y + begin * io.y_stride);
   for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
@@ -208,6 +221,10 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
       }
       const std::int64_t third = second - kBatch;
       if (third < begin || third >= end) continue;
+      if (HWY_UNLIKELY(written.wide)) {
+        if constexpr (kStream) lines.Close();
+        return third;
+      }
       const Known known = {written.high + i, written.low + i, written.scale + i};
       const std::int64_t count = std::min(kTogether, end - third);
       LayerNormOperands four = io;
@@ -225,42 +242,46 @@ void BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t e
     }
   }
   if constexpr (kStream) lines.Close();
+  return end;
 }
 
 // Rows of at most kBatched elements from `begin` to `end`, of kBatchedStreamed where those would be
 // streamed but for being in place.
-inline void ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                      std::size_t n, double eps) {
+inline std::int64_t ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+                              std::size_t n, double eps) {
+  std::int64_t done = begin;
   const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
-    SlotRows(io, begin, end, n, static_cast<float>(eps), slots,
-             std::make_integer_sequence<int, vectors>());
+    done = SlotRows(io, begin, end, n, eps, slots, std::make_integer_sequence<int, vectors>());
   });
-  if (!side_by_side) BatchedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
+  if (side_by_side) return done;
+  return BatchedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
 }
 
 // The same past the caches: rows of up to a vector, or y dense.
-inline void StreamedShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                              std::size_t n, double eps, common::Prefetch prefetch) {
+inline std::int64_t StreamedShortRows(const LayerNormOperands& io, std::int64_t begin,
+                                      std::int64_t end, std::size_t n, double eps,
+                                      common::Prefetch prefetch) {
   if (n <= hn::Lanes(Tag())) {
-    hc::StreamShortRows(io, begin, end, n, prefetch == common::Prefetch::pages,
-                        [=](const LayerNormOperands& part, std::int64_t rows)
-                            HWY_ATTR { ShortRows(part, 0, rows, n, eps); });
-    return;
+    const auto ordinary = [=](const LayerNormOperands& part, std::int64_t rows)
+                              HWY_ATTR { return ShortRows(part, 0, rows, n, eps); };
+    return hc::StreamShortRows(io, begin, end, n, prefetch == common::Prefetch::pages, ordinary);
   }
   const float* last = common::last_of_rows(io, end, n);
   const std::int64_t distance = kBatch * io.x_stride;
+  std::int64_t done = begin;
   switch (prefetch) {
     case common::Prefetch::pages:
-      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchPages{last});
+      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchPages{last});
       break;
     case common::Prefetch::into_l2:
-      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL2{distance, last});
+      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL2{distance, last});
       break;
     case common::Prefetch::into_l1:
-      BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{distance, last});
+      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{distance, last});
   }
   hwy::FlushStream();
+  return done;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -8,14 +8,15 @@
 
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/converted_rows.hpp"
-#include "kernels/common/rows_schedule.hpp"
+#include "kernels/common/row_plan.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rmsnorm/hwy.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/common/double_row-inl.h"
+#include "kernels/common/norms.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/vectors-inl.h"
@@ -109,97 +110,138 @@ HWY_INLINE auto ResultOf(const float* x, const float* gamma, float scale) {
   };
 }
 
-double SquaresOf(const float* x, std::size_t n, bool pages) {
-  if (pages) return SumOfSquares(x, n, common::PrefetchPages{common::last_of(x, n)});
-  return SumOfSquares(x, n, common::NoPrefetch());
+double SquaresOf(const float* x, std::size_t n, double eps, bool pages) {
+  const double squares = pages ? SumOfSquares(x, n, common::PrefetchPages{common::last_of(x, n)})
+                               : SumOfSquares(x, n, common::NoPrefetch());
+  const bool holds = common::squares_hold(squares, static_cast<double>(n), eps);
+  return HWY_LIKELY(holds) ? squares : hc::SquaresInDouble(x, n, 0);
 }
 
-void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, float scale,
+// 1/sigma of a row. `wide`: only double can compute it.
+struct Row {
+  float scale = 0;
+  bool wide = false;
+  Row() = default;
+  HWY_INLINE Row(double squares, std::size_t n, double eps)
+      : scale(static_cast<float>(scale_of(squares, static_cast<std::int64_t>(n), eps))),
+        wide(!common::squares_hold(squares, static_cast<double>(n), eps)) {}
+};
+
+void FinishSlice(const float* x, const float* gamma, float* y, std::size_t n, double scale,
                  bool stream) {
-  if (stream) {
-    hc::WriteRow<true>(Tag(), y, n, ResultOf(x, gamma, scale));
+  const auto factor = static_cast<float>(scale);
+  if (!common::float_writes(0, scale)) {
+    hc::WriteInDouble(x, gamma, nullptr, y, n, 0, scale);
+  } else if (stream) {
+    hc::WriteRow<true>(Tag(), y, n, ResultOf(x, gamma, factor));
     hwy::FlushStream();
   } else {
-    hc::WriteRow<false>(Tag(), y, n, ResultOf(x, gamma, scale));
+    hc::WriteRow<false>(Tag(), y, n, ResultOf(x, gamma, factor));
   }
 }
 
 // Rows from `begin` to `end`, one after the other. Beyond the caches, what `policy` says is
 // prefetched while a row is summed.
 template <bool kStream, class Policy>
-void CachedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                double eps, Policy policy) {
+std::int64_t CachedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                        std::size_t n, double eps, Policy policy) {
   const Tag d;
   hc::StoreCarry<Tag> carry(d);
-  for (std::int64_t at = begin; at < end; ++at) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
     float* y = io.y + at * io.y_stride;
-    const float scale = scale_of(SumOfSquares(x, n, policy), static_cast<std::int64_t>(n), eps);
+    const Row row(SumOfSquares(x, n, policy), n, eps);
+    if (HWY_UNLIKELY(row.wide)) break;
     if constexpr (kStream) {
-      hc::StreamRow(d, y, n, carry, ResultOf(x, io.gamma, scale));
+      hc::StreamRow(d, y, n, carry, ResultOf(x, io.gamma, row.scale));
     } else {
-      hc::WriteRow<false>(d, y, n, ResultOf(x, io.gamma, scale));
+      hc::WriteRow<false>(d, y, n, ResultOf(x, io.gamma, row.scale));
     }
   }
   carry.Close(d);
   if constexpr (kStream) hwy::FlushStream();
+  return at;
 }
 
 // Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
 // summed and what comes is prefetched into L2, the row before it is written.
 template <class Policy>
-void InterleavedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                     double eps, Policy policy) {
+std::int64_t InterleavedRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                             std::size_t n, double eps, Policy policy) {
   const Tag d;
   hc::StoreCarry<Tag> carry(d);
-  const auto write = [&](std::int64_t at, std::size_t count, float scale) ROOFLANE_LAMBDA {
+  const auto write = [&](std::int64_t at, std::size_t count, const Row& row) ROOFLANE_LAMBDA {
     return hc::InterleavedStream(d, io.y + at * io.y_stride, count, carry,
-                                 ResultOf(io.x + at * io.x_stride, io.gamma, scale));
+                                 ResultOf(io.x + at * io.x_stride, io.gamma, row.scale));
   };
-  float scale = 0;
-  for (std::int64_t at = begin; at < end; ++at) {
-    auto before = at == begin ? write(at, 0, scale) : write(at - 1, n, scale);  // 0: none yet
-    const double squares =
-        SumOfSquares(io.x + at * io.x_stride, n, policy,
-                     [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
+  Row row;
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
+    const float* x = io.x + at * io.x_stride;
+    auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
+    const double squares = SumOfSquares(
+        x, n, policy, [&](std::size_t summed) ROOFLANE_LAMBDA { before.EightUpTo(summed); });
     before.UpTo(n);
-    scale = scale_of(squares, static_cast<std::int64_t>(n), eps);
+    const Row summed(squares, n, eps);
+    if (HWY_UNLIKELY(summed.wide)) break;
+    row = summed;
   }
-  write(end - 1, n, scale).UpTo(n);
+  // Of a row that broke off, the one before it has been written.
+  if (at == end) write(end - 1, n, row).UpTo(n);
   carry.Close(d);
   hwy::FlushStream();
+  return at;
 }
 
 // Rows of any length from `begin` to `end`, each visited twice, y written past the caches.
-void LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::size_t n,
-              double eps, bool pages) {
-  for (std::int64_t at = begin; at < end; ++at) {
+std::int64_t LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                      std::size_t n, double eps, bool pages) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
     const float* x = io.x + at * io.x_stride;
-    const float scale = scale_of(SquaresOf(x, n, pages), static_cast<std::int64_t>(n), eps);
-    hc::WriteRow<true>(Tag(), io.y + at * io.y_stride, n, ResultOf(x, io.gamma, scale));
+    const double squares = SquaresOf(x, n, eps, pages);
+    const Row row(squares, n, eps);
+    if (HWY_UNLIKELY(row.wide)) break;
+    hc::WriteRow<true>(Tag(), io.y + at * io.y_stride, n, ResultOf(x, io.gamma, row.scale));
   }
   hwy::FlushStream();
+  return at;
 }
 
-// `stream`: y is written past the caches. Which of the ways past them is the faster where: as
-// LayerNorm's, whose loops differ only in what they sum.
-void Rows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
-          double eps, bool stream, common::Prefetch prefetch) {
+// Rows from `begin` to `end`, up to the first that only double can compute; returns how
+// beyond_caches they came. `stream`: y is written past the caches. Which of the ways past them is
+// the faster where: as LayerNorm's, whose loops differ only in what they sum.
+std::int64_t OrdinaryRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
+                          std::int64_t cols, double eps, bool stream, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   if (!stream) return CachedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
   const bool pages = prefetch == common::Prefetch::pages;
   const float* last = common::last_of_rows(io, end, n);
   const common::PrefetchIntoL2 into_l2 = {common::prefetch_distance(n, io.x_stride), last};
   if (pages && common::keeps_four_rows(cols)) {
-    InterleavedRows(io, begin, end, n, eps, common::PrefetchPages{last});
-  } else if (cols > common::row_block) {
-    LongRows(io, begin, end, n, eps, pages);
-  } else if (prefetch == common::Prefetch::into_l1) {
-    CachedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{into_l2.distance, last});
-  } else if (common::keeps_three_rows_in_l1(machine(), cols)) {
-    InterleavedRows(io, begin, end, n, eps, into_l2);
-  } else {
-    CachedRows<true>(io, begin, end, n, eps, into_l2);
+    return InterleavedRows(io, begin, end, n, eps, common::PrefetchPages{last});
+  }
+  if (cols > common::row_block) return LongRows(io, begin, end, n, eps, pages);
+  if (prefetch == common::Prefetch::into_l1) {
+    const common::PrefetchIntoL1 in_order = {into_l2.distance, last};
+    return CachedRows<true>(io, begin, end, n, eps, in_order);
+  }
+  if (common::keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<true>(io, begin, end, n, eps, into_l2);
+}
+
+void Rows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+          double eps, bool stream, common::Prefetch prefetch) {
+  const auto n = static_cast<std::size_t>(cols);
+  for (; begin < end; ++begin) {
+    begin = OrdinaryRows(io, begin, end, cols, eps, stream, prefetch);
+    if (begin == end) return;
+    const float* x = io.x + begin * io.x_stride;
+    const double scale = scale_of(hc::SquaresInDouble(x, n, 0), cols, eps);
+    hc::WriteInDouble(x, io.gamma, nullptr, io.y + begin * io.y_stride, n, 0, scale);
   }
 }
 
@@ -215,127 +257,57 @@ HWY_EXPORT(Rows);
 HWY_EXPORT(SquaresOf);
 HWY_EXPORT(FinishSlice);
 
-class HwyPlan final : public Plan {
+class Op {
  public:
-  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        eps_(problem.value("eps")),
-        threads_(common::RowSchedule(tuning).threads),
-        pool_(env.pool),
-        tuning_(tuning),
-        split_(tuning.get("split", 0) != 0),
-        target_(resolve_isa(env.isa)),
-        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
-        squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, target_)),
-        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (split_) shared_.resize(2 * static_cast<std::size_t>(threads_));
-  }
+  using Part = double;  // the sum of squares
+  static constexpr common::RowWork work = {.vector_ops = 8,
+                                           .row_ops = 40,
+                                           .short_ops = 0,
+                                           .long_rows = common::Prefetch::into_l2,
+                                           .interleaves = true};
 
-  void run() override {
-    if (split_) return run_split();
-    common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int) {
-      run_rows_(io_, rows.begin, rows.end, cols_, eps_, stream_, prefetch_);
-    });
-  }
+  explicit Op(const common::RowSettings& settings)
+      : cols_(settings.problem.size("cols")),
+        eps_(settings.problem.value("eps")),
+        rows_(ROOFLANE_HWY_FUNCTION(Rows, settings.target)),
+        squares_of_(ROOFLANE_HWY_FUNCTION(SquaresOf, settings.target)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, settings.target)) {}
 
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes = shared_.size() * sizeof(shared_[0]);
-    return facts;
+  static bool is_direct(const Problem& problem) {
+    return problem.dtype("type") == &float32 && !problem.flag("residual");
   }
+  void bind(const Operands& operands) { io_ = RmsNormOperands(operands); }
+  const common::RowOperands& io() const { return io_; }
+  std::size_t workspace_bytes() const { return 0; }
+  std::int64_t group() const { return 1; }
 
- protected:
-  void on_bind(const Operands& operands) override {
-    io_ = RmsNormOperands(operands);
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
+  void rows(common::RowRange rows, int, const common::RowAccess& access) const {
+    rows_(io_, rows.begin, rows.end, cols_, eps_, access.stream, access.prefetch);
+  }
+  double part(std::int64_t row, const common::Slice& slice, const common::RowAccess& access) const {
+    return squares_of_(io_.x + row * io_.x_stride + slice.begin, slice.count(), eps_,
+                       access.prefetch == common::Prefetch::pages);
+  }
+  static double merge(double a, double b) { return a + b; }
+  void finish(std::int64_t row, const common::Slice& slice, double, double whole,
+              const common::RowAccess& access) const {
+    finish_slice_(io_.x + row * io_.x_stride + slice.begin, io_.gamma + slice.begin,
+                  io_.y + row * io_.y_stride + slice.begin, slice.count(),
+                  scale_of(whole, cols_, eps_), access.stream);
   }
 
  private:
-  struct alignas(64) Shared {  // a cache line each: written by different threads
-    double squares;
-  };
-
-  // Every row is cut into one part per thread planned; the parts' sums meet once a row. A thread
-  // may be one row ahead of another, hence two sets of them.
-  void run_split() {
-    const int parts = threads_;
-    const bool pages = prefetch_ == common::Prefetch::pages;
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* x = io_.x + row * io_.x_stride;
-        float* y = io_.y + row * io_.y_stride;
-        Shared* shared = shared_.data() + (row % 2) * parts;
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          shared[part].squares = squares_of_(x + slice.begin, slice.count(), pages);
-        }
-        team.barrier();
-        double squares = 0;
-        for (int part = 0; part < parts; ++part) squares += shared[part].squares;
-        const float scale = scale_of(squares, cols_, eps_);
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          finish_slice_(x + slice.begin, io_.gamma + slice.begin, y + slice.begin, slice.count(),
-                        scale, stream_);
-        }
-      }
-    });
-  }
-
-  std::int64_t rows_;
   std::int64_t cols_;
   double eps_;
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  bool split_;
-  bool stream_ = false;
-  common::Prefetch prefetch_ = common::Prefetch::into_l1;
-  std::int64_t target_;
-  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(SquaresOf)) squares_of_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
-  std::vector<Shared> shared_;
   RmsNormOperands io_;
 };
 
-// Whether rows are worked on where they lie. Else some are made float32, with the residual, in a
-// block that stays in cache.
-bool is_direct(const Problem& problem) {
-  return problem.dtype("type") == &float32 && !problem.flag("residual");
-}
-
-constexpr common::RowWork row_work = {.vector_ops = 8,
-                                      .row_ops = 40,
-                                      .short_ops = 0,
-                                      .long_rows = common::Prefetch::into_l2,
-                                      .interleaves = true};
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
-  return common::row_tunings(problem, env, row_work);
-}
-
-double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
-  return common::predicted_row_seconds(problem, tuning, env, row_work);
-}
-
-std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return std::make_unique<HwyPlan>(problem, tuning, env);
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (is_direct(problem)) return float_plan(problem, complete, env);
-  return common::converted_rows(problem, complete, env, float_plan);
+  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -347,10 +319,10 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,
-    .tunings = tunings,
+    .tunings = common::tunings_of_rows<Op>,
     .plan = plan,
     .tuning_defect = common::threads_defect,
-    .predicted_seconds = predicted_seconds,
+    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
     .dtypes = float_types,
 };
 

@@ -6,13 +6,13 @@
 // mean. residual=1: x is everywhere x + residual, a second input like it, which is added where the
 // row is read; 1 flop an element more, and 2u·|y| to the tolerance. y may be x. Values: NaN in a
 // row makes the whole row NaN; an infinity becomes NaN and everything beside it 0; a row of zeros
-// is NaN when eps is 0 (0/0). Squares are float32: where their sum overflows, beyond an x of about
-// 1.8e19/sqrt(cols), the row becomes 0. Cost: 4 flops an element (square, add; scale, gamma), 8
-// bytes an element and 4 a column for gamma; half of the bytes for float16 and bfloat16, all
-// tensors of one type, which are computed with as float32. Tolerance: |error| <= (8 +
-// sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of cols terms grow like sqrt(cols), of
-// which the root leaves half; root, quotient and two products share the 8; results below the
-// smallest normal float may be flushed. Plain float32 sums may lose as much again.
+// is NaN when eps is 0 (0/0). Wherever the result is a number in double, so it is here: a row whose
+// squares leave float32 is computed in double (common/double_row-inl.h). Cost: 4 flops an element
+// (square, add; scale, gamma), 8 bytes an element and 4 a column for gamma; half of the bytes for
+// float16 and bfloat16, all tensors of one type, which are computed with as float32. Tolerance:
+// |error| <= (8 + sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of cols terms grow like
+// sqrt(cols), of which the root leaves half; root, quotient and two products share the 8; results
+// below the smallest normal float may be flushed. Plain float32 sums may lose as much again.
 //
 // hwy: a row that stays in L2 is visited once from memory: squares are summed, then the row is read
 // again and written. Past the caches, while a row is summed and the next one prefetched, the row
@@ -27,8 +27,8 @@
 namespace rooflane::rmsnorm {
 
 // 1 / sqrt(squares / cols + eps).
-inline float scale_of(double squares, std::int64_t cols, double eps) {
-  return static_cast<float>(1 / std::sqrt(squares / static_cast<double>(cols) + eps));
+inline double scale_of(double squares, std::int64_t cols, double eps) {
+  return 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
 }
 
 // Operands of a CPU plan.

@@ -11,8 +11,7 @@
 #include "backends/highway.hpp"
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/converted_rows.hpp"
-#include "kernels/common/rows_schedule.hpp"
+#include "kernels/common/row_plan.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -401,163 +400,92 @@ HWY_EXPORT(TermsOf);
 HWY_EXPORT(Scale);
 HWY_EXPORT(FinishSlice);
 
-class HwyPlan final : public Plan {
+class Op {
  public:
-  HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        threads_(common::RowSchedule(tuning).threads),
-        pool_(env.pool),
-        tuning_(tuning),
-        split_(tuning.get("split", 0) != 0),
-        target_(resolve_isa(env.isa)),
-        run_rows_(ROOFLANE_HWY_FUNCTION(Rows, target_)),
-        partial_of_(ROOFLANE_HWY_FUNCTION(PartialOf, target_)),
-        terms_of_(ROOFLANE_HWY_FUNCTION(TermsOf, target_)),
-        scale_(ROOFLANE_HWY_FUNCTION(Scale, target_)),
-        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, target_)) {
-    if (split_) {
-      partials_.resize(2 * static_cast<std::size_t>(threads_));
-    } else if (tuning.get("stream", 0) != 0 && by_scratch(tuning)) {
-      scratch_stride_ =
-          static_cast<std::int64_t>(2 * common::scratch_stride(static_cast<std::size_t>(cols_)));
-      scratch_ = Buffer(static_cast<std::size_t>(threads_ * scratch_stride_) * sizeof(float));
-    }
+  using Part = Partial;
+  // (A Zen 4, rows of 2048 and 4096: 1.75 and 1.3 times as fast into L2 as into L1, from pages 1.6
+  // and 1.7 times.)
+  static constexpr common::RowWork work = {
+      .vector_ops = 12.8, .row_ops = 45, .short_ops = 2.4, .long_rows = common::Prefetch::pages};
+
+  explicit Op(const common::RowSettings& settings)
+      : cols_(settings.problem.size("cols")),
+        // A part that stays in L2 keeps its terms in y, which spares it half of the exps.
+        part_stays_(common::resident((cols_ + settings.threads - 1) / settings.threads)),
+        rows_(ROOFLANE_HWY_FUNCTION(Rows, settings.target)),
+        partial_of_(ROOFLANE_HWY_FUNCTION(PartialOf, settings.target)),
+        terms_of_(ROOFLANE_HWY_FUNCTION(TermsOf, settings.target)),
+        scale_(ROOFLANE_HWY_FUNCTION(Scale, settings.target)),
+        finish_slice_(ROOFLANE_HWY_FUNCTION(FinishSlice, settings.target)) {
+    if (settings.split || settings.tuning.get("stream", 0) == 0) return;
+    // The terms of two rows are kept, beside two of x, in cache.
+    const bool by_scratch = cols_ <= common::row_block ||
+                            (common::prefetch_asked(settings.tuning) != common::Prefetch::into_l1 &&
+                             common::keeps_four_rows(cols_));
+    if (!by_scratch) return;
+    scratch_stride_ =
+        static_cast<std::int64_t>(2 * common::scratch_stride(static_cast<std::size_t>(cols_)));
+    scratch_ = Buffer(static_cast<std::size_t>(settings.threads * scratch_stride_) * sizeof(float));
   }
 
-  void run() override {
-    if (split_) {
-      run_split();
-      return;
-    }
+  static bool is_direct(const Problem& problem) {
+    return problem.dtype("type") == &float32 && !option_refusal(problem);
+  }
+  void bind(const Operands& operands) { io_ = common::RowOperands(operands); }
+  const common::RowOperands& io() const { return io_; }
+  std::size_t workspace_bytes() const { return scratch_.bytes(); }
+  std::int64_t group() const { return 1; }
+
+  void rows(common::RowRange rows, int thread, const common::RowAccess& access) {
     // Long rows go by way of scratch only where x is not prefetched into L1; there it was not
     // measured.
-    const bool uses_scratch = cols_ <= common::row_block || prefetch_ != common::Prefetch::into_l1;
+    const bool uses_scratch =
+        cols_ <= common::row_block || access.prefetch != common::Prefetch::into_l1;
     float* scratch = uses_scratch ? scratch_.f32() : nullptr;
-    common::for_rows(pool_, threads_, rows_, cols_, 1, [&](common::RowRange rows, int thread) {
-      run_rows_(io_, rows.begin, rows.end, cols_,
-                scratch == nullptr ? scratch : scratch + thread * scratch_stride_, stream_,
-                prefetch_, common::resident(cols_));
-    });
+    rows_(io_, rows.begin, rows.end, cols_,
+          scratch == nullptr ? scratch : scratch + thread * scratch_stride_, access.stream,
+          access.prefetch, common::resident(cols_));
   }
-
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes = scratch_.bytes() + partials_.size() * sizeof(partials_[0]);
-    return facts;
+  Partial part(std::int64_t row, const common::Slice& slice,
+               const common::RowAccess& access) const {
+    const float* x = io_.x + row * io_.x_stride + slice.begin;
+    float* y = io_.y + row * io_.y_stride + slice.begin;
+    const bool pages = access.prefetch == common::Prefetch::pages;
+    if (!part_stays_) return partial_of_(x, slice.count(), pages);
+    return terms_of_(x, slice.count(), access.stream ? nullptr : y, pages);
   }
-
- protected:
-  void on_bind(const Operands& operands) override {
-    io_ = common::RowOperands(operands);
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    stream_ = tuning_.get("stream", 0) != 0 && io_.x != io_.y;
-    prefetch_ = common::prefetch_of(tuning_, rows_, cols_, io_.x_stride);
+  static Partial merge(const Partial& a, const Partial& b) { return softmax::merge(a, b); }
+  void finish(std::int64_t row, const common::Slice& slice, const Partial& part,
+              const Partial& whole, const common::RowAccess& access) const {
+    float* y = io_.y + row * io_.y_stride + slice.begin;
+    // What the part was summed with: its own maximum, or none but the row's.
+    const float max = part_stays_ ? part.max : whole.max;
+    const double apart = static_cast<double>(max) - static_cast<double>(whole.max);
+    const auto scale = static_cast<float>(std::exp(apart) / whole.sum);
+    if (part_stays_ && !access.stream) {
+      scale_(y, slice.count(), scale);
+    } else {
+      finish_slice_(io_.x + row * io_.x_stride + slice.begin, y, slice.count(), max, scale,
+                    access.stream);
+    }
   }
 
  private:
-  // True when the terms of two rows are kept, beside two of x, in cache.
-  bool by_scratch(const Tuning& tuning) const {
-    return cols_ <= common::row_block ||
-           (common::prefetch_asked(tuning) != common::Prefetch::into_l1 &&
-            common::keeps_four_rows(cols_));
-  }
-
-  // Every row is cut into one part per thread planned; the parts' maxima and sums meet once a row.
-  // A thread may be one row ahead of another, hence two sets of partial results.
-  void run_split() {
-    const int parts = threads_;
-    const bool pages = prefetch_ == common::Prefetch::pages;
-    // A part that stays in L2 keeps its terms in y, which spares it half of the exps.
-    const bool resident = common::resident((cols_ + parts - 1) / parts);
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* x = io_.x + row * io_.x_stride;
-        float* y = io_.y + row * io_.y_stride;
-        Shared* shared = partials_.data() + (row % 2) * parts;
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          const float* from = x + slice.begin;
-          shared[part].partial =
-              resident ? terms_of_(from, slice.count(), stream_ ? nullptr : y + slice.begin, pages)
-                       : partial_of_(from, slice.count(), pages);
-        }
-        team.barrier();
-        Partial whole;
-        for (int part = 0; part < parts; ++part) whole = merge(whole, shared[part].partial);
-        for (int part = team.thread; part < parts; part += team.threads) {
-          const common::Slice slice = common::slice_of_row(cols_, part, parts);
-          // What the part was summed with: its own maximum, or none but the row's.
-          const float max = resident ? shared[part].partial.max : whole.max;
-          const double apart = static_cast<double>(max) - static_cast<double>(whole.max);
-          const auto scale = static_cast<float>(std::exp(apart) / whole.sum);
-          if (resident && !stream_) {
-            scale_(y + slice.begin, slice.count(), scale);
-          } else {
-            finish_slice_(x + slice.begin, y + slice.begin, slice.count(), max, scale, stream_);
-          }
-        }
-      }
-    });
-  }
-
-  struct alignas(64) Shared {  // a cache line each: written by different threads
-    Partial partial;
-  };
-
-  std::int64_t rows_;
   std::int64_t cols_;
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  bool split_;
-  bool stream_ = false;
-  common::Prefetch prefetch_ = common::Prefetch::into_l1;
-  std::int64_t target_;
-  decltype(&HWY_STATIC_DISPATCH(Rows)) run_rows_;
+  bool part_stays_;
+  decltype(&HWY_STATIC_DISPATCH(Rows)) rows_;
   decltype(&HWY_STATIC_DISPATCH(PartialOf)) partial_of_;
   decltype(&HWY_STATIC_DISPATCH(TermsOf)) terms_of_;
   decltype(&HWY_STATIC_DISPATCH(Scale)) scale_;
   decltype(&HWY_STATIC_DISPATCH(FinishSlice)) finish_slice_;
   std::int64_t scratch_stride_ = 0;  // elements of each thread
   Buffer scratch_;
-  std::vector<Shared> partials_;
   common::RowOperands io_;
 };
 
-// On a Zen 4 rows of 2048 and 4096 were 1.75 and 1.3 times as fast into L2 as into L1, from pages
-// 1.6 and 1.7 times.
-// Whether rows are worked on where they lie. Else some are made float32, scaled and with the mask,
-// in a block that stays in cache.
-bool is_direct(const Problem& problem) {
-  return problem.dtype("type") == &float32 && !option_refusal(problem);
-}
-
-constexpr common::RowWork row_work = {
-    .vector_ops = 12.8, .row_ops = 45, .short_ops = 2.4, .long_rows = common::Prefetch::pages};
-
-std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
-  return common::row_tunings(problem, env, row_work);
-}
-
-double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
-  return common::predicted_row_seconds(problem, tuning, env, row_work);
-}
-
-std::unique_ptr<Plan> float_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return std::make_unique<HwyPlan>(problem, tuning, env);
-}
-
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands&) {
-  const Tuning complete = complete_tuning(hwy, problem, env, tuning);
-  if (is_direct(problem)) return float_plan(problem, complete, env);
-  return common::converted_rows(problem, complete, env, float_plan);
+  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
 }
 
 }  // namespace
@@ -569,10 +497,10 @@ const Variant hwy = {
     .threads = Threads::many,
     .tunables = common::row_tunables,
     .unsupported = nullptr,
-    .tunings = tunings,
+    .tunings = common::tunings_of_rows<Op>,
     .plan = plan,
     .tuning_defect = common::threads_defect,
-    .predicted_seconds = predicted_seconds,
+    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
     .ladder = ladder,
     .dtypes = float_types,
 };

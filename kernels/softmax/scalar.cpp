@@ -1,7 +1,6 @@
 // Softmax in three plain loops per row, one thread, auto-vectorisation off: the honest floor.
 // The sum is kept in double, because a float32 sum of n terms may err by n roundings. Shorter
-// formats are converted element by element; their exps wait in a row of float, as what a scale and
-// a mask make of x does.
+// formats are converted element by element; their exps wait in a row of float.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -23,9 +22,10 @@ class ScalarPlan final : public Plan {
         rows_(problem.size("rows")),
         cols_(problem.size("cols")),
         mask_rows_(problem.size("mask_rows")),
-        scale_(static_cast<float>(problem.value("scale"))),
+        scale_(problem.value("scale")),
         plain_(!option_refusal(problem)) {
     if (!in_place || !plain_) exps_.resize(static_cast<std::size_t>(cols_));
+    if (!plain_) scaled_.resize(static_cast<std::size_t>(cols_));
   }
 
   void run() override {
@@ -41,10 +41,10 @@ class ScalarPlan final : public Plan {
       } else {
         const T* mask = mask_.data == nullptr ? nullptr : mask_row(row);
         for (std::int64_t j = 0; j < cols_; ++j) {
-          exps[j] = scale_ * static_cast<float>(x[j]);
-          if (mask != nullptr) exps[j] += static_cast<float>(mask[j]);
+          scaled_[j] = scale_ * static_cast<double>(x[j]);
+          if (mask != nullptr) scaled_[j] += static_cast<double>(mask[j]);
         }
-        normalise(exps, exps, y);
+        normalise(scaled_.data(), exps, y);
       }
     }
   }
@@ -52,7 +52,7 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.workspace_bytes = exps_.size() * sizeof(float);
+    facts.workspace_bytes = exps_.size() * sizeof(float) + scaled_.size() * sizeof(double);
     return facts;
   }
 
@@ -70,12 +70,13 @@ class ScalarPlan final : public Plan {
   // y = softmax of x, exps on the way in `exps`, which may be x or y.
   template <class X>
   void normalise(const X* x, float* exps, T* y) const {
-    float max = -std::numeric_limits<float>::infinity();
+    using Value = std::conditional_t<std::is_same_v<X, double>, double, float>;
+    Value max = -std::numeric_limits<Value>::infinity();
     for (std::int64_t j = 0; j < cols_; ++j)
-      max = static_cast<float>(x[j]) > max ? static_cast<float>(x[j]) : max;
+      max = static_cast<Value>(x[j]) > max ? static_cast<Value>(x[j]) : max;
     double sum = 0;
     for (std::int64_t j = 0; j < cols_; ++j) {
-      exps[j] = std::exp(static_cast<float>(x[j]) - max);
+      exps[j] = std::exp(static_cast<float>(static_cast<Value>(x[j]) - max));
       sum += exps[j];
     }
     const auto scale = static_cast<float>(1 / sum);
@@ -85,10 +86,12 @@ class ScalarPlan final : public Plan {
   static constexpr bool in_place = std::is_same_v<T, float>;
   std::int64_t rows_;
   std::int64_t cols_, mask_rows_;
-  float scale_;
+  double scale_;
   bool plain_;  // neither scale nor mask
   View mask_;
   std::vector<float> exps_;
+  std::vector<double>
+      scaled_;  // what scale and mask make of a row, in double: it may leave float32
   common::TypedRows<T> io_;
 };
 

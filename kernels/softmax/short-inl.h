@@ -51,6 +51,7 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
     ((v[I] = hc::ExpNonPositive(d, hn::Sub(v[I], max.template Of<I>()))), ...);
     const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), Slots::Gather(v, hc::Plus())));
     (slots.Store(hn::Mul(v[I], scale.template Of<I>()), y + I * step), ...);
+    return true;
   };
   slots.ForRows(io, begin, end, lowest, group);
 }
@@ -171,8 +172,10 @@ inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin,
     hwy::FlushStream();
   } else {
     hc::StreamShortRows(io, begin, end, n, pages,
-                        [=](const common::RowOperands& part, std::int64_t rows)
-                            HWY_ATTR { ShortRows(part, 0, rows, n); });
+                        [=](const common::RowOperands& part, std::int64_t rows) HWY_ATTR {
+                          ShortRows(part, 0, rows, n);
+                          return rows;
+                        });
   }
 }
 

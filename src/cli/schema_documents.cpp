@@ -202,7 +202,6 @@ ordered_json traits_schema() {
                object("Read and stored, together; 0: not measured. From memory past the caches in "
                       "order, in four places at once, and by plain stores within L3.",
                       {{"in_order", rate}, {"in_four", rate}, {"within_l3", rate}})}});
-              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")}});
   const ordered_json unit =
       object("A unit for short operands, in registers.",
              {{"instruction", value("string", "what multiplies")},

@@ -1,0 +1,89 @@
+// One row of LayerNorm or RMSNorm in double precision: for the rare rows whose squares, differences
+// or 1/sigma leave float32, where double has exponents to spare. The loops over ordinary rows find
+// such a row by its sums and come here before they write it.
+
+// Highway's per-target include guard: this file is compiled once for every target.
+#if defined(ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_
+#undef ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_
+#else
+#define ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
+#include "kernels/common/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rooflane::common {
+namespace HWY_NAMESPACE {
+
+using WideTag = vectors::HWY_NAMESPACE::ScalableTag<double>;
+using WideVector = vectors::HWY_NAMESPACE::Vec<WideTag>;
+
+// The elements at p in double, 0 in lanes beyond a part.
+template <class Fill>
+HWY_INLINE WideVector LoadWide(const float* p, Fill fill) {
+  const vectors::HWY_NAMESPACE::Rebind<float, WideTag> narrow;
+  return vectors::HWY_NAMESPACE::PromoteTo(WideTag(), LoadRow(narrow, p, fill));
+}
+
+// Σ term(x, fill) of n elements; lanes beyond a part must be 0.
+template <class Term>
+HWY_INLINE double WideSum(const float* x, std::size_t n, Term term) {
+  namespace hn = vectors::HWY_NAMESPACE;
+  const WideTag d;
+  const std::size_t lanes = hn::Lanes(d);
+  WideVector even = hn::Zero(d), odd = even;
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    even = hn::Add(even, term(LoadWide(x + i, Whole()), Whole()));
+    odd = hn::Add(odd, term(LoadWide(x + i + lanes, Whole()), Whole()));
+  }
+  for (; i < n; i += lanes) {
+    const Part part{n - i < lanes ? n - i : lanes};
+    even = hn::Add(even, term(LoadWide(x + i, part), part));
+  }
+  return SumLanes(d, hn::Add(even, odd));
+}
+
+inline double SumInDouble(const float* x, std::size_t n) {
+  return WideSum(x, n, [](WideVector v, auto) ROOFLANE_LAMBDA { return v; });
+}
+
+// Σ(x - centre)².
+inline double SquaresInDouble(const float* x, std::size_t n, double centre) {
+  namespace hn = vectors::HWY_NAMESPACE;
+  return WideSum(x, n, [=](WideVector v, auto fill) ROOFLANE_LAMBDA {
+    const WideVector distance = Filled(WideTag(), hn::Sub(v, hn::Set(WideTag(), centre)), fill);
+    return hn::Mul(distance, distance);
+  });
+}
+
+// y = (x - mean) · scale · gamma + beta, rounded to float32 before gamma; no beta where it is null.
+inline void WriteInDouble(const float* x, const float* gamma, const float* beta, float* y,
+                          std::size_t n, double mean, double scale) {
+  namespace hn = vectors::HWY_NAMESPACE;
+  const WideTag d;
+  const hn::Rebind<float, WideTag> narrow;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const WideVector centred = hn::Sub(LoadWide(x + i, fill), hn::Set(d, mean));
+    const auto scaled = hn::DemoteTo(narrow, hn::Mul(centred, hn::Set(d, scale)));
+    const auto product = hn::Mul(scaled, LoadRow(narrow, gamma + i, fill));
+    const auto result =
+        beta == nullptr ? product : hn::Add(product, LoadRow(narrow, beta + i, fill));
+    StoreRow(result, narrow, y + i, fill);
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) write(i, Whole());
+  if (i < n) write(i, Part{n - i});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rooflane::common
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,154 @@
+// The plan of softmax, LayerNorm and RMSNorm on Highway: whole rows for each thread, or each row
+// shared by all. What a row becomes is the operation's (hwy.cpp of each room); how rows are shared
+// and when they go past the caches is in rows.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/highway.hpp"
+#include "core/parallel.hpp"
+#include "kernels/common/converted_rows.hpp"
+#include "kernels/common/rows.hpp"
+#include "kernels/common/rows_schedule.hpp"
+
+namespace rooflane::common {
+
+// How rows are read and written.
+struct RowAccess {
+  bool beyond_caches = false;  // where x and y lie
+  bool stream = false;         // y is written past the caches
+  Prefetch prefetch = Prefetch::into_l1;
+};
+
+// What an operation is made for.
+struct RowSettings {
+  const Problem& problem;
+  const Tuning& tuning;
+  int threads;
+  bool split;
+  std::int64_t target;
+};
+
+// An operation over rows:
+//
+//   Part                            what is known of a part of a row; Part{} of none
+//   Op(settings)                    RowSettings
+//   bind(operands), io()            the latter as RowOperands
+//   group()                         rows that are better worked on together
+//   rows(range, thread, access)     computes whole rows
+//   part(row, slice, access)        what a part of a row is found to be
+//   merge(a, b)                     two parts together
+//   finish(row, slice, part, whole, access)  writes a part of a row of which all is known
+//   workspace_bytes()
+//   is_direct(problem)              whether it takes the problem's x as it is
+//   work                            what a row costs, as rows_schedule.hpp has it
+template <class Op>
+class RowPlan final : public Plan {
+ public:
+  RowPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
+      : Plan(problem),
+        rows_(problem.size("rows")),
+        cols_(problem.size("cols")),
+        split_(tuning.get("split", 0) != 0),
+        threads_(RowSchedule(tuning).threads),
+        pool_(env.pool),
+        tuning_(tuning),
+        target_(resolve_isa(env.isa)),
+        op_({problem, tuning, threads_, split_, target_}),
+        shared_(split_ ? 2 * static_cast<std::size_t>(threads_) : 0) {}
+
+  void run() override {
+    if (split_) return run_split();
+    for_rows(pool_, threads_, rows_, cols_, op_.group(),
+             [&](RowRange rows, int thread) { op_.rows(rows, thread, access_); });
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts;
+    facts.isa = isa_name(target_);
+    facts.tuning = tuning_;
+    facts.workspace_bytes = op_.workspace_bytes() + shared_.size() * sizeof(shared_[0]);
+    return facts;
+  }
+
+ protected:
+  void on_bind(const Operands& operands) override {
+    op_.bind(operands);
+    const RowOperands& io = op_.io();
+    access_.beyond_caches = tuning_.get("stream", 0) != 0;
+    // In place the line is in cache already, and an ordinary store costs no further read.
+    access_.stream = access_.beyond_caches && io.x != io.y;
+    access_.prefetch = prefetch_of(tuning_, rows_, cols_, io.x_stride);
+  }
+
+ private:
+  // Every row is cut into one part per thread planned; what is known of the parts meets once a row.
+  // A thread may be one row ahead of another, hence two sets of parts.
+  void run_split() {
+    const int parts = threads_;
+    parallel_region(pool_, threads_, [&](const Team& team) {
+      const auto each_part = [&](auto&& body) {
+        for (int part = team.thread; part < parts; part += team.threads) {
+          body(part, slice_of_row(cols_, part, parts));
+        }
+      };
+      for (std::int64_t row = 0; row < rows_; ++row) {
+        Shared* shared = shared_.data() + (row % 2) * parts;
+        each_part([&](int part, const Slice& slice) {
+          shared[part].part = op_.part(row, slice, access_);
+        });
+        team.barrier();
+        typename Op::Part whole{};
+        for (int part = 0; part < parts; ++part) whole = Op::merge(whole, shared[part].part);
+        each_part([&](int part, const Slice& slice) {
+          op_.finish(row, slice, shared[part].part, whole, access_);
+        });
+      }
+    });
+  }
+
+  struct alignas(64) Shared {  // a cache line each: written by different threads
+    typename Op::Part part;
+  };
+
+  std::int64_t rows_, cols_;
+  bool split_;
+  int threads_;
+  Pool* pool_;
+  Tuning tuning_;
+  std::int64_t target_;
+  RowAccess access_;
+  Op op_;
+  std::vector<Shared> shared_;
+};
+
+// The record's functions of a variant with this plan.
+template <class Op>
+std::vector<Tuning> tunings_of_rows(const Problem& problem, const Environment& env) {
+  if (!Op::is_direct(problem)) return converted_row_tunings(problem, env, Op::work);
+  return row_tunings(problem, env, Op::work);
+}
+template <class Op>
+double predicted_seconds_of_rows(const Problem& problem, const Tuning& tuning,
+                                 const Environment& env) {
+  return predicted_row_seconds(problem, tuning, env, Op::work);
+}
+template <class Op>
+std::unique_ptr<Plan> float_rows_plan(const Problem& problem, const Tuning& tuning,
+                                      const Environment& env) {
+  return std::make_unique<RowPlan<Op>>(problem, tuning, env);
+}
+// Rows that the operation does not take as they are, some are made float32, scaled, what is asked
+// for added, in a block that stays in cache. `tuning`: complete.
+template <class Op>
+std::unique_ptr<Plan> plan_of_rows(const Problem& problem, const Tuning& tuning,
+                                   const Environment& env) {
+  if (Op::is_direct(problem)) return float_rows_plan<Op>(problem, tuning, env);
+  return converted_rows(problem, tuning, env, float_rows_plan<Op>);
+}
+
+}  // namespace rooflane::common
