@@ -341,7 +341,9 @@ fake_ggml.check(sys.argv[1:])
         environment = {**os.environ, "ROOFLANE_PEERS": PEERS}
         done = subprocess.run([ROOFLANE, "verify", *words], env=environment, text=True,
                               stdout=subprocess.PIPE)
-        self.assertEqual((done.returncode, done.stdout.count("PASSED")), (0, 4), done.stdout)
+        # NumPy's variance overflows, of rows that no ordinary inputs have.
+        self.assertEqual((done.returncode, done.stdout.count("PASSED")), (0, 3), done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^INACCURATE +layernorm:.*  wide inputs: element ")
         done = subprocess.run([ROOFLANE, "bench", *words, "--min-time", "0.01",
                                "--ceilings-time", "0.1"], env=environment, text=True,
                               stdout=subprocess.PIPE)
@@ -350,8 +352,10 @@ fake_ggml.check(sys.argv[1:])
         self.assertEqual([row["kernel"] for row in rows],
                          ["gemm", "softmax", "layernorm", "attention"])
         for row in rows:
+            of_ordinary = row["kernel"] == "layernorm"
             self.assertEqual((row["variant"], row["backend"], row["status"]),
-                             ("numpy", "python", "PASSED"))
+                             ("numpy", "python", "INACCURATE" if of_ordinary else "PASSED"))
+            self.assertEqual(row["reason"].startswith("wide inputs: "), of_ordinary)
             self.assertRegex(row["library"], r"^NumPy \d")
             self.assertGreater(float(row["p50_ns"]), 0)
 

@@ -74,19 +74,19 @@ double denormals_value(const SeedDraw& draw) {
 // Equal terms are rounded the same way each time: errors grow like n.
 double growth_of_equal_terms(double n) { return std::max(1.0, n / (8 + std::sqrt(n))); }
 // Every partial sum is as large as all magnitudes together, not as their root.
-double growth_beside_outlier(double) { return 2; }
+double growth_of_large_sums(double) { return 2; }
 
 constexpr Distribution wide = {
     "wide", "rows of every magnitude, and in every other row elements of every magnitude",
     wide_value};
 constexpr Distribution cancelling = {
     "cancelling", "rows of numbers that hardly differ, and rows of pairs that nearly cancel",
-    cancelling_value};
+    cancelling_value, growth_of_large_sums};
 constexpr Distribution constant = {"constant",
                                    "rows of one number, in every other row of any magnitude",
                                    constant_value, growth_of_equal_terms};
 constexpr Distribution outlier = {"outlier", "uniform, but one element of each row is far larger",
-                                  outlier_value, growth_beside_outlier};
+                                  outlier_value, growth_of_large_sums};
 constexpr Distribution ties = {"ties", "five different values, zero among them", ties_value};
 constexpr Distribution denormals = {
     "denormals", "rows of numbers below the normal ones, between rows of large ones",
@@ -117,10 +117,12 @@ SeedRange seed_range(const TensorSpec& tensor) {
   const NumberFormat& format = *tensor.dtype;
   SeedRange range;
   range.scale = tensor.seed_scale;
-  range.largest = format.largest;
+  // A block's zero is such a number, too, in a format of its own.
+  const DType zero = format.quantisation.zero;
+  range.largest = zero != nullptr ? std::min(format.largest, zero->largest) : format.largest;
   if (format.is_integer()) return range;
   range.least_normal = std::ilogb(format.smallest / (2 * format.unit_roundoff));
-  range.high = std::min(std::ilogb(format.largest) + 1, tensor.reach);
+  range.high = std::min(std::ilogb(range.largest) + 1, tensor.reach);
   range.low = std::max(range.least_normal, -tensor.reach);
   const int bits = -std::ilogb(format.unit_roundoff);
   range.far = std::ldexp(1.0, std::min(bits / 2, range.high));

@@ -59,9 +59,9 @@ Verification OutputFile::verify(const std::string& reference_path, const Math& m
     }
     at += bytes;
   }
-  const Reference reference =
-      reference_path.empty() ? compute_reference(problem_, operands.inputs(), seed_, math)
-                             : read_reference(reference_path);
+  const Reference reference = reference_path.empty()
+                                  ? compute_reference(problem_, operands.inputs(), seed_, math)
+                                  : read_reference(reference_path);
   return verify_output(problem_, operands.all(), reference, seed_, math);
 }
 
