@@ -311,11 +311,8 @@ bool is_direct(const Problem& problem) {
   return problem.dtype("type") == &float32 && !problem.flag("residual");
 }
 
-constexpr common::RowWork row_work = {.vector_ops = 8,
-                                      .row_ops = 40,
-                                      .short_ops = 0,
-                                      .long_rows = common::Prefetch::into_l2,
-                                      .interleaves = true};
+constexpr common::RowWork row_work = {
+    .vector_ops = 8, .row_ops = 40, .short_ops = 0, .long_rows = common::Prefetch::into_l2};
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (!is_direct(problem)) return common::converted_row_tunings(problem, env, row_work);
