@@ -345,14 +345,17 @@ std::unique_ptr<Plan> converted_rows(const Problem& problem, const Tuning& tunin
   return std::make_unique<ConvertedRows<BFloat16>>(problem, tuning, env, float_rows);
 }
 
-// Rows that lie in a block are not prefetched. Of numbers shorter than float32 a row is narrowed at
-// once, so that stores past the caches wait for one another (a Zen 4).
+// Rows that lie in a block are not prefetched, so that streaming pays past the caches only. Of
+// numbers shorter than float32 a row is narrowed at once, so that stores past the caches wait for
+// one another (a Zen 4).
 std::vector<Tuning> converted_row_tunings(const Problem& problem, const Environment& env,
                                           const RowWork& work) {
+  const bool streams = problem.dtype("type") == &float32 &&
+                       operand_bytes(problem) > 0.75 * static_cast<double>(machine().l3_bytes);
   std::vector<Tuning> tunings, streamed;
   for (Tuning tuning : row_tunings(problem, env, work)) {
     tuning.set("prefetch", 0);
-    const bool later = tuning.get("stream", 0) != 0 && problem.dtype("type") != &float32;
+    const bool later = tuning.get("stream", 0) != 0 && !streams;
     std::vector<Tuning>& list = later ? streamed : tunings;
     if (std::find(list.begin(), list.end(), tuning) == list.end()) list.push_back(tuning);
   }

@@ -44,7 +44,7 @@ Prefetch likely_prefetch(const RowShape& shape, const RowWork& work, int threads
     const bool into_l2 = threads > 1 || shape.cols < short_row;
     return into_l2 && three_rows <= traits.l1_bytes ? Prefetch::into_l2 : Prefetch::pages;
   }
-  const bool in_time = work.interleaves || residence_of(shape.read, threads, traits).memory < 0.5;
+  const bool in_time = residence_of(shape.read, threads, traits).memory < 0.5;
   if (in_time && shape.cols >= short_row && 2 * three_rows <= traits.l1_bytes) {
     return Prefetch::into_l2;
   }

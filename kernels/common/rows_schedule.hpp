@@ -32,8 +32,6 @@ struct RowWork {
   double row_ops;  // for what comes once a row: sums across lanes, divisions, the next row's start
   double short_ops;    // for an element where several rows share a vector of 16; 0: they never do
   Prefetch long_rows;  // of which three do not stay in an L1 below 48 KiB
-  // Where x is prefetched into L2, a row is written while the next is read, as fast as memory can.
-  bool interleaves = false;
 };
 
 struct RowShape {

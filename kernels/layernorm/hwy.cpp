@@ -292,11 +292,8 @@ HWY_EXPORT(FinishSlice);
 class Op {
  public:
   using Part = Moments;
-  static constexpr common::RowWork work = {.vector_ops = 11.5,
-                                           .row_ops = 40,
-                                           .short_ops = 2.4,
-                                           .long_rows = common::Prefetch::into_l2,
-                                           .interleaves = true};
+  static constexpr common::RowWork work = {
+      .vector_ops = 11.5, .row_ops = 40, .short_ops = 2.4, .long_rows = common::Prefetch::into_l2};
 
   explicit Op(const common::RowSettings& settings)
       : cols_(settings.problem.size("cols")),

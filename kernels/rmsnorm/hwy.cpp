@@ -260,11 +260,8 @@ HWY_EXPORT(FinishSlice);
 class Op {
  public:
   using Part = double;  // the sum of squares
-  static constexpr common::RowWork work = {.vector_ops = 8,
-                                           .row_ops = 40,
-                                           .short_ops = 0,
-                                           .long_rows = common::Prefetch::into_l2,
-                                           .interleaves = true};
+  static constexpr common::RowWork work = {
+      .vector_ops = 8, .row_ops = 40, .short_ops = 0, .long_rows = common::Prefetch::into_l2};
 
   explicit Op(const common::RowSettings& settings)
       : cols_(settings.problem.size("cols")),
