@@ -26,8 +26,9 @@ Kernel make_toy() {
   toy.summary = "y = f(x)";
   toy.params = params;
   toy.tensors = [](const Problem&) {
-    return std::vector<TensorSpec>{{"x", Role::input, {{"n"}}},
-                                   {"y", Role::output, {{"n"}}, &float32, 1, "x"}};
+    return std::vector<TensorSpec>{
+        {.name = "x", .role = Role::input, .axes = {{"n"}}},
+        {.name = "y", .role = Role::output, .axes = {{"n"}}, .like = "x"}};
   };
   toy.cost = [](const Problem& p) {
     return Cost{p.value("n") * p.value("work"), 0, 8 * p.value("n")};
