@@ -53,6 +53,11 @@ def raises(x, y):
 
 @rooflane.variant("rmsnorm", "returns")
 def norm(x, gamma, eps):
+    x = x.astype("float64")
+    return (gamma * x / numpy.sqrt((x * x).mean(1, keepdims=True) + eps)).astype("float32")
+
+@rooflane.variant("rmsnorm", "narrow")
+def narrow(x, gamma, eps):
     return gamma * x / numpy.sqrt((x * x).mean(1, keepdims=True) + eps)
 
 @rooflane.variant("topk", "returns")
@@ -203,6 +208,8 @@ class UserVariants(unittest.TestCase):
         self.assertEqual(told["softmax", "zeros"][0], "FAILED")
         for kernel in ("softmax", "rmsnorm", "topk"):
             self.assertEqual(told[kernel, "returns"][0], "PASSED", told)
+        self.assertEqual(told["rmsnorm", "narrow"][0], "INACCURATE")
+        self.assertTrue(told["rmsnorm", "narrow"][1].startswith("wide inputs: "), told)
         self.assertEqual(told["softmax", "odd"][0], "UNSUPPORTED")
         self.assertIn("slope", told["softmax", "odd"][1])
         self.assertEqual(told["softmax", "raises"][0], "RUNTIME_ERROR")

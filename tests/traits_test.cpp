@@ -221,11 +221,11 @@ TEST_CASE("a broken file says which line is wrong and what is allowed") {
   CHECK(complaint("{}") == "line 1: 'rooflane-traits 1' expected");
   CHECK(complaint(good.substr(0, good.size() / 2)) == "cut off: the last line is not 'end'");
   CHECK(complaint(with(good, "region 4e-06", "region soon")) ==
-        "line 20: region 'soon': a number of at least 0");
+        "line 22: region 'soon': a number of at least 0");
   CHECK(complaint(with(good, "region 4e-06", "region inf")) ==
-        "line 20: region 'inf': a number of at least 0");
+        "line 22: region 'inf': a number of at least 0");
   CHECK(complaint(with(good, "region 4e-06", "region")) ==
-        "line 20: region '': a number of at least 0");
+        "line 22: region '': a number of at least 0");
   CHECK(complaint(with(good, "threads 16", "threads 0")) ==
         "line 5: threads '0': a whole number from 1 to 65536");
   CHECK(complaint(with(good, "l1_bytes 49152", "l1_bytes 1e300")) ==
@@ -233,7 +233,7 @@ TEST_CASE("a broken file says which line is wrong and what is allowed") {
   CHECK(complaint(with(good, "one.stream", "one.steam")).find("nearest is 'one.stream'") !=
         std::string::npos);
   CHECK(complaint(with(good, "region 4e-06\n", "")) == "missing: region");
-  CHECK(complaint(with(good, "task", "region 1\ntask")) == "line 21: 'region' stands twice");
+  CHECK(complaint(with(good, "task", "region 1\ntask")) == "line 23: 'region' stands twice");
   CHECK(complaint(with(good, "isa AVX3", "isa AVX9")) == "missing: fma AVX9");
   CHECK(complaint(with(good, "one.read 4e+11 ", "one.read ")) ==
         "line 13: one.read takes 4 numbers");
