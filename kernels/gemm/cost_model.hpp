@@ -21,7 +21,7 @@
 namespace rooflane::gemm::cost {
 
 // The fitted constants, all there are: fitted on 2026-11-27 by least regret (the time of the choice
-// over the fastest recorded, less 1) over 252 lists of recorded times of 4 to 40 schedules, within
+// over the fastest recorded, less 1) over 242 lists of recorded times of 4 to 40 schedules, within
 // what the instructions explain. What is left, median and 95th percentile in percent:
 //   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
 //   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 20, 5 and 20

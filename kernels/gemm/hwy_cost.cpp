@@ -119,7 +119,6 @@ double Model::run(double width, int64_t row, double rows) const {
 }
 
 // ---- unpacked, packed
-// ----------------------------------------------------------------------------
 
 // A step of k of a micro-kernel: multiply-adds, loads (two a cycle, a vector that crosses a line
 // twice), or latency.
@@ -359,7 +358,6 @@ double Model::blocked() const {
 }
 
 // ---- dot products
-// --------------------------------------------------------------------------------
 
 double Model::dot() const {
   const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
@@ -375,8 +373,10 @@ double Model::dot() const {
                loads = (skinny_rows + long_rows) * (g_.k % tile_.lanes != 0 ? 2 : 1);
   const double steps = chunks * std::ceil(kc / lanes_);
   Times t;
+  // Where the skinny operand is packed, accumulators are kept from one chunk of k to the next.
+  const double kept = s_.pack_a ? (chunks - 1) * sums * (store_ops + load_ops) : 0;
   t.core = ops(tiles * (steps * std::max({sums, loads, sums <= 4 ? 4.0 : latency_ops}) +
-                        (s_.pack_a ? 1 : chunks) * (sums * sum_ops + tile_ops)));
+                        (s_.pack_a ? 1 : chunks) * (sums * sum_ops + tile_ops) + kept));
   // Read alone or apart, a row is followed by the next one in memory.
   const bool followed = s_.order || long_rows < 2 || !shorter_than_page(g_);
   t.of(source_) += read(4 * rows * k, source_, kc >= k && followed ? endless : 4 * kc);
@@ -403,7 +403,6 @@ double Model::dot() const {
 }
 
 // ---- outer products
-// ------------------------------------------------------------------------------
 
 // Whole rows of c, eight of k at a time; adds what the core does.
 double Model::rows_of_outer_products(double skinny_rows, double cols, Times& t) const {

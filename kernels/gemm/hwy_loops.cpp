@@ -1,5 +1,5 @@
-// GEMM: the loops of a schedule's path, as hwy_floats.cpp calls them for an ISA target, and packing ahead
-// of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3
+// GEMM: the loops of a schedule's path, as hwy_floats.cpp calls them for an ISA target, and packing
+// ahead of runs (prepack=1). kernels/meson.build compiles this file once per ROOFLANE_UNIT (0 AVX3
 // and SVE, 1 AVX2, 2 all other targets), as it takes longest to build. The loops themselves:
 // hwy_loops-inl.h.
 #undef HWY_TARGET_INCLUDE

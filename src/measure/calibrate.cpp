@@ -139,9 +139,10 @@ struct Side {
       rates.read[level] = std::max(rates.read[level], rates.read[level + 1]);
       rates.write[level] = std::max(rates.write[level], rates.write[level + 1]);
     }
-    rates.stream = figures[2 * levels].best / threads;
+    constexpr std::size_t beyond = 2 * static_cast<std::size_t>(levels);
+    rates.stream = figures[beyond].best / threads;
     for (std::size_t copy = 0; copy < copies; ++copy) {
-      rates.copy[copy] = figures[2 * levels + 1 + copy].best / threads;
+      rates.copy[copy] = figures[beyond + 1 + copy].best / threads;
     }
     return rates;
   }
