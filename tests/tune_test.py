@@ -86,9 +86,13 @@ class Evaluations(unittest.TestCase):
     def test_the_hopeless_get_no_rounds_and_the_slow_few(self):
         self.evaluator.open(FAKE)
         steps = [Step(2, 1.2), Step(4, 1.1)]
-        hopeless, slow, fast = self.evaluator.evaluate(
-            [{"fault": 0, "pause": 200}, {"fault": 0, "pause": 16}, {"fault": 0, "pause": 1}],
-            steps)
+        for _ in range(100):
+            hopeless, slow, fast = self.evaluator.evaluate(
+                [{"fault": 0, "pause": 200}, {"fault": 0, "pause": 16}, {"fault": 0, "pause": 1}],
+                steps)
+            # Pauses of 16 and 1 ms on a busy machine may end so late that they come to the same.
+            if max(slow.ns) < 22e6 and max(fast.ns) < 8e6:
+                break
         self.assertEqual([len(one.ns) for one in (hopeless, slow, fast)], [1, 2, 6])
 
     def test_proposals_are_completed_refused_or_mended(self):
