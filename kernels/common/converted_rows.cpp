@@ -56,14 +56,17 @@ HWY_INLINE bool Sum(const T* x, double scale, const T* added, double shrink, flo
   if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(bad, bad)))) return true;
   // Infinities are ordinary in a mask: whether all results that are not finite come from inputs
   // that are not.
-  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-    const Part part{std::min(hn::Lanes(d), n - i)};
-    V inputs = hn::Mul(LoadElements(d, x + i, part), zero);
-    if (added != nullptr) inputs = hn::MulAdd(LoadElements(d, added + i, part), zero, inputs);
-    const V results = hn::Mul(LoadElements(d, to + i, part), zero);
-    if (!hn::AllTrue(d, hn::Or(hn::IsNaN(inputs), hn::Eq(results, zero)))) return false;
-  }
-  return true;
+  V lost = zero;  // NaN where a finite sum overflowed
+  const auto look = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    V inputs = hn::Mul(LoadElements(d, x + i, fill), zero);
+    if (added != nullptr) inputs = hn::MulAdd(LoadElements(d, added + i, fill), zero, inputs);
+    const V results = hn::Mul(LoadElements(d, to + i, fill), zero);
+    lost = hn::Add(lost, hn::IfThenElseZero(hn::Eq(inputs, inputs), results));
+  };
+  std::size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) look(i, Whole());
+  if (i < n) look(i, Part{n - i});
+  return hn::AllTrue(d, hn::Eq(lost, lost));
 }
 bool SumFloat32(const float* x, double scale, const float* added, double shrink, float* to,
                 std::size_t n) {
