@@ -2,7 +2,10 @@
 pandas beside the package of the build tree, or are skipped where these cannot be had."""
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import unittest
 from pathlib import Path
 
 import restart
@@ -27,3 +30,18 @@ def enter(build: Path) -> None:
         skip.everything("built without the Python package",
                         "from PyPI: nanobind, and python3-dev")
     restart.in_environment(NAME, PACKAGES, PYTHONPATH=str((build / "python").resolve()))
+
+
+def run_with_torch(test: unittest.TestCase, script: str) -> None:
+    """Runs a script in the peers' environment of PyTorch, and asserts that it ends well; skips the
+    test where that was not prepared."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from peer_workers import environments
+    from python_environment import Unavailable
+    try:
+        python = environments.interpreter("torch")
+    except Unavailable as reason:
+        test.skipTest(skip.reason(f"no PyTorch: {reason}"))
+    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False,
+                          env={**os.environ, **environments.variables("torch")})
+    test.assertEqual(done.returncode, 0, done.stderr)

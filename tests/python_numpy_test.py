@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 import sys
 import tracemalloc
 import unittest
@@ -275,16 +273,7 @@ class PyTorch(unittest.TestCase):
     """Its tensors, where an environment of the peers has it."""
 
     def test_tensors(self):
-        sys.path.insert(0, str(package_environment.ROOT / "scripts"))
-        from peer_workers import environments
-        from python_environment import Unavailable
-        try:
-            python = environments.interpreter("torch")
-        except Unavailable as reason:
-            self.skipTest(skip.reason(f"no PyTorch: {reason}"))
-        done = subprocess.run([python, "-c", TORCH], capture_output=True, text=True, check=False,
-                              env={**os.environ, **environments.variables("torch")})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        package_environment.run_with_torch(self, TORCH)
 
 
 if __name__ == "__main__":

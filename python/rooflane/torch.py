@@ -128,7 +128,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | No
         raise Refused(f"attn_mask is {attn_mask.dtype}, allowed are torch.bool and {query.dtype}")
     lead = tuple(attn_mask.shape[:-2])
     attn_mask = attn_mask.expand(*lead, q_len, kv_len)
-    if not attn_mask.is_contiguous() and any(step == 0 for step in attn_mask.stride()[-1:]):
+    if attn_mask.stride(-1) == 0:
         attn_mask = attn_mask.contiguous()
     if math.prod(lead) <= 1:
         return call(query, key, value, attn_mask)
@@ -401,6 +401,4 @@ def bench(model: torch.nn.Module, *inputs: Any, rounds: int = 15, **named: Any) 
         torch_s, rooflane_s, *ratios = _in_turns(rounds, lambda: model(*inputs, **named), swapped)
     whole = Timing(f"whole {type(model).__name__}", "", "", 1e6 * torch_s, 1e6 * rooflane_s,
                    *ratios, max((row.difference for row in measuring.timings), default=0.0))
-    seen = Use()
-    seen.taken, seen.refused = measuring.taken, measuring.refused
-    return Report(whole, measuring.timings, seen)
+    return Report(whole, measuring.timings, measuring)
