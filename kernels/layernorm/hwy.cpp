@@ -229,7 +229,7 @@ std::int64_t LongRows(const LayerNormOperands& io, std::int64_t begin, std::int6
 }
 
 // Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,
-// because a call inside them would cost them their registers. Returns how beyond_caches they came.
+// because a call inside them would cost them their registers. Returns how far they came.
 // `beyond_caches`: x and y lie beyond the caches. `stream`: so y is written past them, which it is
 // not in place; that must not change its bits.
 std::int64_t OrdinaryRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,

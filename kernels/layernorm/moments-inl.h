@@ -83,7 +83,7 @@ struct Row {
   Row(float high_in, float low_in, float scale_in) : high(high_in), low(low_in), scale(scale_in) {}
   Row(const Moments& moments, double eps) : Row(moments.mean, scale_of(moments, eps)) {
     wide = moments.wide;
-    // Blocks whose squares hold may be beyond_caches apart.
+    // Blocks whose squares hold may be far apart.
     if (moments.count > static_cast<std::int64_t>(kBlock)) {
       wide |= !common::float_writes(moments.mean, scale_of(moments, eps));
     }

@@ -209,9 +209,9 @@ std::int64_t LongRows(const RmsNormOperands& io, std::int64_t begin, std::int64_
   return at;
 }
 
-// Rows from `begin` to `end`, up to the first that only double can compute; returns how
-// beyond_caches they came. `stream`: y is written past the caches. Which of the ways past them is
-// the faster where: as LayerNorm's, whose loops differ only in what they sum.
+// Rows from `begin` to `end`, up to the first that only double can compute; returns how far they
+// came. `stream`: y is written past the caches. The choice among the ways past them is LayerNorm's:
+// its loops differ only in what they sum.
 std::int64_t OrdinaryRows(const RmsNormOperands& io, std::int64_t begin, std::int64_t end,
                           std::int64_t cols, double eps, bool stream, common::Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
