@@ -59,8 +59,8 @@ class Measuring(SmallDisks):
     """What the program writes."""
 
     def test_bench_on_a_full_disk_leaves_whole_lines_and_goes_on_elsewhere(self) -> None:
-        """One page more each time until samples were written before the disk was full: the files
-        of the beginning differ in size from machine to machine; hundreds of samples outgrow them."""
+        """One page more each time until samples were written before the disk was full: the
+        files of the beginning differ in size by machine; hundreds of samples outgrow them."""
         self.require_mounts()
         measured = False
         words = [*LONG, "--shape", "softmax:rows=4,cols=16"]
