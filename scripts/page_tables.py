@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measured figures of pages, from rows that the repository holds: page_tables.py [--check].
+"""Tables of pages, from the repository's rows and the program: page_tables.py [--check].
 
 Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` a page of docs/ holds what
-the function NAME below makes of results/; this writes it anew, --check only says what differs.
-What a ladder's step bought is asked of `rooflane roofline --markdown`.
+the function NAME below makes of results/, or of what the program says of itself
+(page_reference.py). This writes the tables; --check only says what differs. `rooflane roofline
+--markdown` computes what each step of a ladder gained.
 
 Exit status: 0 good, 1 a page differs (--check), 2 wrong arguments or rows, 3 no program.
 """
@@ -22,6 +23,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+
+import page_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/rooflane"
@@ -49,9 +52,9 @@ def kept_rows(machine: str) -> list[Path]:
     return sorted(path for path in folder.glob("*.csv") if path.name in page)
 
 
-def table(headings: list[str], lines: list[list[str]]) -> str:
-    """Markdown; all columns but the first hold figures."""
-    rule = ["---", *["---:"] * (len(headings) - 1)]
+def table(headings: list[str], lines: list[list[str]], rest: str = "---:") -> str:
+    """Markdown; all columns but the first hold figures, unless `rest` aligns them otherwise."""
+    rule = ["---", *[rest] * (len(headings) - 1)]
     return "".join("| " + " | ".join(line) + " |\n" for line in [headings, rule, *lines])
 
 
@@ -144,8 +147,21 @@ def spread(_: Path) -> str:
     return table(["ladder of", "rows", "median", "most"], cells)
 
 
+def reference(program: Path, what: str, *kernel: str) -> str:
+    """What the program says of itself, for docs/reference.md."""
+    headings = {"verbs": ["verb", "does"], "columns": ["column", "type", "meaning"],
+                "parameters": ["parameter", "takes", "default"],
+                "tensors": ["tensor", "role", "shape", "type", "present"]}
+    made = getattr(page_reference, what) if what in headings else None
+    if made is None:
+        raise Wrong(f"reference {what}; there are {', '.join(headings)}")
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in made(program, *kernel)]
+    return table(headings[what], lines, rest="---")
+
+
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "bought": bought,
-                                         "slowdown": slowdown, "spread": spread}
+                                         "slowdown": slowdown, "spread": spread,
+                                         "reference": reference}
 
 
 def filled(program: Path, text: str) -> str:
@@ -174,7 +190,7 @@ def main() -> int:
         text = page.read_text(encoding="utf-8")
         try:
             now = filled(program, text)
-        except (Wrong, OSError) as error:
+        except (Wrong, OSError, subprocess.CalledProcessError) as error:
             print(f"page_tables.py: {page.name}: {error}", file=sys.stderr)
             return 2
         if now == text:

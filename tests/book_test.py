@@ -101,7 +101,8 @@ class Tables(Folder):
 
     def copy_with(self, rows: str) -> None:
         """The script in a tree of its own, beside what `rows` matches of results/."""
-        for path in (ROOT / "scripts/page_tables.py", *(ROOT / "results").glob(rows)):
+        scripts = (ROOT / "scripts/page_tables.py", ROOT / "scripts/page_reference.py")
+        for path in (*scripts, *(ROOT / "results").glob(rows)):
             copy = self.folder / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():

@@ -27,7 +27,7 @@
 namespace rooflane {
 namespace {
 
-// contract.md, "CSV".
+// docs/reference.md, "Columns of the CSV".
 constexpr const char* contract_header =
     "schema_version,run_id,test_time,build_commit,git_dirty,compiler,host,cpu,isa,threads,affinity,"
     "backend,library,device,driver,kernel,variant,tuning,math,dtype,shape,preset,seed,cache,timer,"

@@ -1,4 +1,4 @@
-// Status of a row, with the names of contract.md.
+// Status of a row, with the names of docs/reference.md.
 #pragma once
 
 #include <optional>

@@ -39,7 +39,7 @@ struct Comparison {
   bool regressed() const { return count(Change::slower) + count(Change::failing) > 0; }
 };
 
-// Rows are matched by identity (contract.md). Several rows of one identity are its repetitions.
+// Rows are matched by identity (docs/reference.md). Several rows of one identity are its repetitions.
 // Rows that neither side measured (SKIPPED or UNSUPPORTED on both) are left out.
 //
 // Times are compared as logarithms of sample / probe of its round. FASTER and SLOWER need the 95 %

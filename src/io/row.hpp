@@ -1,4 +1,4 @@
-// A row: one line of the CSV (contract.md, "CSV"). The table of columns is the only place that
+// A row: one line of the CSV (docs/reference.md). The table of columns is the only place that
 // knows names, order and types; header, writer, reader and JSON come from it.
 #pragma once
 

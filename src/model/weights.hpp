@@ -24,9 +24,9 @@ class WeightSource {
 // Throws Error(argument) for the first weight that the source cannot give, and says how many more.
 void require_weights(const Instance& instance, const WeightSource& weights);
 
-// Element i of a tensor is scale·u + offset, u as contract.md's inputs from a seed have it for the
-// kernel's name MODEL and the tensor's name; of integers it is that of
-// seeded_integer, sorted where they ascend. Rounded to the format once.
+// Element i of a tensor is scale·u + offset, with u of docs/reference.md, "Inputs from a seed", for
+// the kernel's name MODEL and the tensor's name; of integers it is that of seeded_integer, sorted
+// where they ascend. Rounded to the format once.
 void fill_from_seed(const Tensor& tensor, const std::string& model, std::uint64_t seed, void* to,
                     int threads);
 std::unique_ptr<WeightSource> seeded_weights(const std::string& model, std::uint64_t seed,
