@@ -39,8 +39,8 @@ struct Comparison {
   bool regressed() const { return count(Change::slower) + count(Change::failing) > 0; }
 };
 
-// Rows are matched by identity (docs/reference.md). Several rows of one identity are its repetitions.
-// Rows that neither side measured (SKIPPED or UNSUPPORTED on both) are left out.
+// Rows are matched by identity (docs/reference.md). Several rows of one identity are its
+// repetitions. Rows that neither side measured (SKIPPED or UNSUPPORTED on both) are left out.
 //
 // Times are compared as logarithms of sample / probe of its round. FASTER and SLOWER need the 95 %
 // interval of the ratio wholly beyond ±margin, a p-value of "within ±margin" that passes the
