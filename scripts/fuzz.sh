@@ -4,10 +4,10 @@
 # missing.
 #   scripts/fuzz.sh [NAME]... [--seconds N] [--build | --minimise]
 # Default: every tests/fuzz/NAME_fuzz.cpp, a minute each. Built in build-fuzz/, where the inputs that
-# reached new code are kept for the next call, beside those of tests/fuzz/corpus/NAME/. An input that
+# reached new code are kept for the next call, beside those of tests/fuzz/corpus/. An input that
 # breaks a target is written to build-fuzz/NAME-crash-…; then the exit status is not 0.
 #   --build      builds the targets and runs nothing
-#   --minimise   writes few inputs that reach all that is known into tests/fuzz/corpus/NAME/, which
+#   --minimise   packs few inputs that reach all that is known into tests/fuzz/corpus/, which
 #                the test `fuzz-corpus` replays; none above 1.5 KiB but those called bug-…
 set -euo pipefail
 # shellcheck source=/dev/null
@@ -144,8 +144,11 @@ RULES
 ninja -f build-fuzz/build.ninja "${names[@]/#/build-fuzz/}"
 
 for name in "${names[@]}"; do
-  kept=build-fuzz/corpus-$name committed=tests/fuzz/corpus/$name
+  kept=build-fuzz/corpus-$name committed=build-fuzz/committed-$name
+  rm -rf "$committed"
   mkdir -p "$kept" "$committed"
+  # A new target has no archive yet.
+  if [[ -e tests/fuzz/corpus/$name.tar.gz ]]; then tests/fuzz/corpus.sh unpack "$name" "$committed"; fi
   words=("${limits[@]}" "-artifact_prefix=build-fuzz/$name-")
   dictionary=tests/fuzz/${words_of[$name]-$name}.dict
   if [[ -e $dictionary ]]; then words+=("-dict=$dictionary"); fi
@@ -163,8 +166,7 @@ for name in "${names[@]}"; do
       find "$kept" "$committed" -type f -size -4b -exec cp -t "$small" {} +
       find "$committed" -name 'bug-*' -exec cp {} "$committed.new" \;
       "build-fuzz/$name" -set_cover_merge=1 -use_counters=0 "${limits[@]}" "$committed.new" "$small"
-      rm -r "$committed"
-      mv "$committed.new" "$committed"
+      tests/fuzz/corpus.sh pack "$name" "$committed.new"
       ;;
     build) ;;
   esac

@@ -1,4 +1,4 @@
-// Runs every fuzz target over its committed inputs: replay FOLDER, which holds one folder for each.
+// Runs every fuzz target over its committed inputs: replay FOLDER, with one folder for each target.
 // They were chosen by scripts/fuzz.sh for the code that they reach; what once broke something is
 // among them. Fails where a target or a folder has no counterpart.
 #include <fmt/format.h>
