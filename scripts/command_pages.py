@@ -19,7 +19,8 @@ from typing import Any
 from script_help import answer_help
 
 PACKAGE = Path(__file__).resolve().parent.parent / "python" / "rooflane"
-FOLDERS = {"tune": "tuner"}  # where a verb's options are declared; default: a folder of its name
+# Where a verb's options are declared; default: a folder of its name.
+FOLDERS = {"tune": "tuner", "bisect": "bisection"}
 CHANGELOG = PACKAGE.parent.parent / "debian" / "changelog"
 MATHS = ["fp32", "3xtf32", "bf16", "f16", "int8", "int8-dynamic"]
 EXIT_STATUS = {

@@ -29,7 +29,8 @@ EXPECTED = ["bin/rooflane", "lib*/**/librooflane.so", "lib*/**/librooflane.so.0"
             "share/bash-completion/completions/rooflane", "share/zsh/site-functions/_rooflane",
             "share/rooflane/rooflane.schema.json", "share/rooflane/scripts/peers.py",
             "share/rooflane/scripts/peer_workers/serve.py", "share/rooflane/scripts/tune.py",
-            "share/rooflane/scripts/generate.py", "share/rooflane/python/rooflane/__main__.py",
+            "share/rooflane/scripts/generate.py", "share/rooflane/scripts/bisect_commits.py",
+            "share/rooflane/python/rooflane/__main__.py",
             "share/rooflane/python/rooflane/tuner/command.py"]
 
 

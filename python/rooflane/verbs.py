@@ -6,7 +6,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-FOLDERS = {"tune": "tuner", "archive": "archive", "league": "league", "generate": "generate"}
+FOLDERS = {"tune": "tuner", "archive": "archive", "league": "league", "generate": "generate",
+           "bisect": "bisection"}
 NODES = ("scheduler", "worker")  # of a cluster
 
 

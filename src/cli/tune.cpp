@@ -1,5 +1,5 @@
-// `rooflane tune` and `rooflane archive`: hand their arguments to scripts/tune.py, which runs the
-// package python/rooflane. What is measured comes back here: `rooflane evaluate`.
+// `rooflane tune`, `rooflane archive` and `rooflane bisect`: hand their arguments to scripts, which
+// run the package python/rooflane. What is measured comes back here: `rooflane evaluate`, `bench`.
 #include <string>
 #include <vector>
 
@@ -23,5 +23,9 @@ const Verb tune_verb = {
 const Verb archive_verb = {
     "archive", "what was tuned so far: list, best, history, export, ...", nullptr, nullptr,
     [](const std::vector<std::string>& words) { return become("archive", words); }};
+const Verb bisect_verb = {"bisect", "finds the commit that made a kernel slower or faster", nullptr,
+                          nullptr, [](const std::vector<std::string>& words) -> int {
+                            become_script("bisect_commits.py", "ROOFLANE_BISECT", "bisect", words);
+                          }};
 
 }  // namespace rooflane
