@@ -14,5 +14,5 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from package_verb import start  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(start(sys.argv[1:], ["bisect", *sys.argv[1:]], lambda: Path(sys.executable),
-                   "bisect's"))
+    command = ["bisect", *sys.argv[1:]]
+    sys.exit(start(command, command, lambda: Path(sys.executable), "bisect's"))

@@ -474,7 +474,8 @@ class Pages(unittest.TestCase):
                         for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py",
                                         "python/rooflane/**/*.py")
                         for path in ROOT.glob(pattern))
-        theirs = ["--cflags", "--libs"]  # pkg-config's
+        theirs = ["--cflags", "--libs",  # pkg-config's, and docker's
+                  "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device"]
         for page in pages():
             code = "\n".join([*inline_code(page), *(block.text for block in blocks(page)
                                                     if block.language == "sh")])
