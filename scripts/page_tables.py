@@ -98,8 +98,8 @@ def terminal(program: Path, kernel: str, problem: str) -> str:
     raise Wrong(f"no ladder of {problem} in {kernel}.csv")
 
 
-def bought(program: Path, kernel: str, step: str) -> str:
-    """What a step bought over the one before, problem by problem. `hwy` is the variant itself."""
+def gained(program: Path, kernel: str, step: str) -> str:
+    """What a step gained over the one before, problem by problem. `hwy` is the variant itself."""
     cells = []
     for problem, lines in ladders(program, kernel).items():
         for line in lines:
@@ -109,7 +109,7 @@ def bought(program: Path, kernel: str, step: str) -> str:
                               f"{float(share):.0f} %"])
     if not cells:
         raise Wrong(f"no step {step} of {kernel}")
-    return table(["bought", "threads", "times as fast [95 %]", "of the roof"], cells)
+    return table(["problem", "threads", "times as fast [95 %]", "of the roof"], cells)
 
 
 def slowdown(_: Path, variant: str, kernel: str, threads: str) -> str:
@@ -159,7 +159,7 @@ def reference(program: Path, what: str, *kernel: str) -> str:
     return table(headings[what], lines, rest="---")
 
 
-TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "bought": bought,
+TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference}
 

@@ -271,7 +271,8 @@ class AllModels(CommandLine):
         page = self.read("out/README.md").decode()
         self.assertRegex(page, r"\| block small \| run \| [\d.]+ (s|ms|µs|ns) \| \d+ \| "
                                 r"(gemm|layernorm|softmax) ")
-        self.assertRegex(page, r"Of \d+ swaps the measured gain lies within ± 3 points")
+        self.assertRegex(page, r"For \d+ of \d+ swaps \(\d+ %\) the measured gain is within "
+                               r"± 3 points")
         proofs = self.rows("out/swaps.csv")
         for proof in proofs:
             self.assertIn(f"| {proof['swap']} |", page)

@@ -326,7 +326,7 @@ esac
         run.rows[1][COLUMNS.index("status")] = "INACCURATE"
         run.rows[1][COLUMNS.index("reason")] = "computes in int8-block"
         self.assert_ratio(self.line(run), "2.00")
-        self.assertIn("counted as peers all the same:\n\n- x: 1, first gemm:m=16,n=16,k=16: "
+        self.assertIn("still counted as peers:\n\n- x: 1, first gemm:m=16,n=16,k=16: "
                       "computes in int8-block", self.text)
 
     def test_classes_choose_lines(self):
@@ -406,8 +406,8 @@ class Device(unittest.TestCase):
         self.assertIn("torch-cuda 0.89 µs, 56.18 TFLOP/s", lines[0]["best peer"])
         self.assertEqual(lines[0]["`opencl`"], "1 µs, 50 TFLOP/s")
         self.assertEqual(lines[0]["must"], "0.90 × torch-cuda (0.89), 1.00 × clblast (2.00)")
-        self.assertIn("4 problems: 1 reach the aim, 1 more the must, 2 neither. Device: NVIDIA "
-                      "H200; goals of H200.", self.text)
+        self.assertIn("4 problems: 1 reach the aim, 1 more reach the must, 2 reach neither. "
+                      "Device: NVIDIA H200; goals of H200.", self.text)
 
     def test_what_memory_bounds_is_told_in_bytes_and_held_against_the_ceiling(self):
         for roof, met in ((87, "no"), (89, "must"), (96, "aim")):

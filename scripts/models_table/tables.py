@@ -71,20 +71,20 @@ def verdict(results: list[Result]) -> str:
     if not proofs:
         return "No swap was measured."
     close = [abs(float(proof["difference_points"])) <= CLOSE for _, proof in proofs]
-    text = (f"Of {len(proofs)} swaps the measured gain lies within ± {CLOSE:g} points of the "
-            f"prediction in {sum(close)} ({100 * sum(close) / len(proofs):.0f} %).")
+    text = (f"For {sum(close)} of {len(proofs)} swaps ({100 * sum(close) / len(proofs):.0f} %) the "
+            f"measured gain is within ± {CLOSE:g} points of the prediction.")
     far = [f"{result.run.name} {proof['swap']} ({float(proof['difference_points']):+.1f})"
            for (result, proof), good in zip(proofs, close) if not good]
-    return text + (f" Farther off: {', '.join(far)}." if far else "")
+    return text + (f" The others: {', '.join(far)}." if far else "")
 
 
 def document(results: list[Result], failed: list[str]) -> str:
     whole = results[0].rows[0]
     lines = [f"# Models on {whole['cpu']}, {whole['threads']} threads", "",
              f"Measured {whole['test_time'][:10]} by `scripts/models.sh`, commit "
-             f"{whole['build_commit']}. What the columns say stands in docs/models.md.", "",
-             *model_table(results), "", "## Predicted and proven", "",
-             "Speed of the whole with other variants, times as it is.", "", verdict(results), "",
+             f"{whole['build_commit']}. docs/models.md explains the columns.", "",
+             *model_table(results), "", "## Predicted and measured", "",
+             "Speed of the whole with other variants, relative to the original.", "", verdict(results), "",
              *proof_table(results), "", "![Shares by kernel; predicted and measured "
              "speed](models.svg)", ""]
     lines += [f"Not measured: {text}" for text in failed]

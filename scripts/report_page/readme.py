@@ -128,8 +128,8 @@ def _class_table(machine: Machine) -> list[str]:
     for coarser in (at_most_threads(machine.classes), at_most_threads(machine.kernels)):
         if len(classes) > MOST_CLASSES:
             classes = coarser
-    text = [_line(["kernel", "sizes", "at", "use", "fastest in", "over the next [95 %]",
-                   "over the best peer [95 %]", "% of the roof (least)"]),
+    text = [_line(["kernel", "sizes", "at", "use", "fastest in", "x next [95 %]",
+                   "x best peer [95 %]", "% of the roof (least)"]),
             _line(["---", "---", "---", "---", "---", "---:", "---:", "---:"])]
     for one in classes[:MOST_CLASSES]:
         roof = (f"{one.roof.value:.0f} ({one.told['least_roof_pct']:.0f})" if one.roof else NONE)
@@ -163,7 +163,7 @@ def _spread(compared: Sequence[Compared], most: int) -> list[Compared]:
 
 def _problem_table(compared: Sequence[Compared], most: int) -> list[str]:
     text = [_line(["problem", "at", "fastest", "time", "GFLOP/s", "GB/s", "% of the roof [95 %]",
-                   "bound by", "best peer", "ours over it"]),
+                   "bound by", "best peer", "x best peer"]),
             _line(["---", "---", "---", "---:", "---:", "---:", "---:", "---", "---", "---:"])]
     for one in _spread(compared, most):
         row = one.fastest
@@ -189,9 +189,9 @@ def _build(rows: Sequence[Row]) -> str:
     for commit in _distinct(rows, "build_commit"):
         dirty = {row.get("git_dirty") for row in rows if row.get("build_commit") == commit}
         state = {frozenset("0"): "", frozenset("1"): ", with uncommitted changes"}.get(
-            frozenset(dirty), ", not known whether unchanged")
+            frozenset(dirty), ", unknown whether unchanged")
         commits.append(f"commit `{commit}`{state}")
-    return "; ".join([*commits, *_distinct(rows, "compiler")]) or "not told"
+    return "; ".join([*commits, *_distinct(rows, "compiler")]) or "unknown"
 
 
 def _processor(machine: Machine) -> str:
@@ -240,14 +240,14 @@ def _facts(machine: Machine) -> list[str]:
         facts.append("- OpenCL: " + "; ".join(
             f"{name}, driver {driver}" if driver else name for name, driver in devices))
     facts.append(f"- Build: {_build(rows)}")
-    when = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "on a day not told"
+    when = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "unknown date"
     facts.append(f"- Measured: {when}, "
                  + (f"launches: {', '.join(launches)}, " if launches else "")
                  + _counted(len(rows), "row") + f", run {', '.join(_distinct(rows, 'run_id'))}")
     facts += _ceilings(machine)
     if not machine.contexts:
-        facts.append("- The context file (JSON) of this run was not kept: the ceilings are those "
-                     "that the rows were held against.")
+        facts.append("- The context file (JSON) of this run was not kept; the ceilings are those in "
+                     "the rows.")
     return facts
 
 
@@ -259,7 +259,7 @@ def _peers(machine: Machine, compared: Sequence[Compared]) -> str:
             libraries.setdefault(row["variant"], set()).add(row["library"])
     best = Counter(one.peer["variant"] for one in compared if one.peer)
     order = sorted(libraries, key=lambda name: (-best[name], name))
-    return ("Peers, each with how often it was the best one: " + "; ".join(
+    return ("Peers, and how often each was the best: " + "; ".join(
         f"`{name}` {best[name]} ({_plain(', '.join(sorted(libraries[name])))})" for name in order)
         + "." if order else "No peer took part.")
 
@@ -269,7 +269,7 @@ def _without_speed(rows: Sequence[Row]) -> str | None:
     silent = ("PASSED", "UNSUPPORTED", "SKIPPED")
     counts = Counter((row["variant"], row["status"]) for row in rows
                      if row["status"] not in silent)
-    return ("Without a place above: " + ", ".join(
+    return ("Rows without a speed: " + ", ".join(
         f"`{variant}` {count} {status}" for (variant, status), count in sorted(counts.items()))
         + "." if counts else None)
 
@@ -305,7 +305,7 @@ def _commands(machine: Machine, names: Sequence[str], picture: bool) -> list[str
     else:
         measure = ["scripts/bench.sh --shape SHAPE... --peers all"]
     files = " ".join(names)
-    return ["```sh", *(f"{line}   # measures anew" for line in measure),
+    return ["```sh", *(f"{line}   # measures again" for line in measure),
             f"build/rooflane roofline {files}   # every row, and which winners are ties",
             f"scripts/report.py {files} {'--svg roofline.svg ' if picture else ''}"
             "--readme README.md   # this page", "```"]
@@ -318,7 +318,7 @@ def document(machines: Sequence[Machine], files: Sequence[Path]) -> str:
                          + "; ".join(machine.label for machine in machines))
     machine, first = machines[0], files[0].resolve()
     if not machine.rows:
-        raise InputError(f"{files[0]}: no row to tell of")
+        raise InputError(f"{files[0]}: no rows")
     compared = compare(machine)
     # A folder of results/ is named after CPU, ISA, cores and device; others are the user's affair.
     title = first.parent.name if first.parent.parent.name == "results" else machine.label
@@ -327,10 +327,11 @@ def document(machines: Sequence[Machine], files: Sequence[Path]) -> str:
     head = [f"# {_plain(title)}", "", *(_plain(fact) for fact in _facts(machine)), ""]
     if picture:
         head += ["![Ceilings and what each variant reached](roofline.svg)", ""]
-    head += ["What to use, by how much, and how far from the roof; " + machine.principle + ". "
-             "Ratios are times as fast, of several problems geometric means, as are shares of the "
-             "roof. At the end of a problem's line: the best peer's time over that of this "
-             "project's fastest variant.", "", *_class_table(machine), ""]
+    sizes = machine.principle[:1].upper() + machine.principle[1:]
+    head += ["The first table shows what to use, how far it is ahead, and its share of the roof. "
+             f"{sizes}. Ratios say how many times as fast; classes show geometric means of ratios "
+             "and shares. The last column of the second table is the best peer's time divided by "
+             "that of this project's fastest variant.", "", *_class_table(machine), ""]
     tail = ["", _peers(machine, compared), ""]
     if note := _without_speed(machine.rows):
         tail[-1:] = ["", _plain(note), ""]

@@ -58,12 +58,12 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
         text += _row([name, str(verdict.threads), str(len(verdict.problems)),
                       _ratio(verdict.means.get("best")), case, roof, _goal(verdict.must),
                       _goal(verdict.aim), verdict.met])
-    ours = f"`{sides.ours}`" + (", or what stands behind the class" if sides.others else "")
+    ours = f"`{sides.ours}`" + (", or of the variant named after the class" if sides.others else "")
     return text + (
         f"\nCPU: {_machine(verdicts)}; goals of {sides.machines[machine]}. A ratio is the best "
-        f"peer's time over that of {ours}, in the same rounds; of a class it is the "
-        "geometric mean. % of roof: geometric mean (least). In brackets behind a goal: the figure "
-        "that it was judged by. `?`: its 95 % interval holds the bound.\n")
+        f"peer's time divided by that of {ours}, in the same rounds; for a class it is the "
+        "geometric mean. % of roof: geometric mean (least). The figure in brackets after a goal is "
+        "compared with it. `?`: the goal lies within its 95 % interval.\n")
 
 
 def _machine(verdicts: Sequence[Verdict]) -> str:
@@ -100,14 +100,14 @@ def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str
                       _ratio(problem.figures.get("best")), _per_cent(problem.figures.get("roof")),
                       _goal(verdict.must), _goal(verdict.aim), met])
     return text + (
-        f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more the "
-        f"must, {counts['no']} neither. Device: {_machine(verdicts)}; goals of "
-        f"{sides.machines[machine]}. A ratio is the best peer's time over that of `{sides.ours}`, "
-        "in the same rounds; where ours computes in another math than fp32, peers are strict "
-        "float32 all the same and were measured in another run. The ceiling is the least time "
-        "that the device's measured peak of that math and its bandwidth at the problem's "
-        "footprint allow. In brackets behind a goal: the figure that it was judged by. `?`: its "
-        "95 % interval holds the bound.\n")
+        f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more reach "
+        f"the must, {counts['no']} reach neither. Device: {_machine(verdicts)}; goals of "
+        f"{sides.machines[machine]}. A ratio is the best peer's time divided by that of "
+        f"`{sides.ours}`, in the same rounds. If ours computes in another math than fp32, peers are "
+        "still strict float32, measured in another run. The ceiling is the least time that the "
+        "device allows, from its measured peak of that math and its bandwidth at the problem's "
+        "footprint. The figure in brackets after a goal is compared with it. `?`: the goal lies "
+        "within its 95 % interval.\n")
 
 
 def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> str:
@@ -138,10 +138,10 @@ def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> 
             f"- {name}: {absent.get(name, 'no row of it at these numbers of threads')}\n"
             for name in missing)
     if coarse:
-        text += "\nINACCURATE, and counted as peers all the same:\n\n" + "".join(
+        text += "\nINACCURATE, but still counted as peers:\n\n" + "".join(
             f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in coarse.items())
     if failures:
-        text += "\nNot counted, of problems with another outcome than PASSED:\n\n" + "".join(
+        text += "\nNot counted, because they did not pass:\n\n" + "".join(
             f"- {name}: {len(cases)}, first {cases[0]}\n" for name, cases in failures.items())
     return text
 
