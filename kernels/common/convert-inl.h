@@ -29,10 +29,14 @@ struct Short;
 template <>
 struct Short<BFloat16> {
   // The upper half of a float32.
+  template <class DF, class V16>
+  static HWY_INLINE hn::Vec<DF> FromBits(DF df, V16 bits) {
+    const hn::RebindToUnsigned<DF> du;
+    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+  }
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
-    const hn::RebindToUnsigned<DF> du;
-    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
+    return FromBits(df, hn::LoadU(d16, from));
   }
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<D16> Rounded(DF df, D16 d16, hn::Vec<DF> value) {
@@ -52,10 +56,14 @@ struct Short<BFloat16> {
 #if HWY_TARGET <= HWY_AVX2  // AVX2 and better: they have F16C, which rounds
 template <>
 struct Short<Float16> {
+  template <class DF, class V16>
+  static HWY_INLINE hn::Vec<DF> FromBits(DF df, V16 bits) {
+    const hn::Rebind<hwy::float16_t, DF> dh;
+    return hn::PromoteTo(df, hn::BitCast(dh, bits));
+  }
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
-    const hn::Rebind<hwy::float16_t, DF> dh;
-    return hn::PromoteTo(df, hn::BitCast(dh, hn::LoadU(d16, from)));
+    return FromBits(df, hn::LoadU(d16, from));
   }
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<D16> Rounded(DF, D16 d16, hn::Vec<DF> value) {
@@ -70,9 +78,13 @@ struct Short<Float16> {
   // with 2^112 adds that, also to subnormals, and is exact. An exponent of all ones stays one.
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
+    return FromBits(df, hn::LoadU(d16, from));
+  }
+  template <class DF, class V16>
+  static HWY_INLINE hn::Vec<DF> FromBits(DF df, V16 from) {
     const hn::RebindToUnsigned<DF> du;
     const hn::RebindToSigned<DF> di;
-    const auto bits = hn::PromoteTo(du, hn::LoadU(d16, from));
+    const auto bits = hn::PromoteTo(du, from);
     const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFu));
     const auto sign = hn::ShiftLeft<16>(hn::Sub(bits, magnitude));
     const auto moved = hn::ShiftLeft<13>(magnitude);
@@ -124,36 +136,22 @@ void Widen(const T* from, float* to, std::size_t n) {
   convert(n - lanes);
 }
 
-// The same back; `stream`: past the caches, in whole vectors of `to` from where they are aligned.
+// The same back.
 template <class T>
-void Narrow(const float* from, T* to, std::size_t n, [[maybe_unused]] bool stream) {
+void Narrow(const float* from, T* to, std::size_t n) {
   const hn::ScalableTag<float> df;
   const hn::Rebind<std::uint16_t, decltype(df)> d16;
   const std::size_t lanes = hn::Lanes(df);
   auto* bits = reinterpret_cast<std::uint16_t*>(to);
-  const auto vector = [&](std::size_t i)
-                          HWY_ATTR { return Short<T>::Rounded(df, d16, hn::LoadU(df, from + i)); };
-  const auto store = [&](std::size_t i) HWY_ATTR { hn::StoreU(vector(i), d16, bits + i); };
-  if (n < 2 * lanes) {
+  if (n < lanes) {
     std::transform(from, from + n, to, [](float value) { return T(value); });
     return;
   }
-  std::size_t i = 0;
-#if HWY_TARGET != HWY_SCALAR  // which has no vectors to stream
-  if (stream) {
-    const hn::ScalableTag<std::uint16_t> whole;
-    const std::size_t bytes = hn::Lanes(whole) * sizeof(std::uint16_t);
-    const std::size_t beyond = reinterpret_cast<std::uintptr_t>(to) % bytes;
-    store(0);
-    store(lanes);
-    i = beyond == 0 ? 0 : (bytes - beyond) / sizeof(std::uint16_t);
-    for (; i + 2 * lanes <= n; i += 2 * lanes) {
-      hn::Stream(hn::Combine(whole, vector(i + lanes), vector(i)), whole, bits + i);
-    }
-  }
-#endif
-  for (; i + lanes <= n; i += lanes) store(i);
-  store(n - lanes);
+  const auto convert = [&](std::size_t i) HWY_ATTR {
+    hn::StoreU(Short<T>::Rounded(df, d16, hn::LoadU(df, from + i)), d16, bits + i);
+  };
+  for (std::size_t i = 0; i + lanes <= n; i += lanes) convert(i);
+  convert(n - lanes);
 }
 
 }  // namespace HWY_NAMESPACE

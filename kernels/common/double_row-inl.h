@@ -1,6 +1,6 @@
 // One row of LayerNorm or RMSNorm in double precision: for the rare rows whose squares, differences
 // or 1/sigma leave float32, where double has exponents to spare. The loops over ordinary rows find
-// such a row by its sums and come here before they write it.
+// such a row by its sums and come here before they write it. A sum with a residual is exact here.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,27 +13,35 @@
 #include <cstddef>
 
 #include "hwy/highway.h"
+#include "kernels/common/elements-inl.h"
 #include "kernels/common/reduce-inl.h"
+#include "kernels/common/row-inl.h"
 #include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-using WideTag = vectors::HWY_NAMESPACE::ScalableTag<double>;
-using WideVector = vectors::HWY_NAMESPACE::Vec<WideTag>;
+using WideTag = hn::ScalableTag<double>;
+using WideVector = hn::Vec<WideTag>;
 
 // The elements at p in double, 0 in lanes beyond a part.
-template <class Fill>
-HWY_INLINE WideVector LoadWide(const float* p, Fill fill) {
-  const vectors::HWY_NAMESPACE::Rebind<float, WideTag> narrow;
-  return vectors::HWY_NAMESPACE::PromoteTo(WideTag(), LoadRow(narrow, p, fill));
+template <class T, class Fill>
+HWY_INLINE WideVector LoadWide(const T* p, Fill fill) {
+  const hn::Rebind<float, WideTag> narrow;
+  return hn::PromoteTo(WideTag(), LoadElements(narrow, p, fill));
+}
+template <class T, class Fill>
+HWY_INLINE WideVector LoadWide(const SummedRow<T>& row, Fill fill) {
+  const WideVector factor = hn::Set(WideTag(), static_cast<double>(row.factor));
+  const WideVector scaled = hn::Mul(factor, LoadWide(row.x + row.at, fill));
+  if (row.added == nullptr) return scaled;
+  return hn::Add(scaled, LoadWide(row.added + row.at, fill));
 }
 
 // Σ term(x, fill) of n elements; lanes beyond a part must be 0.
-template <class Term>
-HWY_INLINE double WideSum(const float* x, std::size_t n, Term term) {
-  namespace hn = vectors::HWY_NAMESPACE;
+template <class Row, class Term>
+HWY_INLINE double WideSum(Row x, std::size_t n, Term term) {
   const WideTag d;
   const std::size_t lanes = hn::Lanes(d);
   WideVector even = hn::Zero(d), odd = even;
@@ -49,13 +57,14 @@ HWY_INLINE double WideSum(const float* x, std::size_t n, Term term) {
   return SumLanes(d, hn::Add(even, odd));
 }
 
-inline double SumInDouble(const float* x, std::size_t n) {
+template <class Row>
+double SumInDouble(Row x, std::size_t n) {
   return WideSum(x, n, [](WideVector v, auto) ROOFLANE_LAMBDA { return v; });
 }
 
 // Σ(x - centre)².
-inline double SquaresInDouble(const float* x, std::size_t n, double centre) {
-  namespace hn = vectors::HWY_NAMESPACE;
+template <class Row>
+double SquaresInDouble(Row x, std::size_t n, double centre) {
   return WideSum(x, n, [=](WideVector v, auto fill) ROOFLANE_LAMBDA {
     const WideVector distance = Filled(WideTag(), hn::Sub(v, hn::Set(WideTag(), centre)), fill);
     return hn::Mul(distance, distance);
@@ -63,19 +72,19 @@ inline double SquaresInDouble(const float* x, std::size_t n, double centre) {
 }
 
 // y = (x - mean) · scale · gamma + beta, rounded to float32 before gamma; no beta where it is null.
-inline void WriteInDouble(const float* x, const float* gamma, const float* beta, float* y,
-                          std::size_t n, double mean, double scale) {
-  namespace hn = vectors::HWY_NAMESPACE;
+template <class Row, class T>
+void WriteInDouble(Row x, const T* gamma, const T* beta, T* y, std::size_t n, double mean,
+                   double scale) {
   const WideTag d;
   const hn::Rebind<float, WideTag> narrow;
   const std::size_t lanes = hn::Lanes(d);
   const auto write = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const WideVector centred = hn::Sub(LoadWide(x + i, fill), hn::Set(d, mean));
     const auto scaled = hn::DemoteTo(narrow, hn::Mul(centred, hn::Set(d, scale)));
-    const auto product = hn::Mul(scaled, LoadRow(narrow, gamma + i, fill));
+    const auto product = hn::Mul(scaled, LoadElements(narrow, gamma + i, fill));
     const auto result =
-        beta == nullptr ? product : hn::Add(product, LoadRow(narrow, beta + i, fill));
-    StoreRow(result, narrow, y + i, fill);
+        beta == nullptr ? product : hn::Add(product, LoadElements(narrow, beta + i, fill));
+    StoreElements(result, narrow, y + i, fill);
   };
   std::size_t i = 0;
   for (; i + lanes <= n; i += lanes) write(i, Whole());

@@ -12,15 +12,16 @@ namespace rooflane::common {
 
 // Nothing: the elements are in cache.
 struct NoPrefetch {
-  HWY_INLINE void operator()(const float* /*at*/) const {}
+  HWY_INLINE void operator()(const void* /*at*/) const {}
 };
 
-// The elements a fixed distance further on, up to those at `last`.
+// What lies a fixed distance further on, in bytes, up to the last element.
 struct PrefetchIntoL1 {
   std::int64_t distance;
-  const float* last;
-  HWY_INLINE void operator()(const float* at) const {
-    hwy::Prefetch(std::min(at + distance, last));
+  const void* last;
+  HWY_INLINE void operator()(const void* at) const {
+    hwy::Prefetch(
+        std::min(static_cast<const char*>(at) + distance, static_cast<const char*>(last)));
   }
 };
 
@@ -28,13 +29,14 @@ struct PrefetchIntoL1 {
 // 2048 from memory: softmax 27 -> 37 GB/s, LayerNorm 17 -> 32).
 struct PrefetchIntoL2 {
   std::int64_t distance;
-  const float* last;
-  HWY_INLINE void operator()(const float* at) const {
-    __builtin_prefetch(std::min(at + distance, last), 0, 2);
+  const void* last;
+  HWY_INLINE void operator()(const void* at) const {
+    __builtin_prefetch(
+        std::min(static_cast<const char*>(at) + distance, static_cast<const char*>(last)), 0, 2);
   }
 };
 
-// The next 16 KiB, a line of each of its four pages in turn, up to the one at `last`. An Intel
+// The next 16 KiB, a line of each of its four pages in turn, up to the last element. An Intel
 // server's L2 runs ahead of what is read in each page on its own, and no further than the page: a
 // core that reads in one place at a time waits for it (Sapphire Rapids, a bare loop that copies:
 // 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster). Lines are
@@ -42,17 +44,21 @@ struct PrefetchIntoL2 {
 // Zen 4, 0.6 to 0.9 times).
 struct PrefetchPages {
   static constexpr std::uintptr_t bytes = 4 * 4096;
-  const float* last;
-  HWY_INLINE void operator()(const float* at) const {
+  const void* last;
+  HWY_INLINE void operator()(const void* at) const {
     // Bits 6 and 7, the line, become 12 and 13, the page; those in between move down.
     const auto here = reinterpret_cast<std::uintptr_t>(at);
     const std::uintptr_t there =
         (here & ~(bytes - 1)) + bytes + ((here & 0xc0) << 6) + ((here & 0x3f00) >> 2);
-    __builtin_prefetch(std::min(reinterpret_cast<const float*>(there), last), 0, 2);
+    __builtin_prefetch(
+        std::min(reinterpret_cast<const char*>(there), static_cast<const char*>(last)), 0, 2);
   }
 };
 
-// The last of n elements, as far as there is one.
-inline const float* last_of(const float* x, std::size_t n) { return x + (n == 0 ? 0 : n - 1); }
+// The last of n elements of a row, as far as there is one.
+template <class Row>
+const void* last_of(Row x, std::size_t n) {
+  return x + (n == 0 ? 0 : n - 1);
+}
 
 }  // namespace rooflane::common

@@ -11,7 +11,6 @@
 
 #include "backends/highway.hpp"
 #include "core/parallel.hpp"
-#include "kernels/common/converted_rows.hpp"
 #include "kernels/common/rows.hpp"
 #include "kernels/common/rows_schedule.hpp"
 
@@ -22,6 +21,7 @@ struct RowAccess {
   bool beyond_caches = false;  // where x and y lie
   bool stream = false;         // y is written past the caches
   Prefetch prefetch = Prefetch::into_l1;
+  bool halves = false;  // vectors of 512 bits are two halves to this core (halves_vectors)
 };
 
 // What an operation is made for.
@@ -37,14 +37,13 @@ struct RowSettings {
 //
 //   Part                            what is known of a part of a row; Part{} of none
 //   Op(settings)                    RowSettings
-//   bind(operands), io()            the latter as RowOperands
+//   bind(operands), io()            the latter as AnyRows
 //   group()                         rows that are better worked on together
 //   rows(range, thread, access)     computes whole rows
 //   part(row, slice, access)        what a part of a row is found to be
 //   merge(a, b)                     two parts together
 //   finish(row, slice, part, whole, access)  writes a part of a row of which all is known
 //   workspace_bytes()
-//   is_direct(problem)              whether it takes the problem's x as it is
 //   work                            what a row costs, as rows_schedule.hpp has it
 template <class Op>
 class RowPlan final : public Plan {
@@ -78,11 +77,12 @@ class RowPlan final : public Plan {
  protected:
   void on_bind(const Operands& operands) override {
     op_.bind(operands);
-    const RowOperands& io = op_.io();
+    const AnyRows& io = op_.io();
     access_.beyond_caches = tuning_.get("stream", 0) != 0;
     // In place the line is in cache already, and an ordinary store costs no further read.
     access_.stream = access_.beyond_caches && io.x != io.y;
     access_.prefetch = prefetch_of(tuning_, rows_, cols_, io.x_stride);
+    access_.halves = halves_vectors(isa_name(target_));
   }
 
  private:
@@ -129,7 +129,6 @@ class RowPlan final : public Plan {
 // The record's functions of a variant with this plan.
 template <class Op>
 std::vector<Tuning> tunings_of_rows(const Problem& problem, const Environment& env) {
-  if (!Op::is_direct(problem)) return converted_row_tunings(problem, env, Op::work);
   return row_tunings(problem, env, Op::work);
 }
 template <class Op>
@@ -137,18 +136,11 @@ double predicted_seconds_of_rows(const Problem& problem, const Tuning& tuning,
                                  const Environment& env) {
   return predicted_row_seconds(problem, tuning, env, Op::work);
 }
-template <class Op>
-std::unique_ptr<Plan> float_rows_plan(const Problem& problem, const Tuning& tuning,
-                                      const Environment& env) {
-  return std::make_unique<RowPlan<Op>>(problem, tuning, env);
-}
-// Rows that the operation does not take as they are, some are made float32, scaled, what is asked
-// for added, in a block that stays in cache. `tuning`: complete.
+// `tuning`: complete.
 template <class Op>
 std::unique_ptr<Plan> plan_of_rows(const Problem& problem, const Tuning& tuning,
                                    const Environment& env) {
-  if (Op::is_direct(problem)) return float_rows_plan<Op>(problem, tuning, env);
-  return converted_rows(problem, tuning, env, float_rows_plan<Op>);
+  return std::make_unique<RowPlan<Op>>(problem, tuning, env);
 }
 
 }  // namespace rooflane::common

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "core/machine.hpp"
@@ -32,7 +33,7 @@ inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 
 // Where in that room a row is half a page away from x, modulo pages: a load waits for an older
 // store whose address ends in the same 12 bits (Sapphire Rapids, softmax of rows of 1008 and
 // 1021: 1.5 times as fast).
-inline float* scratch_row(float* room, const float* x) {
+inline float* scratch_row(float* room, const void* x) {
   const auto away = reinterpret_cast<std::uintptr_t>(x) - reinterpret_cast<std::uintptr_t>(room);
   return room + (away + 2048) % 4096 / 64 * 16;
 }
@@ -86,9 +87,9 @@ inline bool keeps_three_rows_in_l1(const Machine& machine, std::int64_t cols) {
 }
 
 // From an element to that of the same column so many rows on that 16 KiB lie between: what memory
-// delivers in its own latency of 300 to 450 ns.
-inline std::int64_t prefetch_distance(std::size_t n, std::int64_t x_stride) {
-  return static_cast<std::int64_t>((4096 + n - 1) / n) * x_stride;
+// delivers in its own latency of 300 to 450 ns. In bytes, of rows and strides in bytes.
+inline std::int64_t prefetch_distance(std::size_t row, std::int64_t stride) {
+  return static_cast<std::int64_t>((16384 + row - 1) / row) * stride;
 }
 
 // Threads worth starting for so many elements.
@@ -158,11 +159,111 @@ struct TypedRows {
         y(operands.at("y").as<T>()),
         y_stride(operands.at("y").strides[0]) {}
 };
+
 using RowOperands = TypedRows<float>;
 
-// The last element of the rows before `end`.
-inline const float* last_of_rows(const RowOperands& io, std::int64_t end, std::size_t cols) {
-  return last_of(io.x + (end - 1) * io.x_stride, cols);
-}
+// Operands of hwy's row kernels, of whatever type, strides in elements. Where `summed`, a row is
+// factor · x and, unless it is null, `added`, [added_rows,cols], whose row r mod added_rows is
+// added to row r of x.
+struct AnyRows {
+  const void* x = nullptr;
+  std::int64_t x_stride = 0;
+  void* y = nullptr;
+  std::int64_t y_stride = 0;
+  bool summed = false;
+  float factor = 1;
+  const void* added = nullptr;
+  std::int64_t added_stride = 0, added_rows = 1;
+  const void *gamma = nullptr, *beta = nullptr;
+
+  AnyRows() = default;
+  // `added_name`: null for none.
+  AnyRows(const Operands& operands, bool is_summed, double scale, const char* added_name)
+      : x(operands.at("x").data),
+        x_stride(operands.at("x").strides[0]),
+        y(operands.at("y").data),
+        y_stride(operands.at("y").strides[0]),
+        summed(is_summed),
+        factor(static_cast<float>(scale)) {
+    if (operands.has("gamma")) gamma = operands.at("gamma").data;
+    if (operands.has("beta")) beta = operands.at("beta").data;
+    if (added_name == nullptr) return;
+    const View& view = operands.at(added_name);
+    added = view.data;
+    added_stride = view.strides[0];
+    added_rows = std::max<std::int64_t>(view.rows(), 1);
+  }
+};
+
+// A row of factor · x + added, from element `at` on.
+template <class T>
+struct SummedRow {
+  const T* x;
+  const T* added;  // null: nothing is added
+  float factor;
+  std::size_t at = 0;
+
+  SummedRow operator+(std::size_t i) const { return {x, added, factor, at + i}; }
+  // Of x, for prefetches.
+  operator const void*() const { return x + at; }  // NOLINT(google-explicit-constructor)
+  float operator[](std::size_t i) const {
+    const float scaled = factor * static_cast<float>(x[at + i]);
+    return added == nullptr ? scaled : scaled + static_cast<float>(added[at + i]);
+  }
+};
+
+// Operands as the loops over an element type take them. A row is a pointer to its elements, or,
+// kSummed, what is used like one.
+template <class T, bool kSummed>
+struct RowsOf {
+  using Element = T;
+  using Row = std::conditional_t<kSummed, SummedRow<T>, const T*>;
+  static constexpr bool is_summed = kSummed;
+  // Whether x and y are float32 as they are: several short rows of those share a vector.
+  static constexpr bool is_plain = !kSummed && std::is_same_v<T, float>;
+
+  const T* x = nullptr;
+  std::int64_t x_stride = 0;
+  T* y = nullptr;
+  std::int64_t y_stride = 0;
+  const T *gamma = nullptr, *beta = nullptr;
+  const T* added = nullptr;
+  std::int64_t added_stride = 0, added_rows = 1;
+  float factor = 1;
+
+  RowsOf() = default;
+  explicit RowsOf(const AnyRows& any)
+      : x(static_cast<const T*>(any.x)),
+        x_stride(any.x_stride),
+        y(static_cast<T*>(any.y)),
+        y_stride(any.y_stride),
+        gamma(static_cast<const T*>(any.gamma)),
+        beta(static_cast<const T*>(any.beta)),
+        added(static_cast<const T*>(any.added)),
+        added_stride(any.added_stride),
+        added_rows(any.added_rows),
+        factor(any.factor) {}
+
+  Row x_row(std::int64_t row) const {
+    const T* at = x + row * x_stride;
+    if constexpr (kSummed) {
+      return {at, added == nullptr ? added : added + row % added_rows * added_stride, factor};
+    } else {
+      return at;
+    }
+  }
+  T* y_row(std::int64_t row) const { return y + row * y_stride; }
+  // The last element of the rows before `end`.
+  const void* last_before(std::int64_t end, std::size_t cols) const {
+    return last_of(x + (end - 1) * x_stride, cols);
+  }
+  // From a row of x to the next, in bytes.
+  std::int64_t x_bytes() const { return x_stride * static_cast<std::int64_t>(sizeof(T)); }
+  // As prefetch_distance above has it, for rows of n elements.
+  std::int64_t prefetch_distance(std::size_t n) const {
+    return common::prefetch_distance(n * sizeof(T), x_bytes());
+  }
+};
+using FloatRows = RowsOf<float, false>;
 
 }  // namespace rooflane::common

@@ -18,6 +18,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/elements-inl.h"
 #include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
@@ -33,7 +34,6 @@ namespace HWY_NAMESPACE {
 template <int kUnit, class V, class Op>
 HWY_INLINE V MergedUnits(V a, V b, Op op) {
 #if HWY_TARGET != HWY_SCALAR
-  namespace hn = vectors::HWY_NAMESPACE;
   using D = hn::DFromV<V>;
   constexpr int bytes = kUnit * static_cast<int>(sizeof(hn::TFromV<V>));
   if constexpr (bytes == 4) {
@@ -70,21 +70,17 @@ HWY_INLINE V Gathered(const V* v, Op op) {
 // rows fill their slots, and a vector is loaded and stored as it is.
 template <int kSlot, bool kFull>
 class Slots {
-  using D = vectors::HWY_NAMESPACE::ScalableTag<float>;
-  using DI = vectors::HWY_NAMESPACE::RebindToSigned<D>;
-  using V = vectors::HWY_NAMESPACE::Vec<D>;
+  using D = hn::ScalableTag<float>;
+  using DI = hn::RebindToSigned<D>;
+  using V = hn::Vec<D>;
   // A row has a vector of its own.
-  static constexpr bool kWhole = kSlot == vectors::HWY_NAMESPACE::MaxLanes(D());
+  static constexpr bool kWhole = kSlot == hn::MaxLanes(D());
 
  public:
   static constexpr int kLanes = kSlot;
 
   HWY_INLINE explicit Slots(std::size_t cols)
-      : cols_(cols),
-        spread_(vectors::HWY_NAMESPACE::Zero(DI())),
-        pack_(spread_),
-        used_(vectors::HWY_NAMESPACE::FirstN(D(), 0)) {
-    namespace hn = vectors::HWY_NAMESPACE;
+      : cols_(cols), spread_(hn::Zero(DI())), pack_(spread_), used_(hn::FirstN(D(), 0)) {
     constexpr std::size_t slot = kSlot;
     const std::size_t lanes = hn::Lanes(D());
     HWY_ALIGN std::int32_t spread[hn::MaxLanes(D())];
@@ -104,13 +100,10 @@ class Slots {
   }
 
   // Rows in a vector.
-  static HWY_INLINE std::size_t Rows() {
-    return vectors::HWY_NAMESPACE::Lanes(D()) / static_cast<std::size_t>(kSlot);
-  }
+  static HWY_INLINE std::size_t Rows() { return hn::Lanes(D()) / static_cast<std::size_t>(kSlot); }
 
   // Rows() rows from x on, and `rest` in the lanes that no element fills.
   HWY_INLINE V Load(const float* x, V rest) const {
-    namespace hn = vectors::HWY_NAMESPACE;
     if constexpr (kFull) return hn::LoadU(D(), x);
     const V packed = LoadRow(D(), x, Part{Rows() * cols_}, rest);
     if constexpr (kWhole) return packed;
@@ -118,7 +111,7 @@ class Slots {
   }
   HWY_INLINE void Store(V v, float* y) const {
     if constexpr (kFull) {
-      vectors::HWY_NAMESPACE::StoreU(v, D(), y);
+      hn::StoreU(v, D(), y);
     } else {
       StoreRow(Shuffle(v, pack_), D(), y, Part{Rows() * cols_});
     }
@@ -126,7 +119,6 @@ class Slots {
 
   // p[0] to p[cols-1] in every slot, 0 in lanes that no element fills.
   HWY_INLINE V Repeat(const float* p) const {
-    namespace hn = vectors::HWY_NAMESPACE;
     HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
     for (std::size_t lane = 0; lane < hn::Lanes(D()); ++lane) {
       const std::size_t column = lane % static_cast<std::size_t>(kSlot);
@@ -144,11 +136,10 @@ class Slots {
   class Spread {
    public:
     HWY_INLINE explicit Spread(V gathered) : gathered_(gathered) {
-      if constexpr (kWhole) vectors::HWY_NAMESPACE::Store(gathered, D(), lanes_);
+      if constexpr (kWhole) hn::Store(gathered, D(), lanes_);
     }
     template <int kVector>
     HWY_INLINE V Of() const {
-      namespace hn = vectors::HWY_NAMESPACE;
 #if HWY_TARGET != HWY_SCALAR
       if constexpr (kWhole) return hn::Set(D(), lanes_[kVector]);
       if constexpr (kSlot == 2)
@@ -171,7 +162,6 @@ class Slots {
   // Takes from kSlot vectors the means of their rows of `count` elements; 0 in the lanes that no
   // element fills. The mean of equal elements is exact.
   HWY_INLINE void Centre(V (&v)[kSlot], double count) const {
-    namespace hn = vectors::HWY_NAMESPACE;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kSlot == 2) {
       // Half the distance from the other one; of halves, as that of the two may overflow.
@@ -195,9 +185,8 @@ class Slots {
   // times as fast). Where the body returns false, having written nothing, the rows end; returns
   // how far they came.
   template <class Body>
-  HWY_INLINE std::int64_t ForRows(const RowOperands& io, std::int64_t begin, std::int64_t end,
-                                  V fill, const Body& body) const {
-    namespace hn = vectors::HWY_NAMESPACE;
+  HWY_INLINE std::int64_t ForRows(const FloatRows& io, std::int64_t begin, std::int64_t end, V fill,
+                                  const Body& body) const {
     const auto together = static_cast<std::int64_t>(kSlot * Rows());
     std::int64_t row = begin;
     V first = fill;
@@ -228,7 +217,6 @@ class Slots {
     V high, low;
   };
   static HWY_INLINE Means MeansOf(const V (&x)[kSlot], double count) {
-    namespace hn = vectors::HWY_NAMESPACE;
     const hn::ScalableTag<double> dd;
     const hn::Half<D> half;
     using Wide = hn::Vec<decltype(dd)>;
@@ -260,29 +248,26 @@ class Slots {
   template <int... I>
   HWY_INLINE void Subtract(V (&v)[kSlot], const Means& mean,
                            std::integer_sequence<int, I...>) const {
-    namespace hn = vectors::HWY_NAMESPACE;
     const Spread high(mean.high), low(mean.low);
     ((v[I] = hn::Sub(hn::Sub(v[I], high.template Of<I>()), low.template Of<I>())), ...);
     if constexpr (!kFull) ((v[I] = hn::IfThenElseZero(used_, v[I])), ...);
   }
 #endif
 
-  static HWY_INLINE V Shuffle(V v, vectors::HWY_NAMESPACE::Vec<DI> from) {
-    namespace hn = vectors::HWY_NAMESPACE;
+  static HWY_INLINE V Shuffle(V v, hn::Vec<DI> from) {
     if constexpr (kFull || kWhole) return v;
     return hn::TableLookupLanes(v, hn::IndicesFromVec(D(), from));
   }
 
   std::size_t cols_;
-  vectors::HWY_NAMESPACE::Vec<DI> spread_, pack_;
-  vectors::HWY_NAMESPACE::Mask<D> used_;
+  hn::Vec<DI> spread_, pack_;
+  hn::Mask<D> used_;
 };
 
 // body(slots) with the Slots for rows of n elements, if x and y lie in a way that they serve: one
 // row after the other, no wider than a vector. False: they do not.
 template <class Body>
-HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
-  namespace hn = vectors::HWY_NAMESPACE;
+HWY_INLINE bool WithSlots(const FloatRows& io, std::size_t n, Body body) {
   const hn::ScalableTag<float> d;
   const auto cols = static_cast<std::int64_t>(n);
   if (io.x_stride != cols || io.y_stride != cols || n > hn::Lanes(d)) return false;
@@ -306,51 +291,79 @@ HWY_INLINE bool WithSlots(const RowOperands& io, std::size_t n, Body body) {
   return false;
 }
 
-// The results of rows of n <= 64 elements past the caches: body(part, rows) writes a group of 16
-// rows or more to memory that stays in L1, whence whole lines are streamed while the x of the
-// next group is prefetched. Groups of 16 rows end where a line ends if y begins with one. The body
-// returns how many rows it wrote; where these are fewer, the rows end. Returns how far they came.
+// Short rows by way of float32 in L1: body(part, rows) computes a group of 16 rows or more, whose x
+// is converted unless it is float32 as it is, and whose y is written from there in whole lines;
+// with `stream` past the caches, while the x of the next group is prefetched. Groups of 16 rows end
+// where a line ends if y begins with one. n is at most 64 where rows are float32 as they are, else
+// 128. The body returns how many rows it wrote; where these are fewer, the rows end. Returns how
+// far they came.
 template <class Io, class Body>
-HWY_INLINE std::int64_t StreamShortRows(const Io& io, std::int64_t begin, std::int64_t end,
-                                        std::size_t n, bool pages, Body body) {
-  namespace hn = vectors::HWY_NAMESPACE;
+HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                                 bool stream, bool pages, Body body) {
   const hn::ScalableTag<float> d;
-  constexpr std::size_t room = 1024;  // 16 rows of 64
+  constexpr std::size_t room = Io::is_plain ? 1024 : 2048;  // 16 rows of 64, of 128
   HWY_ALIGN float results[room];
+  HWY_ALIGN float converted[Io::is_plain ? 1 : room];
   const auto cols = static_cast<std::int64_t>(n);
-  const auto together = static_cast<std::int64_t>(room / n / 16 * 16);
-  const float* last = last_of_rows(io, end, n);
-  const auto write = [&](const float* from, float* y, std::size_t count, const float* x,
-                         auto policy) ROOFLANE_LAMBDA {
-    WriteRow<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      policy(x + i);
-      return LoadRow(d, from + i, fill);
+  const auto together = static_cast<std::int64_t>((n <= 64 ? 1024 : 2048) / n / 16 * 16);
+  const bool x_is_dense = io.x_stride == cols && !Io::is_summed;
+  const bool y_is_dense = io.y_stride == cols && (x_is_dense || !Io::is_plain);
+  const void* last = io.last_before(end, n);
+  const auto convert = [&](std::int64_t row, std::size_t count, float* to) ROOFLANE_LAMBDA {
+    const auto x = io.x_row(row);
+    WriteElements<false>(d, to, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      return LoadElements(d, x + i, fill);
     });
+  };
+  const auto write = [&](std::int64_t row, std::size_t count, const float* from) ROOFLANE_LAMBDA {
+    auto* y = io.y_row(row);
+    const auto* x = io.x + row * io.x_stride;
+    const auto asking = [&](auto policy) ROOFLANE_LAMBDA {
+      WriteElements<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+        policy(x + i);
+        return LoadElements(d, from + i, fill);
+      });
+    };
+    if (!stream) {
+      WriteElements<false>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+        return LoadElements(d, from + i, fill);
+      });
+    } else if (pages) {
+      asking(PrefetchPages{last});
+    } else {
+      asking(PrefetchIntoL1{together * io.x_bytes(), last});
+    }
   };
   for (std::int64_t row = begin; row < end; row += together) {
     const std::int64_t asked = std::min(together, end - row);
-    Io part = io;
-    part.x += row * io.x_stride;
+    FloatRows part;
     part.y = results;
-    part.y_stride = cols;
+    part.x_stride = part.y_stride = cols;
+    if constexpr (Io::is_plain) {
+      part = io;
+      part.x += row * io.x_stride;
+      part.y = results;
+      part.y_stride = cols;
+    } else {
+      part.x = converted;
+      if (x_is_dense) {
+        convert(row, n * static_cast<std::size_t>(asked), converted);
+      } else {
+        for (std::int64_t i = 0; i < asked; ++i) convert(row + i, n, converted + i * cols);
+      }
+    }
     const std::int64_t rows = body(part, asked);
-    const bool dense = io.x_stride == cols && io.y_stride == cols;
-    const std::int64_t pieces = dense ? std::min<std::int64_t>(rows, 1) : rows;
-    const std::size_t count =
-        n * static_cast<std::size_t>(rows / std::max<std::int64_t>(pieces, 1));
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      const float* from = results + piece * cols;
-      float* y = io.y + (row + piece) * io.y_stride;
-      const float* x = part.x + piece * io.x_stride;
-      pages ? write(from, y, count, x, PrefetchPages{last})
-            : write(from, y, count, x, PrefetchIntoL1{together * io.x_stride, last});
+    if (y_is_dense) {
+      if (rows > 0) write(row, n * static_cast<std::size_t>(rows), results);
+    } else {
+      for (std::int64_t i = 0; i < rows; ++i) write(row + i, n, results + i * cols);
     }
     if (rows < asked) {
       end = row + rows;
       break;
     }
   }
-  hwy::FlushStream();
+  if (stream) hwy::FlushStream();
   return end;
 }
 

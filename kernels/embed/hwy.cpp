@@ -17,7 +17,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
-#include "kernels/common/row-inl.h"
+#include "kernels/common/elements-inl.h"
 #include "kernels/common/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,7 +32,7 @@ using Tag = hn::ScalableTag<float>;
 template <bool kStream>
 HWY_INLINE void WriteRow(const float* row, float* y, std::size_t n) {
   const Tag d;
-  hc::WriteRow<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  hc::WriteElements<kStream>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     return hc::LoadRow(d, row + i, fill);
   });
 }

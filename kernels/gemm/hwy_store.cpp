@@ -154,9 +154,9 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
       auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i)) + 2 * j0;
       const auto count = static_cast<std::size_t>(cols);
       if (job.c.dtype == &float16) {
-        hc::Narrow(values, reinterpret_cast<Float16*>(c), count, false);
+        hc::Narrow(values, reinterpret_cast<Float16*>(c), count);
       } else {
-        hc::Narrow(values, reinterpret_cast<BFloat16*>(c), count, false);
+        hc::Narrow(values, reinterpret_cast<BFloat16*>(c), count);
       }
     }
   }

@@ -92,7 +92,7 @@ HWY_INLINE void WriteResult(const Job& job, std::int64_t row, const Moments& mom
   const V high = hn::Set(d, mean);
   const V low = hn::Set(d, static_cast<float>(moments.mean - mean));
   const V scale = hn::Set(d, static_cast<float>(scale_of(moments, job.eps)));
-  hc::WriteRow<false>(d, job.y(row), job.n(), [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  hc::WriteElements<false>(d, job.y(row), job.n(), [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const V centred = hn::Sub(hn::Sub(hc::LoadRow(d, x + i, fill, high), high), low);
     return hn::MulAdd(hn::Mul(centred, scale), hc::LoadRow(d, gamma + i, fill, high),
                       hc::LoadRow(d, beta + i, fill, high));

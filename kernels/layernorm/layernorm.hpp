@@ -43,10 +43,7 @@
 // on with rows that are read once into registers or local memory, and long rows split over groups.
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-
+#include "kernels/common/norms.hpp"
 #include "kernels/common/rows.hpp"
 
 namespace rooflane::layernorm {
@@ -55,41 +52,10 @@ namespace rooflane::layernorm {
 extern const Rung ladder[4];
 extern const Rung opencl_ladder[3];
 
-// True when x, y, gamma and beta of a row are more than L1 holds: hwy writes such rows a few
-// together, gamma and beta loaded once for all of them. (A Zen 5 of 48 KiB: 0.83 times the speed
-// with 2048 elements, neither gain nor loss with 3072, 1.2 times with 4096. A Zen 4 of 32 KiB: 0.87
-// with 2048, 1.0 to 1.15 with 2200 to 2560, 1.45 with 3000.)
-inline bool grouped(std::size_t n) { return 16 * n > machine().l1d_bytes; }
+using common::Moments;
 
-// Count, mean and sum of squared distances from the mean of some elements. In double, so that a row
-// of many blocks loses nothing.
-struct Moments {
-  std::int64_t count = 0;
-  double mean = 0;
-  double squares = 0;
-  bool wide = false;  // float32 had lost the squares of some of them
-};
-
-// The two sets of elements together.
-inline Moments merge(const Moments& a, const Moments& b) {
-  if (a.count == 0) return b;
-  if (b.count == 0) return a;
-  const std::int64_t count = a.count + b.count;
-  const double weight = static_cast<double>(b.count) / static_cast<double>(count);
-  const double apart = b.mean - a.mean;
-  return {count, a.mean + apart * weight,
-          a.squares + b.squares + apart * apart * static_cast<double>(a.count) * weight,
-          a.wide || b.wide};
-}
-
-// 1 / sqrt(var + eps).
-inline double scale_of(const Moments& moments, double eps) {
-  const double variance = moments.squares / static_cast<double>(moments.count);
-  return 1 / std::sqrt(variance + eps);
-}
-
-// Operands of a CPU plan.
-struct LayerNormOperands : common::RowOperands {
+// Operands of the ladder and of blas.
+struct LayerNormOperands : common::TypedRows<float> {
   const float* gamma = nullptr;
   const float* beta = nullptr;
 

@@ -19,25 +19,4 @@
 // before it is written; a long row is shared by all threads.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
-#include "kernels/common/rows.hpp"
-
-namespace rooflane::rmsnorm {
-
-// 1 / sqrt(squares / cols + eps).
-inline double scale_of(double squares, std::int64_t cols, double eps) {
-  return 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
-}
-
-// Operands of a CPU plan.
-struct RmsNormOperands : common::RowOperands {
-  const float* gamma = nullptr;
-
-  RmsNormOperands() = default;
-  explicit RmsNormOperands(const Operands& operands)
-      : TypedRows(operands), gamma(operands.at("gamma").f32()) {}
-};
-
-}  // namespace rooflane::rmsnorm
+#include "core/variant.hpp"

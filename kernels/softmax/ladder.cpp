@@ -85,7 +85,7 @@ void Vectorised(const Job& job) {
                           ROOFLANE_LAMBDA { hc::StoreRow(term, d, y + i, fill); };
     const float max = MaxOf(job.x(row), job.n());
     const V scale = hn::Set(d, static_cast<float>(1 / SumExp(job.x(row), job.n(), max, keep)));
-    hc::WriteRow<false>(d, y, job.n(), [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    hc::WriteElements<false>(d, y, job.n(), [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
       return hn::Mul(hc::LoadRow(d, y + i, fill, scale), scale);
     });
   });
@@ -107,7 +107,7 @@ HWY_INLINE void OnlineRow(const float* x, float* y, std::size_t n) {
   }
   const V shift = hn::Set(d, all.max);
   const V scale = hn::Set(d, static_cast<float>(1 / all.sum));
-  hc::WriteRow<false>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+  hc::WriteElements<false>(d, y, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const V part = hn::Sub(hc::LoadRow(d, x + i, fill, shift), shift);
     return hn::Mul(hc::ExpNonPositive(d, part), scale);
   });

@@ -9,6 +9,7 @@
 #define ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -38,7 +39,7 @@ inline constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Rows side by side, as many vectors of them as I counts at a time.
 template <class Slots, int... I>
-HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+HWY_INLINE void SlotRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
                          std::size_t cols, const Slots& slots, std::integer_sequence<int, I...>) {
   const Tag d;
   const std::size_t step = Slots::Rows() * cols;
@@ -61,7 +62,7 @@ HWY_INLINE void SlotRows(const common::RowOperands& io, std::int64_t begin, std:
 // several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
 // `policy` as in prefetch.hpp.
 template <int kVectors, bool kStream, class Policy, class Last>
-HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+HWY_INLINE void RowsInRegisters(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
                                 Policy policy, Last last) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
@@ -120,7 +121,7 @@ HWY_INLINE void RowsInRegisters(const common::RowOperands& io, std::int64_t begi
 }
 
 template <int kVectors, bool kStream, class Policy>
-void RegisterRowsOf(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
+void RegisterRowsOf(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
                     std::size_t n, Policy policy) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n == kVectors * lanes) {
@@ -133,8 +134,8 @@ void RegisterRowsOf(const common::RowOperands& io, std::int64_t begin, std::int6
 
 // Rows of at most four vectors from `begin` to `end`.
 template <bool kStream, class Policy>
-void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                  std::size_t n, Policy policy) {
+void RegisterRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                  Policy policy) {
   const std::size_t lanes = hn::Lanes(Tag());
   if (n <= lanes) {
     RegisterRowsOf<1, kStream>(io, begin, end, n, policy);
@@ -148,8 +149,8 @@ void RegisterRows(const common::RowOperands& io, std::int64_t begin, std::int64_
 }
 
 // Rows of at most four vectors from `begin` to `end`.
-inline void ShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                      std::size_t n) {
+inline void FloatShortRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
+                           std::size_t n) {
   const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
     SlotRows(io, begin, end, n, slots, std::make_integer_sequence<int, vectors>());
@@ -157,26 +158,38 @@ inline void ShortRows(const common::RowOperands& io, std::int64_t begin, std::in
   if (!side_by_side) RegisterRows<false>(io, begin, end, n, common::NoPrefetch());
 }
 
-// The same past the caches.
-inline void StreamedShortRows(const common::RowOperands& io, std::int64_t begin, std::int64_t end,
-                              std::size_t n, bool pages) {
-  const std::size_t lanes = hn::Lanes(Tag());
-  const auto stride = static_cast<std::size_t>(io.y_stride);
-  const bool aligned =
-      reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 && stride % lanes == 0;
-  const float* last = common::last_of_rows(io, end, n);
-  if (n > lanes && aligned) {
-    constexpr std::int64_t near = common::row_step;
-    pages ? RegisterRows<true>(io, begin, end, n, common::PrefetchPages{last})
-          : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{near, last});
-    hwy::FlushStream();
-  } else {
-    hc::StreamShortRows(io, begin, end, n, pages,
-                        [=](const common::RowOperands& part, std::int64_t rows) HWY_ATTR {
-                          ShortRows(part, 0, rows, n);
-                          return rows;
-                        });
+// How many of so many rows of n elements, y one after the other, come before the first NaN.
+inline std::int64_t RowsOfNumbers(const float* y, std::int64_t rows, std::size_t n) {
+  const std::size_t count = static_cast<std::size_t>(rows) * n;
+  const float* nan = std::find_if(y, y + count, [](float value) { return value != value; });
+  return nan == y + count ? rows : (nan - y) / static_cast<std::int64_t>(n);
+}
+
+// Rows of at most four vectors from `begin` to `end`, or up to one that may have left float32;
+// returns how far.
+template <class Io>
+std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                       bool stream, bool pages) {
+  if constexpr (Io::is_plain) {
+    const std::size_t lanes = hn::Lanes(Tag());
+    const auto stride = static_cast<std::size_t>(io.y_stride);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 &&
+                         stride % lanes == 0;
+    if (!stream) return FloatShortRows(io, begin, end, n), end;
+    if (n > lanes && aligned) {
+      const void* last = io.last_before(end, n);
+      constexpr std::int64_t near = common::row_step * sizeof(float);
+      pages ? RegisterRows<true>(io, begin, end, n, common::PrefetchPages{last})
+            : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{near, last});
+      hwy::FlushStream();
+      return end;
+    }
   }
+  return hc::RowsByL1(io, begin, end, n, stream, pages,
+                      [=](const common::FloatRows& part, std::int64_t rows) HWY_ATTR {
+                        FloatShortRows(part, 0, rows, n);
+                        return Io::is_summed ? RowsOfNumbers(part.y, rows, n) : rows;
+                      });
 }
 
 }  // namespace HWY_NAMESPACE

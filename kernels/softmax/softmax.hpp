@@ -58,18 +58,24 @@ std::optional<std::string> option_refusal(const Problem& problem);
 void require_no_options(const Problem& problem, const Tuning& step);
 
 // Maximum and sum of exp(x - max) of some elements. The maximum is at least -FLT_MAX, so that
-// elements of -inf weigh zero whatever the others are.
+// elements of -inf weigh zero whatever the others are. `wide`: it left float32.
 struct Partial {
-  float max = std::numeric_limits<float>::lowest();
+  double max = std::numeric_limits<float>::lowest();
   double sum = 0;
+  bool wide = false;
 };
 
-// The two sets of elements together. In double, so that a row of many blocks loses nothing.
+// The two sets of elements together; what weighs nothing has no say in the maximum. In double, so
+// that a row of many blocks loses nothing.
 inline Partial merge(const Partial& a, const Partial& b) {
+  const bool wide = a.wide || b.wide;
+  if (a.sum == 0 || b.sum == 0) {
+    const Partial& one = a.sum == 0 ? b : a;
+    return {one.max, one.sum, wide};
+  }
   const Partial& high = a.max > b.max ? a : b;
   const Partial& low = a.max > b.max ? b : a;
-  const double apart = static_cast<double>(low.max) - static_cast<double>(high.max);
-  return {high.max, high.sum + low.sum * std::exp(apart)};
+  return {high.max, high.sum + low.sum * std::exp(low.max - high.max), wide};
 }
 
 }  // namespace rooflane::softmax

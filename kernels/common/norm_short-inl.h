@@ -1,12 +1,12 @@
-// LayerNorm of short rows: several in each vector, or in batches that share divisions and roots.
-// Longer ones: hwy.cpp.
+// LayerNorm, or RMSNorm, of short rows: several in each vector, or in batches that share divisions
+// and roots. Longer ones: norm_rows-inl.h.
 
 // Highway's per-target include guard: this file is compiled once for every target.
-#if defined(ROOFLANE_KERNELS_LAYERNORM_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ROOFLANE_KERNELS_LAYERNORM_SHORT_INL_H_
-#undef ROOFLANE_KERNELS_LAYERNORM_SHORT_INL_H_
+#if defined(ROOFLANE_KERNELS_COMMON_NORM_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ROOFLANE_KERNELS_COMMON_NORM_SHORT_INL_H_
+#undef ROOFLANE_KERNELS_COMMON_NORM_SHORT_INL_H_
 #else
-#define ROOFLANE_KERNELS_LAYERNORM_SHORT_INL_H_
+#define ROOFLANE_KERNELS_COMMON_NORM_SHORT_INL_H_
 #endif
 
 #include <algorithm>
@@ -17,15 +17,14 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/norm_row-inl.h"
 #include "kernels/common/prefetch.hpp"
 #include "kernels/common/reduce-inl.h"
 #include "kernels/common/row-inl.h"
 #include "kernels/common/slots-inl.h"
-#include "kernels/layernorm/layernorm.hpp"
-#include "kernels/layernorm/moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rooflane::layernorm {
+namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
 // Up to this length, walking over a row three times costs less than waiting for its reductions.
@@ -38,15 +37,15 @@ inline constexpr std::size_t kBatched = 96;
 inline constexpr std::size_t kBatchedStreamed = 128;
 
 // Rows side by side, as many vectors of them as I counts at a time.
-template <class Slots, int... I>
-HWY_INLINE std::int64_t SlotRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
+template <bool kCentred, class Slots, int... I>
+HWY_INLINE std::int64_t SlotRows(const FloatRows& io, std::int64_t begin, std::int64_t end,
                                  std::size_t cols, double eps, const Slots& slots,
                                  std::integer_sequence<int, I...>) {
   const Tag d;
   const std::size_t step = Slots::Rows() * cols;
   const auto count = static_cast<double>(cols);
   const Vector gamma = slots.Repeat(io.gamma);
-  const Vector beta = slots.Repeat(io.beta);
+  const Vector beta = kCentred ? Vector(slots.Repeat(io.beta)) : Vector(hn::Zero(d));
   const Vector share = hn::Set(d, static_cast<float>(1 / count));
   const Vector added = hn::Set(d, static_cast<float>(eps));
   const Vector zero = hn::Zero(d);
@@ -55,15 +54,18 @@ HWY_INLINE std::int64_t SlotRows(const LayerNormOperands& io, std::int64_t begin
                          float* y) ROOFLANE_LAMBDA {
     Vector v[] = {I == 0 ? first : slots.Load(x + I * step, zero)...};
     first = slots.Load(next, zero);
-    slots.Centre(v, count);
+    if constexpr (kCentred) slots.Centre(v, count);
     const Vector squares[] = {hn::Mul(v[I], v[I])...};
-    const Vector variance = hn::MulAdd(Slots::Gather(squares, hc::Plus()), share, added);
+    const Vector variance = hn::MulAdd(Slots::Gather(squares, Plus()), share, added);
     // Not true of NaN.
     const auto fits = hn::And(hn::Ge(variance, least), hn::Le(variance, most));
     if (HWY_UNLIKELY(!hn::AllTrue(d, fits))) return false;
     const typename Slots::Spread scale(hn::Div(hn::Set(d, 1.0f), hn::Sqrt(variance)));
-    (slots.Store(hn::MulAdd(hn::Mul(v[I], scale.template Of<I>()), gamma, beta), y + I * step),
-     ...);
+    const auto result = [&](Vector x, Vector factor) ROOFLANE_LAMBDA {
+      const Vector scaled = hn::Mul(x, factor);
+      return kCentred ? Vector(hn::MulAdd(scaled, gamma, beta)) : Vector(hn::Mul(scaled, gamma));
+    };
+    (slots.Store(result(v[I], scale.template Of<I>()), y + I * step), ...);
     return true;
   };
   return slots.ForRows(io, begin, end, zero, group);
@@ -71,8 +73,8 @@ HWY_INLINE std::int64_t SlotRows(const LayerNormOperands& io, std::int64_t begin
 
 // A few short rows at a time: a double of each fills the widest vector.
 inline constexpr std::int64_t kBatch = 8;
-using WideTag = hn::CappedTag<double, kBatch>;
-using NearTag = hn::Rebind<float, WideTag>;
+using BatchTag = hn::CappedTag<double, kBatch>;
+using FloatBatchTag = hn::Rebind<float, BatchTag>;
 
 // What is known of its rows.
 struct Batch {
@@ -91,9 +93,8 @@ using Together = std::make_index_sequence<kTogether>;
 // Where they begin: rows from `row` on, the last one again where there are no more.
 struct Four {
   const float* x[kTogether];
-  HWY_INLINE Four(const LayerNormOperands& io, std::int64_t row, std::int64_t end) {
-    for (std::int64_t i = 0; i < kTogether; ++i)
-      x[i] = io.x + std::min(row + i, end - 1) * io.x_stride;
+  HWY_INLINE Four(const FloatRows& io, std::int64_t row, std::int64_t end) {
+    for (std::int64_t i = 0; i < kTogether; ++i) x[i] = io.x_row(std::min(row + i, end - 1));
   }
 };
 
@@ -117,15 +118,15 @@ HWY_INLINE void SumsOf(const Four& rows, std::size_t n, double* sum, std::index_
     i += lanes;
   }
   if (i < n) {
-    const hc::Part part{n - i};
-    ((odd[R] = hn::Add(odd[R], hn::PromoteTo(dd, hc::LoadRow(df, x[R] + i, part)))), ...);
+    const Part part{n - i};
+    ((odd[R] = hn::Add(odd[R], hn::PromoteTo(dd, LoadRow(df, x[R] + i, part)))), ...);
   }
   ((even[R] = hn::Add(even[R], odd[R])), ...);
-  hc::ReduceFour(dd, even[0], even[1], even[2], even[3], hc::Plus(), sum);
+  ReduceFour(dd, even[0], even[1], even[2], even[3], Plus(), sum);
 }
 
-// squares[i] = Σ(x - mean)² of row i, mean = high[i] + low[i].
-template <std::size_t... R>
+// squares[i] = Σ(x - mean)² of row i, mean = high[i] + low[i], not kCentred 0.
+template <bool kCentred, std::size_t... R>
 HWY_INLINE void SquaresOf(const Four& rows, std::size_t n, const float* mean_high,
                           const float* mean_low, float* squares, std::index_sequence<R...>) {
   const Tag d;
@@ -134,48 +135,40 @@ HWY_INLINE void SquaresOf(const Four& rows, std::size_t n, const float* mean_hig
   const Vector high[] = {hn::Set(d, mean_high[R])...};
   const Vector low[] = {hn::Set(d, mean_low[R])...};
   Vector sum[] = {((void)R, hn::Zero(d))...};
-  const auto square = [](Vector from, Vector high_of, Vector low_of, Vector& to) ROOFLANE_LAMBDA {
-    const Vector apart = hn::Sub(hn::Sub(from, high_of), low_of);
+  const auto square = [d](const float* from, auto fill, [[maybe_unused]] Vector high_of,
+                          [[maybe_unused]] Vector low_of, Vector& to) ROOFLANE_LAMBDA {
+    Vector apart = LoadRow(d, from, fill);
+    if constexpr (kCentred) apart = Filled(d, hn::Sub(hn::Sub(apart, high_of), low_of), fill);
     to = hn::MulAdd(apart, apart, to);
   };
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    (square(hn::LoadU(d, x[R] + i), high[R], low[R], sum[R]), ...);
-  }
-  if (i < n) {
-    const hc::Part part{n - i};
-    const auto last = [&](const float* from, Vector high_of, Vector low_of,
-                          Vector& to) ROOFLANE_LAMBDA {
-      const Vector apart = hn::Sub(hn::Sub(hc::LoadRow(d, from, part), high_of), low_of);
-      const Vector filled = hc::Filled(d, apart, part);
-      to = hn::MulAdd(filled, filled, to);
-    };
-    (last(x[R] + i, high[R], low[R], sum[R]), ...);
-  }
-  hc::ReduceFour(d, sum[0], sum[1], sum[2], sum[3], hc::Plus(), squares);
+  for (; i + lanes <= n; i += lanes) (square(x[R] + i, Whole(), high[R], low[R], sum[R]), ...);
+  if (i < n) (square(x[R] + i, Part{n - i}, high[R], low[R], sum[R]), ...);
+  ReduceFour(d, sum[0], sum[1], sum[2], sum[3], Plus(), squares);
 }
 
 // The means of a batch from its sums.
 HWY_INLINE void MeansOf(Batch& batch, std::size_t n) {
-  const WideTag wide;
-  const NearTag near;
+  const BatchTag wide;
+  const FloatBatchTag narrow;
   const auto count = hn::Set(wide, static_cast<double>(n));
   for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
     const auto mean = hn::Div(hn::Load(wide, batch.sum + i), count);
-    const auto high = hn::DemoteTo(near, mean);
-    hn::Store(high, near, batch.high + i);
-    hn::Store(hn::DemoteTo(near, hn::Sub(mean, hn::PromoteTo(wide, high))), near, batch.low + i);
+    const auto high = hn::DemoteTo(narrow, mean);
+    hn::Store(high, narrow, batch.high + i);
+    hn::Store(hn::DemoteTo(narrow, hn::Sub(mean, hn::PromoteTo(wide, high))), narrow,
+              batch.low + i);
   }
 }
 
 // Its factors 1 / sqrt(var + eps) from its squares.
 HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
-  const WideTag wide;
-  const NearTag near;
-  const auto one = hn::Set(near, 1.0f);
+  const BatchTag wide;
+  const FloatBatchTag narrow;
+  const auto one = hn::Set(narrow, 1.0f);
   batch.wide = false;
   for (std::size_t i = 0; i < kBatch; i += hn::Lanes(wide)) {
-    const auto squares = hn::PromoteTo(wide, hn::Load(near, batch.squares + i));
+    const auto squares = hn::PromoteTo(wide, hn::Load(narrow, batch.squares + i));
     const auto variance = hn::Div(squares, hn::Set(wide, static_cast<double>(n)));
     const auto sum = hn::Add(variance, hn::Set(wide, eps));
     // Not true of NaN.
@@ -183,25 +176,52 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
         hn::And(hn::Ge(sum, hn::Set(wide, 0x1p-120)), hn::Le(sum, hn::Set(wide, 0x1p120)));
     if (HWY_UNLIKELY(!hn::AllTrue(wide, fits))) batch.wide = true;
     const auto sigma = hn::Sqrt(sum);
-    hn::Store(hn::Div(one, hn::DemoteTo(near, sigma)), near, batch.scale + i);
+    hn::Store(hn::Div(one, hn::DemoteTo(narrow, sigma)), narrow, batch.scale + i);
   }
 }
+
+// Gamma and beta of at most kBatchedStreamed elements as float32.
+template <class Io>
+class ConvertedVectors {
+ public:
+  HWY_INLINE ConvertedVectors(const Io& io, std::size_t n) {
+    if constexpr (std::is_same_v<typename Io::Element, float>) {
+      gamma = io.gamma;
+      beta = io.beta;
+    } else {
+      gamma = Converted(io.gamma, n, memory_);
+      beta = Converted(io.beta, n, memory_ + kBatchedStreamed);
+    }
+  }
+  const float *gamma, *beta;
+
+ private:
+  template <class T>
+  static HWY_INLINE const float* Converted(const T* from, std::size_t n, float* to) {
+    if (from == nullptr) return nullptr;
+    WriteElements<false>(Tag(), to, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      return LoadElements(Tag(), from + i, fill);
+    });
+    return to;
+  }
+  HWY_ALIGN float memory_[2 * kBatchedStreamed];
+};
 
 // Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch. kStream: y, which is dense, goes past the caches. (Each row streamed
 // on its own, with its ends, took a Zen 4 twice the time with 24 elements.)
-template <bool kStream, class Policy>
-std::int64_t BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                         std::size_t n, double eps, Policy policy) {
+template <bool kCentred, bool kStream, class Policy>
+std::int64_t BatchedRows(const FloatRows& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                         double eps, Policy policy) {
   Batch ring[3];
-  hc::StreamedByL1<Tag, kTogether * kBatchedStreamed> lines(io.y + begin * io.y_stride);
+  StreamedByL1<Tag, kTogether * kBatchedStreamed> lines(io.y + begin * io.y_stride);
   for (std::int64_t first = begin; first < end + 2 * kBatch; first += kBatch) {
     const std::int64_t turn = (first - begin) / kBatch;
     Batch& summed = ring[turn % 3];
     Batch& squared = ring[(turn + 2) % 3];
     Batch& written = ring[(turn + 1) % 3];
-    MeansOf(squared, n);
+    if constexpr (kCentred) MeansOf(squared, n);
     ScalesOf(written, n, eps);
     for (std::int64_t i = 0; i < kBatch; i += kTogether) {
       const std::int64_t row = first + i;
@@ -212,12 +232,12 @@ std::int64_t BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::i
             for (std::size_t j = 0; j < n; j += 16) policy(x + j);
           }
         }
-        SumsOf(rows, n, summed.sum + i, Together());
+        if constexpr (kCentred) SumsOf(rows, n, summed.sum + i, Together());
       }
       const std::int64_t second = row - kBatch;
       if (second >= begin && second < end) {
-        SquaresOf(Four(io, second, end), n, squared.high + i, squared.low + i, squared.squares + i,
-                  Together());
+        SquaresOf<kCentred>(Four(io, second, end), n, squared.high + i, squared.low + i,
+                            squared.squares + i, Together());
       }
       const std::int64_t third = second - kBatch;
       if (third < begin || third >= end) continue;
@@ -225,17 +245,17 @@ std::int64_t BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::i
         if constexpr (kStream) lines.Close();
         return third;
       }
-      const Known known = {written.high + i, written.low + i, written.scale + i};
+      const Mappings known = {written.high + i, written.low + i, written.scale + i};
       const std::int64_t count = std::min(kTogether, end - third);
-      LayerNormOperands four = io;
+      FloatRows four = io;
       four.x += third * io.x_stride;
-      four.y = kStream ? lines.Room() : io.y + third * io.y_stride;
+      four.y = kStream ? lines.Room() : io.y_row(third);
       if (count == kTogether) {
-        FinishTogether(four, 0, n, known, Together());
+        FinishTogether<kCentred>(four, 0, n, known, Together());
       } else {
         for (std::int64_t r = 0; r < count; ++r) {
-          Finish<false>(four.x + r * io.x_stride, io.gamma, io.beta, four.y + r * io.y_stride, n,
-                        known[r]);
+          WriteElements<false>(Tag(), four.y_row(r), n,
+                               ResultOf<kCentred>(four.x_row(r), io.gamma, io.beta, known[r]));
         }
       }
       if constexpr (kStream) lines.Written(static_cast<std::size_t>(count) * n);
@@ -247,45 +267,69 @@ std::int64_t BatchedRows(const LayerNormOperands& io, std::int64_t begin, std::i
 
 // Rows of at most kBatched elements from `begin` to `end`, of kBatchedStreamed where those would be
 // streamed but for being in place.
-inline std::int64_t ShortRows(const LayerNormOperands& io, std::int64_t begin, std::int64_t end,
-                              std::size_t n, double eps) {
+template <bool kCentred>
+std::int64_t FloatShortRows(const FloatRows& io, std::int64_t begin, std::int64_t end,
+                            std::size_t n, double eps) {
   std::int64_t done = begin;
-  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
+  const bool side_by_side = WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
-    done = SlotRows(io, begin, end, n, eps, slots, std::make_integer_sequence<int, vectors>());
+    done = SlotRows<kCentred>(io, begin, end, n, eps, slots,
+                              std::make_integer_sequence<int, vectors>());
   });
   if (side_by_side) return done;
-  return BatchedRows<false>(io, begin, end, n, eps, common::NoPrefetch());
+  return BatchedRows<kCentred, false>(io, begin, end, n, eps, NoPrefetch());
 }
 
-// The same past the caches: rows of up to a vector, or y dense.
-inline std::int64_t StreamedShortRows(const LayerNormOperands& io, std::int64_t begin,
-                                      std::int64_t end, std::size_t n, double eps,
-                                      common::Prefetch prefetch) {
-  if (n <= hn::Lanes(Tag())) {
-    const auto ordinary = [=](const LayerNormOperands& part, std::int64_t rows)
-                              HWY_ATTR { return ShortRows(part, 0, rows, n, eps); };
-    return hc::StreamShortRows(io, begin, end, n, prefetch == common::Prefetch::pages, ordinary);
-  }
-  const float* last = common::last_of_rows(io, end, n);
-  const std::int64_t distance = kBatch * io.x_stride;
+// The same past the caches, of more than a vector, y dense.
+template <bool kCentred>
+std::int64_t StreamedBatches(const FloatRows& io, std::int64_t begin, std::int64_t end,
+                             std::size_t n, double eps, Prefetch prefetch) {
+  const void* last = io.last_before(end, n);
+  const std::int64_t distance = kBatch * io.x_bytes();
   std::int64_t done = begin;
   switch (prefetch) {
-    case common::Prefetch::pages:
-      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchPages{last});
+    case Prefetch::pages:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchPages{last});
       break;
-    case common::Prefetch::into_l2:
-      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL2{distance, last});
+    case Prefetch::into_l2:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL2{distance, last});
       break;
-    case common::Prefetch::into_l1:
-      done = BatchedRows<true>(io, begin, end, n, eps, common::PrefetchIntoL1{distance, last});
+    case Prefetch::into_l1:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL1{distance, last});
   }
   hwy::FlushStream();
   return done;
 }
 
+// Whether rows of n elements are short: what follows takes them.
+template <class Io>
+bool is_short(const Io& io, std::size_t n, bool beyond_caches) {
+  // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
+  if (hn::MaxLanes(Tag()) == 1) return false;
+  const bool dense = !Io::is_plain || io.y_stride == static_cast<std::int64_t>(n);
+  if (!beyond_caches) return n <= kBatched;
+  return n <= hn::Lanes(Tag()) || (n <= kBatchedStreamed && dense);
+}
+
+// Short rows from `begin` to `end`, up to the first that only double can compute.
+template <bool kCentred, class Io>
+std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
+                       double eps, bool stream, Prefetch prefetch) {
+  if constexpr (Io::is_plain) {
+    if (!stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
+    if (n > hn::Lanes(Tag())) return StreamedBatches<kCentred>(io, begin, end, n, eps, prefetch);
+  }
+  const ConvertedVectors vectors(io, n);
+  const auto ordinary = [&](FloatRows part, std::int64_t rows) HWY_ATTR {
+    part.gamma = vectors.gamma;
+    part.beta = vectors.beta;
+    return FloatShortRows<kCentred>(part, 0, rows, n, eps);
+  };
+  return RowsByL1(io, begin, end, n, stream, prefetch == Prefetch::pages, ordinary);
+}
+
 }  // namespace HWY_NAMESPACE
-}  // namespace rooflane::layernorm
+}  // namespace rooflane::common
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard
