@@ -49,6 +49,7 @@ struct Regret {
   std::size_t candidates = 0;
   double ratio = 1;  // the model's choice over the fastest
   double model_ns = 0, best_ns = 0;
+  double predicted_ns = 0;  // of the model's choice; 0: nothing predicts
   std::string model, best;
 };
 
@@ -61,6 +62,12 @@ std::string class_of(const Problem& problem) {
                      intensity < 4    ? "< 4"
                      : intensity < 16 ? "4-16"
                                       : "> 16");
+}
+
+// A candidate's line of --times.
+void write_time(std::FILE* out, const std::string& problem, int threads, double ns,
+                const std::string& tuning) {
+  if (out != nullptr) fmt::print(out, "\"{}\",{},{:.0f},\"{}\"\n", problem, threads, ns, tuning);
 }
 
 Regret regret_of(const Variant& variant, const Problem& problem, const Environment& env,
@@ -78,13 +85,10 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
   Timed* const best = *std::min_element(
       first.begin(), first.end(), [](auto* x, auto* y) { return x->median_ns() < y->median_ns(); });
   Timed* const model = &all.front();
-  if (times != nullptr) {
-    for (Timed& timed : all) {
-      fmt::print(times, "\"{}\",{},{:.0f},\"{}\"\n", problem.text(), env.threads, timed.median_ns(),
-                 timed.tuning);
-    }
-    std::fflush(times);  // a run may be cut off
+  for (Timed& timed : all) {
+    write_time(times, problem.text(), env.threads, timed.median_ns(), timed.tuning);
   }
+  if (times != nullptr) std::fflush(times);  // a run may be cut off
   Regret r{.problem = problem.text(),
            .problem_class = class_of(problem),
            .threads = env.threads,
@@ -96,6 +100,10 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
     r.ratio = std::max(1.0, model->median_ns() / best->median_ns());
   }
   r.model_ns = model->median_ns();
+  if (variant.predicted_seconds != nullptr) {
+    r.predicted_ns =
+        1e9 * variant.predicted_seconds(problem, parse_tuning(variant, model->tuning), env);
+  }
   r.best_ns = best->median_ns();
   return r;
 }
@@ -117,9 +125,10 @@ std::vector<std::string> fields_of(const std::string& line) {
 }
 
 // The regret of today's predictions among candidates that were timed before: no measurement. The
-// traits must be those of the machine of the times.
+// traits must be those of the machine of the times. `predictions` gets them in place of the times.
 std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kernel,
-                                     const std::string& file, const std::string& math) {
+                                     const std::string& file, const std::string& math,
+                                     std::FILE* predictions) {
   std::ifstream in(file);
   if (!in) throw argument_error(fmt::format("{}: cannot be read", file));
   const Kernel* const kernels[] = {&kernel};
@@ -138,6 +147,7 @@ std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kerne
     const double ns = std::stod(fields[2]);
     const double predicted =
         variant.predicted_seconds(problem, parse_tuning(variant, fields[3]), env);
+    write_time(predictions, fields[0], env.threads, predicted * 1e9, fields[3]);
     const auto [at, is_new] = places.try_emplace({fields[0], fields[1]}, regrets.size());
     if (is_new) {
       regrets.push_back({.problem = fields[0],
@@ -154,6 +164,7 @@ std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kerne
     if (predicted < least_predicted[at->second]) {
       least_predicted[at->second] = predicted;
       regret.model_ns = ns, regret.model = fields[3];
+      regret.predicted_ns = predicted * 1e9;
     }
   }
   for (Regret& regret : regrets) regret.ratio = regret.model_ns / regret.best_ns;
@@ -167,20 +178,28 @@ void write_line(std::FILE* out, const Regret& r) {
   std::fflush(out);
 }
 
+// Beside the regret: the prediction over the time, which says whether the machine was as its traits
+// have it. Half of what other runs of the machine show means that others used it, too.
 void print_table(const std::vector<Regret>& regrets) {
-  std::map<std::string, std::vector<double>> by_class;
+  std::map<std::string, std::vector<const Regret*>> by_class;
   for (const Regret& regret : regrets) {
-    const double percent = 100 * (regret.ratio - 1);
     by_class[fmt::format("{} thread{}", regret.threads, regret.threads > 1 ? "s" : "")].push_back(
-        percent);
-    by_class[regret.problem_class].push_back(percent);
-    by_class["~ all"].push_back(percent);
+        &regret);
+    by_class[regret.problem_class].push_back(&regret);
+    by_class["~ all"].push_back(&regret);
   }
   fmt::print(
-      "| class | problems | regret: median | 95th percentile | worst |\n|---|---|---|---|---|\n");
-  for (const auto& [name, percents] : by_class) {
-    fmt::print("| {} | {} | {:.1f} % | {:.1f} % | {:.1f} % |\n", name, percents.size(),
-               quantile(percents, 0.5), quantile(percents, 0.95), quantile(percents, 1));
+      "| class | problems | regret: median | 95th percentile | worst | predicted / measured |\n"
+      "|---|---|---|---|---|---|\n");
+  for (const auto& [name, members] : by_class) {
+    std::vector<double> percents, scales;
+    for (const Regret* const member : members) {
+      percents.push_back(100 * (member->ratio - 1));
+      scales.push_back(member->predicted_ns / member->model_ns);
+    }
+    fmt::print("| {} | {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.2f} |\n", name, members.size(),
+               quantile(percents, 0.5), quantile(percents, 0.95), quantile(percents, 1),
+               quantile(scales, 0.5));
   }
 }
 
@@ -203,7 +222,8 @@ int run(int argc, char** argv) {
   app.add_option("--csv", csv, "a line for each problem");
   app.add_option("--times", all_times, "a line for each candidate of each problem");
   app.add_option("--replay", replay,
-                 "a file that --times wrote: today's predictions among its candidates");
+                 "a file that --times wrote: today's predictions among its candidates, which "
+                 "--times then writes");
   CLI11_PARSE(app, argc, argv);
   const Catalogue catalogue = Catalogue::built_in();
   const Kernel* const kernel = &catalogue.kernel(kernel_name);
@@ -220,13 +240,14 @@ int run(int argc, char** argv) {
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
   const File out(csv, "problem,threads,candidates,ratio,model_ns,best_ns,model,best\n");
+  const File times(all_times, "problem,threads,ns,tuning\n");
   if (!replay.empty()) {
-    const std::vector<Regret> regrets = regrets_of_times(variant, *kernel, replay, math);
+    const std::vector<Regret> regrets =
+        regrets_of_times(variant, *kernel, replay, math, times.get());
     for (const Regret& r : regrets) write_line(out.get(), r);
     print_table(regrets);
     return 0;
   }
-  const File times(all_times, "problem,threads,ns,tuning\n");
   std::vector<Regret> regrets;
   for (const Problem& problem : problems) {
     for (const int count : threads) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/traits.hpp"
@@ -66,6 +67,18 @@ struct Times {
     return std::cbrt(cube(core) + cube(within_l2) + cube(beyond_l2));
   }
 };
+
+// Of so many tasks, their mean `mean` of the largest, how many of the largest pass until the last
+// thread is done. That is later than the others by what does not divide, or by what it is slower:
+// more where a slow one has tasks of its own.
+inline double until_last(double tasks, double mean, int threads, bool fixed, const Traits& traits) {
+  if (threads == 1) return tasks * mean;
+  const double each = std::max(1.0, tasks / threads), most = std::ceil(each);
+  const double own = fixed ? (1 - 1 / each) * traits.jitter : 0;
+  // Few tasks do not even out.
+  const double size = 1 - (1 - mean) * (1 - 1 / each);
+  return size * each + std::max(most - each, traits.jitter + own);
+}
 
 class Costs {
  protected:
@@ -122,17 +135,11 @@ class Costs {
     return ops(rows * panels * vector_ops) + plain;
   }
 
-  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that. The
-  // last thread is done later than the others by what does not divide, or by what it is slower:
-  // more where a slow one has tasks of its own.
+  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that.
   double of_tasks(double tasks, double time, double mean = 1) const {
     if (s_.threads == 1) return tasks * (mean * time + ops(call_ops));
-    const double each = std::max(1.0, tasks / s_.threads), most = std::ceil(each);
-    const double own = s_.fixed ? (1 - 1 / each) * traits_.jitter : 0;
-    const double later = std::max(most - each, traits_.jitter + own);
-    // Few tasks do not even out.
-    const double size = 1 - (1 - mean) * (1 - 1 / each);
-    return time * (size * each + later) + most * (ops(call_ops) + traits_.task);
+    return time * until_last(tasks, mean, s_.threads, s_.fixed, traits_) +
+           std::ceil(std::max(1.0, tasks / s_.threads)) * (ops(call_ops) + traits_.task);
   }
 
   const Schedule& s_;
@@ -145,12 +152,23 @@ class Costs {
   Level source_ = in_memory;  // where operands are found that one run after the other reads
 };
 
-// Schedules with the time that each is predicted to take.
+// Schedules with the time that each is predicted to take: all of them, or the best alone.
 class Ranking {
  public:
+  Ranking() = default;
+  static Ranking best_below(double seconds = std::numeric_limits<double>::infinity()) {
+    Ranking ranking;
+    ranking.keeps_all_ = false;
+    ranking.best_seconds_ = seconds;
+    return ranking;
+  }
   void add(const Schedule& schedule, double seconds) {
-    if (seconds < best_seconds_) best_ = list_.size(), best_seconds_ = seconds;
-    list_.push_back({schedule, seconds});
+    if (seconds < best_seconds_) best_ = schedule, best_seconds_ = seconds;
+    if (keeps_all_) list_.push_back({schedule, seconds});
+  }
+  // Whether a schedule that takes at least so long need not be predicted.
+  bool needless(double least_seconds) const {
+    return !keeps_all_ && least_seconds >= best_seconds_;
   }
   // Numbers of threads in the order to try them: one, as most that it has are quickly predicted,
   // then all, half of them and so on.
@@ -168,7 +186,7 @@ class Ranking {
     const double operations = 2 * real(g.batch) * real(g.m) * real(g.n) * real(g.k);
     return operations / (threads * peak) + (threads > 1 ? traits.region : 0) > best_seconds_;
   }
-  const Schedule& best() const { return list_[best_].schedule; }
+  const std::optional<Schedule>& best() const { return best_; }
   // Least predicted time first.
   std::vector<Schedule> sorted() {
     std::stable_sort(list_.begin(), list_.end(),
@@ -199,8 +217,9 @@ class Ranking {
     Schedule schedule;
     double seconds;
   };
+  bool keeps_all_ = true;
   std::vector<Ranked> list_;
-  std::size_t best_ = 0;
+  std::optional<Schedule> best_;
   double best_seconds_ = std::numeric_limits<double>::infinity();
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include "backends/highway.hpp"
 #include "core/traits.hpp"
@@ -15,6 +16,7 @@ namespace rooflane::gemm {
 namespace {
 
 using cost::Ranking;
+using cost::real;
 using std::int64_t;
 
 // packed: what becomes of a.
@@ -22,8 +24,12 @@ enum class Packing { of_task, shared, none };
 
 class Search {
  public:
-  Search(const Gemm& g, const MicroTile& tile, const Environment& env)
-      : g_(g), tile_(tile), isa_(isa_name(resolve_isa(env.isa))), most_(std::max(1, env.threads)) {}
+  Search(const Gemm& g, const MicroTile& tile, const Environment& env, Ranking found)
+      : g_(g),
+        tile_(tile),
+        isa_(isa_name(resolve_isa(env.isa))),
+        most_(std::max(1, env.threads)),
+        found_(std::move(found)) {}
 
   Ranking all() {
     if (!g_.reads_ab() || g_.empty()) {
@@ -169,6 +175,18 @@ void Search::add_shares(Schedule s) {
       swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
   const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
+  s.m_parts = s.n_parts = s.k_parts = 1;
+  const Floor floor = predict_floor(s, g_, tile_, *traits_);
+  // Of so many parts in whole micro-tiles: what the largest is of all, and their mean of the
+  // largest.
+  struct Part {
+    double largest, mean;
+  };
+  const auto part = [](int64_t total, int64_t unit, int64_t parts) {
+    const int64_t units = div_up(total, unit), most = div_up(units, parts);
+    return Part{real(most) / real(units),
+                std::min(1.0, real(total) / real(parts * std::min(total, most * unit)))};
+  };
   std::vector<std::array<int64_t, 3>> tried;
   const auto cut = [&](int64_t m, int64_t n, int64_t k) {
     const std::array<int64_t, 3> parts = {std::clamp<int64_t>(m, 1, tiles),
@@ -182,6 +200,18 @@ void Search::add_shares(Schedule s) {
                       : threads_ == 1 ? 1
                                       : std::min<int64_t>(g_.batch, 4 * threads_);
     }
+    double tasks = real(parts[0] * parts[1] * parts[2] * batches), largest = 1, mean = 1;
+    if (whole && !packed) {
+      tasks = real(s.batch_parts);
+      largest = real(div_up(g_.batch, s.batch_parts)) / real(g_.batch);
+    } else {
+      const Part of_m = part(rows, tile_.mr, parts[0]);
+      const Part of_n = part(packed ? std::min(s.nc, cols) : cols, s.nr, parts[1]);
+      largest = of_m.largest * of_n.largest / real(parts[2] * batches);
+      mean = of_m.mean * of_n.mean;
+    }
+    const double last = largest * cost::until_last(tasks, mean, threads_, false, *traits_);
+    if (found_.needless(floor.before + floor.tasks * last)) return;
     for (const bool fixed : {false, true}) {
       s.fixed = fixed && threads_ > 1 && !s.share_a;
       if (fixed == s.fixed) add(s);
@@ -260,10 +290,12 @@ void Search::add_packed(bool transposed) {
       if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
       s.kc = kc;
       cut_into_phases(s, rows, cols);
+      int64_t before = 0;
       for (const int64_t bytes : {l2 / 4, l2 / 2}) {
         s.mc = rows_of(bytes, kc, rows);
         // Sums of c's transpose stay in L2 until they are transposed.
         if (transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
+        if (std::exchange(before, s.mc) == s.mc) break;
         s.order = false;
         add_with_stores(s);
         if (s.share_a) break;
@@ -315,13 +347,13 @@ std::array<int64_t, 8> kind_of(const Schedule& s) {
 }  // namespace
 
 std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Environment& env) {
-  return Search(g, tile, env).all().varied(2, kind_of);
+  return Search(g, tile, env, Ranking()).all().varied(2, kind_of);
 }
 
 Schedule best_schedule(const Gemm& g, const MicroTile& tile, const Environment& env,
                        const Tuning& tuning) {
-  Ranking all = Search(g, tile, env).all();
-  return tuning.values().empty() ? all.best() : best_agreeing(all.sorted(), tuning);
+  if (tuning.values().empty()) return *Search(g, tile, env, Ranking::best_below()).all().best();
+  return best_agreeing(Search(g, tile, env, Ranking()).all().sorted(), tuning);
 }
 
 }  // namespace rooflane::gemm

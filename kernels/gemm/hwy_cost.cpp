@@ -27,6 +27,7 @@ class Model : Costs {
  public:
   Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits);
   double seconds() const;
+  Floor floor() const;
 
  private:
   // One task's share of the product formed, and how the loops cut it.
@@ -54,6 +55,9 @@ class Model : Costs {
   void add_c(const Share& sh, Times& t) const;
   Share share_of(double rows, double cols) const;
   double task(const Share& sh) const;
+  double shared_packing(int64_t pieces, double products, double rows, int64_t width,
+                        bool transposes) const;
+  double packing_of_b(const PackedPieces& pieces) const;
   double packing_together() const;
   double blocked() const;
   double dot() const;
@@ -307,29 +311,47 @@ double Model::task(const Share& sh) const {
   return time + (plain ? 0 : ops(setup_ops));
 }
 
-// b, and a where it is shared, packed by all threads piece by piece.
+// Of an operand's `rows` rows, packed by all threads in so many pieces a phase.
+double Model::shared_packing(int64_t pieces, double products, double rows, int64_t width,
+                             bool transposes) const {
+  const double workers = real(std::clamp<int64_t>(pieces, 1, s_.threads)), k = real(g_.k);
+  // What is packed anew was read by all others last time.
+  return products / workers *
+         (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
+          taken(4 * k * rows));
+}
+
+double Model::packing_of_b(const PackedPieces& pieces) const {
+  if (g_.prepack) return 0;
+  return shared_packing(pieces.of_b(), real(g_.batch), real(swapped_ ? g_.m : g_.n), s_.nr,
+                        swapped_ ? !g_.trans_a : g_.trans_b);
+}
+
+// b, and a where it is shared.
 double Model::packing_together() const {
   const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
   const PackedPieces pieces(s_, g_, tile_);
-  const auto shared = [&](int64_t of_phase, double products, double rows, int64_t width,
-                          bool transposes) {
-    const double workers = real(std::min<int64_t>(s_.threads, std::max<int64_t>(1, of_phase)));
-    const double k = real(g_.k);
-    // What is packed anew was read by all others last time.
-    return products / workers *
-           (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
-            taken(4 * k * rows));
-  };
-  double time = ops(setup_ops);
-  if (!g_.prepack) {
-    time +=
-        shared(pieces.of_b(), real(g_.batch), real(n), s_.nr, swapped_ ? !g_.trans_a : g_.trans_b);
-  }
+  double time = ops(setup_ops) + packing_of_b(pieces);
   if (s_.share_a) {
-    time += shared(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
-                   swapped_ ? g_.trans_b : !g_.trans_a);
+    time += shared_packing(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
+                           swapped_ ? g_.trans_b : !g_.trans_a);
   }
   return time;
+}
+
+Floor Model::floor() const {
+  const bool packed = s_.path == Path::packed;
+  const double m = real(swapped_ ? g_.n : g_.m), n = real(swapped_ ? g_.m : g_.n);
+  const double k = real(g_.k), phases_of_k = real(packed ? div_up(g_.k, s_.kb) : 1);
+  const double phases = packed ? std::ceil(n / real(s_.nc)) * phases_of_k : 1;
+  double product = phases * micro_kernels(share_of(m, n), !packed && !s_.pack_b);
+  if (s_.pack_b) product += copy(k, n, real(s_.nr), g_.trans_b, in_l2);
+  if (s_.pack_a && !s_.share_a) {
+    product += copy(k, m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
+  }
+  if (swapped_) product += transposed(m, n) * phases_of_k;
+  return {begin() + (packed ? packing_of_b(PackedPieces(s_, g_, tile_)) : 0),
+          real(g_.batch) * product};
 }
 
 double Model::blocked() const {
@@ -453,6 +475,11 @@ double Model::outer() const {
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits) {
   return Model(schedule, g, tile, traits).seconds();
+}
+
+Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
+                    const Traits& traits) {
+  return Model(schedule, g, tile, traits).floor();
 }
 
 }  // namespace rooflane::gemm

@@ -31,6 +31,14 @@ inline bool shorter_than_page(const Gemm& g) { return float_bytes * g.k < 4096; 
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits);
 
+// Of the unpacked or the packed path, whatever its shares: seconds before tasks begin, and what one
+// thread takes at least for all tasks.
+struct Floor {
+  double before, tasks;
+};
+Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
+                    const Traits& traits);
+
 // The legal schedules worth trying, the one with the least predicted time first.
 std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Environment& env);
 

@@ -43,6 +43,11 @@ class Model : Costs {
   }
 
   double seconds() const { return begin() + (s_.path == Path::few_rows ? few() : packed()); }
+  // That one thread's micro-kernels take for all of the product, however it is shared.
+  double all_micro_kernels() const {
+    return real(g_.batch) *
+           micro_kernels(real(div_up(g_.m, unit_.mr)), real(div_up(g_.n, unit_.nr)));
+  }
 
  private:
   static double bytes_of_k(const NumberFormat& type) {
@@ -68,18 +73,26 @@ class Model : Costs {
     return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
   }
 
+  double padded_k() const { return real(div_up(g_.k, unit_.depth) * unit_.depth); }
+  double blocks_of_k() const { return std::ceil(padded_k() / real(s_.kc)); }
+  // Of so many micro-panels of a and b.
+  double micro_kernels(double pm, double pn) const {
+    const double tile = real(unit_.mr * unit_.nr), vectors = tile / vector_words;
+    const double rows = std::min(pm * real(unit_.mr), real(g_.m));
+    const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
+    return pm * pn *
+           (2 * tile * used * padded_k() / rate(unit_.path) +
+            ops(blocks_of_k() * (tile_ops + (load_ops + store_ops) * vectors) +
+                vector_ops * vectors));
+  }
+
   double packed() const {
     const int64_t a_panels = div_up(g_.m, unit_.mr), b_panels = div_up(g_.n, unit_.nr);
     const double pm = real(div_up(a_panels, s_.m_parts)), pn = real(div_up(b_panels, s_.n_parts));
-    const double k = real(div_up(g_.k, unit_.depth) * unit_.depth);
-    const double k_blocks = std::ceil(k / real(s_.kc)), kc = std::min(k, real(s_.kc));
-    const double tile = real(unit_.mr * unit_.nr), tiles = pm * pn, vectors = tile / vector_words;
-    const double rows = std::min(pm * real(unit_.mr), real(g_.m));  // of a share
-    const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
+    const double k = padded_k(), k_blocks = blocks_of_k(), kc = std::min(k, real(s_.kc));
+    const double tile = real(unit_.mr * unit_.nr), tiles = pm * pn;
     Times t;
-    t.core = tiles *
-             (2 * tile * used * k / rate(unit_.path) +
-              ops(k_blocks * (tile_ops + (load_ops + store_ops) * vectors) + vector_ops * vectors));
+    t.core = micro_kernels(pm, pn);
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
     const double a_part = real(unit_.mr) * word_of_k_ * kc;
     const double b_part = real(unit_.nr) * word_of_k_ * kc;
@@ -149,7 +162,8 @@ class Model : Costs {
 
 class Search {
  public:
-  explicit Search(const UnitProblem& of) : of_(of), unit_(of.unit), g_(of.g), most_(of.threads) {}
+  Search(const UnitProblem& of, Ranking found)
+      : of_(of), unit_(of.unit), g_(of.g), most_(of.threads), found_(std::move(found)) {}
 
   Ranking all() {
     if (!g_.reads_ab() || g_.empty()) {
@@ -213,8 +227,11 @@ class Search {
         s.share_a = own != 1, s.pack_b = own == 2;
         // A block of a in a part of L2, of all k where it is the thread's own; the sums of a block
         // of c in a quarter, or the thread's own micro-panels of b in half.
+        int64_t before = 0;
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
-          s.mc = std::max(unit_.mr, a_bytes / bytes(unit_.mr, own == 1 ? k : kc) * unit_.mr);
+          s.mc = std::clamp(a_bytes / bytes(unit_.mr, own == 1 ? k : kc) * unit_.mr, unit_.mr,
+                            round_up(g_.m, unit_.mr));
+          if (std::exchange(before, s.mc) == s.mc) break;
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
           s.nc = own == 2 ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
@@ -228,12 +245,19 @@ class Search {
 
   void add_shares(Schedule s) {
     const int64_t rows = div_up(g_.m, unit_.mr), cols = div_up(g_.n, unit_.nr);
+    const double work = Model(rounded(s, of_), of_, *traits_).all_micro_kernels();
     std::vector<std::array<int64_t, 2>> tried;
     const auto cut = [&](int64_t m, int64_t n) {
       const std::array<int64_t, 2> parts = {std::clamp<int64_t>(m, 1, rows),
                                             std::clamp<int64_t>(n, 1, cols)};
       if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
       tried.push_back(parts);
+      const double tasks = real(g_.batch * parts[0] * parts[1]);
+      const double most = real(div_up(rows, parts[0]) * div_up(cols, parts[1]));
+      const double all = real(rows * cols * g_.batch);
+      const double least =
+          work * most / all * until_last(tasks, all / (tasks * most), threads_, false, *traits_);
+      if (found_.needless(traits_->region + least)) return;
       s.m_parts = parts[0], s.n_parts = parts[1];
       for (const bool fixed : {false, true}) {
         s.fixed = fixed && threads_ > 1;
@@ -332,19 +356,18 @@ double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
 }
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
-  return Search(of).all().varied(3, [](const Schedule& s) {
+  return Search(of, Ranking()).all().varied(3, [](const Schedule& s) {
     return std::array<int64_t, 5>{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b,
                                   s.kc};
   });
 }
 
-Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning) {
+std::optional<Schedule> unit_schedule(const UnitProblem& of, const Tuning& tuning, double below) {
   if (tuning.values().size() >= schedule_tunables.size()) {
     return rounded(with(Schedule(), tuning), of);
   }
-  Ranking all = Search(of).all();
-  if (tuning.values().empty()) return all.best();
-  return rounded(with(best_agreeing(all.sorted(), tuning), tuning), of);
+  if (tuning.values().empty()) return Search(of, Ranking::best_below(below)).all().best();
+  return rounded(with(best_agreeing(Search(of, Ranking()).all().sorted(), tuning), tuning), of);
 }
 
 }  // namespace rooflane::gemm

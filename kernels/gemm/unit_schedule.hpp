@@ -6,6 +6,7 @@
 //             uses into its own L2; else all share what any of them packs
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +40,9 @@ const Traits& traits_for(const Unit& unit, int threads);
 double predict(const Schedule& schedule, const UnitProblem& of, const Traits& traits);
 // Legal schedules, least predicted time first.
 std::vector<Schedule> unit_candidates(const UnitProblem& of);
-// The best of the candidates that agree with what a tuning names, with what it names.
-Schedule unit_schedule(const UnitProblem& of, const Tuning& tuning);
+// The best of the candidates that agree with what a tuning names, with what it names. Where it
+// names nothing and none takes less than `below` seconds, none.
+std::optional<Schedule> unit_schedule(const UnitProblem& of, const Tuning& tuning,
+                                      double below = std::numeric_limits<double>::infinity());
 
 }  // namespace rooflane::gemm

@@ -153,12 +153,15 @@ Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const E
   }
   if (kinds.empty()) throw unavailable_error(*reasons_against(set, problem, env));
   std::optional<Choice> best;
+  std::reverse(kinds.begin(), kinds.end());  // the fastest one first: less is predicted of others
   for (const UnitKind kind : kinds) {
     Unit unit = unit_of(set, kind, problem, env);
     const UnitProblem of(problem, env, unit);
-    const Schedule schedule = unit_schedule(of, tuning);
-    const double seconds = kinds.size() > 1 ? seconds_of(schedule, of) : 0;
-    if (!best || seconds < best->seconds) best = {std::move(unit), schedule, seconds};
+    const auto schedule =
+        best ? unit_schedule(of, tuning, best->seconds) : unit_schedule(of, tuning);
+    if (!schedule) continue;
+    const double seconds = kinds.size() > 1 ? seconds_of(*schedule, of) : 0;
+    if (!best || seconds < best->seconds) best = {std::move(unit), *schedule, seconds};
   }
   if (named) best->schedule.unit = static_cast<UnitKind>(*named);
   return *std::move(best);

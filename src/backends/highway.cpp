@@ -60,10 +60,16 @@ std::int64_t of_other_length() {
   return mask;
 }
 
+// Targets that this CPU runs, asked once: in a virtual machine CPUID is answered by the hypervisor,
+// which takes as long as planning a small problem.
+std::int64_t supported() {
+  static const std::int64_t targets = hwy::SupportedTargets();
+  return targets;
+}
+
 // The static target is what the compiler may use anywhere, so a CPU that runs this line runs it.
 std::vector<std::int64_t> runnable() {
-  return targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET) &
-                    ~of_other_length());
+  return targets_in(HWY_TARGETS & (supported() | HWY_STATIC_TARGET) & ~of_other_length());
 }
 
 // The target of a name that Highway has on this architecture, generated or not; 0 without one.
@@ -113,7 +119,7 @@ std::string absent_isa_targets() {
 }
 
 std::string best_isa_left_out() {
-  const std::int64_t here = hwy::SupportedTargets() & ~disabled_in_all;
+  const std::int64_t here = supported() & ~disabled_in_all;
   return is_left_out(here & -here) ? isa_name(here & -here) : "";
 }
 
