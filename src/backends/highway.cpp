@@ -68,8 +68,10 @@ std::int64_t supported() {
 }
 
 // The static target is what the compiler may use anywhere, so a CPU that runs this line runs it.
-std::vector<std::int64_t> runnable() {
-  return targets_in(HWY_TARGETS & (supported() | HWY_STATIC_TARGET) & ~of_other_length());
+const std::vector<std::int64_t>& runnable() {
+  static const std::vector<std::int64_t> targets =
+      targets_in(HWY_TARGETS & (supported() | HWY_STATIC_TARGET) & ~of_other_length());
+  return targets;
 }
 
 // The target of a name that Highway has on this architecture, generated or not; 0 without one.
@@ -124,7 +126,7 @@ std::string best_isa_left_out() {
 }
 
 std::int64_t resolve_isa(std::string_view name) {
-  const std::vector<std::int64_t> here = runnable();
+  const std::vector<std::int64_t>& here = runnable();
   if (name.empty()) return here.front();
   for (std::int64_t target : here) {
     if (isa_name(target) == name) return target;
