@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <memory>
 
 #include "cli/generate_session.hpp"
 #include "cli/options.hpp"
@@ -14,6 +15,7 @@
 #include "cli/verbs.hpp"
 #include "core/stopwatch.hpp"
 #include "core/text.hpp"
+#include "generate/decoder.hpp"
 #include "generate/language_model.hpp"
 #include "generate/token_sampler.hpp"
 #include "io/files.hpp"
@@ -46,6 +48,9 @@ void declare_generate(Arguments& arguments) {
   arguments.flag("--ignore-end", "go on where the model ends its text");
   arguments.flag("--chat", "PROMPT is a message: put it into the file's chat template");
   arguments.option("--threads", "N", "default: all physical cores");
+  arguments.option("--draft", "ngram|FILE.gguf",
+                   "guess tokens from the text so far, or by a small model of the same vocabulary, "
+                   "and verify them together: the same text in less time");
   arguments.flag("--times", "tell tokens per second at the end");
   arguments.option("--ids", "I,J,...", "instead of PROMPT: token ids; prints ids, one a line");
   arguments.flag("--score", "with --ids: no further tokens, but how well these are foreseen");
@@ -86,6 +91,7 @@ struct Request {
   generate::SamplerSettings sampler;
   generate::RunnerSettings runner;
   bool ignore_end = false, times = false, score = false;
+  std::optional<std::string> draft;
   std::optional<std::string> logits;
 };
 
@@ -188,6 +194,13 @@ Request read_request(const Arguments& arguments) {
     }
     return true;
   });
+  request.draft = arguments.value("--draft");
+  complaints.check([&] {
+    if (request.draft && request.score) {
+      throw argument_error("--draft and --score: allowed is one of them");
+    }
+    return true;
+  });
   request.logits = arguments.value("--logits");
   complaints.check([&] {
     try {
@@ -258,33 +271,50 @@ int score_ids(const Request& request, const Gguf& gguf, const Catalogue& catalog
   return 0;
 }
 
+// What guesses, as --draft names it; null: nothing does.
+std::unique_ptr<generate::Drafter> drafter_of(const Request& request, const Gguf& gguf,
+                                              const Catalogue& catalogue) {
+  if (!request.draft) return nullptr;
+  if (*request.draft == "ngram") return std::make_unique<generate::NgramDrafter>();
+  try {
+    const Gguf small(*request.draft);
+    return std::make_unique<generate::ModelDrafter>(
+        small, gguf, request.ids, std::ssize(request.ids) + request.tokens, catalogue,
+        request.runner, request.sampler);
+  } catch (const Error& error) {
+    throw Error(error.kind(),
+                fmt::format("--draft, which is ngram or a GGUF file: {}", error.what()));
+  }
+}
+
 int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& catalogue) {
   const generate::LlamaSizes sizes = generate::read_llama_sizes(gguf);
   check_ids("--ids", request.ids, sizes.vocabulary);
   check_ids("--stop", request.stops, sizes.vocabulary);
   const std::int64_t prompt = std::ssize(request.ids);
-  generate::LanguageModel model(gguf, {prompt, prompt + request.tokens}, catalogue, request.runner);
+  generate::Room room = {prompt, prompt + request.tokens};
+  if (request.draft) room.rows = generate::draft_rows;
+  generate::LanguageModel model(gguf, room, catalogue, request.runner);
   std::vector<std::int32_t> stops = request.stops;
   if (!request.ignore_end) {
     stops.insert(stops.end(), model.end_tokens().begin(), model.end_tokens().end());
   }
   generate::TokenSampler sampler(request.sampler, sizes.vocabulary);
+  const std::unique_ptr<generate::Drafter> drafter = drafter_of(request, gguf, catalogue);
   std::vector<float> kept;
-  const Stopwatch watch;
-  std::span<const float> logits = model.prefill(request.ids, 0);
-  const double prefilled = watch.seconds();
-  std::int64_t count = 0;
-  while (true) {
+  generate::Decoder decoder(model, sampler, drafter.get(), request.ids);
+  for (std::int64_t count = 0; count < request.tokens && std::cout; ++count) {
+    const auto [token, logits] = decoder.next();
     if (request.logits) kept.insert(kept.end(), logits.begin(), logits.end());
-    const std::int32_t token = sampler.next(logits);
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
     std::cout << token << '\n' << std::flush;  // at once, for who reads along
-    if (++count == request.tokens || !std::cout) break;
-    logits = model.decode(token, prompt + count - 1);
   }
-  const std::int64_t decoded = std::min(count, request.tokens - 1);
+  const generate::DecoderCounts& counts = decoder.counts();
   if (request.times) {
-    print_times(request.ids.size(), prefilled, decoded, watch.seconds() - prefilled);
+    print_times(request.ids.size(), counts.prompt_seconds, counts.tokens, counts.seconds);
+    if (request.draft) {
+      print_note(fmt::format("drafts: {} of {} taken; {} passes{}", counts.accepted, counts.drafted, counts.passes, counts.differs ? "; DIFFERS" : ""));
+    }
   }
   keep_logits(request, kept, sizes.vocabulary);
   return 0;

@@ -9,13 +9,14 @@
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "generate/row_pieces.hpp"
 #include "model/low_precision.hpp"
 #include "model/swaps.hpp"
 
 namespace rooflane::generate {
 namespace {
 
-constexpr std::size_t prefill_phase = 0, decode_phase = 1;  // as bench/models/llama.txt has them
+constexpr std::size_t prefill_phase = 0, decode_phase = 1, verify_phases = 2;  // llama_instance's
 
 std::size_t tensor_named(const model::Phase& phase, std::string_view name) {
   const auto found = std::find_if(phase.tensors.begin(), phase.tensors.end(),
@@ -54,6 +55,11 @@ StoredCaches formed(const model::Instance& plain, const Catalogue& catalogue,
   return with_stored_caches(instance, settings.kv_type);
 }
 
+LlamaLengths lengths_of(const Room& room, std::int64_t past) {
+  const std::int64_t most = room.rows.empty() ? 1 : room.rows.back();
+  return {past, room.prompt, room.tokens + most, room.rows};
+}
+
 // Weights are held twice.
 void require_memory(const model::Instance& instance) {
   double bytes = model::memory_bytes(instance);
@@ -81,16 +87,21 @@ LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue
       weights_(gguf, sizes_),
       room_(checked(gguf, sizes_, room)),
       kv_type_(settings.kv_type),
-      plain_(llama_instance(sizes_, 0, room.prompt, room.tokens + 1, catalogue.kernels(),
+      plain_(llama_instance(sizes_, lengths_of(room, 0), catalogue.kernels(),
                             format_of(weights_, settings))),
       first_(formed(plain_, catalogue, settings)),
-      next_(formed(llama_instance(sizes_, 1, room.prompt, room.tokens + 1, catalogue.kernels(),
+      next_(formed(llama_instance(sizes_, lengths_of(room, 1), catalogue.kernels(),
                                   format_of(weights_, settings)),
                    catalogue, settings)),
       converted_(model::converted_weights(plain_, first_.instance, weights_)),
       memory_(fitting(first_.instance), *converted_, 1, settings.threads),
       prefill_(memory_, prefill_phase, first_, next_, catalogue, settings),
-      decode_(memory_, decode_phase, first_, next_, catalogue, settings) {}
+      decode_(memory_, decode_phase, first_, next_, catalogue, settings) {
+  for (std::size_t i = 0; i < room.rows.size(); ++i) {
+    part_rows(first_, next_, verify_phases + i, memory_, catalogue, settings);
+    verify_.emplace_back(memory_, verify_phases + i, first_, next_, catalogue, settings);
+  }
+}
 
 std::span<const float> LanguageModel::run(std::size_t phase, PhaseRunner& runner,
                                           std::span<const std::int32_t> ids, std::int64_t more) {
@@ -112,6 +123,14 @@ std::span<const float> LanguageModel::decode(std::int32_t id, std::int64_t past)
   assert(past < room_.tokens);
   // In the first instance the prompt lies before the token.
   return run(decode_phase, decode_, {&id, 1}, past - room_.prompt);
+}
+
+std::span<const float> LanguageModel::verify(std::span<const std::int32_t> ids,
+                                             std::int64_t past) {
+  const auto rows = std::find(room_.rows.begin(), room_.rows.end(), std::ssize(ids));
+  assert(rows != room_.rows.end() && past < room_.tokens);
+  const auto i = static_cast<std::size_t>(rows - room_.rows.begin());
+  return run(verify_phases + i, verify_[i], ids, past - room_.prompt);
 }
 
 double LanguageModel::decode_bytes(std::int64_t past) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "generate/llama.hpp"
 #include "generate/phase_runner.hpp"
@@ -14,6 +15,7 @@ namespace rooflane::generate {
 struct Room {
   std::int64_t prompt = 1;  // tokens of each prefill
   std::int64_t tokens = 1;  // altogether
+  std::vector<std::int64_t> rows = {};  // tokens of a `verify`, ascending; none: it is not called
 };
 
 class LanguageModel {
@@ -30,6 +32,9 @@ class LanguageModel {
   // one. The logits are good until the next call.
   std::span<const float> prefill(std::span<const std::int32_t> ids, std::int64_t past);
   std::span<const float> decode(std::int32_t id, std::int64_t past);
+  // Adds as many tokens as one of room.rows says and returns the logits behind each,
+  // [rows, vocabulary]: those of so many calls of `decode` (row_pieces.hpp), in less time.
+  std::span<const float> verify(std::span<const std::int32_t> ids, std::int64_t past);
 
   // Bytes that decoding behind `past` tokens must read: every weight that is multiplied with, and
   // the caches' rows so far.
@@ -49,6 +54,7 @@ class LanguageModel {
   std::unique_ptr<model::WeightSource> converted_;
   model::Memory memory_;
   PhaseRunner prefill_, decode_;
+  std::vector<PhaseRunner> verify_;  // for each of room.rows
 };
 
 }  // namespace rooflane::generate

@@ -122,20 +122,28 @@ std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary) 
   return tokens;
 }
 
-model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
-                               std::int64_t capacity, std::span<const Kernel* const> kernels,
+model::Instance llama_instance(const LlamaSizes& sizes, const LlamaLengths& lengths,
+                               std::span<const Kernel* const> kernels,
                                const model::WeightFormat& format) {
-  model::Instance instance = model::instantiate(model::read_model("llama"), "",
-                                                {{"layers", sizes.layers},
-                                                 {"width", sizes.width},
-                                                 {"heads", sizes.heads},
-                                                 {"kv_heads", sizes.kv_heads},
-                                                 {"hidden", sizes.hidden},
-                                                 {"vocab", sizes.vocabulary},
-                                                 {"past", past},
-                                                 {"prompt", prompt},
-                                                 {"capacity", capacity}},
-                                                kernels, format);
+  const auto with_rows = [&](std::int64_t rows) {
+    return model::instantiate(model::read_model("llama"), "",
+                              {{"layers", sizes.layers},
+                               {"width", sizes.width},
+                               {"heads", sizes.heads},
+                               {"kv_heads", sizes.kv_heads},
+                               {"hidden", sizes.hidden},
+                               {"vocab", sizes.vocabulary},
+                               {"past", lengths.past},
+                               {"prompt", lengths.prompt},
+                               {"rows", rows},
+                               {"capacity", lengths.capacity}},
+                              kernels, format);
+  };
+  model::Instance instance = with_rows(1);
+  for (const std::int64_t rows : lengths.rows) {
+    instance.phases.push_back(with_rows(rows).phases.back());
+    instance.phases.back().name = "verify";
+  }
   // Symbols are whole numbers; these are not.
   for (model::Phase& phase : instance.phases) {
     for (model::Call& call : phase.calls) {

@@ -29,10 +29,16 @@ LlamaSizes read_llama_sizes(const Gguf& gguf);
 // Of the file, tokens that end a text: the end of the text, of a turn, of a message.
 std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
 
-// The model with two phases: `prefill` of `prompt` tokens that come after `past` ones, and `decode`
-// of the token behind them; at most `capacity` tokens altogether.
-model::Instance llama_instance(const LlamaSizes& sizes, std::int64_t past, std::int64_t prompt,
-                               std::int64_t capacity, std::span<const Kernel* const> kernels,
+struct LlamaLengths {
+  std::int64_t past, prompt;  // tokens
+  std::int64_t capacity;      // tokens altogether, at most
+  std::vector<std::int64_t> rows = {};  // tokens of each phase `verify`
+};
+// The model with phases `prefill` of the prompt's tokens, which come after those past, `decode` of
+// the token behind them, and any number of `verify`, of some tokens behind them, each with its
+// logits.
+model::Instance llama_instance(const LlamaSizes& sizes, const LlamaLengths& lengths,
+                               std::span<const Kernel* const> kernels,
                                const model::WeightFormat& format);
 
 // All of the file's tensors.

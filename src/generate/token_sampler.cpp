@@ -14,7 +14,7 @@ TokenSampler::TokenSampler(const SamplerSettings& settings, std::int64_t vocabul
   if (settings.temperature > 0) weights_.reserve(static_cast<std::size_t>(vocabulary));
 }
 
-std::int32_t TokenSampler::next(std::span<const float> logits) {
+std::int32_t TokenSampler::choose(std::span<const float> logits, std::uint64_t number) {
   std::size_t best = 0;
   float largest = -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -24,10 +24,11 @@ std::int32_t TokenSampler::next(std::span<const float> logits) {
     }
   }
   if (settings_.temperature == 0 || !std::isfinite(largest)) return static_cast<std::int32_t>(best);
-  return draw(logits, largest);
+  return draw(logits, largest, number);
 }
 
-std::int32_t TokenSampler::draw(std::span<const float> logits, float largest) {
+std::int32_t TokenSampler::draw(std::span<const float> logits, float largest,
+                                std::uint64_t number) {
   weights_.clear();
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -53,7 +54,7 @@ std::int32_t TokenSampler::draw(std::span<const float> logits, float largest) {
     end = weights_.begin();
   }
   // 53 random bits are a number in [0,1); each token owns as much of [0,sum) as it weighs.
-  const std::uint64_t bits = splitmix64(settings_.seed + ++drawn_ * 0x9E3779B97F4A7C15);
+  const std::uint64_t bits = splitmix64(settings_.seed + (number + 1) * 0x9E3779B97F4A7C15);
   double left = static_cast<double>(bits >> 11) * 0x1p-53 * sum;
   auto token = weights_.end() - 1;
   while (token != end && left >= token->first) {

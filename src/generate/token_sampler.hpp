@@ -20,15 +20,14 @@ class TokenSampler {
  public:
   TokenSampler(const SamplerSettings& settings, std::int64_t vocabulary);
 
-  // `logits`: as many as the vocabulary has. Of equal ones the first counts as likelier; NaN is
-  // never taken unless nothing else is there.
-  std::int32_t next(std::span<const float> logits);
+  // Token `number`, from 0. `logits`: as many as the vocabulary has. Of equal ones the first
+  // counts as likelier; NaN is never taken unless nothing else is there.
+  std::int32_t choose(std::span<const float> logits, std::uint64_t number);
 
  private:
-  std::int32_t draw(std::span<const float> logits, float largest);
+  std::int32_t draw(std::span<const float> logits, float largest, std::uint64_t number);
 
   SamplerSettings settings_;
-  std::uint64_t drawn_ = 0;
   std::vector<std::pair<double, std::int32_t>> weights_;  // of tokens, not yet normalised
 };
 
