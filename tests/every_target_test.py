@@ -2,10 +2,10 @@
 """Every instruction set that an emulator has, on a CPU that has no better one: every_target_test.py
 ROOFLANE.
 
-qemu-user runs the program as an old CPU, and logs each instruction that it translates, which it does
-when the instruction is about to run for the first time. So a test sees that the result is right,
-that the target's own instructions ran, and that no better one's did. Newer targets than AVX2 are
-beyond that emulator: the other tests run them where the CPU has them.
+qemu-user runs the program as an old CPU. It logs each instruction that it translates, and it
+translates what is about to run for the first time. So the test sees that the result is right, that
+the target's own instructions ran, and that no newer ones did. The emulator has nothing newer than
+AVX2: other tests run those targets where the CPU has them.
 """
 from __future__ import annotations
 
