@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The short form of arm.sh: kernels' building blocks (tests/arm_kernels.cpp) compiled for some
-# configurations, and run under qemu-user. Fetches nothing: headers that are the same for every
-# architecture are this system's. Status 77 where the compiler or the emulator is missing.
+# The short form of arm.sh: compiles the kernels' building blocks (tests/arm_kernels.cpp) for some
+# configurations and runs them under qemu-user. Downloads nothing: headers that are the same for every
+# architecture are taken from this system. Status 77 if the compiler or the emulator is missing.
 #   scripts/arm_short.sh [neon|128|256|512]...   default: neon 256
 set -euo pipefail
 # shellcheck source=/dev/null

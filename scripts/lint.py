@@ -275,11 +275,11 @@ class Lint:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="lint.sh", description="Layout and static checks.")
+    parser = argparse.ArgumentParser(prog="lint.sh", description="Layout, words and static checks.")
     parser.add_argument("--quick", action="store_true", help="without clang-tidy")
     parser.add_argument("--within", type=float, metavar="SECONDS", default=math.inf,
-                        help="clang-tidy for so long; what changed last comes first")
-    parser.add_argument("--all", action="store_true", help="clang-tidy of every source")
+                        help="time limit for clang-tidy; the latest changes come first")
+    parser.add_argument("--all", action="store_true", help="clang-tidy for every source")
     parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
     arguments = parser.parse_args()
     try:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the build needs with apt (Debian 12 and 13, Ubuntu 24.04), and only what is missing:
-# when everything is there it does nothing and returns at once. Building comes next: build.sh.
+# Installs the packages that the build needs with apt (Debian 12 and 13, Ubuntu 24.04), only the missing
+# ones; if none is missing it returns at once. The next step is build.sh.
 #   scripts/setup.sh              for the programs and the Python package
-#   scripts/setup.sh --program    for the program `rooflane` alone
-#   scripts/setup.sh --tests      for the tests too
+#   scripts/setup.sh --program    only for the program `rooflane`
+#   scripts/setup.sh --tests      also for the tests
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

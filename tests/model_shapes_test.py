@@ -310,8 +310,8 @@ class CommandLine(Folder):
                 ((SCRIPT,), "is no ONNX file"),
                 ((path, "--batch", "1", "--len", "2", "--out", self.folder / "no" / "m.txt"),
                  "no such folder"),
-                ((path, "--dim", "len=x"), "is no size"),
-                ((path, "--value", "mask=a"), "is no list of numbers")):
+                ((path, "--dim", "len=x"), "is not a size"),
+                ((path, "--value", "mask=a"), "is not a list of numbers")):
             done = self.call(*words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(expected, done.stderr.splitlines()[-1])

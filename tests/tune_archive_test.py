@@ -68,7 +68,7 @@ def correct(number: int, ratio: float, samples: int = 4, strategy: str = "random
 
 
 def failed(number: int, outcome, reason: str = "because", **tunables):
-    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model", note="mended",
+    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model", note="corrected",
                  reason=reason, cost=Cost(0.25, 0.5, 0, 0))
 
 
@@ -115,7 +115,7 @@ class OnBoth:
         self.assertEqual(Archive(self.url).trials(run), trials)
         self.assertEqual(archive.trials(run + 1), [])
 
-    def test_what_the_databases_cannot_hold_is_mended(self):
+    def test_what_the_databases_cannot_hold_is_corrected(self):
         nasty = failed(0, Outcome.INCORRECT, "nul \0, half a pair \ud800, two\nlines, é, '; --")
         nasty.error, nasty.threshold = float("nan"), 1e-5
         archive, run = self.filled([nasty], machine={**MACHINE, "traits": {"x": float("inf")}})
@@ -382,7 +382,7 @@ class OnBoth:
         lines = told("history", "--shape", "gemm:k=64,m=64,n=64").splitlines()
         self.assertEqual(len(lines), 2 + 8)
         self.assertIn("the default", lines[2])
-        self.assertRegex(lines[7], r"random \(model\) +build error .* because; mended$|refused")
+        self.assertRegex(lines[7], r"random \(model\) +build error .* because; corrected$|refused")
         self.assertEqual(lines, told("history", str(run)).splitlines())
         self.assertIn("3 correct (37.5 %)", told("statistics"))
         self.assertIn("would remove 5 evaluations", told("prune", "--failed", "--dry-run"))
@@ -454,7 +454,7 @@ class Sqlite(OnBoth, unittest.TestCase):
                 (["best", "--shape", "gemm:m=65,n=64,k=64"], "nearest is 'gemm:m=64,n=64,k=64'"),
                 (["best", "--top", "0"], "a number of at least 1"),
                 (["best", "--top"], "expected one argument"),
-                (["list", "more"], "'more' is one argument too many"),
+                (["list", "more"], "'more' is an unexpected argument"),
                 (["history"], "needs RUN or --shape"), (["history", "9"], "no run 9"),
                 (["history", "x"], "'x'; valid: a number"), (["prune"], "needs --older-than"),
                 (["prune", "--keep", "-1"], "at least 0"),

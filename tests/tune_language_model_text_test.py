@@ -91,12 +91,12 @@ class Answers(unittest.TestCase):
         self.assertEqual(judged.proposal.configuration["nr"], 64)
         self.assertEqual(judged.proposal.configuration["mr"], 2)
         self.assertIn("nr: 5000 clamped to 1024; mr: -3 clamped to 1", judged.proposal.note)
-        self.assertIn("mended (nr must be a multiple of 16 up to 64): mr=2, nr=64",
+        self.assertIn("corrected (nr must be a multiple of 16 up to 64): mr=2, nr=64",
                       judged.proposal.note)
         judged, = self.read('{"mc": 101}')  # made whole micro-tiles by the variant
         assert judged.proposal
         self.assertTrue(judged.clamped)
-        self.assertEqual(judged.proposal.note, "mended: mc=104")
+        self.assertEqual(judged.proposal.note, "corrected: mc=104")
 
     def test_unknown_tunables_and_what_is_no_number_refuse_a_configuration(self) -> None:
         judged = self.read('[{"mc": 128, "tile": 3}, {"mc": "big"}, {"mc": [1]}, {"mc": null}, '

@@ -219,7 +219,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
     if attn_mask is not None and is_causal:
         raise Refused("attn_mask and is_causal: allowed is one of them")
     if not enable_gqa and query.ndim > 2 and query.shape[-3] != key.shape[-3]:
-        raise Refused("key has other heads than query: that wants enable_gqa=True")
+        raise Refused("key has other heads than query: that needs enable_gqa=True")
     return _call(_attention, _attention_op, query, key, value, attn_mask, is_causal, scale)
 
 

@@ -1,5 +1,5 @@
-"""What number formats cost and gain a language model: each level against float32 weights, fused,
-on a text that stands in the tree, and all of them in the same rounds of llama-bench's tests.
+"""Measures what number formats cost and gain in a language model: each level against float32 weights,
+fused, on a text of the tree, and all of them in the same rounds of llama-bench's tests.
 """
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ Runs in the environment that llm_compare.py makes for it. The model is built fro
 metadata and given the file's tensors, dequantised to float32: nothing is downloaded, and none of
 transformers' own reading of GGUF is used. Requests, one a line:
 
-  {"do":"logits","ids":[...],"first":N,"logits":FILE}    {}; FILE gets the logits of what follows
-                                                         each token from number N on
+  {"do":"logits","ids":[...],"first":N,"logits":FILE}    {}; FILE gets the logits after each
+                                                         token from number N on
 """
 from __future__ import annotations
 

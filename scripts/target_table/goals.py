@@ -1,7 +1,7 @@
-"""The problems by class (*shapes.txt) and what each class is held against (*targets.txt).
+"""The problems by class (*shapes.txt) and the goals of each class (*targets.txt).
 
-Only reads data; whether a goal is met is judged in judging.py. The format of each file stands at
-its beginning.
+Only reads data; judging.py decides whether a goal is met. Each file begins with a description of its
+format.
 """
 from __future__ import annotations
 

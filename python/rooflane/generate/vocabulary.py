@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file describes: byte-level BPE as GPT-2 has it, with the package
+"""The tokenizer that a GGUF file describes: byte-level BPE as in GPT-2, with the package
 tokenizers. Metadata comes as `rooflane generate --metadata` prints it.
 
 Key names: github.com/ggml-org/ggml, docs/gguf.md. The ways to split text before merging are those

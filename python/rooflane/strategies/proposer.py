@@ -195,7 +195,7 @@ def joined(note: str, asked: Configuration, found: Configuration) -> str:
     """The program's note, and what became of its values."""
     changed = ", ".join(f"{name} {value} -> {found.get(name)}" for name, value in asked.items()
                         if found.get(name) != value)
-    return "; ".join(part for part in (note, f"mended: {changed}" if changed else "") if part)
+    return "; ".join(part for part in (note, f"corrected: {changed}" if changed else "") if part)
 
 
 def description(space: Space) -> dict[str, Any]:
