@@ -156,7 +156,7 @@ case ${1:-} in
     if (($# == 0)); then set -- neon 128 256 512; fi
     for configuration in "$@"; do
       [[ $configuration =~ ^(neon|128|256|512)$ ]] || {
-        echo "arm: '$configuration' is no configuration: neon, 128, 256 or 512" >&2
+        echo "arm: '$configuration' is not a configuration: neon, 128, 256 or 512" >&2
         exit 2
       }
     done

@@ -24,7 +24,7 @@ flags_of() {  # CONFIGURATION: of the compiler
     neon) ;;
     128) echo -march=armv8.2-a+sve2 -msve-vector-bits=128 -DROOFLANE_VECTOR_BITS=128 ;;
     256 | 512) echo -march=armv8.2-a+sve "-msve-vector-bits=$1" "-DROOFLANE_VECTOR_BITS=$1" ;;
-    *) echo "arm_short: '$1' is no configuration: neon, 128, 256 or 512" >&2 && return 2 ;;
+    *) echo "arm_short: '$1' is not a configuration: neon, 128, 256 or 512" >&2 && return 2 ;;
   esac
 }
 compile() {  # CONFIGURATION FLAGS...

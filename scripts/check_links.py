@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks every link of every Markdown page of the tree: check_links.py [--external] [FILE...].
 
-A link to a file must lead to one, a link with #anchor to a page with such a heading. --external also
-checks links to other sites, which needs the network.
+A link to a file must lead to one, a link with #anchor to a page with such a heading. --external
+also checks links to other sites, which needs the network.
 
 Exit status: 0 good, 1 a broken link, 2 wrong arguments.
 """

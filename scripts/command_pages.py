@@ -151,8 +151,9 @@ def man_page(table: dict[str, Any], verbs: list[Verb]) -> str:
     text += ".SH SYNOPSIS\n\\fBrooflane\\fR \\fIVERB\\fR [\\fIarguments\\fR]\n"
     text += ".SH DESCRIPTION\n" + roff(
         "Runs kernels (GEMM, softmax, LayerNorm, attention and other operations of models) in\n"
-        "several implementations, checks each against a double-precision reference, times them side\n"
-        "by side and compares the times with limits measured on the same machine in the same run.\n"
+        "several implementations, checks each against a double-precision reference, times them\n"
+        "side by side and compares the times with limits measured on the same machine in the same\n"
+        "run.\n"
         "Data goes to standard output, everything else to standard error.") + "\n"
     text += ".SH VERBS\n" + "".join(map(man_verb, verbs))
     for title, entries in (("EXIT STATUS", EXIT_STATUS), ("ENVIRONMENT", ENVIRONMENT)):

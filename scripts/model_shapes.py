@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Translates an ONNX graph to a model file: model_shapes.py FILE.onnx [--batch N] [--len N] [--out FILE].
+"""ONNX graph to model file: model_shapes.py FILE.onnx [--batch N] [--len N] [--out FILE].
 
 Operators that Rooflane has kernels for become steps; the others are listed (docs/models.md). --help
 names all options. This file needs only the standard library; the graph is read (python/rooflane/

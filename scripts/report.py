@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--readme", metavar="FILE",
                         help="Markdown page about one machine to write")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, default=PROGRAM,
-                        help="the program that computes ratios and verdicts; default: build/rooflane")
+                        help="the program that computes the ratios; default: build/rooflane")
     arguments = parser.parse_args()
     targets = [arguments.html, arguments.svg, arguments.readme]
     if not any(targets):

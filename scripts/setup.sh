@@ -86,7 +86,7 @@ offered() {  # those of them that the package lists know; not every distribution
     if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; fi
   done
 }
-# Lists that are there are believed: no update at every call for what this distribution lacks.
+# Existing lists are trusted: packages that this distribution lacks do not cause an update at every call.
 if ((${#missing[@]} == 0)) && has_file '/var/lib/apt/lists/*_Packages*'; then
   mapfile -t optional < <(offered)
   if ((${#optional[@]} == 0)); then exit 0; fi

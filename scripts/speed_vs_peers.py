@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares our kernels with every peer, class by class, with the goals of each, in a Markdown table. With
---opencl, the OpenCL kernels on a GPU, problem by problem; with --low-precision, short operands,
-quantized weights and fused functions.
+"""Compares our kernels with every peer, class by class, with the goals of each, in a table.
+With --opencl, the OpenCL kernels on a GPU, problem by problem; with --low-precision, short
+operands, quantized weights and fused functions. The table is Markdown.
 
 bench/targets/*shapes.txt lists the problems, bench/targets/*targets.txt the goals. `rooflane bench`
 measures (target_table/measuring.py); target_table/judging.py compares with the goals. Standard
@@ -49,7 +49,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                              "intervals, especially for classes with one problem")
     parser.add_argument("--random", metavar="N", type=int, default=0,
                         help="also N random problems of each kernel, as classes KERNEL-random")
-    parser.add_argument("--seed", metavar="S", type=int, default=1, help="seed of --random; default 1")
+    parser.add_argument("--seed", metavar="S", type=int, default=1, help="for --random; default 1")
     parser.add_argument("--classes", metavar="C,...", default="",
                         help="classes, or their first words: gemm-small, softmax")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and keep PREFIX-*.csv")
@@ -59,7 +59,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     who = (sides.DEVICE if "--opencl" in words else
            sides.LOW_PRECISION if "--low-precision" in words else sides.CPU)
     parser.add_argument("--machine", choices=tuple(who.machines),
-                        help="the machine with the goals; default: from the name of the CPU or device")
+                        help="the machine with the goals; default: from the CPU or device")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path,
                         default=PROGRAM,
                         help="use this program instead of building one")

@@ -170,8 +170,8 @@ class ListAndDoctor(CommandLine):
         for word in ["CPU", "caches", "ISA targets", "blas", "OpenCL", "slows this machine down"]:
             self.assertIn(word, out)
         out = self.succeed("doctor", env={"OMP_WAIT_POLICY": "passive"})
-        self.assertRegex(out, r"(?m)^Problems that slow this machine down, and their fixes:\n(.*\n)*"
-                              r"- OMP_WAIT_POLICY=passive: .*\n    unset OMP_WAIT_POLICY$")
+        self.assertRegex(out, r"(?m)^Problems that slow this machine down, and their fixes:\n"
+                              r"(.*\n)*- OMP_WAIT_POLICY=passive: .*\n    unset OMP_WAIT_POLICY$")
         self.assertRegex(out, r"(?m)^counters +(absent: \S.*|.*\b(cycles|instructions)\b.*)$")
 
     def test_a_calibration_is_kept_and_doctor_tells_its_age(self):
@@ -196,8 +196,8 @@ class ListAndDoctor(CommandLine):
         with open(self.path("traits"), "w", encoding="utf-8") as file:
             file.write("rooflane-traits 1\nregion soon\nend\n")
         self.assertRegex(self.succeed("doctor", env=here),
-                         r"(?m)^traits +derived, because \S+ cannot be used: line 2: region 'soon': "
-                         r"a number of at least 0; `rooflane calibrate` writes it again$")
+                         r"(?m)^traits +derived, because \S+ cannot be used: line 2: region 'soon':"
+                         r" a number of at least 0; `rooflane calibrate` writes it again$")
         self.succeed("calibrate", "--if-missing", "--threads", "1", "--seconds", "0.01", env=here)
         self.assertIn("measured just now", self.succeed("doctor", env=here))
 

@@ -307,7 +307,7 @@ class CommandLine(Folder):
         for words, expected in (
                 ((path,), "sizes without a value"),
                 ((self.folder / "none.onnx",), "No such file"),
-                ((SCRIPT,), "is no ONNX file"),
+                ((SCRIPT,), "is not an ONNX file"),
                 ((path, "--batch", "1", "--len", "2", "--out", self.folder / "no" / "m.txt"),
                  "no such folder"),
                 ((path, "--dim", "len=x"), "is not a size"),

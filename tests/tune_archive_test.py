@@ -60,7 +60,7 @@ def space_of(shape: str = "gemm:m=64,n=64,k=64", default: dict[str, int] | None 
 
 def correct(number: int, ratio: float, samples: int = 4, strategy: str = "random", **tunables):
     """A correct trial; what is not told of its configuration is the default's."""
-    default_ns = [1000.0 + turn for turn in range(samples)]
+    default_ns = [1000.0 + slot for slot in range(samples)]
     return Trial(number, {**DEFAULT, **tunables}, Outcome.CORRECT, strategy,
                  ratio=Ratio(ratio, ratio * 0.99, ratio * 1.01),
                  ns=[round(ratio * ns, 3) for ns in default_ns], default_ns=default_ns, error=1e-7,
@@ -68,8 +68,8 @@ def correct(number: int, ratio: float, samples: int = 4, strategy: str = "random
 
 
 def failed(number: int, outcome, reason: str = "because", **tunables):
-    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model", note="corrected",
-                 reason=reason, cost=Cost(0.25, 0.5, 0, 0))
+    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model",
+                 note="corrected", reason=reason, cost=Cost(0.25, 0.5, 0, 0))
 
 
 def some_trials() -> list:
@@ -430,7 +430,7 @@ class Sqlite(OnBoth, unittest.TestCase):
             connection.execute("CREATE TABLE cats (name TEXT)")
         blocked = self.folder / "text" / "below.sqlite"
         for url, status, said in (
-                (str(text), 2, "is no archive"), (str(foreign), 2, "'cats'"),
+                (str(text), 2, "is not an archive"), (str(foreign), 2, "'cats'"),
                 (str(self.folder), 2, "is a folder"),
                 (str(self.folder / "absent"), 2, "no archive"),
                 (str(blocked), 2, "below.sqlite"), ("mysql://me@there/db", 2, "unknown database"),

@@ -102,8 +102,9 @@ class Answers(unittest.TestCase):
         judged = self.read('[{"mc": 128, "tile": 3}, {"mc": "big"}, {"mc": [1]}, {"mc": null}, '
                            '{"mc": NaN}, {"mc": "1e400"}, {"kc": 384}]')
         self.assertEqual([each.refused for each in judged], [
-            'unknown tunable "tile"', 'mc: "big" is no number', "mc: [1] is no number",
-            "mc: null is no number", "mc: NaN is no number", 'mc: "1e400" is no number', ""])
+            'unknown tunable "tile"', 'mc: "big" is not a number', "mc: [1] is not a number",
+            "mc: null is not a number", "mc: NaN is not a number",
+            'mc: "1e400" is not a number', ""])
         self.assertEqual(judged[-1].proposal and judged[-1].proposal.configuration["kc"], 384)
 
     def test_repeats_are_skipped(self) -> None:

@@ -461,7 +461,7 @@ for count, ask in enumerate(asks()):
             with self.subTest(line[:50]):
                 self.fails_for_good(self.command(PROGRAM + f"""
 for _ in sys.stdin: os.write(1, {line.encode("latin-1")!r} + b"\\n")
-"""), "^no JSON: |^no configurations|^[a-z]+ .* is no whole number$")
+"""), "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$")
 
     def test_an_answer_without_end(self) -> None:
         self.fails_for_good(self.command(PROGRAM + """

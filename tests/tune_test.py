@@ -75,7 +75,7 @@ class Evaluations(unittest.TestCase):
         self.assertLess(good.ratio.value, 1)
         self.assertEqual(len(good.ns), len(good.default_ns))
 
-    def test_several_take_turns_in_the_same_rounds(self):
+    def test_several_share_rounds(self):
         space = self.evaluator.open(FAKE)
         slow, same, crash = self.evaluator.evaluate(
             [{"fault": 0, "pause": 16}, space.default, {"fault": 2, "pause": 0}], FEW)

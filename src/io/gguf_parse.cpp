@@ -15,7 +15,7 @@
 namespace rooflane {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they stand");
+static_assert(std::endian::native == std::endian::little, "numbers are copied unchanged");
 
 constexpr std::string_view magic = "GGUF";
 // gguf.md: keys have at most 2^16 - 1 bytes, tensor names at most 64.

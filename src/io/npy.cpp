@@ -23,7 +23,7 @@
 namespace rooflane {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "elements are copied as they stand");
+static_assert(std::endian::native == std::endian::little, "elements are copied unchanged");
 
 constexpr std::string_view allowed_types =
     "little-endian float32, float64, float16, bfloat16, int8, uint8, int32 and int64";

@@ -94,7 +94,7 @@ def parser_of(verb: str) -> Parser:
         parser.add_argument("--keep", metavar="N", type=at_least(0, int),
                             help="all but the best N of each space")
         parser.add_argument("--failed", action="store_true", help="those that are not correct")
-        parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+        parser.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
     elif verb == "export":
         parser.add_argument("--format", required=True, metavar="|".join(formats.FORMATS),
                             help="t4 and kernel-tuner: one space; json and csv: any number")

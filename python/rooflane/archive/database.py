@@ -70,7 +70,7 @@ def one_line(address: URL) -> Iterator[None]:
         reason = _reason_of(error)
         if address.get_backend_name() == "sqlite":
             if "not a database" in reason:
-                raise ArchiveError(f"'{shown(address)}' is no archive: {reason}") from error
+                raise ArchiveError(f"'{shown(address)}' is not an archive: {reason}") from error
             raise ArchiveError(f"archive '{shown(address)}': {reason}") from error
         if isinstance(error, DBAPIError) and (error.connection_invalidated
                                               or isinstance(error, OperationalError)):

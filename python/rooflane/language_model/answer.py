@@ -155,17 +155,17 @@ def integer(value: Any) -> tuple[int, str] | str:
             lowered = text.lower()
             if lowered in ("true", "false"):
                 return int(lowered == "true"), f'"{lowered}" read as {int(lowered == "true")}'
-            return f"{shown} is no number"
+            return f"{shown} is not a number"
         if isinstance(number, int):
             return number, f"{shown} read as {number}"
         value = number
     if isinstance(value, float):
         if not math.isfinite(value) or abs(value) > 1e30:
-            return f"{shown} is no number"
+            return f"{shown} is not a number"
         whole = round(value)
         return whole, "" if value == whole and not shown.startswith('"') \
             else f"{shown} read as {whole}"
-    return f"{shown} is no number"
+    return f"{shown} is not a number"
 
 
 def correct(raw: Mapping[str, Any], tunables: Sequence[Tunable]) -> Corrected:
@@ -229,7 +229,8 @@ def judge(objects: Sequence[Mapping[str, Any]], space: Space, base: Configuratio
         changed = [f"{name}={configuration[name]}" for name in result.changed
                    if name in configuration]
         if why or changed:
-            notes.append(f"corrected{f' ({why})' if why else ''}: {', '.join(changed) or 'completed'}")
+            notes.append(f"corrected{f' ({why})' if why else ''}: "
+                         + (", ".join(changed) or "completed"))
         clamped = each.clamped or bool(why or changed)
         text = text_of(configuration)
         if tried(configuration) or text in seen:

@@ -1,5 +1,5 @@
-"""Asks a language model within budgets: retries if that can help, records every exchange, and answers
-from a record.
+"""Asks a language model within budgets: retries if that can help, records every exchange, and
+answers from a record.
 
 A Client uses a transport: an Endpoint, or a Replay of an Endpoint's earlier answers, with the same
 retries.

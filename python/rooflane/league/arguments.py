@@ -36,14 +36,14 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
                      help=f"default: {STRATEGIES}")
     run.add_argument("--only", metavar="TEXT", action="append", default=[],
-                     help="spaces with this text in their line of `list`; repeatable: any of the texts")
+                     help="spaces with this text in their line of `list`; repeatable")
     run.add_argument("--repeats", metavar="N", type=_positive, default=REPEATS,
                      help=f"searches per strategy and space; default: {REPEATS}")
     run.add_argument("--rounds", metavar="N", type=_positive, default=ROUNDS,
                      help=f"recorded rounds drawn per evaluation; default: {ROUNDS}")
     run.add_argument("--seed-points", metavar="N", type=_positive, default=SEED_POINTS,
-                     help="start of all searches: the default and the cost model's next candidates; default: "
-                          f"{SEED_POINTS}")
+                     help="start of all searches: the default and the model's next candidates; "
+                          f"default: {SEED_POINTS}")
     run.add_argument("--seed", metavar="N", type=int, default=0)
     run.add_argument("--latency", metavar="NAME=SECONDS", action="append", default=[],
                      help="the cost of a strategy's proposal, instead of measuring it")

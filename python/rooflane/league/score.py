@@ -9,7 +9,7 @@ budget, the time when S reaches optimum + 5 % of (median - optimum). Corrections
 - Configurations that fail cost S their time and gain nothing.
 - The number of draws that fit into a time is a distribution, in S and so in the budget; the
   reference used the mean for one and the median for the other.
-- A search that has named nothing yet counts as a blind draw: the mean of the correct configurations.
+- A search that has named nothing yet counts as a blind draw: the mean of correct configurations.
 
 Pure functions: replay.py searches, command.py prints.
 """

@@ -11,11 +11,11 @@ MOST_VALUES = 4096  # numbers of one --value
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="model_shapes.py",
-        description="Translates an ONNX graph to a model file: steps for operators that Rooflane has "
-                    "kernels for, and a list of the others. Only shapes are read; weights come "
-                    "from the seed.",
+        description="Translates an ONNX graph to a model file: steps for operators that have a "
+                    "kernel, and a list of the others. Only shapes are read; weights come from "
+                    "the seed.",
         epilog="Without --out the model is written to standard output and the list to standard "
-               "error; with --out the list is written to standard output.")
+               "error; with it the list is written to standard output.")
     result.add_argument("graph", metavar="FILE.onnx", type=Path)
     result.add_argument("--batch", metavar="N", type=_size,
                         help="the first axes of inputs, if the file leaves them open")

@@ -89,7 +89,7 @@ class Grid:
         return self._legal
 
     def random(self, chance: random.Random, seen: set[str]) -> Configuration | None:
-        """One that was not seen, uniform over the legal ones; corrected where a few hundred draws held
+        """One that was not seen, uniform over the legal ones; corrected if hundreds of draws held
         none of those. Nothing when nothing is left, or nothing can be found."""
         def fresh(found: Iterable[Configuration | None]) -> Configuration | None:
             return next((each for each in found if each and text_of(each) not in seen), None)

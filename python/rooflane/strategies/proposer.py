@@ -188,7 +188,7 @@ def whole(name: str, value: Any) -> int:
             raise ValueError
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Failed(f"{name} {str(value)[:80]} is no whole number") from error
+        raise Failed(f"{name} {str(value)[:80]} is not a whole number") from error
 
 
 def joined(note: str, asked: Configuration, found: Configuration) -> str:

@@ -8,9 +8,9 @@ An illegal suggestion is evaluated as the nearest legal configuration (repair, i
 literature). Telling Optuna of violated constraints, or asking again, was measured
 beside it on synthetic spaces of 110 and 2210 legal configurations of 4500: no better on the large
 one; on the small one behind, since TPE's best tenth fills with whatever is legal, and ten times as
-slow. A suggestion that is known already is replaced by a new one. It is reported as pruned: TPE counts it
-among the bad ones and so leaves it, and CMA-ES ignores it and so draws again. GP would find the same
-maximum forever, so it receives the known time, as Optuna's FAQ recommends.
+slow. A suggestion that is known already is replaced by a new one. It is reported as pruned: TPE
+counts it among the bad ones and so leaves it, and CMA-ES ignores it and so draws again. GP would
+find the same maximum forever, so it receives the known time, as Optuna's FAQ recommends.
 
 CMA-ES starts where the best seed is (warm start, Nomura et al., AAAI 2021) instead of in the middle
 of the grid: on the large space it comes to within 3.7 % of the best after 40 evaluations instead of
