@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Builds for aarch64 with Debian's cross compiler and runs under qemu-user every test that measures
-# nothing: with NEON, and with SVE vectors of 128, 256 and 512 bits. What it installs with apt:
-# compiler and emulator; libraries are unpacked into build-arm/sysroot, which leaves this system's
-# own packages alone. docs/arm.md.
+# Builds for aarch64 with Debian's cross compiler and runs all tests that do not measure under qemu-user,
+# with NEON and with SVE vectors of 128, 256 and 512 bits. apt installs the compiler and the emulator. The
+# libraries are unpacked into build-arm/sysroot, so this system's own packages stay unchanged. docs/arm.md.
 #   scripts/arm.sh                   everything: hours on two cores
 #   scripts/arm.sh neon 256          some configurations
-#   scripts/arm.sh --built 128       tests what build-arm/128 holds: nothing is installed or compiled
-#   PART_OF_CASES=0/1 scripts/arm.sh all cases, also where they are many: a day
-#   scripts/arm.sh --short           two kernels with NEON and SVE: what CI runs; installs nothing
-#   scripts/arm.sh --sysroot         fetches the libraries and nothing else
+#   scripts/arm.sh --built 128       tests the build in build-arm/128; installs and compiles nothing
+#   PART_OF_CASES=0/1 scripts/arm.sh all cases, even if there are many: a day
+#   scripts/arm.sh --short           two kernels with NEON and SVE, as in CI; installs nothing
+#   scripts/arm.sh --sysroot         only downloads the libraries
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -28,8 +27,8 @@ install_tools() {
     install "${missing[@]}" >&2
 }
 
-# Packages of another architecture without telling dpkg of it: apt works in a folder of its own,
-# whose list of installed packages is empty, so that all they depend on comes too.
+# Downloads packages of another architecture without registering it with dpkg: apt works in its own folder,
+# with an empty list of installed packages, so that all dependencies are downloaded too.
 fetch_sysroot() {
   if [[ -e $sysroot/complete ]]; then return; fi
   local apt=$root/apt mirror suite gcc
@@ -157,7 +156,7 @@ case ${1:-} in
     if (($# == 0)); then set -- neon 128 256 512; fi
     for configuration in "$@"; do
       [[ $configuration =~ ^(neon|128|256|512)$ ]] || {
-        echo "arm: '$configuration' is no configuration: neon, 128, 256 or 512" >&2
+        echo "arm: '$configuration' is not a configuration: neon, 128, 256 or 512" >&2
         exit 2
       }
     done

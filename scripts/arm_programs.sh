@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The command line under qemu-user, as arm.sh calls it with QEMU_CPU and QEMU_LD_PREFIX set: list,
-# doctor, verify, run and a short bench, which starts workers. Programs that start programs need a
-# kernel that knows qemu; in a namespace of its own Linux 6.7 takes that from anybody.
+# Runs the command line under qemu-user: list, doctor, verify, run and a short bench, which starts workers.
+# arm.sh calls it with QEMU_CPU and QEMU_LD_PREFIX set. Programs that start programs need a kernel that
+# knows qemu; Linux 6.7 allows anybody to register it in a namespace.
 #   scripts/arm_programs.sh ROOFLANE NAME
-#   scripts/arm_programs.sh --known COMMAND...   a command in that namespace; status 125 without one
+#   scripts/arm_programs.sh --known COMMAND...   runs a command in that namespace; status 125 without one
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh" "$1"  # what follows may be a command

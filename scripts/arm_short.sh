@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The short form of arm.sh: kernels' building blocks (tests/arm_kernels.cpp) compiled for some
-# configurations, and run under qemu-user. Fetches nothing: headers that are the same for every
-# architecture are this system's. Status 77 where the compiler or the emulator is missing.
+# The short form of arm.sh: compiles the kernels' building blocks (tests/arm_kernels.cpp) for some
+# configurations and runs them under qemu-user. Downloads nothing: headers that are the same for every
+# architecture are taken from this system. Status 77 if the compiler or the emulator is missing.
 #   scripts/arm_short.sh [neon|128|256|512]...   default: neon 256
 set -euo pipefail
 # shellcheck source=/dev/null
@@ -24,7 +24,7 @@ flags_of() {  # CONFIGURATION: of the compiler
     neon) ;;
     128) echo -march=armv8.2-a+sve2 -msve-vector-bits=128 -DROOFLANE_VECTOR_BITS=128 ;;
     256 | 512) echo -march=armv8.2-a+sve "-msve-vector-bits=$1" "-DROOFLANE_VECTOR_BITS=$1" ;;
-    *) echo "arm_short: '$1' is no configuration: neon, 128, 256 or 512" >&2 && return 2 ;;
+    *) echo "arm_short: '$1' is not a configuration: neon, 128, 256 or 512" >&2 && return 2 ;;
   esac
 }
 compile() {  # CONFIGURATION FLAGS...

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From a bare machine to the roofline summary: installs, builds the program alone (build.sh), benchmarks,
-# prints. Arguments are handed to `rooflane bench`, e.g. `scripts/bench.sh -k gemm --threads 1`; its
-# options are listed by `build/rooflane bench --help`. Rows are kept in results/MACHINE/RUN_ID.csv and .json.
+# From a fresh machine to the roofline summary: installs packages, builds the program (build.sh), measures
+# and prints the summary. Arguments are passed to `rooflane bench`, for example
+# `scripts/bench.sh -k gemm --threads 1`; `build/rooflane bench --help` lists its options. Rows are kept in
+# results/MACHINE/RUN_ID.csv and .json.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

@@ -25,9 +25,9 @@ PACKAGES = ["Markdown==3.11.3", "mkdocs==1.6.1", "mkdocs-material==9.8.2", "Pygm
 
 def main() -> int:
     """Builds and checks."""
-    parser = argparse.ArgumentParser(prog="book.sh", description="The pages as a book.")
+    parser = argparse.ArgumentParser(prog="book.sh", description="Builds the pages as a book.")
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=ROOT / "build/book",
-                        help="where to; what was there goes. Default: build/book")
+                        help="the folder, which is replaced; default: build/book")
     out = parser.parse_args().out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "sitemap.xml").exists():
         print(f"book.sh: --out {out}: holds something else than a book", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""What MkDocs does not do by itself: a book of docs/ and of the files of the tree that it links to.
+"""A hook of mkdocs.yml: adds the files of the tree that docs/ links to.
 
-A hook of mkdocs.yml. Pages stay as they are read in the tree: a link to ../kernels/gemm/ladder.cpp
-leads in the book to a page tree/kernels/gemm/ladder.cpp with that text, one to a folder to its
-README.md or a list of its files, one to a picture or to rows to a copy. Entries of the navigation
-whose page does not exist are left out.
+Pages are not changed. A link to ../kernels/gemm/ladder.cpp leads to a page
+tree/kernels/gemm/ladder.cpp with that text, a link to a folder leads to its README.md or a list of
+its files, and a link to a picture or to rows leads to a copy. Entries of the navigation without a
+page are left out.
 """
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A release build in build/, from whatever state: missing packages first (setup.sh), then Meson,
-# then Ninja. Away from a terminal it is quiet unless something fails. Used by bench.sh and test.sh.
+# Makes a release build in build/: installs missing packages (setup.sh), then runs Meson and Ninja. If the
+# output is not a terminal it prints only failures. Used by bench.sh and test.sh.
 #   scripts/build.sh              everything, for all ISA targets: programs, Python package, tests
-#   scripts/build.sh TARGET...    these alone, e.g. rooflane. A new build folder is configured for this
-#                                 machine's ISA target, which saves half of the kernels' compile time,
-#                                 and without the Python package. One that exists keeps its options.
+#   scripts/build.sh TARGET...    only these, for example rooflane. A new build folder is configured for this
+#                                 machine's ISA target, which halves the kernels' compile time, and without
+#                                 the Python package. An existing one keeps its options.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -30,7 +30,7 @@ loud() {  # runs a command; prints what it said only when it fails
     exit 1
   }
 }
-is_configured() {  # OPTION VALUE, as build/ has it
+is_configured() {  # OPTION VALUE: whether build/ has it
   python3 - "$@" <<'END'
 import json, sys
 with open("build/meson-info/intro-buildoptions.json", encoding="utf-8") as file:

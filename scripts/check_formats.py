@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""GEMM in every number format on files that NumPy and gguf (PyPI) wrote and decoded.
+"""Checks GEMM in every number format on files that NumPy and gguf (PyPI) wrote and decoded.
 
   check_formats.py [--seed N] [--rooflane PROGRAM] [VARIANT...]   default: scalar hwy avx512 amx
 
-gguf quantises random weights and decodes them again; `rooflane run` multiplies the blocks as they
-are, and its result is held against NumPy's product of the decoded numbers in double precision.
-Prints the largest error of each format as a share of what float32 sums may err by,
-(8 + sqrt k) u |a||b|; of int8-dynamic, where a is rounded in the run, as a share of a twentieth of
-the largest result. Makes an environment of its own. Exit status: 0 all within bounds, 1 not, 3 the
-environment cannot be had.
+gguf quantizes random weights and dequantizes them again. `rooflane run` multiplies the stored
+blocks, and its result is compared with NumPy's product of the dequantized numbers in double
+precision. Prints the largest error of each format as a share of the bound of float32 sums,
+(8 + sqrt k) u |a||b|; for int8-dynamic, which rounds a in the run, as a share of a twentieth of the
+largest result. Creates its own environment. Exit status: 0 all within bounds, 1 not, 3 the
+environment is not available.
 """
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def check(program: str, variant: str, name: str, math: str, generator: Any) -> b
         else:
             worst = max(worst, float(error.max() / np.abs(right).max()) / DYNAMIC_ERROR)
     verdict = "right" if worst <= 1 else "WRONG"
-    print(f"{variant:8} {name:5} {math:13} {verdict}, {worst:.3f} of what is allowed")
+    print(f"{variant:8} {name:5} {math:13} {verdict}, {worst:.3f} of the allowed error")
     return worst <= 1
 
 
@@ -135,7 +135,7 @@ def check_all(program: str, variants: list[str], seed: int) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="GEMM on weights that gguf quantised.")
+    parser = argparse.ArgumentParser(description="Checks GEMM on weights that gguf quantized.")
     parser.add_argument("variants", nargs="*", metavar="VARIANT",
                         default=["scalar", "hwy", "avx512", "amx"])
     parser.add_argument("--seed", type=int, default=1)

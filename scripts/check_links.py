@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every link of every Markdown page of the tree: check_links.py [--external] [FILE...].
+"""Checks every link of every Markdown page of the tree: check_links.py [--external] [FILE...].
 
-A link to a file must lead to one, one with #anchor to a page that has such a heading. --external
-asks for links to other places, too, which needs the network and takes as long as they do.
+A link to a file must lead to one, a link with #anchor to a page with such a heading. --external
+also checks links to other sites, which needs the network.
 
-Exit status: 0 good, 1 a link leads nowhere, 2 wrong arguments.
+Exit status: 0 good, 1 a broken link, 2 wrong arguments.
 """
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def main() -> int:
     """Checks the named pages, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="*", type=Path, metavar="FILE",
-                        help="pages; default: all of the tree")
-    parser.add_argument("--external", action="store_true", help="links to other places as well")
+                        help="pages; default: all pages of the tree")
+    parser.add_argument("--external", action="store_true", help="also check links to other sites")
     arguments = parser.parse_args()
     chosen = arguments.file or pages()
     if missing := [str(path) for path in chosen if not path.is_file()]:

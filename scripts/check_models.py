@@ -28,10 +28,10 @@ def models() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Whole models against NumPy or PyTorch.")
+    parser = argparse.ArgumentParser(description="Compares whole models with NumPy or PyTorch.")
     parser.add_argument("models", nargs="*", metavar="MODEL", help="default: all")
     parser.add_argument("--torch", action="store_true", help="PyTorch in float32 instead of NumPy")
-    parser.add_argument("--size", default="tiny", help="one that is small; default: tiny")
+    parser.add_argument("--size", default="tiny", help="a small size; default: tiny")
     parser.add_argument("--rooflane", default=SCRIPTS.parent / "build" / "rooflane", type=Path)
     arguments = parser.parse_args()
     peer = "torch" if arguments.torch else "numpy"

@@ -151,9 +151,10 @@ def man_page(table: dict[str, Any], verbs: list[Verb]) -> str:
         "which implementation of a kernel is fastest, and how far it is from the limit") + "\n"
     text += ".SH SYNOPSIS\n\\fBrooflane\\fR \\fIVERB\\fR [\\fIarguments\\fR]\n"
     text += ".SH DESCRIPTION\n" + roff(
-        "Runs kernels (GEMM, softmax, LayerNorm, attention and what models need beside them) in\n"
-        "several implementations, checks each against a double-precision reference, times them in\n"
-        "turn and sets the times against limits measured on the same machine in the same run.\n"
+        "Runs kernels (GEMM, softmax, LayerNorm, attention and other operations of models) in\n"
+        "several implementations, checks each against a double-precision reference, times them\n"
+        "side by side and compares the times with limits measured on the same machine in the same\n"
+        "run.\n"
         "Data goes to standard output, everything else to standard error.") + "\n"
     text += ".SH VERBS\n" + "".join(map(man_verb, verbs))
     for title, entries in (("EXIT STATUS", EXIT_STATUS), ("ENVIRONMENT", ENVIRONMENT)):

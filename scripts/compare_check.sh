@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Does `compare` cry wolf, and does `--against` find a wolf? Part one: pairs of runs of one build,
-# compared; every FASTER or SLOWER among them is false. Part two: a copy of the program whose
-# softmax takes 5 % longer runs in the same rounds as this one. Prints both tables; with --out PREFIX
-# also PREFIX.md. Exit status 1 when more than 1 % of the rows are flagged or the slowed
-# kernel is not found at each problem. Usage: scripts/compare_check.sh [--pairs N] [--out PREFIX]
+# Checks the verdicts of `compare` and `bench --against`. Part one compares pairs of runs of one build; every
+# FASTER or SLOWER among them is wrong. Part two runs a copy of the program, with a softmax that takes 5 %
+# longer, in the same rounds as this one. Prints both tables; --out PREFIX also writes PREFIX.md. Exit
+# status 1 if more than 1 % of the rows are flagged, or if the slowed kernel is not found in each problem.
+# Usage: scripts/compare_check.sh [--pairs N] [--out PREFIX]
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -31,7 +31,7 @@ trap 'rm -rf "$work"' EXIT
 light=(-v "hwy,blas" --launches 3 --max-time 0.4 --threads 1
   --shape "gemm:m=n=k=128..512*4" --shape "softmax:rows=64,cols=512"
   --shape "layernorm:rows=64,cols=768")
-run() { # FILE ARGUMENTS...: a run whose rows may be SUSPECT is a run all the same
+run() { # FILE ARGUMENTS...: SUSPECT rows do not end the script
   local file=$1 status=0
   shift
   build/rooflane bench --csv "$file" "$@" >"$work/summary.txt" 2>"$work/notes.txt" || status=$?
@@ -93,7 +93,7 @@ fi
 meson setup "$work/slowed/build" "$work/slowed" --buildtype=release >"$work/setup.txt"
 ninja -C "$work/slowed/build" -j "$(nproc)" rooflane >"$work/setup.txt"
 
-# Problems of a millisecond or more, each of which must be found; LayerNorm must not be flagged.
+# Problems of a millisecond or more. Each must be found, and LayerNorm must not be flagged.
 run "$work/against.csv" -v hwy --against "slowed=$work/slowed/build/rooflane" --launches 5 \
   --min-time 0.5 --threads 1 --shape softmax:rows=8192,cols=1024..4096*2 \
   --shape layernorm:rows=4096,cols=768

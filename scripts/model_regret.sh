@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How much a variant's first guess loses against the best of its search space: builds, times all its
-# tunings of random problems in the same rounds, and prints the regret per class as Markdown (median,
-# 95th percentile, worst), and how the prediction compares with the time.
+# Measures how much a variant's first choice loses against the best of its search space: builds, times all
+# its tunings on random problems in the same rounds, and prints the regret per class as Markdown (median,
+# 95th percentile, worst), and how the predictions compare with the times.
 # Usage: scripts/model_regret.sh [--random N] [--seed S] [ARGUMENT...]   (default: 200 problems, seed 1;
-#   further arguments go to build/bench/model-regret: -k KERNEL --preset NAME
+#   further arguments are passed to build/bench/model-regret: -k KERNEL --preset NAME
 #   --threads N,... --csv FILE ...)
 set -euo pipefail
 # shellcheck source=/dev/null

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""An ONNX graph as a model file: model_shapes.py FILE.onnx [--batch N] [--len N] [--out FILE].
+"""ONNX graph to model file: model_shapes.py FILE.onnx [--batch N] [--len N] [--out FILE].
 
-The steps that Rooflane's kernels do, and a list of what they do not (docs/models.md); --help names
-all options. This file needs the standard library only; the graph is read (python/rooflane/
-onnx_graph/) in an environment with the onnx package that it makes from PyPI at the first call.
-ROOFLANE_ONNX_PYTHON names an interpreter that has the package already.
+Operators that Rooflane has kernels for become steps; the others are listed (docs/models.md). --help
+names all options. This file needs only the standard library; the graph is read (python/rooflane/
+onnx_graph/) in an environment with the onnx package, installed from PyPI at the first call.
+ROOFLANE_ONNX_PYTHON names an interpreter that already has the package.
 
-Exit status: 0 good, 2 wrong arguments or file, 3 the environment or the program is not to be had.
+Exit status: 0 good, 2 wrong arguments or file, 3 the environment or the program is not available.
 """
 from __future__ import annotations
 

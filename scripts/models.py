@@ -56,7 +56,7 @@ def folder_of(out: str | None, program: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, hardly any time")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, little time")
     parser.add_argument("--models", metavar="NAME,...", help="default: all")
     parser.add_argument("--threads", metavar="N", help="default: all physical cores")
     parser.add_argument("--out", metavar="FOLDER", help="default: results/MACHINE/models")

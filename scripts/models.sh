@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every model on the machine at hand: builds, measures shares and roofs, predicts what other variants
-# would gain and proves it; about ten minutes on two cores. Tables, rows and a picture are kept in
-# results/MACHINE/models/. models.py says more.
+# Measures every model on this machine: builds, measures shares and roofs, predicts the gain of other
+# variants and measures it; about ten minutes on two cores. Tables, rows and a picture are kept in
+# results/MACHINE/models/. docs/models.md has the details.
 # Usage: scripts/models.sh [--quick] [--models NAME,...] [--threads N] [--out FOLDER]
 set -euo pipefail
 root=$(dirname "$0")/..
@@ -13,7 +13,7 @@ for argument in "$@"; do
 done
 if ((build)); then
   "$root/scripts/build.sh" rooflane >&2
-  # What the kernels' first guesses go by: measured once for this machine, 15 seconds.
+  # The machine data that the cost model uses: measured once for this machine, 15 seconds.
   "$root/build/rooflane" calibrate --if-missing >&2
 fi
 exec python3 "$root/scripts/models.py" "$@"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs small shapes of every OpenCL kernel, with the tilings of CPUs and of GPUs, in oclgrind: no
-# data race, no access out of bounds. Any report fails. (Its --uninitialized is left out: oclgrind
-# 21.10 stops at LLVM's `freeze`, which optimised kernels contain.)
-# Usage: scripts/oclgrind.sh [TEST_PROGRAM [K/N]]; 77 when oclgrind is not installed. K/N: every N-th
-# shape from the K-th on, so that N tests share the minutes.
+# Runs small shapes of every OpenCL kernel, with the tilings of CPUs and of GPUs, in oclgrind, which reports
+# data races and out-of-bounds accesses. Any report is a failure. (Its --uninitialized is not used, because
+# oclgrind 21.10 stops at LLVM's `freeze`, which optimised kernels contain.)
+# Usage: scripts/oclgrind.sh [TEST_PROGRAM [K/N]]; 77 if oclgrind is not installed. K/N: every N-th
+# shape from the K-th, so that N tests share the work.
 set -eu
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

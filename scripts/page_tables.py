@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Tables of pages, from the repository's rows and the program: page_tables.py [--check].
+"""Writes tables of pages from the repository's rows and from the program: page_tables.py [--check].
 
-Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` a page of docs/ holds what
-the function NAME below makes of results/, or of what the program says of itself
-(page_reference.py). This writes the tables; --check only says what differs. `rooflane roofline
---markdown` computes what each step of a ladder gained.
+Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` a page of docs/ has the
+output of the function NAME below, made from results/ or from the program itself
+(page_reference.py). --check only prints the differences. `rooflane roofline --markdown` computes
+the gain of each step of a ladder.
 
 Exit status: 0 good, 1 a page differs (--check), 2 wrong arguments or rows, 3 no program.
 """
@@ -177,7 +177,7 @@ def filled(program: Path, text: str) -> str:
 def main() -> int:
     """Writes or checks all pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, say what differs")
+    parser.add_argument("--check", action="store_true", help="only print the differences")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, default=PROGRAM,
                         help="the program that reads the rows; default: build/rooflane")
     arguments = parser.parse_args()

@@ -79,11 +79,11 @@ def serve(name: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Python peers: makes their environments, serves them as workers.")
+        description="Creates the environments of Python peers and runs them as workers.")
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--names", action="store_true", help="print the peers, one a line")
-    action.add_argument("--prepare", metavar="NAME", nargs="+", help="make what peers need")
-    action.add_argument("--serve", metavar="NAME", help="be a worker on standard input and output")
+    action.add_argument("--names", action="store_true", help="print the peers, one per line")
+    action.add_argument("--prepare", metavar="NAME", nargs="+", help="create their environments")
+    action.add_argument("--serve", metavar="NAME", help="run as a worker: JSON lines")
     action.add_argument("--library", metavar="NAME", choices=environments.LIBRARIES,
                         help="print the path of the library of mkl or openblas")
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What Python adds to a run: python_overhead.py [--rounds N] [--runs N].
+"""Measures what Python adds to a run: python_overhead.py [--rounds N] [--runs N].
 
-Of a plan that hardly computes, plan.run() in a loop of Python against the same runs in a loop of
-C++, in rounds that alternate; and what one call of a function costs beside NumPy's. Runs in the
-environment that the package was built with (scripts/bindings_environment.py).
+Compares plan.run() of a tiny plan in a Python loop with the same runs in a C++ loop, in alternating
+rounds, and the cost of a function call with NumPy's. Runs in the environment that the package was
+built with (scripts/bindings_environment.py).
 """
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def told(name: str, values: list[float]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What Python adds to a run.")
+    parser = argparse.ArgumentParser(description="Measures what Python adds to a run.")
     parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--runs", type=int, default=20000, help="of each kind in a round")
+    parser.add_argument("--runs", type=int, default=20000, help="runs of each kind in a round")
     given = parser.parse_args()
     enter()
     import numpy as np

@@ -30,12 +30,12 @@ def main() -> int:
     """Checks the input, then writes what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("csv", nargs="+", metavar="CSV", help="file of `rooflane bench --csv`")
-    parser.add_argument("--html", metavar="FILE", help="page to write")
-    parser.add_argument("--svg", metavar="FILE", help="static roofline picture to write")
+    parser.add_argument("--html", metavar="FILE", help="HTML page to write")
+    parser.add_argument("--svg", metavar="FILE", help="roofline picture to write")
     parser.add_argument("--readme", metavar="FILE",
-                        help="page of Markdown to write, about one machine")
+                        help="Markdown page about one machine to write")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path, default=PROGRAM,
-                        help="the program that judges the rows; default: build/rooflane")
+                        help="the program that computes the ratios; default: build/rooflane")
     arguments = parser.parse_args()
     targets = [arguments.html, arguments.svg, arguments.readme]
     if not any(targets):

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs the tests under sanitizers, all or those named, of which it builds what they need; clean means
-# exit status 0. Says at the end what each build and its tests took.
+# Builds and runs the tests, all or the named ones, under sanitizers; exit status 0 means that none reported
+# anything. Prints how long each build and its tests took.
 #   scripts/sanitize.sh [gcc|clang] [address|thread] [TEST…]
-# A word left out means both: without any it is four builds, in build-COMPILER-SANITIZER/.
+# An omitted word means both; without any there are four builds, in build-COMPILER-SANITIZER/.
 #   address  address + undefined behaviour + leaks
 #   thread   data races
-# The thread sanitizer does not understand OpenMP's runtime, so that these builds take their threads
-# from the library's own pool, and leave OpenCL out: a driver's own threads are not ours to prove.
-# Clang's address build takes that pool too, so that both kinds of threads are covered.
-# What is suppressed, and why, stands in scripts/sanitizers/.
+# The thread sanitizer does not understand OpenMP's runtime. These builds therefore use the library's own
+# thread pool, and are built without OpenCL, because a driver's own threads are not ours to check. Clang's
+# address build uses that pool too, so that both kinds of threads are covered.
+# scripts/sanitizers/ lists the suppressions and their reasons.
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -71,7 +71,7 @@ END
 }
 
 build() {  # BUILD_DIR COMPILER SANITIZER
-  # No plain interpreter loads a module that wants a sanitizer's runtime.
+  # No plain interpreter loads a module that needs a sanitizer's runtime.
   local options=(-Doptimization=1 -Db_lundef=false -Db_ndebug=false -Dpython=disabled)
   # The address sanitizer's checks as calls, and none of the pointers' own, which are as many: written
   # out for every access of every tile, GCC is not done with the GEMM in half an hour.
@@ -107,7 +107,7 @@ build() {  # BUILD_DIR COMPILER SANITIZER
 # (allocator_may_return_null). std::stable_sort's buffer is freed past the interceptor of operator
 # delete when libstdc++ does it (alloc_dealloc_mismatch). The leak check reads thread storage that
 # GCC 12's runtime got wrong, and dies of it (intercept_tls_get_addr). CUDA's driver, behind OpenCL,
-# maps memory where the sanitizer wants none (protect_shadow_gap).
+# maps memory that the sanitizer reserves (protect_shadow_gap).
 asan=detect_stack_use_after_return=1:strict_string_checks=1:intercept_tls_get_addr=0
 asan+=:allocator_may_return_null=1:alloc_dealloc_mismatch=0:protect_shadow_gap=0
 export ASAN_OPTIONS=$asan:handle_sigbus=0:exitcode=99

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the build needs with apt (Debian 12 and 13, Ubuntu 24.04), and only what is missing:
-# when everything is there it does nothing and returns at once. Building comes next: build.sh.
+# Installs the packages that the build needs with apt (Debian 12 and 13, Ubuntu 24.04), only the missing
+# ones; if none is missing it returns at once. The next step is build.sh.
 #   scripts/setup.sh              for the programs and the Python package
-#   scripts/setup.sh --program    for the program `rooflane` alone
-#   scripts/setup.sh --tests      for the tests too
+#   scripts/setup.sh --program    only for the program `rooflane`
+#   scripts/setup.sh --tests      also for the tests
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
@@ -86,7 +86,7 @@ offered() {  # those of them that the package lists know; not every distribution
     if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; fi
   done
 }
-# Lists that are there are believed: no update at every call for what this distribution lacks.
+# Existing lists are trusted: packages that this distribution lacks do not cause an update at every call.
 if ((${#missing[@]} == 0)) && has_file '/var/lib/apt/lists/*_Packages*'; then
   mapfile -t optional < <(offered)
   if ((${#optional[@]} == 0)); then exit 0; fi

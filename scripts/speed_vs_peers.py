@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Our kernels against every peer, class by class, with the goals of each: a Markdown table. With
---opencl, the OpenCL kernels on a GPU, problem by problem; with --low-precision, short operands,
-quantised weights and fused functions.
+"""Compares our kernels with every peer, class by class, with the goals of each, in a table.
+With --opencl, the OpenCL kernels on a GPU, problem by problem; with --low-precision, short
+operands, quantized weights and fused functions. The table is Markdown.
 
-The problems stand in bench/targets/*shapes.txt, the goals in bench/targets/*targets.txt. Measuring
-is `rooflane bench` (target_table/measuring.py), judging stands in target_table/judging.py. Standard
-library only. Exit status: 0 the table was made, whatever it says; 2 wrong arguments or input; 3
---opencl without a GPU; else that of the benchmark that could not run.
+bench/targets/*shapes.txt lists the problems, bench/targets/*targets.txt the goals. `rooflane bench`
+measures (target_table/measuring.py); target_table/judging.py compares with the goals. Standard
+library only. Exit status: 0 the table was made, even if goals are missed; 2 wrong arguments or
+input; 3 --opencl without a GPU; otherwise that of the benchmark that could not run.
 """
 from __future__ import annotations
 
@@ -36,34 +36,33 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                         help="short operands, quantised weights and fused functions: the classes "
                              "of bench/targets/lowp_shapes.txt")
     parser.add_argument("--cl-device", metavar="I", type=int,
-                        help="of opencl_vs_peers.sh: another device than the first GPU; also one "
-                             "that is none")
+                        help="of opencl_vs_peers.sh: another device than the first GPU, not "
+                             "necessarily a GPU")
     level = parser.add_mutually_exclusive_group()
     level.add_argument("--quick", dest="level", action="store_const", const="quick",
                        default="default", help="few problems of each class")
     level.add_argument("--full", dest="level", action="store_const", const="full",
-                       help="more and larger problems, three launches")
+                       help="more and larger problems, three repetitions")
     parser.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
     parser.add_argument("--launches", metavar="N",
-                        help="default: 2, with --full 3; more narrow the intervals, most of all "
-                             "those of classes of one problem")
+                        help="repetitions; default: 2, with --full 3; more repetitions narrow the "
+                             "intervals, especially for classes with one problem")
     parser.add_argument("--random", metavar="N", type=int, default=0,
-                        help="also N problems of each kernel that nobody listed, as classes "
-                             "KERNEL-random")
-    parser.add_argument("--seed", metavar="S", type=int, default=1, help="of --random; default 1")
+                        help="also N random problems of each kernel, as classes KERNEL-random")
+    parser.add_argument("--seed", metavar="S", type=int, default=1, help="for --random; default 1")
     parser.add_argument("--classes", metavar="C,...", default="",
-                        help="classes or the first words of them: gemm-small, softmax")
+                        help="classes, or their first words: gemm-small, softmax")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and keep PREFIX-*.csv")
     parser.add_argument("--resume", action="store_true",
-                        help="go on with the interrupted run of --out")
-    parser.add_argument("--csv", metavar="FILE", nargs="+", help="summarise these, measure nothing")
+                        help="continue the interrupted run of --out")
+    parser.add_argument("--csv", metavar="FILE", nargs="+", help="only summarise these files")
     who = (sides.DEVICE if "--opencl" in words else
            sides.LOW_PRECISION if "--low-precision" in words else sides.CPU)
     parser.add_argument("--machine", choices=tuple(who.machines),
-                        help="whose goals hold; default: by the name of the CPU or device")
+                        help="the machine with the goals; default: from the CPU or device")
     parser.add_argument("--rooflane", metavar="PROGRAM", type=Path,
                         default=PROGRAM,
-                        help="measure and summarise with this program; build nothing")
+                        help="use this program instead of building one")
     given = parser.parse_args(words)
     given.sides = who
     if given.opencl and given.low_precision:

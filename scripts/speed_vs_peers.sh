@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The targets of bench/targets/ against every peer that this machine has or can install: builds,
-# measures, prints one line per class and thread count as Markdown. speed_vs_peers.py says more.
+# Measures the classes of bench/targets/ with every peer that this machine has or can install: builds,
+# measures, and prints one line per class and thread count as Markdown. docs/peers.md has the details.
 # Usage: scripts/speed_vs_peers.sh [--low-precision] [--quick | --full] [--threads N,...]
 #          [--launches N] [--classes C,...] [--random N [--seed S]] [--out PREFIX [--resume]]
 #        scripts/speed_vs_peers.sh --csv FILE... [--out PREFIX]   only summarises

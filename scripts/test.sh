@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything that must hold, from a bare machine: installs, builds for all ISA targets, runs all tests. The output of a
-# test that fails is printed, and at the end what was skipped, why and what to install. The last line
-# is `N passed, N failed`, with `, N skipped` where something was; the exit status is 0 only when
-# nothing failed. With --lint in front lint.sh runs too, clang-tidy for 30 seconds, and counts as one
-# more. Further arguments are handed to `meson test`, e.g. `scripts/test.sh cblas`.
+# Runs all tests from a fresh machine: installs packages, builds for all ISA targets, tests. The output of a
+# failing test is printed, and at the end the skipped ones, with the reason and the missing packages. The last
+# line is `N passed, N failed`, with `, N skipped` if there are any; the exit status is 0 only if nothing
+# failed. With --lint as first argument lint.sh runs too, clang-tidy for 30 seconds, and counts as one more.
+# Further arguments are passed to `meson test`, for example `scripts/test.sh cblas`.
 set -uo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which search finds the most: lets the tuner's strategies search completely measured spaces by
-# replay, a hundred times each, and prints the score of each as Markdown (docs/tuning.md says how).
+# Compares search strategies: the tuner's strategies search completely measured spaces by replay, a hundred
+# times each, and the score of each is printed as Markdown (docs/tuning.md).
 # Usage: scripts/tune_league.sh [--strategies NAME,...] [--repeats N] [--jobs N] [--only TEXT]
 #          [--rounds N] [--seed-points N] [--seed N] [--latency NAME=SECONDS]
 #          [--results FILE] [--markdown FILE] [--svg FILE] [--json FILE] [--spaces FILE]

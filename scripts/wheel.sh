@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Wheels of the Python package in dist/, from whatever state: missing packages first (setup.sh), then
-# one wheel for each interpreter given. None given: of those here, Python 3.11 and one that is newer,
-# since these two wheels serve every Python that has current wheels of NumPy and pandas: from Python
-# 3.12 on a wheel is of the stable ABI and serves newer ones too. What a machine may lack (libfmt,
-# Highway, Google Benchmark, hwloc, the OpenCL loader) travels in the wheel. Checked: the manylinux
-# tag, at most 8 MB, nothing needed beside what manylinux promises, and that it works in an
-# environment of its own.
+# Builds wheels of the Python package in dist/: installs missing packages (setup.sh), then builds one wheel
+# for each given interpreter. By default these are Python 3.11 and a newer one, if installed. The two wheels
+# cover every Python that has current wheels of NumPy and pandas, because from Python 3.12 on a wheel uses the
+# stable ABI and works for newer ones too. The wheel contains libraries that a machine may lack (libfmt,
+# Highway, Google Benchmark, hwloc, the OpenCL loader). The script checks the manylinux tag, the size (at most
+# 8 MB), that nothing outside of manylinux is needed, and that the wheel works in a fresh environment.
 #   scripts/wheel.sh
 #   scripts/wheel.sh python3.11 ~/python/bin/python3.13
 set -euo pipefail

@@ -273,20 +273,20 @@ TEST_CASE("attention: rows may lie anywhere, also on top of one another in input
   std::vector<std::vector<float>> storage;
   Operands strided;
   for (const auto& [name, view] : dense.all.all()) {
-    View turned = view;
-    turned.strides = {40 * 2 * 24, 24, 2 * 24, 1};
+    View permuted = view;
+    permuted.strides = {40 * 2 * 24, 24, 2 * 24, 1};
     storage.emplace_back(static_cast<std::size_t>(view.elements()));
-    turned.data = storage.back().data();
+    permuted.data = storage.back().data();
     for (std::int64_t batch = 0; batch < 2; ++batch) {
       for (std::int64_t head = 0; head < 2; ++head) {
         for (std::int64_t i = 0; i < 40; ++i) {
-          const attention::Heads to(turned);
+          const attention::Heads to(permuted);
           std::copy_n(dense.row(name.c_str(), batch, head, i), 24,
                       to.matrix(batch, head) + i * to.row_stride);
         }
       }
     }
-    strided.set(name, turned);
+    strided.set(name, permuted);
   }
   View repeated = strided.at("k");
   repeated.strides[2] = 0;

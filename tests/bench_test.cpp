@@ -640,13 +640,13 @@ TEST_CASE(
     CHECK(result.rows[i].shape == cases[i]->measured.problem.shape());
   }
   // Group by group in each repetition, and none begins before the one before has ended.
-  std::vector<std::pair<std::int64_t, std::int64_t>> turns;
+  std::vector<std::pair<std::int64_t, std::int64_t>> slots;
   for (const Sample& sample : recorder.samples) {
-    turns.emplace_back(sample.launch, sample.row / 2);
+    slots.emplace_back(sample.launch, sample.row / 2);
   }
-  CHECK(std::is_sorted(turns.begin(), turns.end()));
-  CHECK(turns.front() == std::pair<std::int64_t, std::int64_t>(1, 0));
-  CHECK(turns.back() == std::pair<std::int64_t, std::int64_t>(3, 1));
+  CHECK(std::is_sorted(slots.begin(), slots.end()));
+  CHECK(slots.front() == std::pair<std::int64_t, std::int64_t>(1, 0));
+  CHECK(slots.back() == std::pair<std::int64_t, std::int64_t>(3, 1));
   // Rows come after all samples of their group.
   REQUIRE(recorder.samples_before_row.size() == 4);
   CHECK(recorder.samples_before_row[0] == recorder.samples_before_row[1]);

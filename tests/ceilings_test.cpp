@@ -161,14 +161,14 @@ TEST_CASE("each thread count has one curve of positive rates over rising footpri
 
 TEST_CASE("what no cache holds is walked there and back, what L1 holds only in circles") {
   for (const BandwidthCurve& curve : measured().bandwidth) {
-    // Windows, from 32 MiB an array: every method turns there.
+    // Windows, from 32 MiB an array: every method alternates there.
     const double windowed = 2 * 32.0 * 1024 * 1024 * curve.threads;
     for (const BandwidthPoint& p : curve.points) {
       CAPTURE(p.footprint_bytes);
       for (const std::string& method : {p.read_method, p.write_method, p.copy_method}) {
-        const bool turns = method.find("there and back") != std::string::npos;
-        if (p.footprint_bytes <= 32768.0 * curve.threads) CHECK_FALSE(turns);
-        if (p.footprint_bytes >= windowed) CHECK(turns);
+        const bool alternates = method.find("there and back") != std::string::npos;
+        if (p.footprint_bytes <= 32768.0 * curve.threads) CHECK_FALSE(alternates);
+        if (p.footprint_bytes >= windowed) CHECK(alternates);
       }
     }
   }

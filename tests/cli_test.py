@@ -157,7 +157,7 @@ class ListAndDoctor(CommandLine):
         if "built without" not in opencl["reason"]:
             # Where a card is, its vendor's driver is what is missing.
             self.assertRegex(self.succeed("doctor", env=nothing),
-                             "pocl-opencl-icd|card is here, but no file in ")
+                             "pocl-opencl-icd|card is present, but no file in ")
         # Not named, it is left out, and the run is good.
         status, out, err = self.call("verify", "--shape", SMALL, "--threads", "1", env=nothing)
         self.assertEqual(status, 0, err)
@@ -170,14 +170,14 @@ class ListAndDoctor(CommandLine):
         for word in ["CPU", "caches", "ISA targets", "blas", "OpenCL", "slows this machine down"]:
             self.assertIn(word, out)
         out = self.succeed("doctor", env={"OMP_WAIT_POLICY": "passive"})
-        self.assertRegex(out, r"(?m)^What slows this machine down, and what fixes it:\n(.*\n)*"
-                              r"- OMP_WAIT_POLICY=passive: .*\n    unset OMP_WAIT_POLICY$")
+        self.assertRegex(out, r"(?m)^Problems that slow this machine down, and their fixes:\n"
+                              r"(.*\n)*- OMP_WAIT_POLICY=passive: .*\n    unset OMP_WAIT_POLICY$")
         self.assertRegex(out, r"(?m)^counters +(absent: \S.*|.*\b(cycles|instructions)\b.*)$")
 
     def test_a_calibration_is_kept_and_doctor_tells_its_age(self):
         here = {"ROOFLANE_TRAITS": self.path("traits")}
         brief = ["calibrate", "--threads", "1", "--seconds", "0.01"]
-        self.assertRegex(self.succeed("doctor"), r"(?m)^traits +derived; none are kept")
+        self.assertRegex(self.succeed("doctor"), r"(?m)^traits +derived; storing is off")
         self.assertRegex(self.succeed("doctor", env=here),
                          r"(?m)^traits +derived; `rooflane calibrate` measures them$")
         self.assertRegex(self.succeed(*brief), r"(?m)^not stored: ")
@@ -196,8 +196,8 @@ class ListAndDoctor(CommandLine):
         with open(self.path("traits"), "w", encoding="utf-8") as file:
             file.write("rooflane-traits 1\nregion soon\nend\n")
         self.assertRegex(self.succeed("doctor", env=here),
-                         r"(?m)^traits +derived, since \S+ is no use: line 2: region 'soon': a "
-                         r"number of at least 0; `rooflane calibrate` writes it anew$")
+                         r"(?m)^traits +derived, because \S+ cannot be used: line 2: region 'soon':"
+                         r" a number of at least 0; `rooflane calibrate` writes it again$")
         self.succeed("calibrate", "--if-missing", "--threads", "1", "--seconds", "0.01", env=here)
         self.assertIn("measured just now", self.succeed("doctor", env=here))
 

@@ -1,5 +1,5 @@
 // Accuracy of the vector exp on every ISA target of this CPU: the greatest error is printed and
-// asserted. ExpNonPositive goes through all floats of its range, Exp through a dense sweep of all
+// asserted. ExpNonPositive goes through all floats of its range, Exp through a dense sample of all
 // there are. The reference is the C library's exp in double.
 #include <algorithm>
 #include <bit>
@@ -108,7 +108,7 @@ double ulp_error(float got, const Expected& expected) {
 
 // Every float whose bits are a multiple of 101 (a prime), and all of those near a place where the
 // method changes: both signs of 0, under- and overflow, the ends of the range reduction.
-const std::vector<float>& sweep() {
+const std::vector<float>& dense_floats() {
   static const std::vector<float> floats = [] {
     std::vector<float> values;
     for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 101) {
@@ -127,10 +127,10 @@ const std::vector<float>& sweep() {
   return floats;
 }
 
-const std::vector<Expected>& expected_of_sweep() {
+const std::vector<Expected>& expected_of_dense_floats() {
   static const std::vector<Expected> expected = [] {
     std::vector<Expected> values;
-    for (float x : sweep()) values.push_back(expected_of(x));
+    for (float x : dense_floats()) values.push_back(expected_of(x));
     return values;
   }();
   return expected;
@@ -145,14 +145,14 @@ std::vector<float> values_of(Apply function, const std::vector<float>& x) {
 TEST_CASE("Exp stays within 3 ULP over all floats on every ISA target") {
   for (const std::string& isa : isa_targets()) {
     const std::vector<float> y =
-        values_of(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), sweep());
+        values_of(ROOFLANE_HWY_FUNCTION(ApplyExp, resolve_isa(isa)), dense_floats());
     double worst = 0;
     float where = 0;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const double error = ulp_error(y[i], expected_of_sweep()[i]);
+      const double error = ulp_error(y[i], expected_of_dense_floats()[i]);
       if (error > worst) {
         worst = error;
-        where = sweep()[i];
+        where = dense_floats()[i];
       }
     }
     MESSAGE("Exp, " << isa << ": greatest error " << worst << " ULP, at x = " << where);
@@ -217,10 +217,11 @@ TEST_CASE("ExpNonPositive stays within 3 ULP for all floats where exp is normal,
     });
   }
   for (std::size_t t = 0; t < targets.size(); ++t) {
-    const std::vector<float> y =
-        values_of(ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(targets[t])), sweep());
+    const std::vector<float> y = values_of(
+        ROOFLANE_HWY_FUNCTION(ApplyExpNonPositive, resolve_isa(targets[t])), dense_floats());
     for (std::size_t i = 0; i < y.size(); ++i) {
-      if (sweep()[i] <= 88) worst[t].note(sweep()[i], expected_of_sweep()[i], y[i]);
+      if (dense_floats()[i] <= 88)
+        worst[t].note(dense_floats()[i], expected_of_dense_floats()[i], y[i]);
     }
     MESSAGE("ExpNonPositive, " << targets[t] << ": greatest error " << worst[t].error
                                << " ULP, at x = " << worst[t].where);

@@ -133,7 +133,7 @@ class Faults(unittest.TestCase):
         if not self.csv.exists() or self.csv.stat().st_size == 0:
             return
         if not lines_of(self.csv):
-            self.refuse(2, ["holds no row"], "roofline", str(self.csv))
+            self.refuse(2, ["contains no rows"], "roofline", str(self.csv))
             return
         for words in (["roofline", str(self.csv)], ["compare", str(self.csv), str(self.csv)]):
             status, out, err = self.call(*words)

@@ -220,7 +220,7 @@ class Against(Foreign):
         ours = {name for name in everything if "@" not in name}
         self.assertEqual({name + "@other" for name in ours}, set(everything) - ours)
 
-    def test_both_builds_take_turns_in_the_same_rounds(self):
+    def test_both_builds_share_rounds(self):
         rows = self.rows("--shape", SMALL, "-v", "hwy", "--against", "other=" + ROOFLANE, "--json",
                          "run.json")
         self.assertEqual({name: row["status"] for name, row in rows.items()},

@@ -230,7 +230,7 @@ class Refusals(Model):
                  (tiny.STRING, "mamba")),
                 ("'general.architecture' is missing", "general.architecture", None),
                 ("'llama.block_count' is missing", "llama.block_count", None),
-                ("'llama.block_count' is no integer", "llama.block_count", (tiny.STRING, "2")),
+                ("'llama.block_count' is not an integer", "llama.block_count", (tiny.STRING, "2")),
                 ("'llama.block_count' is 0", "llama.block_count", (tiny.UINT32, 0)),
                 ("has no place in a llama model of 1 layers", "llama.block_count",
                  (tiny.UINT32, 1)),

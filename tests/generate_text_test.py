@@ -86,7 +86,7 @@ class Encoding(unittest.TestCase):
                  ({"merges": ["h nothing"]}, "tokenizer.ggml.merges"),
                  ({"tokens": ["a", "a"], "token_type": [1, 1]}, "twice"),
                  ({"token_type": [1]}, "different lengths"),
-                 ({"eos_token_id": 100000}, "eos_token_id is no token")]
+                 ({"eos_token_id": 100000}, "eos_token_id is not a token")]
         for changes, words in cases:
             with self.subTest(words), self.assertRaises(Unsupported) as caught:
                 Vocabulary(metadata(**changes))

@@ -84,7 +84,7 @@ TEST_CASE("a value of another type than was asked for is an error that names it"
   const std::string file = small_gguf().file();
   const Gguf gguf(file, "model.gguf");
   CHECK_THROWS_WITH_AS(gguf.integer("general.architecture"),
-                       "'model.gguf': metadata 'general.architecture' is no integer", Error);
+                       "'model.gguf': metadata 'general.architecture' is not an integer", Error);
   CHECK_THROWS_AS(gguf.integer("a.long"), Error);
   CHECK_THROWS_AS(gguf.integer("some.integers"), Error);
   CHECK_THROWS_AS(gguf.real("a.truth"), Error);
@@ -192,11 +192,11 @@ TEST_CASE("axes, types, alignment and places that cannot be are refused") {
   refused_as(GgufWriter().tensor("t", {4}, 99, floats(4)).file(), "type 99; read are F32");
   refused_as(GgufWriter().tensor_at("t", {4}, 0, 4, floats(8)).file(), "alignment");
   refused_as(GgufWriter().tensor("t", {4}, 0, floats(4)).tensor("t", {4}, 0, floats(4)).file(),
-             "tensor 't' is there twice");
+             "tensor 't' occurs twice");
   refused_as(
       GgufWriter().tensor_at("a", {16}, 0, 0, floats(16)).tensor_at("b", {8}, 0, 32, "").file(),
       "'a' and 'b' overlap");
-  refused_as(GgufWriter().integer("k", 1).integer("k", 2).file(), "'k' is there twice");
+  refused_as(GgufWriter().integer("k", 1).integer("k", 2).file(), "'k' occurs twice");
   refused_as(GgufWriter().integer("", 1).file(), "key is empty");
   refused_as(GgufWriter().tensor("", {4}, 0, floats(4)).file(), "name is empty");
   refused_as(GgufWriter().value("k", static_cast<GgufType>(13), "").file() + floats(8), "type 13");

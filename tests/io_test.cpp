@@ -118,7 +118,7 @@ TEST_CASE("what is no CSV of rows is refused with file and line") {
   CHECK(error_of(header + "1,gemm,hwy,s,PASSED\n") ==
         "rows.csv: line 2 has 5 cells, the header has 6");
   CHECK(error_of(header + "1,gemm,hwy,s,PASSED,fast\n") ==
-        "rows.csv: line 2: column p50_ns holds 'fast', which is no number");
+        "rows.csv: line 2: column p50_ns contains 'fast', which is not a number");
   CHECK(error_of(header + "7,gemm,hwy,s,PASSED,1\n").find("schema_version 7") != std::string::npos);
   CHECK(error_of(header + "1,\"gemm,hwy,s,PASSED,1\n").find("never closed") != std::string::npos);
   CHECK(error_of(header + "1,\"gemm\"x,hwy,s,PASSED,1\n").find("line 2") != std::string::npos);

@@ -1,5 +1,5 @@
-"""The checks of scripts/lint.py that are its own: functions too long, who includes whom; and what
-clang-tidy comes to in its time."""
+"""The checks of scripts/lint.py that are its own: functions too long, the direction of includes,
+words; and which files clang-tidy checks in its time."""
 from __future__ import annotations
 
 import contextlib
@@ -13,6 +13,7 @@ from unittest import mock
 
 sys.path.insert(0, sys.argv.pop(1))
 import lint  # noqa: E402
+import lint_words  # noqa: E402
 
 BODY = "  f(\"{\");  // {\n"
 
@@ -59,6 +60,43 @@ class FunctionTest(unittest.TestCase):
                 "kernels/k.cpp:2: kernels may include from backends, core, kernels, not from "
                 "measure",
                 "src/core/a.hpp:2: src/core may include from core, not from backends"])
+
+
+class WordsTest(unittest.TestCase):
+    def found(self, name: str, text: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(lint, "ROOT", Path(folder)):
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return lint.wrong_words([name])
+
+    def test_a_forbidden_word_is_named_with_its_line_and_what_to_write(self) -> None:
+        self.assertEqual(self.found("docs/page.md", "It runs.\n\nThen it starts anew.\n"),
+                         ["docs/page.md:3: 'anew': write: again"])
+        self.assertEqual(self.found("src/cli/a.cpp", 'f(1,\n  "the file "\n  "is no CSV");\n'),
+                         ["src/cli/a.cpp:2: 'is no': write: is not a"])
+        self.assertEqual(self.found("scripts/a.py", 'print(f"{x} wants two numbers")\n'),
+                         ["scripts/a.py:1: 'wants': write: needs, requires"])
+        self.assertEqual(self.found("scripts/a.sh", "#!/bin/sh\n# Mends the tree.\n# It stands.\n"),
+                         ["scripts/a.sh:2: 'Mends': write: fix",
+                          "scripts/a.sh:3: 'stands': write: is, is listed, holds"])
+
+    def test_a_word_with_a_proper_meaning_is_left_alone(self) -> None:
+        self.assertEqual(self.found("docs/page.md", "```sh\nmend anew\n```\nThere is no `mend`: x "
+                                    "stands for a row, is no longer read, B micro-panels.\n"), [])
+        self.assertEqual(self.found("scripts/a.py", 'x = "a ".strip() + "mend"  # anew\n'), [])
+
+    def test_a_word_of_our_own_in_a_name_is_found(self) -> None:
+        self.assertEqual(self.found("src/core/a.hpp", "// A turn\nint next_turn, returned;\n"),
+                         ["src/core/a.hpp:2: name 'next_turn': say: slot (of a round), transpose "
+                          "(of a matrix)"])
+        self.assertEqual(self.found("python/rooflane/a.py", "class LoopSweep:\n    pass\n"),
+                         ["python/rooflane/a.py:1: name 'LoopSweep': say: order"])
+
+    def test_folders_that_are_not_clean_yet_are_left_out(self) -> None:
+        self.assertTrue(all((Path(lint.__file__).parent.parent / path.rstrip("/")).exists()
+                            for path in lint_words.NO_NAMES_YET if path != "src/jail/"))
+        self.assertEqual(self.found("kernels/gemm/a.cpp", "int turn;\n"), [])
 
 
 class TidyTest(unittest.TestCase):

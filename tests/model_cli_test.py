@@ -240,7 +240,7 @@ class Weights(CommandLine):
         self.assertEqual(status, 0, err)
         self.assertIn("embed:", out)
         self.assertIn(f"{len(self.weights) - 1} of the {len(self.weights)} tensors of 'tiny.gguf' "
-                      "are not read: output_norm.weight, ...", err)
+                      "are not used: output_norm.weight, ...", err)
 
     def test_missing_and_wrong_tensors_are_named_in_one_line(self):
         self.refuse(2, ["--weights: weight blk.2.attn_norm [64]: 'tiny.gguf' has no tensor "

@@ -307,11 +307,11 @@ class CommandLine(Folder):
         for words, expected in (
                 ((path,), "sizes without a value"),
                 ((self.folder / "none.onnx",), "No such file"),
-                ((SCRIPT,), "is no ONNX file"),
+                ((SCRIPT,), "is not an ONNX file"),
                 ((path, "--batch", "1", "--len", "2", "--out", self.folder / "no" / "m.txt"),
                  "no such folder"),
-                ((path, "--dim", "len=x"), "is no size"),
-                ((path, "--value", "mask=a"), "is no list of numbers")):
+                ((path, "--dim", "len=x"), "is not a size"),
+                ((path, "--value", "mask=a"), "is not a list of numbers")):
             done = self.call(*words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(expected, done.stderr.splitlines()[-1])

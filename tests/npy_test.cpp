@@ -99,12 +99,12 @@ TEST_CASE("Fortran order becomes C order, in every rank and across chunks") {
   const std::size_t rows = 700, cols = 900;  // more than one chunk of 1 MiB
   std::vector<float> large(rows * cols);
   for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
-  const std::vector<float> turned =
+  const std::vector<float> transposed =
       read(write(npy(dictionary("<f4", "True", "(700, 900)"), bytes_of(large))));
   bool right = true;
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) {
-      right = right && turned[r * cols + c] == large[r + rows * c];
+      right = right && transposed[r * cols + c] == large[r + rows * c];
     }
   }
   CHECK(right);

@@ -198,8 +198,8 @@ def products() -> Graph:
     g = Graph("products")
     x = g.input("x", [2, 3, 5, 4])
     z = g.input("z", [3, 6, 4])
-    turned = g.add("Transpose", [z], "turned", perm=[0, 2, 1])
-    g.output(g.add("MatMul", [x, turned], "broadcast"))  # the batch repeats b
+    transposed = g.add("Transpose", [z], "transposed", perm=[0, 2, 1])
+    g.output(g.add("MatMul", [x, transposed], "broadcast"))  # the batch repeats b
     moved = g.add("Transpose", [x], "moved", perm=[1, 0, 2, 3])
     g.output(g.add("MatMul", [moved, g.weight("one", 4, 7)], "shared"))
     rows = g.add("Gather", [x, g.constant("first", np.array(1, np.int64))], "rows", axis=0)

@@ -60,8 +60,8 @@ class Functions(unittest.TestCase):
             for given in (None, bias):
                 with self.subTest(shape=shape, bias=given is not None):
                     self.same(rooflane.torch.linear(x, weight, given), F.linear(x, weight, given))
-        turned = torch.randn(16, 8).T
-        self.same(rooflane.torch.linear(x, turned), F.linear(x, turned))
+        transposed = torch.randn(16, 8).T
+        self.same(rooflane.torch.linear(x, transposed), F.linear(x, transposed))
         for dtype in (torch.bfloat16, torch.float16):
             x, weight = torch.randn(5, 16).to(dtype), weight.to(dtype)
             self.same(rooflane.torch.linear(x, weight), F.linear(x, weight), 0.02)

@@ -360,8 +360,8 @@ class ReadmeTest(Scratch):
         before = self.lines(name)
         with open(f"{name}.samples.csv", "w", encoding="utf-8") as file:
             file.write("row,launch,round,ns,probe_ns\n")
-            for turn in range(5):
-                file.write(f"0,1,{turn},10,1\n1,1,{turn},99,1\n")
+            for slot in range(5):
+                file.write(f"0,1,{slot},10,1\n1,1,{slot},99,1\n")
         self.assertEqual(self.lines(name), before)
 
     def test_several_machines_and_no_rows_are_refused(self):

@@ -1,5 +1,5 @@
 // Accuracy of the vector tanh on every ISA target of this CPU: the greatest error over a dense
-// sweep of all floats is printed and asserted. The reference is the C library's tanh in double.
+// sample of all floats is printed and asserted. The reference is the C library's tanh in double.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -63,7 +63,7 @@ double ulp_error(float got, double expected) {
 
 // Every float whose bits are a multiple of 2003, of those from 2^-13 to 9.5, where tanh is neither
 // x nor 1, of 61 (both primes), and all near the places where the method changes.
-std::vector<float> sweep() {
+std::vector<float> dense_floats() {
   std::vector<float> values;
   const auto add = [&](std::uint64_t first, std::uint64_t last, std::uint64_t step) {
     for (std::uint64_t bits = first; bits < last; bits += step) {
@@ -84,7 +84,7 @@ std::vector<float> sweep() {
 
 // Over all floats from 2^-13 to 9.5 the greatest errors are 5.26 ULP with FMA, 6.02 without.
 TEST_CASE("tanh stays within 6.1 ULP and 1 over all floats on every ISA target, odd to the bit") {
-  const std::vector<float> x = sweep();
+  const std::vector<float> x = dense_floats();
   std::vector<double> expected;
   for (const float value : x) expected.push_back(std::tanh(static_cast<double>(value)));
   for (const std::string& isa : isa_targets()) {

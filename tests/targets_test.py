@@ -54,11 +54,11 @@ class Run:
                       "roof_pct_hi": str(roof * 1.001)}
         chance = random.Random(f"{SEED} {variant} {shape} {threads}")
         for launch in range(1, LAUNCHES + 1 if timed else 1):
-            for turn in range(ROUNDS):
-                machine = 1 + 0.3 * turn + launch  # the same for all that take turns in it
+            for slot in range(ROUNDS):
+                machine = 1 + 0.3 * slot + launch  # the same for all slots of a round
                 own = math.exp(chance.gauss(0, noise)) if noise else 1
-                self.samples.append([len(self.rows), launch, turn, OURS_NS * factor * machine * own,
-                                     500 + turn, "", "", "", "", ""])
+                self.samples.append([len(self.rows), launch, slot, OURS_NS * factor * machine * own,
+                                     500 + slot, "", "", "", "", ""])
         self.rows.append([cells.get(column, "") for column in COLUMNS])
 
     def ours(self, roof: float | None = 90, **more) -> None:
@@ -181,7 +181,7 @@ class Table(unittest.TestCase):
         self.assertLessEqual(float(value), float(high))
         self.assertLess(float(high), 1.04 * float(value))
 
-    def test_met_flips_at_the_threshold_of_the_mean(self):
+    def test_met_changes_at_the_threshold_of_the_mean(self):
         for factor, met in ((0.97, "no"), (0.995, "no?"), (1.0, "must?"), (1.05, "must"),
                             (1.095, "must"), (1.1, "aim?"), (1.15, "aim")):
             run = self.run_of()
@@ -190,7 +190,7 @@ class Table(unittest.TestCase):
             run.add("x", factor * (1 + 1e-9), preset="gemm-awkward")
             self.assertEqual(self.line(run)["met"], met, factor)
 
-    def test_met_flips_at_the_threshold_of_the_worst_problem(self):
+    def test_met_changes_at_the_threshold_of_the_worst_problem(self):
         for factor, met in ((0.97, "no"), (0.995, "no?"), (1.0, "must?"), (1.05, "must"),
                             (1.15, "aim?"), (1.25, "aim")):
             run = self.run_of()
@@ -199,7 +199,7 @@ class Table(unittest.TestCase):
                 run.add("x", of_shape, shape=shape)
             self.assertEqual(self.line(run)["met"], met, factor)
 
-    def test_met_flips_at_the_threshold_of_the_roof(self):
+    def test_met_changes_at_the_threshold_of_the_roof(self):
         for roof, met in ((84.8, "no"), (85.2, "must"), (95.2, "aim")):
             run = self.run_of()
             run.ours(roof=roof, preset="gemm-skinny")

@@ -107,7 +107,7 @@ class Formats(Tracking):
                             (["--output", "x"], "--output needs --format"),
                             (["--format", "asv"], "--format asv needs --output FOLDER"),
                             (["--format", "bmf", "--output", "no/such/file"], "--output: "),
-                            (["--format", "asv", "--output", self.csv], "is no folder"),
+                            (["--format", "asv", "--output", self.csv], "is not a writable folder"),
                             (["--format", "asv", "--output", "r", "--commit", "12ab"],
                              "allowed is a whole hash"),
                             (["--format", "bmf", "--explain"], "allowed without --explain")):
@@ -160,7 +160,7 @@ class Formats(Tracking):
         benchmarks = (self.folder / "results/benchmarks.json").read_text(encoding="utf-8")
         self.assertEqual(len(json.loads(benchmarks)), 5 + 1)  # and the version
         result.write_text("{}", encoding="utf-8")
-        self.assertIn("is no file of asv", self.roofline(*asv, status=2).stderr)
+        self.assertIn("is not an asv file", self.roofline(*asv, status=2).stderr)
 
 
 class ReFrame(Tracking):

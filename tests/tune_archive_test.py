@@ -60,7 +60,7 @@ def space_of(shape: str = "gemm:m=64,n=64,k=64", default: dict[str, int] | None 
 
 def correct(number: int, ratio: float, samples: int = 4, strategy: str = "random", **tunables):
     """A correct trial; what is not told of its configuration is the default's."""
-    default_ns = [1000.0 + turn for turn in range(samples)]
+    default_ns = [1000.0 + slot for slot in range(samples)]
     return Trial(number, {**DEFAULT, **tunables}, Outcome.CORRECT, strategy,
                  ratio=Ratio(ratio, ratio * 0.99, ratio * 1.01),
                  ns=[round(ratio * ns, 3) for ns in default_ns], default_ns=default_ns, error=1e-7,
@@ -68,8 +68,8 @@ def correct(number: int, ratio: float, samples: int = 4, strategy: str = "random
 
 
 def failed(number: int, outcome, reason: str = "because", **tunables):
-    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model", note="mended",
-                 reason=reason, cost=Cost(0.25, 0.5, 0, 0))
+    return Trial(number, {**DEFAULT, **tunables}, outcome, "random", source="model",
+                 note="corrected", reason=reason, cost=Cost(0.25, 0.5, 0, 0))
 
 
 def some_trials() -> list:
@@ -115,7 +115,7 @@ class OnBoth:
         self.assertEqual(Archive(self.url).trials(run), trials)
         self.assertEqual(archive.trials(run + 1), [])
 
-    def test_what_the_databases_cannot_hold_is_mended(self):
+    def test_what_the_databases_cannot_hold_is_corrected(self):
         nasty = failed(0, Outcome.INCORRECT, "nul \0, half a pair \ud800, two\nlines, é, '; --")
         nasty.error, nasty.threshold = float("nan"), 1e-5
         archive, run = self.filled([nasty], machine={**MACHINE, "traits": {"x": float("inf")}})
@@ -382,7 +382,7 @@ class OnBoth:
         lines = told("history", "--shape", "gemm:k=64,m=64,n=64").splitlines()
         self.assertEqual(len(lines), 2 + 8)
         self.assertIn("the default", lines[2])
-        self.assertRegex(lines[7], r"random \(model\) +build error .* because; mended$|refused")
+        self.assertRegex(lines[7], r"random \(model\) +build error .* because; corrected$|refused")
         self.assertEqual(lines, told("history", str(run)).splitlines())
         self.assertIn("3 correct (37.5 %)", told("statistics"))
         self.assertIn("would remove 5 evaluations", told("prune", "--failed", "--dry-run"))
@@ -430,7 +430,7 @@ class Sqlite(OnBoth, unittest.TestCase):
             connection.execute("CREATE TABLE cats (name TEXT)")
         blocked = self.folder / "text" / "below.sqlite"
         for url, status, said in (
-                (str(text), 2, "is no archive"), (str(foreign), 2, "'cats'"),
+                (str(text), 2, "is not an archive"), (str(foreign), 2, "'cats'"),
                 (str(self.folder), 2, "is a folder"),
                 (str(self.folder / "absent"), 2, "no archive"),
                 (str(blocked), 2, "below.sqlite"), ("mysql://me@there/db", 2, "unknown database"),
@@ -454,7 +454,7 @@ class Sqlite(OnBoth, unittest.TestCase):
                 (["best", "--shape", "gemm:m=65,n=64,k=64"], "nearest is 'gemm:m=64,n=64,k=64'"),
                 (["best", "--top", "0"], "a number of at least 1"),
                 (["best", "--top"], "expected one argument"),
-                (["list", "more"], "'more' is one argument too many"),
+                (["list", "more"], "'more' is an unexpected argument"),
                 (["history"], "needs RUN or --shape"), (["history", "9"], "no run 9"),
                 (["history", "x"], "'x'; valid: a number"), (["prune"], "needs --older-than"),
                 (["prune", "--keep", "-1"], "at least 0"),

@@ -91,19 +91,20 @@ class Answers(unittest.TestCase):
         self.assertEqual(judged.proposal.configuration["nr"], 64)
         self.assertEqual(judged.proposal.configuration["mr"], 2)
         self.assertIn("nr: 5000 clamped to 1024; mr: -3 clamped to 1", judged.proposal.note)
-        self.assertIn("mended (nr must be a multiple of 16 up to 64): mr=2, nr=64",
+        self.assertIn("corrected (nr must be a multiple of 16 up to 64): mr=2, nr=64",
                       judged.proposal.note)
         judged, = self.read('{"mc": 101}')  # made whole micro-tiles by the variant
         assert judged.proposal
         self.assertTrue(judged.clamped)
-        self.assertEqual(judged.proposal.note, "mended: mc=104")
+        self.assertEqual(judged.proposal.note, "corrected: mc=104")
 
     def test_unknown_tunables_and_what_is_no_number_refuse_a_configuration(self) -> None:
         judged = self.read('[{"mc": 128, "tile": 3}, {"mc": "big"}, {"mc": [1]}, {"mc": null}, '
                            '{"mc": NaN}, {"mc": "1e400"}, {"kc": 384}]')
         self.assertEqual([each.refused for each in judged], [
-            'unknown tunable "tile"', 'mc: "big" is no number', "mc: [1] is no number",
-            "mc: null is no number", "mc: NaN is no number", 'mc: "1e400" is no number', ""])
+            'unknown tunable "tile"', 'mc: "big" is not a number', "mc: [1] is not a number",
+            "mc: null is not a number", "mc: NaN is not a number",
+            'mc: "1e400" is not a number', ""])
         self.assertEqual(judged[-1].proposal and judged[-1].proposal.configuration["kc"], 384)
 
     def test_repeats_are_skipped(self) -> None:

@@ -250,7 +250,7 @@ class FindingTest(unittest.TestCase):
             best = min((each for each in history.trials[:trial.number] if each.correct),
                        key=lambda each: each.ratio.value).configuration
             changed = sum(trial.configuration[name] != best[name] for name in best)
-            self.assertLessEqual(changed, 2)  # a second one where the step had to be mended
+            self.assertLessEqual(changed, 2)  # a second one where the step had to be corrected
             self.assertEqual(trial.note.count("->"), changed)
 
 
@@ -396,7 +396,7 @@ class ProposerTest(unittest.TestCase):
         default = self.made.space.default
         for trial in history.trials[4:]:
             self.assertTrue(trial.note.startswith("walk"))
-            if "mended" not in trial.note:
+            if "corrected" not in trial.note:
                 self.assertEqual({**default, "mr": 0, "kc": 0},
                                  {**trial.configuration, "mr": 0, "kc": 0})
 
@@ -461,7 +461,7 @@ for count, ask in enumerate(asks()):
             with self.subTest(line[:50]):
                 self.fails_for_good(self.command(PROGRAM + f"""
 for _ in sys.stdin: os.write(1, {line.encode("latin-1")!r} + b"\\n")
-"""), "^no JSON: |^no configurations|^[a-z]+ .* is no whole number$")
+"""), "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$")
 
     def test_an_answer_without_end(self) -> None:
         self.fails_for_good(self.command(PROGRAM + """
@@ -484,9 +484,9 @@ for ask in asks(): say(order.pop(0), note="as it is")
 """), budget=9)
         trials = history.trials[4:]
         self.assertTrue(all(refusal(trial.configuration) == "" for trial in trials))
-        self.assertRegex(trials[0].note, r"^as it is; mended: (mr 16|nr 64) -> \d+$")
-        self.assertIn(f"mended: mr {1 << 70} -> ", trials[1].note)
-        self.assertEqual(trials[2].note, "as it is; mended: kc -5 -> 64")
+        self.assertRegex(trials[0].note, r"^as it is; corrected: (mr 16|nr 64) -> \d+$")
+        self.assertIn(f"corrected: mr {1 << 70} -> ", trials[1].note)
+        self.assertEqual(trials[2].note, "as it is; corrected: kc -5 -> 64")
         self.assertEqual([trial.note for trial in trials[3:]], ["as it is"] * 2)
         self.assertEqual([trial.configuration["kc"] for trial in trials[3:]], [512, 256])
 

@@ -75,7 +75,7 @@ class Evaluations(unittest.TestCase):
         self.assertLess(good.ratio.value, 1)
         self.assertEqual(len(good.ns), len(good.default_ns))
 
-    def test_several_take_turns_in_the_same_rounds(self):
+    def test_several_share_rounds(self):
         space = self.evaluator.open(FAKE)
         slow, same, crash = self.evaluator.evaluate(
             [{"fault": 0, "pause": 16}, space.default, {"fault": 2, "pause": 0}], FEW)
@@ -95,7 +95,7 @@ class Evaluations(unittest.TestCase):
                 break
         self.assertEqual([len(one.ns) for one in (hopeless, slow, fast)], [1, 2, 6])
 
-    def test_proposals_are_completed_refused_or_mended(self):
+    def test_proposals_are_completed_refused_or_corrected(self):
         space = self.evaluator.open(FAKE)
         self.assertEqual(space.default, {"fault": 0, "pause": 8})
         whole, forbidden, outside, unknown = self.evaluator.check(
@@ -104,9 +104,9 @@ class Evaluations(unittest.TestCase):
         self.assertIn("against the rules", forbidden.reason)
         self.assertIn("0 to 1000", outside.reason)
         self.assertIn("'paws'; nearest is 'pause'", unknown.reason)
-        mended, = self.evaluator.nearest([{"fault": 5, "pause": 3}])
-        self.assertEqual(mended.configuration, {"fault": 0, "pause": 3})
-        self.assertEqual(mended.changed, ("fault",))
+        corrected, = self.evaluator.nearest([{"fault": 5, "pause": 3}])
+        self.assertEqual(corrected.configuration, {"fault": 0, "pause": 3})
+        self.assertEqual(corrected.changed, ("fault",))
 
     def test_what_cannot_be_opened_says_why(self):
         for target, reason in ((Target("softmax:rows=4", "hwy"), "cols"),

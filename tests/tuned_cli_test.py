@@ -157,7 +157,7 @@ class Tuned(CommandLine):
                            "--tuned", file, "--csv", "rows.csv")
         self.assertRegex(out, r"(?m)^hwy tuned +\d")
         self.assertRegex(out, r"(?m)^hwy +\d")
-        self.assertRegex(out, r"(?m)^hwy tuned: \d\S*x.* over the variant's own choice")
+        self.assertRegex(out, r"(?m)^hwy tuned: \d\S*x.* as fast as the variant's own choice")
         self.assertEqual(out.count("WINNER") + out.count("TIE"), 1, out)
         rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
         self.assertEqual([row["tuning_source"] for row in rows], ["store", "model"])
@@ -178,7 +178,7 @@ class Tuned(CommandLine):
         status, out, err = self.call("bench", "--dry-run", "--shape", "gemm:m=64,n=64,k=64", "-v",
                                      "hwy", "--threads", "1", "--tuned", file)
         self.assertEqual((status, len(out.splitlines())), (0, 1), err)
-        self.assertRegex(err, r"(?m)^note: no entry of '\S+t.json' serves a case of this run$")
+        self.assertRegex(err, r"(?m)^note: no entry of '\S+t.json' applies to a case of this run$")
 
     def test_beside_another_build_both_run_at_their_own_choice(self):
         file = self.file("t.json", self.entry())
@@ -214,7 +214,7 @@ class Tuned(CommandLine):
                          ("ROOFLANE_TUNED", 2, "2026-01-31T12:00:00Z", None))
         self.file("t.json", self.entry(threads="2"))
         self.assertRegex(self.succeed("doctor", env=here),
-                         r"(?m)^tuned +none, since \S+ is no use: entry 1: threads: ")
+                         r"(?m)^tuned +none, because \S+ cannot be used: entry 1: threads: ")
 
 
 if __name__ == "__main__":

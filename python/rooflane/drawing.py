@@ -1,5 +1,5 @@
 """Small charts as SVG text: lines, and values with their intervals. Nothing to install, nothing to
-load; text and axes take the colour of what is around them. Used by the league and the reports.
+load; text and axes take the colour of their surroundings. Used by the league and the reports.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The program that evaluates: `rooflane evaluate` over JSON lines.
 
-It stays alive while candidates crash or hang, since each runs in a worker process of its own. Where
-it ends all the same, `Lost` is raised and the next call starts it anew.
+It stays alive while candidates crash or hang, because each runs in a separate worker process. If it
+ends nevertheless, `Lost` is raised and the next call starts it again.
 """
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ Every function takes these options besides its own:
   device    number of a device, of variants for devices
 
 The interpreter's lock is released while a kernel runs. Raises ValueError for a wrong argument,
-TypeError for what is no array, Unavailable for what this machine, build or variant lacks,
-MemoryError.
+TypeError for a value that is not an array, Unavailable for something that this machine, build or
+variant lacks, MemoryError.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what the program tells of a variant and a problem to the space that is searched.
+"""Builds the search space from the program's description of a variant and a problem.
 
 A variant declares ranges, which may be astronomically wide; the values worth trying come from what
 its own model proposes for the problem, so that no kernel needs a list of its own.

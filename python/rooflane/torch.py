@@ -219,7 +219,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
     if attn_mask is not None and is_causal:
         raise Refused("attn_mask and is_causal: allowed is one of them")
     if not enable_gqa and query.ndim > 2 and query.shape[-3] != key.shape[-3]:
-        raise Refused("key has other heads than query: that wants enable_gqa=True")
+        raise Refused("key has other heads than query: that needs enable_gqa=True")
     return _call(_attention, _attention_op, query, key, value, attn_mask, is_causal, scale)
 
 
@@ -288,7 +288,7 @@ def use() -> Iterator[Use]:
 
 
 class Timing(NamedTuple):
-    """A call measured both ways, turn by turn."""
+    """A call measured both ways, alternating."""
     layer: str       # the module's name in the model
     function: str
     shape: str       # of its first two tensors
@@ -313,16 +313,16 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[low], ordered[n - 1 - low]
 
 
-def _in_turns(rounds: int, one: Callable[[], Any], other: Callable[[], Any],
-              ) -> tuple[float, float, float, float, float]:
+def _alternating(rounds: int, one: Callable[[], Any], other: Callable[[], Any],
+                 ) -> tuple[float, float, float, float, float]:
     """Medians of both in seconds, the median ratio and its interval. Each is called once before."""
     times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(rounds + 1):
-        order = (0, 1) if turn % 2 == 0 else (1, 0)
+    for index in range(rounds + 1):
+        order = (0, 1) if index % 2 == 0 else (1, 0)
         for which in order:
             start = time.perf_counter()
             (one, other)[which]()
-            if turn > 0:
+            if index > 0:
                 times[which].append(time.perf_counter() - start)
     ratios = [first / second for first, second in zip(*times)]
     return (statistics.median(times[0]), statistics.median(times[1]), statistics.median(ratios),
@@ -347,7 +347,7 @@ class _Measuring(Use):
         expected = func(*args, **kwargs)
         ours = functools.partial(replacement, *args, **kwargs)
         theirs = functools.partial(func, *args, **kwargs)
-        torch_s, rooflane_s, ratio, low, high = _in_turns(self.rounds, theirs, ours)
+        torch_s, rooflane_s, ratio, low, high = _alternating(self.rounds, theirs, ours)
         largest = float(expected.abs().max()) if expected.numel() else 0.0
         apart = float((result - expected).abs().max()) if expected.numel() else 0.0
         tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
@@ -375,7 +375,7 @@ class Report(NamedTuple):
 
 
 def bench(model: torch.nn.Module, *inputs: Any, rounds: int = 15, **named: Any) -> Report:
-    """Measures model(*inputs, **named) as it is and within use(), turn by turn, then each call of a
+    """Measures model(*inputs, **named) as it is and within use(), alternating, then each call of a
     function that Rooflane has, both ways on the layer's own input. Without gradients."""
     if rounds < 1:
         raise ValueError(f"rounds: {rounds}: allowed: from 1")
@@ -398,7 +398,8 @@ def bench(model: torch.nn.Module, *inputs: Any, rounds: int = 15, **named: Any) 
             with use():
                 model(*inputs, **named)
 
-        torch_s, rooflane_s, *ratios = _in_turns(rounds, lambda: model(*inputs, **named), swapped)
+        torch_s, rooflane_s, *ratios = _alternating(
+            rounds, lambda: model(*inputs, **named), swapped)
     whole = Timing(f"whole {type(model).__name__}", "", "", 1e6 * torch_s, 1e6 * rooflane_s,
                    *ratios, max((row.difference for row in measuring.timings), default=0.0))
     return Report(whole, measuring.timings, measuring)

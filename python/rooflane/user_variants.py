@@ -1,7 +1,7 @@
-"""@rooflane.variant: a Python function of yours measured as a variant beside all others.
+"""@rooflane.variant: your own Python function measured as a variant together with all others.
 
-The function runs in a worker process of its own (function_worker.py), is verified against the
-double-precision reference and takes its turns in the same rounds as every other variant.
+The function runs in a separate worker process (function_worker.py), is verified against the
+double-precision reference and has a slot in the same rounds as every other variant.
 """
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _source(one: UserVariant, folder: Path) -> dict[str, str]:
     try:
         import cloudpickle  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
-        raise Unavailable(f"{one.name}: a function that stands in no file needs the package "
+        raise Unavailable(f"{one.name}: a function without a file needs the package "
                           "cloudpickle") from None
     path = folder / f"{one.kernel}-{one.name}.pickle"
     path.write_bytes(cloudpickle.dumps(one))

@@ -47,14 +47,14 @@ class DoubleReference:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self._eps) * gamma
 
     def _rotated(self, x: np.ndarray) -> np.ndarray:
-        """[tokens, heads, head_dim]: neighbours turn together."""
+        """[tokens, heads, head_dim]: neighbours rotate together."""
         tokens, _, size = x.shape
         angles = np.arange(tokens)[:, None, None] * self._base ** (-np.arange(0, size, 2) / size)
         even, odd = x[..., 0::2], x[..., 1::2]
-        turned = np.empty_like(x)
-        turned[..., 0::2] = even * np.cos(angles) - odd * np.sin(angles)
-        turned[..., 1::2] = even * np.sin(angles) + odd * np.cos(angles)
-        return turned
+        rotated = np.empty_like(x)
+        rotated[..., 0::2] = even * np.cos(angles) - odd * np.sin(angles)
+        rotated[..., 1::2] = even * np.sin(angles) + odd * np.cos(angles)
+        return rotated
 
     def _attention(self, layer: int, x: np.ndarray) -> np.ndarray:
         def projected(name: str, heads: int) -> np.ndarray:

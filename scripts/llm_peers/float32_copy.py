@@ -1,4 +1,4 @@
-"""Writes a GGUF file anew with every tensor as float32: float32_copy.py FROM.gguf TO.gguf
+"""Copies a GGUF file with every tensor as float32: float32_copy.py FROM.gguf TO.gguf
 
 llama.cpp multiplies quantised weights by activations that it rounds to 8 bits; with a float32 file
 it computes in float32, as Rooflane does. Needs the packages gguf and numpy.

@@ -1,5 +1,5 @@
-"""What number formats cost and gain a language model: each level against float32 weights, fused,
-on a text that stands in the tree, and all of them in the same rounds of llama-bench's tests.
+"""Measures what number formats cost and gain in a language model: each level against float32
+weights, fused, on a text of the tree, and all of them in the same rounds of llama-bench's tests.
 """
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def speeds(program: Path, weights: Path, threads: int, rounds: int, levels: list
     """Every level's tests behind no other tokens, in rounds, in an order shuffled anew for each."""
     sessions = {level.name: Session(program, weights, threads, LEVELS[level.name])
                 for level in levels}
-    turns = [(level, test) for level in levels for test in TESTS]
+    slots = [(level, test) for level in levels for test in TESTS]
     order = random.Random(SEED)
     for number in range(rounds + 1):  # the first warms up
-        order.shuffle(turns)
-        for level, (name, kind, tokens) in turns:
+        order.shuffle(slots)
+        for level, (name, kind, tokens) in slots:
             time.sleep(PAUSE)
             answer = sessions[level.name].ask(f"{kind} 0 {tokens}")
             if number > 0:

@@ -16,7 +16,7 @@ from llm_peers.processes import LlamaCpp, Session
 
 TESTS = [("pp512", "prefill", 512), ("tg128", "decode", 128)]
 DEPTHS = [0, 1024]
-PAUSE = 0.3  # seconds between turns: threads of the one before stop spinning
+PAUSE = 0.3  # seconds between slots: threads of the one before stop spinning
 SEED = 38
 
 
@@ -42,12 +42,12 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 def measure(ours: Session, theirs: LlamaCpp, threads: int, rounds: int) -> list[Rounds]:
     """All tests in rounds, in an order shuffled anew for each."""
     results = [Rounds(name, depth, threads) for name, _, _ in TESTS for depth in DEPTHS]
-    turns = [(test, whose) for test in range(len(results)) for whose in ("ours", "theirs")]
+    slots = [(test, whose) for test in range(len(results)) for whose in ("ours", "theirs")]
     order = random.Random(SEED)
     theirs.set_threads(threads)
     for number in range(rounds + 1):  # the first warms up
-        order.shuffle(turns)
-        for test, whose in turns:
+        order.shuffle(slots)
+        for test, whose in slots:
             row = results[test]
             _, kind, tokens = next(each for each in TESTS if each[0] == row.name)
             time.sleep(PAUSE)

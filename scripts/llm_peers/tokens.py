@@ -29,7 +29,7 @@ class Continuation:
 
     @property
     def explained(self) -> bool:
-        """Equal, or parted where both errors together could turn the order."""
+        """Equal, or parted where both errors together could change the order."""
         two = self.same == self.tokens or self.gap <= self.ours_error + self.theirs_error
         return two and not self.third_gap > self.ours_error + self.third_error
 

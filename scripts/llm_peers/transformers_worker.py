@@ -4,8 +4,8 @@ Runs in the environment that llm_compare.py makes for it. The model is built fro
 metadata and given the file's tensors, dequantised to float32: nothing is downloaded, and none of
 transformers' own reading of GGUF is used. Requests, one a line:
 
-  {"do":"logits","ids":[...],"first":N,"logits":FILE}    {}; FILE gets the logits of what follows
-                                                         each token from number N on
+  {"do":"logits","ids":[...],"first":N,"logits":FILE}    {}; FILE gets the logits after each
+                                                         token from number N on
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name_of(tensor: str) -> str:
 
 
 def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of q or k in the order in which the first and the second half of a head turn together;
+    """Rows of q or k in the order in which the first and the second half of a head rotate together;
     in the file neighbours do."""
     pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, rows.shape[1])
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))
@@ -72,13 +72,13 @@ def load(path: str) -> LlamaForCausalLM:
     tied = all(tensor.name != "output.weight" for tensor in reader.tensors)
     config = config_of(reader, tied)
     model = LlamaForCausalLM(config).to(torch.float32).eval()
-    turning = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    rotated_heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     weights = {}
     for tensor in reader.tensors:
         values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
         part = tensor.name.split(".")[-2]
-        if part in turning:
-            values = half_split(values, turning[part])
+        if part in rotated_heads:
+            values = half_split(values, rotated_heads[part])
         weights[name_of(tensor.name)] = torch.from_numpy(np.array(values))
     if tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]

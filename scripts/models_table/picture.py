@@ -38,7 +38,7 @@ def proofs(results: list[Result]) -> str:
         ends = [min(min(point) for point in everything), max(max(point) for point in everything)]
         series.append(drawing.Series("equal", [(end, end) for end in ends], "#8a949e"))
     return drawing.lines(series, "Predicted and measured speed of swaps",
-                         "predicted speed of the whole, times as it is", "measured")
+                         "predicted speed of the whole, relative", "measured")
 
 
 def picture(results: list[Result]) -> str:

@@ -84,8 +84,8 @@ def document(results: list[Result], failed: list[str]) -> str:
              f"Measured {whole['test_time'][:10]} by `scripts/models.sh`, commit "
              f"{whole['build_commit']}. docs/models.md explains the columns.", "",
              *model_table(results), "", "## Predicted and measured", "",
-             "Speed of the whole with other variants, relative to the original.", "", verdict(results), "",
-             *proof_table(results), "", "![Shares by kernel; predicted and measured "
-             "speed](models.svg)", ""]
+             "Speed of the whole with other variants, relative to the original.", "",
+             verdict(results), "", *proof_table(results), "",
+             "![Shares by kernel; predicted and measured speed](models.svg)", ""]
     lines += [f"Not measured: {text}" for text in failed]
     return "\n".join(lines).rstrip("\n") + "\n"

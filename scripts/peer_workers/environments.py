@@ -159,7 +159,7 @@ def interpreter(name: str) -> Path:
         raise Unavailable(reason)
     if given := os.environ.get("ROOFLANE_PEERS_PYTHON"):
         if not os.access(given, os.X_OK):
-            raise Unavailable(f"ROOFLANE_PEERS_PYTHON={given} is no program")
+            raise Unavailable(f"ROOFLANE_PEERS_PYTHON={given} is not a program")
         return Path(given)
     environment = PEERS[name]
     if python := python_environment.ready(environment, _recipe(environment)):

@@ -1,6 +1,6 @@
-"""Takes everything out of the caches before a cold run: each CPU reads a memory larger than all of
-them. What a library holds packed, at addresses that nobody tells, goes with the rest; so does its
-scratch, which our own variants keep."""
+"""Empties the caches before a cold run: each CPU reads a memory larger than all of them. This also
+evicts a library's packed operands, at unknown addresses, and its scratch memory; our own variants
+keep their scratch memory."""
 from __future__ import annotations
 
 import glob

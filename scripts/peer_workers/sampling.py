@@ -1,4 +1,4 @@
-"""The sampler: how often a run is repeated for a sample, as src/measure/sampler.cpp has it."""
+"""The sampler: how often a run is repeated for a sample, as in src/measure/sampler.cpp."""
 from __future__ import annotations
 
 import time

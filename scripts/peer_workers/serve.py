@@ -1,7 +1,7 @@
 """Serves protocol 1 (src/measure/worker.hpp) for one peer: `python -m peer_workers.serve NAME`.
 
-Knows requests, inputs and the sampler; how a kernel is computed stands in the *_peer.py. It is
-started by peers.py in the peer's own interpreter, or, with --absent REASON, in any.
+Handles requests, inputs and the sampler; the *_peer.py compute the kernels. peers.py starts it in
+the peer's own interpreter, or, with --absent REASON, in any.
 """
 from __future__ import annotations
 

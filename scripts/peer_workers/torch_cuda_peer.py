@@ -1,7 +1,7 @@
 """PyTorch on an NVIDIA GPU, eager: cuBLAS for gemm in float32, float16, bfloat16 and 8-bit
-integers, PyTorch's own CUDA kernels for the rest, in strict float32. What is computed stands in
-torch_kernels.py, device memory and its clock in cuda_plan.py; here PyTorch is asked which of its
-ways to compute a problem is the fastest."""
+integers, PyTorch's own CUDA kernels for the rest, in strict float32. torch_kernels.py has the
+computations, cuda_plan.py the device memory and its clock; this file finds the fastest of PyTorch's
+ways to compute a problem."""
 from __future__ import annotations
 
 import ctypes

@@ -192,7 +192,7 @@ def instead(size_class: SizeClass) -> str:
 def answer(machine: Machine) -> str:
     """Per kernel and class of sizes: what to use, by how much, how far from the roof, what else."""
     if not machine.classes:
-        return '<p class="soft">No row to tell of.</p>'
+        return '<p class="soft">No rows.</p>'
     titles = ("kernel", "size", "at", "use", "fastest in", "times as fast as the next",
               "as the best peer", "% of the roof (least)", "instead, where another wins")
     lines = []

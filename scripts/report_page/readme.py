@@ -246,8 +246,8 @@ def _facts(machine: Machine) -> list[str]:
                  + _counted(len(rows), "row") + f", run {', '.join(_distinct(rows, 'run_id'))}")
     facts += _ceilings(machine)
     if not machine.contexts:
-        facts.append("- The context file (JSON) of this run was not kept; the ceilings are those in "
-                     "the rows.")
+        facts.append("- The context file (JSON) of this run was not kept; the ceilings are those "
+                     "in the rows.")
     return facts
 
 

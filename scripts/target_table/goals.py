@@ -1,7 +1,6 @@
-"""The problems by class (*shapes.txt) and what each class is held against (*targets.txt).
+"""The problems by class (*shapes.txt) and the goals of each class (*targets.txt).
 
-Only reads data; whether a goal is met is judged in judging.py. The format of each file stands at
-its beginning.
+Only reads data; judging.py decides whether a goal is met. Each file describes its format.
 """
 from __future__ import annotations
 
@@ -118,7 +117,7 @@ def _conditions(text: str) -> tuple[Condition, ...]:
         return ()
     found = [re.fullmatch(r"(each:)?([a-z0-9-]+)>=([0-9.]+)", part) for part in text.split(",")]
     if not all(found):
-        raise ValueError(f"'{text}' is no goal; write [each:]WHAT>=NUMBER,... or -")
+        raise ValueError(f"'{text}' is not a goal; write [each:]WHAT>=NUMBER,... or -")
     return tuple(Condition(part[2], float(part[3]), bool(part[1])) for part in found)
 
 

@@ -108,7 +108,7 @@ std::vector<std::string> Arguments::without_json(const std::vector<std::string>&
     }
   }
   if (given > 1) {
-    throw argument_error(fmt::format("--json is given {} times; allowed is once", given));
+    throw argument_error(fmt::format("--json is given {} times, but is allowed only once", given));
   }
   return others;
 }
@@ -153,15 +153,15 @@ Arguments::Outcome Arguments::parse(const std::vector<std::string>& words) {
     if (word.starts_with("-") && word.size() > 1) {
       throw argument_error(unknown_name("flag", word.substr(0, word.find('=')), valid_flags_));
     }
-    throw argument_error(fmt::format("argument '{}' is one too many", word));
+    throw argument_error(fmt::format("unexpected argument '{}'", word));
   }
   for (const auto& [name, entry] : declared_) {
     if (!entry.many && entry.values.size() > 1 && !name.starts_with("-")) {
-      throw argument_error(fmt::format("argument '{}' is one too many", entry.values[1]));
+      throw argument_error(fmt::format("unexpected argument '{}'", entry.values[1]));
     }
     if (!entry.many && entry.values.size() > 1) {
       throw argument_error(
-          fmt::format("{} is given {} times; allowed is once", name, entry.values.size()));
+          fmt::format("{} is given {} times, but is allowed only once", name, entry.values.size()));
     }
     for (const std::string& value : entry.values) {
       if (value.empty()) throw argument_error(fmt::format("{} is empty; it needs a value", name));
@@ -212,7 +212,7 @@ std::vector<std::string> Arguments::list(const std::string& name) const {
     for (const std::string_view piece : split(value, ',')) {
       if (piece.empty()) {
         throw argument_error(
-            fmt::format("{} '{}' has an empty piece; separate by one comma", name, value));
+            fmt::format("{} '{}' has an empty item; separate items by one comma", name, value));
       }
       pieces.emplace_back(piece);
     }

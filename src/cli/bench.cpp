@@ -65,7 +65,7 @@ class MemorySink : public RowSink {
     for (const Row& row : rows) first.push_back({row, {}});
     give_samples(first);
     progress_.wipe();
-    std::cerr << "The first problems, as far as they are measured; the others follow:\n"
+    std::cerr << "The first problems so far; the others follow:\n"
               << terminal_summary(summarise_rows(first)) << "\n"
               << std::flush;
   }
@@ -182,7 +182,7 @@ void note_unused(const Suite& suite, const std::string& file) {
   for (const GroupCase* c : suite.cases()) {
     if (c->measured.stored) return;
   }
-  print_note(fmt::format("no entry of '{}' serves a case of this run", file));
+  print_note(fmt::format("no entry of '{}' applies to a case of this run", file));
 }
 
 // Measures what is left to do, with rows on their way to files or standard output as they come.
@@ -276,7 +276,7 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
   std::vector<Row> rows;
   std::vector<Slowdown> slowdowns;
   if (interrupted && interrupted->complete) {
-    print_note(fmt::format("the run of '{}' is complete: nothing is left to do", read.csv));
+    print_note(fmt::format("the run of '{}' is already complete", read.csv));
     rows = interrupted->earlier.rows;
   } else {
     slowdowns = find_slowdowns("");
@@ -296,6 +296,7 @@ int run_bench(const Arguments& arguments, Catalogue& catalogue, const CliSetting
 
 }  // namespace
 
-const Verb bench_verb = {"bench", "verifies, times, writes rows", declare_bench, run_bench};
+const Verb bench_verb = {"bench", "verifies and times variants, writes rows", declare_bench,
+                         run_bench};
 
 }  // namespace rooflane

@@ -114,20 +114,21 @@ void read_files(const Arguments& arguments, BenchArguments& read, Complaints& co
     }
     for (const std::string& other : of_csv) {
       if (same_file(read.json, other)) {
-        throw argument_error(fmt::format("--json '{}' is the file of --csv", read.json));
+        throw argument_error(fmt::format("--json '{}' is also the file of --csv", read.json));
       }
       if (same_file(read.trace, other)) {
-        throw argument_error(fmt::format("--trace '{}' is the file of --csv", read.trace));
+        throw argument_error(fmt::format("--trace '{}' is also the file of --csv", read.trace));
       }
     }
     if (same_file(read.trace, read.json)) {
-      throw argument_error(fmt::format("--trace '{}' is the file of --json", read.trace));
+      throw argument_error(fmt::format("--trace '{}' is also the file of --json", read.trace));
     }
     return true;
   });
   complaints.check([&] {
     if (arguments.has("--phases") && read.csv.empty()) {
-      throw argument_error("--phases needs --csv FILE: phases go to FILE.phases.csv");
+      throw argument_error(
+          "--phases needs --csv FILE, because phases are written to FILE.phases.csv");
     }
     return true;
   });
@@ -186,37 +187,37 @@ void declare_bench(Arguments& arguments) {
   declare_common(arguments, Many::yes);
   declare_workers(arguments);
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
-  arguments.option("--timer", "steady|event", "host clock, or the device's own");
-  arguments.option("--min-time", "SECONDS", "timed work per row, at least");
+  arguments.option("--timer", "steady|event", "host clock or device clock");
+  arguments.option("--min-time", "SECONDS", "least timed work per row");
   arguments.option("--launches", "N",
                    "repetitions of each group, in fresh processes; default: 3, and more until its "
-                   "verdict stands");
+                   "verdict is reached");
   arguments.option("--interval", "PERCENT",
-                   "medians known to ± this are known well enough; default 2");
+                   "rounds may end when medians are known to ± this; default 2");
   arguments.option("--max-time", "SECONDS",
-                   "for the rounds of a group, all repetitions together; an undecided one goes on "
-                   "until then; default 6");
+                   "limit for the rounds of a group, all repetitions together; undecided groups "
+                   "use all of it; default 6");
   arguments.option("--ceilings-time", "SECONDS",
-                   "for the machine's limits, measured first, at most; default 15");
-  arguments.flag("--resume", "go on with the interrupted run of --csv; repeats no sample");
-  arguments.option("--csv", "FILE", "rows to FILE, samples to FILE.samples.csv; summary printed");
-  arguments.option("--json", "FILE", "rows with the context of the run");
+                   "limit for measuring the machine's ceilings first; default 15");
+  arguments.flag("--resume", "continue the interrupted run of --csv; no sample is repeated");
+  arguments.option("--csv", "FILE",
+                   "write rows to FILE and samples to FILE.samples.csv, and print the summary");
+  arguments.option("--json", "FILE", "write rows and the context of the run");
   RowFormat::declare(arguments, "csv");
   arguments.flag("--phases",
-                 "record, beside the samples, where the time of a run goes; to FILE.phases.csv, "
-                 "for `rooflane roofline --explain`");
-  arguments.option("--trace", "FILE",
-                   "the same as Chrome trace events, which ui.perfetto.dev opens");
-  arguments.flag("--profile", "print where the time of the run itself went");
-  arguments.flag("--all", "the summary shows rows that lose by far too");
+                 "after the samples, record where the time of a run goes, in FILE.phases.csv for "
+                 "`rooflane roofline --explain`");
+  arguments.option("--trace", "FILE", "the same as Chrome trace events, for ui.perfetto.dev");
+  arguments.flag("--profile", "print where the time of this benchmark went");
+  arguments.flag("--all", "the summary also shows rows that are far slower");
   arguments.flag("--ladder",
-                 "measure every rung of the variants' ladders, from the plainest loops up, and "
-                 "print what each bought; default preset: ladder");
+                 "measure every rung of the variants' ladders and print the gain of each; default "
+                 "preset: ladder");
   arguments.flag("--fusion",
-                 "measure variants beside what they fuse done apart, through memory, and print the "
-                 "gain and what the roof allows of it; default preset: fusion");
+                 "measure variants fused and with separate passes, and print the gain and the "
+                 "limit that the roof sets; default preset: fusion");
   arguments.flag("--fail-on-regression",
-                 "exit status 1 when a row is SLOWER than that of --against, or fails");
+                 "exit status 1 if a row is SLOWER than that of --against, or fails");
   arguments.flag("--dry-run", "print the cases and measure nothing");
   arguments.pass_through("--benchmark_");
   arguments.examples(

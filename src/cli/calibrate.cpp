@@ -21,11 +21,12 @@ namespace {
 constexpr const char* default_seconds = "15";
 
 void declare_calibrate(Arguments& arguments) {
-  arguments.json_output("as JSON: into FILE beside the table, or instead of it");
-  arguments.option("--threads", "N", "what \"all threads\" means; default: all physical cores");
-  arguments.option("--seconds", "S",
-                   fmt::format("time for everything; default: {}", default_seconds));
-  arguments.flag("--if-missing", "do nothing where traits are stored already, or none are kept");
+  arguments.json_output(
+      "print JSON instead of the table; with FILE, write it there and print the table");
+  arguments.option("--threads", "N",
+                   "the number that \"all threads\" means; default: all physical cores");
+  arguments.option("--seconds", "S", fmt::format("total time; default: {}", default_seconds));
+  arguments.flag("--if-missing", "do nothing if traits are stored already, or storing is off");
   arguments.examples({"rooflane calibrate --seconds 2", "rooflane calibrate --if-missing"});
 }
 
@@ -36,7 +37,8 @@ int parse_thread_count(const Arguments& arguments) {
 
 // Where the traits are now, in a line.
 std::string store(const std::filesystem::path& file, const MeasuredTraits& measured) {
-  if (file.empty()) return "not stored: ROOFLANE_TRAITS says so, or there is no cache folder";
+  if (file.empty())
+    return "not stored, because ROOFLANE_TRAITS is none or there is no cache folder";
   write_traits(file, measured);
   return "stored in " + file.string();
 }
@@ -54,8 +56,8 @@ int run_calibrate(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
   const std::filesystem::path file = traits_file();
   if (arguments.has("--if-missing") && (file.empty() || traits_source().measured)) {
-    print_note(file.empty() ? "traits: none are kept"
-                            : "traits: stored already in " + file.string());
+    print_note(file.empty() ? "traits: storing is off"
+                            : "traits: already stored in " + file.string());
     return 0;
   }
   ProgressLine progress;
@@ -77,7 +79,7 @@ int run_calibrate(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb calibrate_verb = {"calibrate", "measures what kernels' first guesses need",
+const Verb calibrate_verb = {"calibrate", "measures the traits for the cost model",
                              declare_calibrate, run_calibrate};
 
 }  // namespace rooflane

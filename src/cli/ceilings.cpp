@@ -99,10 +99,11 @@ std::vector<DeviceId> devices_to_measure(const Arguments& arguments) {
 }
 
 void declare_ceilings(Arguments& arguments) {
-  arguments.json_output("as JSON: into FILE beside the table, or instead of it");
+  arguments.json_output(
+      "print JSON instead of the table; with FILE, write it there and print the table");
   arguments.repeatable("--threads", "N,...", "thread counts; default: 1 and all physical cores");
   declare_device(arguments);
-  arguments.option("--seconds", "S", "time for everything; default: 20");
+  arguments.option("--seconds", "S", "total time; default: 20");
   arguments.examples({"rooflane ceilings --seconds 4 --threads 1 --json ceilings.json"});
 }
 

@@ -34,8 +34,8 @@ std::string usage_text() {
       "hardware's limit, and why?\n\nUsage: rooflane VERB [arguments]\n\nVerbs:\n";
   for (const Verb* verb : verbs) text += fmt::format("  {:<9} {}\n", verb->name, verb->summary);
   return text +
-         "\n`rooflane VERB --help` says what a verb takes, with examples; `rooflane --version` "
-         "prints the version,\n`rooflane --verbs` all of this as JSON.\n";
+         "\n`rooflane VERB --help` lists the options of a verb, with examples. `rooflane "
+         "--version` prints the\nversion, `rooflane --verbs` prints this list as JSON.\n";
 }
 
 std::string out_of_memory() {

@@ -19,10 +19,11 @@ namespace {
 void declare_compare(Arguments& arguments) {
   arguments.positionals("FILE", "OLD.csv NEW.csv; with --against one file");
   arguments.option("--against", "NAME", "compare V@NAME (old) with V (new) in one file");
-  arguments.flag("--fail-on-regression", "exit status 1 when a row is SLOWER or FAILING");
-  arguments.flag("--markdown", "for a pull request: counts, changed rows, the rest folded");
+  arguments.flag("--fail-on-regression", "exit status 1 if a row is SLOWER or FAILING");
+  arguments.flag("--markdown",
+                 "Markdown for a pull request: counts, changed rows, the rest folded");
   arguments.json_output("as JSON");
-  arguments.flag("--any-machine", "compare rows of different machines too");
+  arguments.flag("--any-machine", "also compare rows of different machines");
   arguments.examples(
       {"rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv old.csv",
        "rooflane bench -v scalar,hwy --shape softmax:rows=64,cols=512 --threads 1 --csv new.csv",
@@ -32,11 +33,10 @@ void declare_compare(Arguments& arguments) {
 
 std::vector<MeasuredRow> rows_of(const std::string& path) {
   std::vector<MeasuredRow> rows = read_measured_rows({path});
-  if (rows.empty()) throw argument_error("'" + path + "' holds no row");
+  if (rows.empty()) throw argument_error("'" + path + "' contains no rows");
   for (const MeasuredRow& measured : rows) {
     if (!parse_status(measured.row.status)) {
-      throw argument_error(
-          fmt::format("'{}': status '{}' is not known", path, measured.row.status));
+      throw argument_error(fmt::format("'{}': unknown status '{}'", path, measured.row.status));
     }
   }
   return rows;
@@ -69,7 +69,7 @@ int run_compare(const Arguments& arguments, Catalogue&, const CliSettings&) {
     if (std::find(builds.begin(), builds.end(), *name) == builds.end()) {
       if (builds.empty()) {
         throw argument_error(fmt::format(
-            "--against: '{}' holds no other build; measure one with bench --against NAME=PATH",
+            "--against: '{}' contains no other build; measure one with bench --against NAME=PATH",
             files[0]));
       }
       throw argument_error("--against: " + unknown_name("build", *name, builds));
@@ -88,10 +88,9 @@ int run_compare(const Arguments& arguments, Catalogue&, const CliSettings&) {
   const std::vector<MeasuredRow> after = rows_of(files[1]);
   const std::string difference = machine_difference(before, after);
   if (!difference.empty() && !arguments.has("--any-machine")) {
-    throw argument_error(
-        fmt::format("'{}' and '{}' are of different machines: {}; --any-machine compares them "
-                    "all the same",
-                    files[0], files[1], difference));
+    throw argument_error(fmt::format(
+        "'{}' and '{}' are from different machines: {}; --any-machine compares them anyway",
+        files[0], files[1], difference));
   }
   std::vector<std::string> header = {"old: " + run_line(files[0], before),
                                      "new: " + run_line(files[1], after)};
@@ -101,6 +100,7 @@ int run_compare(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb compare_verb = {"compare", "what became faster or slower", declare_compare, run_compare};
+const Verb compare_verb = {"compare", "shows what became faster or slower", declare_compare,
+                           run_compare};
 
 }  // namespace rooflane

@@ -69,10 +69,10 @@ void print_devices(const FoundDevices& backend) {
         fmt::format("{} {} ({}; driver {}): {} compute units, {} memory, {} local", facts.kind,
                     facts.name, facts.platform, facts.driver, facts.compute_units,
                     print_bytes(facts.global_bytes), print_bytes(facts.local_bytes)));
-    print_line("", failure ? "unusable: a plain kernel: " + *failure : features);
+    print_line("", failure ? "unusable; a simple kernel: " + *failure : features);
   }
   for (const auto& [file, reason, fault] : backend.failed_drivers) {
-    print_line(backend.title, fmt::format("{} is left out: it {}: {}", file, fault, reason));
+    print_line(backend.title, fmt::format("{} is not used: it {}: {}", file, fault, reason));
   }
   if (backend.devices.empty()) print_line(backend.title, "no device");
   print_line("programs", backend.programs);
@@ -80,7 +80,7 @@ void print_devices(const FoundDevices& backend) {
 
 void print_slowdowns(const std::vector<Slowdown>& slowdowns) {
   std::cout << (slowdowns.empty() ? "\nNothing found that slows this machine down.\n"
-                                  : "\nWhat slows this machine down, and what fixes it:\n");
+                                  : "\nProblems that slow this machine down, and their fixes:\n");
   for (const Slowdown& slowdown : slowdowns) {
     std::cout << "- " << slowdown.what << "\n    " << slowdown.fix << "\n";
   }
@@ -118,7 +118,7 @@ int run_doctor(const Arguments& arguments, Catalogue& catalogue, const CliSettin
 
 }  // namespace
 
-const Verb doctor_verb = {"doctor", "what this machine offers, and what slows it down",
+const Verb doctor_verb = {"doctor", "shows what this machine offers, and what slows it down",
                           declare_doctor, run_doctor};
 
 }  // namespace rooflane

@@ -90,11 +90,11 @@ std::vector<Slowdown> slowdowns_of(const Catalogue& catalogue,
       return s.what.find(backend.title) != std::string::npos;
     });
     if (!backend.devices.empty() || explained) continue;
-    slowdowns.push_back({fmt::format("no {} device is found, though a driver is installed: it is "
-                                     "broken or may not use the card",
+    slowdowns.push_back({fmt::format("no {} device is found, although a driver is installed: the "
+                                     "driver is broken, or it has no access to the card",
                                      backend.title),
-                         "clinfo   # says what the driver answers; /dev/dri and /dev/nvidia* must "
-                         "be open to this user"});
+                         "clinfo   # shows the driver's answer; this user needs access to /dev/dri "
+                         "and /dev/nvidia*"});
   }
   return slowdowns;
 }

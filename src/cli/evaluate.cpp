@@ -101,7 +101,7 @@ class Evaluations {
     const std::string op = request.at("op");
     if (op == "open") return open(request);
     if (op == "compare") return compare(request);
-    if (!is_open_) throw argument_error("no problem is open");
+    if (!is_open_) throw argument_error("open a problem first");
     if (op == "check" || op == "nearest") return legal(request, op == "nearest");
     if (op == "evaluate") return evaluate(request);
     throw argument_error(
@@ -115,7 +115,7 @@ class Evaluations {
     Case c;
     std::vector<Problem> problems =
         parse_shapes(request.at("shape").get<std::string>(), catalogue.kernels());
-    if (problems.size() != 1) throw argument_error("one problem at a time: no ranges");
+    if (problems.size() != 1) throw argument_error("only one problem: ranges are not allowed");
     c.problem = problems.front();
     const CatalogueEntry& entry =
         catalogue.variant(c.problem.kernel(), request.at("variant").get<std::string>());
@@ -150,7 +150,8 @@ class Evaluations {
       const bool any = std::none_of(repetitions.begin(), repetitions.end(),
                                     [](const auto& rounds) { return rounds.empty(); });
       if (repetitions.empty() || !any) {
-        throw argument_error("compare: every pair needs a repetition, every repetition a round");
+        throw argument_error(
+            "compare: every pair needs a repetition, and every repetition a round");
       }
       const Estimate estimate = estimate_over_repetitions(repetitions);
       const Interval interval = estimate.interval();
@@ -292,7 +293,7 @@ ordered_json answer_to(Evaluations& evaluations, const std::string& line) {
 }
 
 void declare_evaluate(Arguments& arguments) {
-  arguments.option("--timeout", "SECONDS", "give a tuning up after this long; default: 60");
+  arguments.option("--timeout", "SECONDS", "abandon a tuning after this time; default: 60");
   declare_blas(arguments);
   declare_workers(arguments);
   arguments.examples(

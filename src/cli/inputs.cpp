@@ -77,7 +77,7 @@ Problem read_problem(const Arguments& arguments, const Catalogue& catalogue) {
     throw Error(error.kind(), std::string("--shape: ") + error.what());
   }
   if (&problem.kernel() != &kernel) {
-    throw argument_error(fmt::format("--shape '{}' is no shape of {}", *shape, kernel.name));
+    throw argument_error(fmt::format("--shape '{}' is not a shape of {}", *shape, kernel.name));
   }
   return problem;
 }
@@ -88,7 +88,7 @@ std::string prepare_folder(const Arguments& arguments) {
   std::error_code error;
   std::filesystem::create_directories(*folder, error);
   if (error || !std::filesystem::is_directory(*folder)) {
-    throw argument_error(fmt::format("--out '{}' cannot be made a folder: {}", *folder,
+    throw argument_error(fmt::format("--out '{}': the folder cannot be created: {}", *folder,
                                      error ? error.message() : "it is a file"));
   }
   require_writable(*folder + "/x.npy");

@@ -1,4 +1,4 @@
-// `rooflane list`: every kernel and variant; available, or why not.
+// `rooflane list`: lists all kernels and variants, and why some are absent.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -158,10 +158,10 @@ nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Li
 void declare_list(Arguments& arguments) {
   arguments.repeatable(
       "--shape", "SHAPE",
-      "resolve these problems: every parameter, tensors, cost; ranges as in bench");
+      "print all parameters, tensors and costs of these problems; ranges as in bench");
   arguments.repeatable("--preset", "NAME|FILE",
-                       "resolve a preset's problems, or random:N[:SEED]'s");
-  arguments.json_output("as JSON, with parameters, tunables, ladders and those problems");
+                       "the same for the problems of a preset, or of random:N[:SEED]");
+  arguments.json_output("as JSON, including parameters, tunables, ladders and the problems");
   declare_blas(arguments);
   declare_workers(arguments);
   arguments.examples({"rooflane list", "rooflane list --shape gemm:m=n=k=64",
@@ -186,7 +186,7 @@ int run_list(const Arguments& arguments, Catalogue& catalogue, const CliSettings
 
 }  // namespace
 
-const Verb list_verb = {"list", "every kernel and variant; available, or why not", declare_list,
-                        run_list};
+const Verb list_verb = {"list", "lists all kernels and variants, and why some are absent",
+                        declare_list, run_list};
 
 }  // namespace rooflane

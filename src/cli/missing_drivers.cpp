@@ -99,16 +99,16 @@ std::vector<Slowdown> find_missing_drivers(const std::string& root,
     if (served || !has_card(root, vendor)) continue;
     const bool kernel_driver = fs::exists(root + "/proc/driver/nvidia/version");
     const bool names_only = std::string_view(vendor.pci) == "0x10de" && kernel_driver;
-    found.push_back({fmt::format("{} card is here, but no file in {} names its OpenCL driver: it "
-                                 "is no OpenCL device",
+    found.push_back({fmt::format("{} card is present, but no file in {} names its OpenCL driver, "
+                                 "so it is not an OpenCL device",
                                  vendor.name, vendors_folder),
                      names_only ? name_nvidia_library : vendor.fix});
   }
   if (libraries.empty() && found.empty()) {
     found.push_back(
-        {fmt::format("no OpenCL driver is installed (none is named in {}): the opencl variants "
-                     "are absent",
-                     vendors_folder),
+        {fmt::format(
+             "no OpenCL driver is installed ({} names none), so the opencl variants are absent",
+             vendors_folder),
          "sudo apt-get install pocl-opencl-icd"});
   }
   return found;

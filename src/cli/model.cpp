@@ -103,8 +103,8 @@ Ceilings ceilings_of(const ModelArguments& read, ProgressLine& progress) {
       return parse_json(read_text_file(read.ceilings)).at("ceilings").get<Ceilings>();
     } catch (const nlohmann::json::exception& error) {
       throw argument_error(
-          fmt::format("--ceilings '{}' is no file of `rooflane ceilings --json`: {}", read.ceilings,
-                      error.what()));
+          fmt::format("--ceilings '{}' is not a file of `rooflane ceilings --json`: {}",
+                      read.ceilings, error.what()));
     }
   }
   CeilingsRequest request;
@@ -205,13 +205,13 @@ void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& ro
   for (std::size_t p = 0; p < rounds.size(); ++p) {
     const Phase& phase = chain.phase(p);
     std::cout << fmt::format(
-        "\n{} {}: {}\n{} threads, {} rounds of {} runs, {} turns disturbed, weights {}\n",
+        "\n{} {}: {}\n{} threads, {} rounds of {} runs, {} slots disturbed, weights {}\n",
         chain.instance().model, phase.name, model::symbols_text(phase), chain.settings().threads,
         rounds[p].whole.size(), rounds[p].runs_per_turn, rounds[p].disturbed,
         results[p].cold_weights ? "from memory" : "within the caches");
     std::cout << terminal_table(model::step_table(chain, p, results[p]));
     if (!proofs || results[p].proofs.empty()) continue;
-    std::cout << "\nspeed of the whole, times as it is\n"
+    std::cout << "\nspeed of the whole with other variants, relative to the original\n"
               << terminal_table(model::proof_table(rounds[p], results[p]));
   }
 }
@@ -311,7 +311,7 @@ int measure(const ModelArguments& read, const Instance& instance, const Instance
   resume.begin(ceilings);
   const auto rounds = take_rounds(chains, runs, read, resume, progress);
   if (output_hashes(chain) != hashes) {
-    print_error("FAILED: the outputs are others after the measurement than when verified");
+    print_error("FAILED: outputs changed after verification");
     return 1;
   }
   const auto results = model::results_of(chain, rounds, verified.steps, ceilings);
@@ -354,7 +354,7 @@ int run_model(const Arguments& arguments, Catalogue& catalogue, const CliSetting
 
 }  // namespace
 
-const Verb model_verb = {"model", "a whole model: shares, roofs, Amdahl predicted and proven",
+const Verb model_verb = {"model", "runs a whole model: shares, roofs, predicted and measured swaps",
                          declare_model, run_model};
 
 }  // namespace rooflane

@@ -62,7 +62,7 @@ DType read_weight_type(const Arguments& arguments) {
   if (!name) return &float32;
   if (*name == "file") {
     if (!arguments.value("--weights")) {
-      throw argument_error("--weight-type file: --weights names none");
+      throw argument_error("--weight-type file needs --weights FILE.gguf");
     }
     return nullptr;
   }
@@ -105,28 +105,30 @@ std::string levels_path(const std::string& csv) { return csv + ".levels.csv"; }
 void declare_model(Arguments& arguments) {
   arguments.positional("NAME", "a model: " + join(model::model_names(), ", ") + "; or FILE.txt");
   arguments.option("--size", "NAME", "one of the model's sizes; default: its symbols' defaults");
-  arguments.repeatable("--set", "symbol=N,...", "values of symbols, over those of the size");
-  arguments.option("--weights", "FILE.gguf", "weights by their names; default: from the seed");
+  arguments.repeatable("--set", "symbol=N,...", "values of symbols; they override the size");
+  arguments.option("--weights", "FILE.gguf", "read weights by name; default: from the seed");
   arguments.option("--weight-type", "T",
-                   "matrices that the model leaves in float32: f16, bf16, q8_0, q4_0, q4_1, or "
-                   "file: as --weights has them; default: f32");
-  arguments.repeatable("--swap", "STEP=VARIANT,...", "the chain with this variant for the step");
+                   "format of the float32 matrices: f16, bf16, q8_0, q4_0, q4_1, or file for the "
+                   "format in --weights; default: f32");
+  arguments.repeatable("--swap", "STEP=VARIANT,...", "use this variant for the step");
   arguments.repeatable("--what-if", "K=VARIANT,...",
-                       "predicts, then measures, the gain of other variants: K a step or a kernel");
-  arguments.flag("--fuse", "joins products with what follows them, and sums with their norms");
+                       "predict and measure the gain of other variants; K is a step or a kernel");
+  arguments.flag("--fuse", "fuse products with the operations that follow, and sums with norms");
   arguments.flag("--levels",
-                 "by scalar, by blas, by hwy, fused, in bf16, in int8, as --weights stores it: "
-                 "time, memory, error; growth");
+                 "measure scalar, blas, hwy, fused, bf16, int8 and the format of --weights: time, "
+                 "memory, error, growth");
   declare_common(arguments, Many::no);
-  arguments.option("--max-time", "SECONDS", "for all rounds; default 10");
+  arguments.option("--max-time", "SECONDS", "limit for all rounds; default 10");
   arguments.option("--interval", "PERCENT",
-                   "sampling ends when the wholes' medians are known to ± this; default 1");
-  arguments.option("--ceilings", "FILE", "limits as `ceilings --json FILE` wrote them");
-  arguments.option("--ceilings-time", "SECONDS", "or measured first, at most so long; default 10");
-  arguments.option("--csv", "FILE", "rows to FILE; .swaps.csv, .memory.csv, .levels.csv beside it");
-  arguments.flag("--resume", "goes on with the interrupted run of --csv FILE");
-  arguments.option("--save", "FOLDER", "writes inputs, weights and outputs as .npy, and no times");
-  arguments.flag("--dry-run", "prints the steps and their problems");
+                   "rounds end when the medians of the whole are known to ± this; default 1");
+  arguments.option("--ceilings", "FILE", "read the ceilings from a file of `ceilings --json FILE`");
+  arguments.option("--ceilings-time", "SECONDS",
+                   "otherwise, limit for measuring them first; default 10");
+  arguments.option("--csv", "FILE",
+                   "write rows to FILE, and FILE.swaps.csv, FILE.memory.csv, FILE.levels.csv");
+  arguments.flag("--resume", "continue the interrupted run of --csv FILE");
+  arguments.option("--save", "FOLDER", "write inputs, weights and outputs as .npy, without timing");
+  arguments.flag("--dry-run", "print the steps and their problems");
   arguments.examples({"rooflane model block --dry-run",
                       "rooflane model block --size tiny --max-time 0.2 --ceilings-time 0.5 "
                       "--what-if gemm=scalar,softmax=scalar --csv block.csv"});
@@ -163,7 +165,7 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   read.resume = arguments.has("--resume");
   complaints.check([&] {
     if (read.resume && read.csv.empty()) {
-      throw argument_error("--resume: --csv FILE says which run goes on");
+      throw argument_error("--resume needs --csv FILE, the file of the interrupted run");
     }
     return true;
   });
@@ -172,7 +174,7 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   read.preferred = read.common.variants.empty() ? all : read.common.variants;
   complaints.check([&] {
     if (read.levels && !read.what_if.empty()) {
-      throw argument_error("--levels measures variants of all steps: --what-if has no place");
+      throw argument_error("--levels cannot be combined with --what-if");
     }
     for (const std::string& name : read.common.variants) {
       const std::vector<std::string> names = catalogue.variant_names();

@@ -65,7 +65,7 @@ class Forms {
       if (text == calls_of(fused)) return;
     }
     if (!is_served(fused, preferred)) {
-      print_note(fmt::format("level {}: no variant but scalar computes it here", name));
+      print_note(fmt::format("level {}: only scalar can compute it on this machine", name));
       return;
     }
     seen_.push_back(calls_of(fused));

@@ -58,7 +58,7 @@ void print_buffers(const Chain& chain, std::size_t phase, const std::string& who
   const std::string& step =
       of.steps[of.calls[static_cast<std::size_t>(most - live.begin())].step].name;
   std::cout << fmt::format(
-      "buffers{}: {} in one arena, {} each by itself; live are at most {}, during {}\n", whose,
+      "buffers{}: {} in one arena, {} separately; at most {} live, during {}\n", whose,
       print_bytes(model::plan_arena(lives).bytes), print_bytes(apart), print_bytes(*most), step);
 }
 
@@ -201,7 +201,7 @@ void print_levels(const Chain& chain, const std::vector<model::PhaseRounds>& rou
                      {"packed", true},
                      {"workspace", true},
                      {"error/bound", true},
-                     {"whole errs by", true},
+                     {"error of the whole", true},
                      {"off float32 by", true},
                      {"of largest", true}},
                     {}};

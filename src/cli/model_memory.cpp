@@ -84,10 +84,10 @@ std::string read_all(int from) {
 template <class Body>
 std::string in_child(const std::string& what, Body&& body) {
   int ends[2];
-  if (::pipe(ends) != 0) throw unavailable_error(what + ": no pipe can be made");
+  if (::pipe(ends) != 0) throw unavailable_error(what + ": a pipe cannot be created");
   const pid_t parent = getpid();
   const pid_t child = ::fork();
-  if (child < 0) throw unavailable_error(what + ": no process can be started");
+  if (child < 0) throw unavailable_error(what + ": a process cannot be started");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // it must not outlive one that --timeout ends
     if (getppid() != parent) _exit(1);
@@ -167,7 +167,7 @@ void print_level_memory(const std::vector<LevelMemory>& levels) {
     row.push_back(fmt::format("{:.4g} ms", planned * 1e-6));
     table.rows.push_back(std::move(row));
   }
-  std::cout << "\nresident memory of a process of its own for each level, after each stage\n"
+  std::cout << "\nresident memory after each stage, in a separate process for each level\n"
             << terminal_table(table);
 }
 

@@ -85,7 +85,7 @@ void ModelResume::read() {
       }
       require_same_request(path_, entry.at("request"), request_,
                            [](const auto& list, std::size_t, const json& was, const json& is) {
-                             return fmt::format("is of another model: {} was {}, now it is {}",
+                             return fmt::format("is for another model: {} was {}, now it is {}",
                                                 list, was.dump(), is.dump());
                            });
       ceilings_ = entry.at("ceilings").get<Ceilings>();

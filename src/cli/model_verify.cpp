@@ -38,8 +38,9 @@ bool report_checks(const Chain& chain, const std::vector<model::StepCheck>& chec
   if (worst == nullptr) return good;
   const Phase& phase = chain.phase(worst->phase);
   std::cout << fmt::format(
-      "verified: {} calls of {} steps and variants; at most {:.3g} of a bound ({} by {})\n", calls,
-      checks.size(), worst->verification.value, phase.steps[worst->step].name, worst->entry->name);
+      "verified: {} calls of {} steps and variants; largest error {:.3g} of its bound ({} by {})\n",
+      calls, checks.size(), worst->verification.value, phase.steps[worst->step].name,
+      worst->entry->name);
   return good;
 }
 
@@ -49,9 +50,9 @@ bool report_whole(const Chain& chain, const std::vector<model::WholeCheck>& chec
     good = good && check.passed();
     const std::string found =
         check.reference_is_finite
-            ? fmt::format("errs by {:.3g}, bound grown from the steps' {:.3g}", check.error,
+            ? fmt::format("error {:.3g}, bound propagated from the steps {:.3g}", check.error,
                           check.bound)
-            : "cannot be judged: the reference itself is not finite";
+            : "cannot be verified: the reference itself is not finite";
     std::cout << fmt::format("whole: {} {}/{} {}\n",
                              name_of(check.passed() ? Status::passed : Status::failed),
                              chain.phase(check.phase).name, check.tensor, found);

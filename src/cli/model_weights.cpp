@@ -51,7 +51,7 @@ void ModelWeights::open(const ModelArguments& read, const model::Instance& insta
 
 void ModelWeights::note_unread() const {
   if (unread_.empty()) return;
-  print_note(fmt::format("{} of the {} tensors of '{}' are not read: {}{}", unread_.size(),
+  print_note(fmt::format("{} of the {} tensors of '{}' are not used: {}{}", unread_.size(),
                          gguf_->tensors().size(), gguf_->path(), unread_.front(),
                          unread_.size() > 1 ? ", ..." : ""));
 }

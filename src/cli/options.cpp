@@ -54,7 +54,7 @@ std::string distribution_help(const std::string& usual) {
   for (const Distribution* distribution : all_distributions()) {
     names.emplace_back(distribution->name);
   }
-  return "which inputs the seed gives: " + join(names, ", ") + "; " + usual;
+  return "distribution of the inputs: " + join(names, ", ") + "; " + usual;
 }
 
 const Distribution& read_distribution(const std::string& name) {
@@ -161,8 +161,9 @@ int read_device(const Arguments& arguments) {
 }
 
 void declare_blas(Arguments& arguments) {
-  arguments.repeatable("--blas", "[NAME=]PATH",
-                       "another CBLAS library behind blas; with a name: as variant blas-NAME");
+  arguments.repeatable(
+      "--blas", "[NAME=]PATH",
+      "another CBLAS library for blas; with a name: for an added variant blas-NAME");
 }
 
 void declare_device(Arguments& arguments) {
@@ -181,16 +182,15 @@ void declare_common(Arguments& arguments, Many many) {
     arguments.option("--isa", "TARGET", "Highway target; default: the CPU's best");
   }
   arguments.option("--math", "MATH",
-                   "arithmetic; default: fp32, strict float32; where a variant has it 3xtf32, "
-                   "bf16, f16, int8 or "
-                   "int8-dynamic");
+                   "arithmetic; default: fp32 (strict float32); some variants have 3xtf32, bf16, "
+                   "f16, int8 or int8-dynamic");
   arguments.repeatable("--tuning", "V:key=value,...", "tunables of a variant");
   arguments.option("--tuned", "FILE|none",
-                   "tuned schedules, for variants without --tuning; default: $ROOFLANE_TUNED, or "
-                   "what this machine keeps");
+                   "tuned schedules for variants without --tuning; default: $ROOFLANE_TUNED, or "
+                   "this machine's store");
   declare_device(arguments);
   declare_blas(arguments);
-  arguments.option("--timeout", "SECONDS", "give a variant up after this long");
+  arguments.option("--timeout", "SECONDS", "abandon a variant after this time");
   arguments.option("--seed", "N", "seed of inputs and order; default: 1");
 }
 

@@ -29,7 +29,7 @@ Finished run_to_end(std::vector<std::string> words, bool capture) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) throw unavailable_error("no pipe can be made");
+  if (pipe(ends.data()) != 0) throw unavailable_error("a pipe cannot be created");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", 0, 0);
@@ -97,7 +97,7 @@ std::string PeersScript::library(const std::string& name) const {
   const Finished answer = run_to_end(command({"--library", name}), true);
   const std::vector<std::string> lines = lines_of(answer.output);
   if (answer.status != 0 || lines.size() != 1) {
-    throw unavailable_error(fmt::format("--peers {}: no library can be had", name));
+    throw unavailable_error(fmt::format("--peers {}: no library is available", name));
   }
   return lines.front();
 }

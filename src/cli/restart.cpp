@@ -31,7 +31,7 @@ void restart(const Variables& environment, const std::string& program) {
   }
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
-  throw unavailable_error(fmt::format("'{}' cannot be started over with another environment: {}",
+  throw unavailable_error(fmt::format("'{}' cannot be restarted with another environment: {}",
                                       program, std::strerror(errno)));
 }
 

@@ -31,14 +31,14 @@ constexpr const char* phases_example =
 
 void declare_roofline(Arguments& arguments) {
   arguments.positionals("FILE", "CSV files of `rooflane bench --csv`");
-  arguments.flag("--markdown", "tables for a README");
-  arguments.flag("--all", "show rows that lose by far too");
-  arguments.flag("--without-samples", "from the rows alone, as where no samples file was kept");
+  arguments.flag("--markdown", "print Markdown tables for a README");
+  arguments.flag("--all", "also show rows that are far slower");
+  arguments.flag("--without-samples", "use only the rows, without the samples file");
   arguments.flag("--explain",
-                 "instead of the summary: where the lost share of the roof went, from phases that "
-                 "`bench --phases` recorded");
+                 "instead of the summary, show where the lost share of the roof went, from the "
+                 "phases of `bench --phases`");
   RowFormat::declare(arguments, "text");
-  arguments.json_output("groups, ratios, winners, classes and rows as JSON");
+  arguments.json_output("print groups, ratios, winners, classes and rows as JSON");
   arguments.examples({bench_example, "rooflane roofline softmax.csv",
                       "rooflane roofline --markdown --all softmax.csv",
                       "rooflane roofline --json softmax.csv",
@@ -104,33 +104,33 @@ std::string explanation_of(const std::vector<MeasuredRow>& rows,
   }
   std::string text = explain_text(explained, markdown);
   if (!text.empty()) return text;
-  throw argument_error(
-      fmt::format("--explain: no row of '{}' has phases and a roof; `rooflane bench --phases --csv "
-                  "FILE` records them of scalar, hwy and whatever else is no library or device",
-                  join(files, "', '")));
+  throw argument_error(fmt::format(
+      "--explain: no row of '{}' has phases and a roof; `rooflane bench --phases --csv "
+      "FILE` records them for scalar, hwy and other variants that are not a library or a device",
+      join(files, "', '")));
 }
 
 int run_roofline(const Arguments& arguments, Catalogue& catalogue, const CliSettings&) {
   const JsonOutput json(arguments);
   if (arguments.has("--explain") && json.asked()) {
-    throw argument_error("--explain prints a text: allowed without --json");
+    throw argument_error("--explain prints text and cannot be combined with --json");
   }
   const RowFormat format(arguments, "text");
   if (format.asked() && (arguments.has("--explain") || json.asked())) {
     throw argument_error(
-        "--format is instead of the summary: allowed without --explain and --json");
+        "--format replaces the summary and cannot be combined with --explain or --json");
   }
   const std::vector<std::string> files = files_of(arguments);
   std::vector<std::size_t> counts;
   const std::vector<MeasuredRow> rows =
       read_measured_rows(files, !arguments.has("--without-samples"), &counts);
   if (rows.empty() && !json.replaces_text()) {
-    throw argument_error("'" + files.front() + "' holds no row");
+    throw argument_error("'" + files.front() + "' contains no rows");
   }
   for (const MeasuredRow& measured : rows) {
     if (!parse_status(measured.row.status)) {
       throw argument_error(
-          fmt::format("'{}': status '{}' is not known", join(files, "', '"), measured.row.status));
+          fmt::format("'{}': unknown status '{}'", join(files, "', '"), measured.row.status));
     }
   }
   if (arguments.has("--explain")) {
@@ -155,7 +155,7 @@ int run_roofline(const Arguments& arguments, Catalogue& catalogue, const CliSett
 
 }  // namespace
 
-const Verb roofline_verb = {"roofline", "the roofline summary of measured rows", declare_roofline,
-                            run_roofline};
+const Verb roofline_verb = {"roofline", "prints the roofline summary of measured rows",
+                            declare_roofline, run_roofline};
 
 }  // namespace rooflane

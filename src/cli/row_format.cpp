@@ -34,8 +34,8 @@ void require_folder(const std::string& folder) {
   std::filesystem::path existing = std::filesystem::absolute(folder);
   while (!std::filesystem::exists(existing)) existing = existing.parent_path();
   if (std::filesystem::is_directory(existing) && ::access(existing.c_str(), W_OK) == 0) return;
-  throw argument_error(fmt::format("--output '{}': {} is no folder that can be written to", folder,
-                                   existing.string()));
+  throw argument_error(
+      fmt::format("--output '{}': {} is not a writable folder", folder, existing.string()));
 }
 
 // What all rows have in common, which asv keeps by it.
@@ -44,19 +44,18 @@ std::string common_value(const TrackedRows& tracked, const char* what, std::stri
   for (const TrackedRow& row : tracked.rows) values.insert(row.measured->row.*member);
   if (values.size() == 1) return *values.begin();
   throw argument_error(
-      fmt::format("--format asv: the rows are of several {}s: {}; give the files one "
-                  "by one",
-                  what, join({values.begin(), values.end()}, ", ")));
+      fmt::format("--format asv: the rows have several {}s: {}; give the files one by one", what,
+                  join({values.begin(), values.end()}, ", ")));
 }
 
 std::string commit_of(const TrackedRows& tracked, const std::string& given) {
   const std::string commit = common_value(tracked, "commit", &Row::build_commit);
   if (!given.empty()) return given;
   if (is_whole_hash(build_hash) && commit == build_commit) return build_hash;
-  throw argument_error(fmt::format(
-      "--format asv: asv wants the whole hash of commit '{}'; give --commit HASH, as `git "
-      "rev-parse` prints it",
-      commit));
+  throw argument_error(
+      fmt::format("--format asv: asv needs the whole hash of commit '{}'; give --commit HASH, as "
+                  "`git rev-parse` prints it",
+                  commit));
 }
 
 // Facts of this machine only where the rows are of this machine.
@@ -80,14 +79,14 @@ AsvTarget asv_target(const TrackedRows& tracked, const std::string& folder,
 }  // namespace
 
 void RowFormat::declare(Arguments& arguments, const std::string& plain) {
-  arguments.option("--format", plain + "|bmf|asv",
-                   "rows that passed as Bencher Metric Format or as results of airspeed velocity");
   arguments.option(
-      "--output", "PATH",
-      "file of --format bmf, default: standard output, instead of all else there; folder "
-      "of --format asv: results_dir of its asv.conf.json");
+      "--format", plain + "|bmf|asv",
+      "write rows that passed in the Bencher Metric Format, or as results of airspeed velocity");
+  arguments.option("--output", "PATH",
+                   "for bmf, the file (default: standard output, without the usual output); for "
+                   "asv, the folder results_dir of its asv.conf.json");
   arguments.option("--commit", "HASH",
-                   "of --format asv: the whole hash of the commit; default: that of this build");
+                   "for asv, the whole hash of the commit; default: that of this build");
 }
 
 RowFormat::RowFormat(const Arguments& arguments, const std::string& plain)
@@ -99,7 +98,7 @@ RowFormat::RowFormat(const Arguments& arguments, const std::string& plain)
     throw argument_error("--format: " + unknown_name("value", format_, allowed));
   }
   if (!output_.empty() && format_ == plain) {
-    throw argument_error("--output needs --format bmf or asv: it says where that goes");
+    throw argument_error("--output needs --format bmf or asv");
   }
   if (!commit_.empty() && format_ != "asv") {
     throw argument_error("--commit needs --format asv, which keeps rows by commit");

@@ -236,8 +236,7 @@ int run_on_files(const Problem& problem, const Target& target, const Tuning& tun
 
 void declare_run(Arguments& arguments) {
   arguments.positional("KERNEL", "the kernel");
-  arguments.option("--params", "k=v,...",
-                   "parameters that the arrays do not tell: alpha=2,eps=1e-5");
+  arguments.option("--params", "k=v,...", "parameters other than sizes: alpha=2,eps=1e-5");
   arguments.repeatable("--in", "NAME=FILE", "an input array, .npy");
   arguments.repeatable("--out", "NAME=FILE", "the output array, .npy");
   declare_common(arguments, Many::no);
@@ -309,6 +308,6 @@ int run_run(const Arguments& arguments, Catalogue& catalogue, const CliSettings&
 
 }  // namespace
 
-const Verb run_verb = {"run", "one kernel on your own .npy arrays", declare_run, run_run};
+const Verb run_verb = {"run", "runs a kernel on your own .npy arrays", declare_run, run_run};
 
 }  // namespace rooflane

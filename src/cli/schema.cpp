@@ -22,7 +22,7 @@ ordered_json machine_schema() {
                  {"host", value("string", "node name")},
                  {"os", value("string", "kernel, version and architecture")},
                  {"logical_cpus", value("integer", "logical CPUs that may be used")},
-                 {"physical_cores", value("integer", "physical cores among them")},
+                 {"physical_cores", value("integer", "number of physical cores among them")},
                  {"placement", list_of({{"type", "integer"}},
                                        "logical CPUs in the order in which threads take them")},
                  {"l1d_bytes", value("integer", "L1 data cache; 0 when not known")},
@@ -56,7 +56,7 @@ ordered_json fma_schema() {
 }
 
 ordered_json rate_schema() {
-  return object("What the maths needs beside multiply-adds, in registers.",
+  return object("Rates of other operations than multiply-adds, in registers.",
                 {{"isa", value("string", "Highway target; empty on a device")},
                  {"threads", value("integer", "threads; 0 on a GPU")},
                  {"device", value("string", "OpenCL device; empty for the CPU itself")},
@@ -96,7 +96,7 @@ ordered_json transfer_schema() {
 }
 
 ordered_json launch_schema() {
-  return object("What a kernel that does nothing takes, median.",
+  return object("Time of an empty kernel, median.",
                 {{"device", value("string", "OpenCL device")},
                  {"threads", value("integer", "threads; 0 on a GPU")},
                  {"host_ns", value("number", "from enqueueing to its end, ns")},
@@ -110,7 +110,7 @@ ordered_json ceilings_schema() {
                  {"rates", list_of(definition("rate"), "other arithmetic")},
                  {"bandwidth", list_of(definition("bandwidth"), "curves of memory")},
                  {"transfer", list_of(definition("transfer"), "links to devices")},
-                 {"launch", list_of(definition("launch"), "what launching takes on devices")},
+                 {"launch", list_of(definition("launch"), "launch times of devices")},
                  {"notes", list_of(text, "cross-checks that held")},
                  {"warnings", list_of(text, "cross-checks that did not hold")}});
 }
@@ -124,9 +124,10 @@ ordered_json context_schema() {
        {"compiler", value("string", "compiler and version")},
        {"arguments", list_of({{"type", "string"}}, "arguments of bench")},
        {"seed", value("integer", "seed of inputs and order")},
-       {"launches", value("integer", "fresh processes that each row was asked to have")},
-       {"interval_pct", value("number", "asked half width of the interval of medians, per cent")},
-       {"max_time", value("number", "seconds that a group may take in one launch")},
+       {"launches", value("integer", "requested number of fresh processes per row")},
+       {"interval_pct",
+        value("number", "requested half width of the interval of medians, per cent")},
+       {"max_time", value("number", "limit of seconds for a group")},
        {"machine", definition("machine")},
        {"workers", list_of(definition("worker"), "the processes that ran cases")},
        {"slowdowns", list_of(definition("slowdown"), "what disturbed the machine at the start")},
@@ -178,8 +179,8 @@ ordered_json fusion_schema() {
       "A fused row and one that does something differently.",
       {{"fused", value("integer", "position of its row")},
        {"other", value("integer", "position of the other's row")},
-       {"changed", value("string", "what the other does differently")},
-       {"gain", nullable("object", "its time over that of fused")},
+       {"changed", value("string", "difference of the other")},
+       {"gain", nullable("object", "its time divided by the fused one")},
        {"bytes_fused", nullable("number", "bytes through memory")},
        {"bytes_other", nullable("number", "bytes through memory of the product and its passes")},
        {"roof_gain", nullable("number", "what the measured ceilings allow")}});
@@ -194,7 +195,7 @@ ordered_json bench_schema() {
                                  {{"context", definition("context")},
                                   {"rows", list_of(definition("row"), "in the order of the CSV")}},
                                  definitions);
-  schema["properties"]["fusions"] = list_of(fusion_schema(), "of --fusion: what fusing buys");
+  schema["properties"]["fusions"] = list_of(fusion_schema(), "of --fusion: the gain of fusing");
   return schema;
 }
 
@@ -231,7 +232,7 @@ int run_schema(const Arguments& arguments, Catalogue&, const CliSettings&) {
 
 }  // namespace
 
-const Verb schema_verb = {"schema", "the JSON Schema of what a verb writes with --json",
+const Verb schema_verb = {"schema", "prints the JSON Schema of a verb's --json output",
                           declare_schema, run_schema};
 
 }  // namespace rooflane

@@ -98,39 +98,41 @@ ordered_json with(ordered_json fields, const ordered_json& more) {
 ordered_json line_schema() {
   ordered_json verdict = value("string", "of the group");
   verdict["enum"] = {"winner", "tie", "undecided", "none"};
-  return object("A variant in a group.",
-                {{"row", value("integer", "its position in rows")},
-                 {"variant", value("string", "the implementation")},
-                 {"verdict", verdict},
-                 {"cliff", value("boolean", "below a tenth of its roof, or slower than float32")},
-                 {"over_scalar", definition("figure")},
-                 {"over_best_peer", definition("figure")},
-                 {"over_model", definition("figure")},
-                 {"over", map_of(definition("figure"),
-                                 "peer -> times as fast as it; of variants that are no library")},
-                 {"roof_pct", definition("figure")}});
+  return object(
+      "A variant in a group.",
+      {{"row", value("integer", "its position in rows")},
+       {"variant", value("string", "the implementation")},
+       {"verdict", verdict},
+       {"cliff", value("boolean", "below a tenth of its roof, or slower than float32")},
+       {"over_scalar", definition("figure")},
+       {"over_best_peer", definition("figure")},
+       {"over_model", definition("figure")},
+       {"over", map_of(definition("figure"),
+                       "peer -> times as fast as it; for variants that are not a library")},
+       {"roof_pct", definition("figure")}});
 }
 
 ordered_json group_schema() {
   return object(
       "One problem at one number of threads, math and cache mode.",
-      with(
-          setting_fields(),
-          {{"problem", value("string", "KERNEL:shape")},
-           {"shape", value("string", "sizes and flags")},
-           {"threads", nullable("integer", "null: devices without threads only")},
-           {"size", value("string", "the plateau that the operands fit in; empty: not known")},
-           {"fastest", nullable("integer", "position of the leader: a PASSED row that none beats")},
-           {"tie", value("boolean", "whether the leader and another are shown to be equal")},
-           {"undecided", value("boolean", "whether the leader is not told apart from another")},
-           {"longer",
-            nullable("number", "of an undecided group: the --max-time in s that decides it")},
-           {"next", nullable("integer", "position of the fastest of the others")},
-           {"over_next", definition("figure")},
-           {"peers", list_of(integer,
-                             "positions of other people's libraries, fastest first; in "
-                             "another math without peers, strict float32 ones")},
-           {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
+      with(setting_fields(),
+           {{"problem", value("string", "KERNEL:shape")},
+            {"shape", value("string", "sizes and flags")},
+            {"threads", nullable("integer", "null: devices without threads only")},
+            {"size", value("string", "the plateau that the operands fit in; empty: not known")},
+            {"fastest",
+             nullable("integer", "position of the leader: a PASSED row that no other beats")},
+            {"tie", value("boolean", "whether the leader and another are shown to be equal")},
+            {"undecided",
+             value("boolean", "whether the leader cannot be distinguished from another")},
+            {"longer",
+             nullable("number", "of an undecided group: the --max-time in s that decides it")},
+            {"next", nullable("integer", "position of the fastest of the others")},
+            {"over_next", definition("figure")},
+            {"peers", list_of(integer,
+                              "positions of third-party libraries, fastest first; in another math "
+                              "without peers, strict float32 ones")},
+            {"lines", list_of(definition("line"), "fastest first, then those without a time")}}));
 }
 
 ordered_json class_schema() {
@@ -178,11 +180,11 @@ ordered_json device_schema() {
               {"kernel_ns", nullable("number", "least time of the device's kernel")},
               {"end_to_end_ns", nullable("number", "least time with transfers")}});
   const ordered_json family =
-      object("Shapes whose sizes grow by one factor.",
+      object("Shapes with sizes that grow by one factor.",
              {{"family", value("string", "with * for the sizes that grow")},
               {"shapes", list_of(text, "by growing size")},
               {"text", value("string", "from which size on the device is faster")}});
-  return object("A device beside the CPU.",
+  return object("A device compared with the CPU.",
                 with(setting_fields(), {{"device", value("string", "its name")},
                                         {"points", list_of(point, "by growing size")},
                                         {"families", list_of(family, "where sizes grow")}}));
@@ -197,7 +199,7 @@ ordered_json traits_schema() {
              {{"fma_flops_s", value("number", "float32 operations per second of multiply-adds")},
               {"read_bytes_s", by_level},
               {"write_bytes_s", by_level},
-              {"stream_bytes_s", value("number", "stored past the caches, bytes per second")},
+              {"stream_bytes_s", value("number", "non-temporal stores, bytes per second")},
               {"copy_bytes_s",
                object("Read and stored, together; 0: not measured. From memory past the caches in "
                       "order, in four places at once, and by plain stores within L3.",
@@ -210,27 +212,26 @@ ordered_json traits_schema() {
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
   return object(
-      "What kernels' first guesses go by.",
+      "The machine traits that the cost model uses.",
       {{"origin", origin},
        {"date", nullable("string", "of the calibration")},
-       {"file", nullable("string", "where they are kept; null: nowhere")},
-       {"problem", nullable("string", "why the file is no use")},
+       {"file", nullable("string", "where they are stored; null: nowhere")},
+       {"problem", nullable("string", "why the file is not used")},
        {"isa", value("string", "Highway target they hold for")},
        {"threads", value("integer", "threads of `many`")},
        {"l1_bytes", value("integer", "L1 data cache of a core")},
        {"l2_bytes", value("integer", "L2 cache of a core")},
-       {"l3_bytes", value("integer", "last cache as far as it is fast")},
+       {"l3_bytes", value("integer", "last cache, up to the size where it is fast")},
        {"one", rates},
        {"many", rates},
        {"units", list_of(unit, "that were calibrated")},
        {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
        {"region_s", value("number", "seconds that a parallel region takes")},
-       {"task_s", value("number", "seconds to hand out a task")},
-       {"jitter", value("number",
-                        "how much later than their mean the last thread ends "
-                        "equal work, as a part of it")},
-       {"pages", value("number", "pages of 4 KiB whose addresses are translated at once")},
-       {"page_walk_s", value("number", "seconds that another page takes")}});
+       {"task_s", value("number", "seconds to assign a task")},
+       {"jitter",
+        value("number", "delay of the last thread after the mean, as a fraction of equal work")},
+       {"pages", value("number", "pages of 4 KiB that the TLB can hold")},
+       {"page_walk_s", value("number", "seconds for a further page")}});
 }
 
 ordered_json tuned_machine_schema() {
@@ -241,16 +242,17 @@ ordered_json tuned_machine_schema() {
 }
 
 ordered_json tuned_source_schema() {
-  ordered_json origin = value("string", "which file it is: $ROOFLANE_TUNED's, or this machine's");
+  ordered_json origin = value("string", "which file: that of $ROOFLANE_TUNED, or this machine's");
   origin["enum"] = {"ROOFLANE_TUNED", "store", "none"};
-  return object("Tuned schedules in use.",
-                {{"origin", origin},
-                 {"file", nullable("string", "the file; null: none is in use")},
-                 {"problem", nullable("string", "why the file is no use")},
-                 {"entries", value("integer", "how many it holds")},
-                 {"newest", nullable("string", "when the last entry was timed, ISO 8601, UTC")},
-                 {"store", nullable("string", "this machine's own file, there or not")},
-                 {"machine", tuned_machine_schema()}});
+  return object(
+      "Tuned schedules in use.",
+      {{"origin", origin},
+       {"file", nullable("string", "the file; null: none is used")},
+       {"problem", nullable("string", "why the file is not used")},
+       {"entries", value("integer", "number of its entries")},
+       {"newest", nullable("string", "when the last entry was timed, ISO 8601, UTC")},
+       {"store", nullable("string", "this machine's own file, even if it does not exist")},
+       {"machine", tuned_machine_schema()}});
 }
 
 }  // namespace
@@ -274,28 +276,29 @@ ordered_json doctor_document() {
   const ordered_json target = object("A Highway target of this build.",
                                      {{"name", value("string", "its name")},
                                       {"here", value("boolean", "whether this CPU has it")}});
-  const ordered_json library = object(
-      "A CBLAS library.", {{"variant", value("string", "the variant it stands behind")},
-                           {"absent", nullable("string", "why it cannot be had; null: it is here")},
-                           {"description", value("string", "name, version, core type")},
-                           {"path", value("string", "its file")},
-                           {"environment", map_of(text, "variables that workers run it with")}});
+  const ordered_json library =
+      object("A CBLAS library.",
+             {{"variant", value("string", "the variant that uses it")},
+              {"absent", nullable("string", "why it is absent; null: it is available")},
+              {"description", value("string", "name, version, core type")},
+              {"path", value("string", "its file")},
+              {"environment", map_of(text, "variables that workers set for it")}});
   const ordered_json device = object(
       "A device.", {{"index", value("integer", "what --cl-device takes")},
                     {"kind", value("string", "CPU, GPU or accelerator")},
-                    {"name", value("string", "as rows have it")},
+                    {"name", value("string", "as in rows")},
                     {"platform", value("string", "its platform")},
                     {"driver", value("string", "version of the driver")},
                     {"compute_units", value("integer", "compute units")},
                     {"global_bytes", value("integer", "memory")},
                     {"local_bytes", value("integer", "local memory of a work-group")},
-                    {"unusable", nullable("string", "why a plain kernel fails; null: it is right")},
+                    {"unusable", nullable("string", "why a simple kernel fails; null: it works")},
                     {"features", value("string", "what its kernels may use, in words")}});
   const ordered_json broken =
-      object("A driver that is left out.",
+      object("A driver that is not used.",
              {{"file", value("string", "its file, or its platform")},
               {"fault", value("string", "what it did, in words: crashed at start")},
-              {"reason", value("string", "how it crashed, what it does wrong")}});
+              {"reason", value("string", "how it crashed, or what it computes incorrectly")}});
   const ordered_json backend =
       object("A backend of this build that runs on devices.",
              {{"backend", value("string", "its name")},
@@ -383,7 +386,7 @@ ordered_json tuned_document() {
               {"tuning", value("string", "what --tuning takes, key=value,...")}},
              {{"default", value("string", "the tuning that it was compared with")},
               {"ratio", ratio},
-              {"exact", value("boolean", "it serves its own shape only; default: false")},
+              {"exact", value("boolean", "applies only to its own shape; default: false")},
               {"build", value("string", "git commit of the build that timed it")},
               {"time", value("string", "when it was timed, ISO 8601, UTC")}});
   ordered_json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
@@ -396,10 +399,10 @@ ordered_json tuned_document() {
 }
 
 ordered_json roofline_document() {
-  const ordered_json file =
-      object("A file that was read.", {{"path", value("string", "as given")},
-                                       {"rows", value("integer", "how many of rows it holds")}});
-  const ordered_json family = object("Shapes of a kernel whose sizes grow by one factor.",
+  const ordered_json file = object(
+      "A file that was read.",
+      {{"path", value("string", "as given")}, {"rows", value("integer", "number of its rows")}});
+  const ordered_json family = object("Shapes of a kernel with sizes that grow by one factor.",
                                      {{"kernel", value("string", "the operation")},
                                       {"family", value("string", "with * for the sizes that grow")},
                                       {"shapes", list_of(text, "its shapes")}});
@@ -412,7 +415,7 @@ ordered_json roofline_document() {
        {"presets", list_of(definition("preset"), "variants over presets")},
        {"groups", list_of(definition("group"), "problem by problem")},
        {"families", list_of(family, "of timed shapes")},
-       {"devices", list_of(definition("device"), "devices beside the CPU")},
+       {"devices", list_of(definition("device"), "devices compared with the CPU")},
        {"rungs", list_of(integer, "positions of rows of ladders, which take no part")},
        {"rows", list_of(definition("row"), "of all files, in order")}},
       {{"figure", figure_schema()},

@@ -39,7 +39,7 @@ std::vector<BenchProblem> problems_of_file(const std::string& path,
       throw with_prefix(error, fmt::format("{}: line {}: ", path, number));
     }
   }
-  if (problems.empty()) throw argument_error(fmt::format("'{}' holds no shape", path));
+  if (problems.empty()) throw argument_error(fmt::format("'{}' contains no shapes", path));
   return problems;
 }
 
@@ -100,8 +100,7 @@ std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalo
                std::find(named.begin(), named.end(), &p.problem.kernel()) == named.end();
       });
       if (all.empty()) {
-        throw argument_error(
-            fmt::format("--preset {} has no shape of the kernels that -k names", preset));
+        throw argument_error(fmt::format("--preset {} has no shapes of the kernels in -k", preset));
       }
       add_all(problems, std::move(all));
       return true;
@@ -116,7 +115,7 @@ std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalo
       std::vector<BenchProblem> defaults = preset_problems(default_preset, catalogue.kernels());
       std::erase_if(defaults, [&](const BenchProblem& p) { return &p.problem.kernel() != kernel; });
       if (defaults.empty() && !nothing_given) {
-        throw argument_error(fmt::format("-k {}: preset {} has no shape of it; give --shape",
+        throw argument_error(fmt::format("-k {}: preset {} has no shapes of it; give --shape",
                                          kernel->name, default_preset));
       }
       add_all(problems, std::move(defaults));

@@ -136,8 +136,8 @@ void check_quota(const std::string& root, std::vector<Slowdown>& found) {
   const auto quota = control_group_cpus(root);
   if (quota && *quota < machine().logical_cpus) {
     found.push_back(
-        {fmt::format("a quota of {:.3g} CPUs holds for {} CPUs: threads are stopped in "
-                     "the middle of a run",
+        {fmt::format("a quota of {:.3g} CPUs applies to {} CPUs: threads are stopped in the middle "
+                     "of a run",
                      *quota, machine().logical_cpus),
          "start the container without a CPU quota (--cpus), with --cpuset-cpus instead"});
   }
@@ -174,15 +174,16 @@ void check_for_a_while(const std::string& root, std::vector<Slowdown>& found) {
                      "top -o %CPU   # and stop what need not run"});
   }
   if (first_line(root + cpu_folder + "/smt/active") == "1") {
-    found.push_back({"SMT siblings share cores: what runs on a sibling takes from a measurement" +
+    found.push_back({"SMT siblings share cores: work on a sibling slows the measurement" +
                          busy_sibling(root, busy_shares(before, after)),
                      fmt::format("echo off | sudo tee {}/smt/control", cpu_folder)});
   }
   const double share = steal_share(before, after);
   if (share > noticeable_steal) {
-    found.push_back({fmt::format("the hypervisor gives {:.0f} % of the CPU time to others (steal)",
-                                 100 * share),
-                     "use a dedicated or larger instance; repeat runs until the noise is low"});
+    found.push_back(
+        {fmt::format("other guests of the hypervisor take {:.0f} % of the CPU time (steal)",
+                     100 * share),
+         "use a dedicated or larger instance; repeat runs until the noise is low"});
   }
 }
 
@@ -274,8 +275,8 @@ std::optional<Slowdown> core_type_slowdown(
   const std::string type = description.substr(description.find_last_of(' ') + 1);
   for (const auto& [name, value] : best) {
     if (name != "OPENBLAS_CORETYPE" || strcasecmp(type.c_str(), value.c_str()) == 0) continue;
-    return Slowdown{fmt::format("{} takes this CPU for {}, and its {} kernels are faster: workers "
-                                "are started with those, other programs are not",
+    return Slowdown{fmt::format("{} mistakes this CPU for {}, and its {} kernels are faster: "
+                                "workers use those, other programs do not",
                                 description.substr(0, description.find_last_of(' ')), type, value),
                     fmt::format("export {}={}", name, value)};
   }

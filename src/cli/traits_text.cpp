@@ -87,10 +87,11 @@ std::string traits_table(const MeasuredTraits& measured) {
       "GB/s");
   add("transposed copy in L2", giga(traits.transpose), "", "GB/s read");
   if (several) add("parallel region", "", micro(traits.region), "us");
-  if (several) add("slowest beyond the mean", "", fmt::format("{:.0f}", 100 * traits.jitter), "%");
-  add("pages translated at once", fmt::format("{:.0f}", traits.pages), "", "");
+  if (several)
+    add("delay of the slowest thread", "", fmt::format("{:.0f}", 100 * traits.jitter), "%");
+  add("pages in the TLB", fmt::format("{:.0f}", traits.pages), "", "");
   add("another page", nano(traits.page_walk), "", "ns");
-  add("task handed out", several ? "" : nano(traits.task), nano(traits.task), "ns");
+  add("task assigned", several ? "" : nano(traits.task), nano(traits.task), "ns");
   return terminal_table(table);
 }
 
@@ -115,10 +116,11 @@ std::string traits_origin(const TraitsSource& source, std::time_t now) {
                        source.file.string());
   }
   if (!source.problem.empty()) {
-    return fmt::format("derived, since {} is no use: {}; `rooflane calibrate` writes it anew",
-                       source.file.string(), source.problem);
+    return fmt::format(
+        "derived, because {} cannot be used: {}; `rooflane calibrate` writes it again",
+        source.file.string(), source.problem);
   }
-  if (source.file.empty()) return "derived; none are kept (ROOFLANE_TRAITS, or no cache folder)";
+  if (source.file.empty()) return "derived; storing is off (ROOFLANE_TRAITS, or no cache folder)";
   return "derived; `rooflane calibrate` measures them";
 }
 

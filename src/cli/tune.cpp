@@ -18,10 +18,10 @@ int become(const std::string& verb, std::vector<std::string> words) {
 }  // namespace
 
 const Verb tune_verb = {
-    "tune", "searches schedules, names a winner or a tie, keeps it", nullptr, nullptr,
+    "tune", "searches for a faster schedule and stores it", nullptr, nullptr,
     [](const std::vector<std::string>& words) { return become("tune", words); }};
 const Verb archive_verb = {
-    "archive", "what was tuned so far: list, best, history, export, ...", nullptr, nullptr,
+    "archive", "shows earlier tuning: list, best, history, export, ...", nullptr, nullptr,
     [](const std::vector<std::string>& words) { return become("archive", words); }};
 const Verb bisect_verb = {"bisect", "finds the commit that made a kernel slower or faster", nullptr,
                           nullptr, [](const std::vector<std::string>& words) -> int {

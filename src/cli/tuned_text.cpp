@@ -63,10 +63,10 @@ std::shared_ptr<const TunedSchedules> tuned_of(const std::optional<std::string>&
 
 std::string tuned_summary(const TunedSource& source, std::time_t now) {
   const std::string file = source.file.string();
-  if (file.empty()) return "none are in use (ROOFLANE_TUNED, or no cache folder)";
+  if (file.empty()) return "none used (ROOFLANE_TUNED, or no cache folder)";
   if (!source.problem.empty())
-    return fmt::format("none, since {} is no use: {}", file, source.problem);
-  if (!source.schedules) return fmt::format("none yet; {} would hold them", file);
+    return fmt::format("none, because {} cannot be used: {}", file, source.problem);
+  if (!source.schedules) return fmt::format("none yet; they would be in {}", file);
   const std::size_t count = count_of(source);
   const std::string last = newest(source);
   return fmt::format("{} entr{}{}, {}{}", count, count == 1 ? "y" : "ies",

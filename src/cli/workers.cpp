@@ -33,8 +33,7 @@ PluginArgument parse_named_path(const std::string& option, const std::string& va
   const std::string path = value.substr(equals + 1);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) {
-    throw argument_error(
-        fmt::format("{} {}: '{}' is no file that can be read", option, name, path));
+    throw argument_error(fmt::format("{} {}: '{}' is not a readable file", option, name, path));
   }
   return {name, std::filesystem::absolute(path, ignored)};
 }
@@ -42,8 +41,8 @@ PluginArgument parse_named_path(const std::string& option, const std::string& va
 void require_new(const std::vector<std::string>& names, const std::string& option,
                  const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) return;
-  throw argument_error(fmt::format("{} '{}': a variant of that name exists; taken: {}", option,
-                                   name, join(names, ", ")));
+  throw argument_error(fmt::format("{} '{}': a variant of that name exists; existing names: {}",
+                                   option, name, join(names, ", ")));
 }
 
 void add_plugins(const std::vector<PluginArgument>& plugins, std::chrono::duration<double> timeout,
@@ -140,15 +139,15 @@ void add_peers(const PeersScript& script, const std::vector<std::string>& peers,
 
 void declare_plugins(Arguments& arguments) {
   arguments.repeatable("--plugin", "NAME=FILE",
-                       "your own variant: a shared library after rooflane/variant.h");
+                       "your own variant: a shared library that uses rooflane/variant.h");
 }
 
 void declare_workers(Arguments& arguments) {
   declare_plugins(arguments);
   arguments.repeatable("--against", "NAME=PATH",
-                       "another build's program: its variants as VARIANT@NAME");
+                       "the program of another build; adds its variants as VARIANT@NAME");
   arguments.repeatable("--peers", "NAME,...",
-                       "peers by scripts/peers.py: numpy, torch, ...; or all");
+                       "third-party libraries: numpy, torch, ...; or all (scripts/peers.py)");
 }
 
 std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catalogue& catalogue) {

@@ -37,7 +37,7 @@ std::optional<ordered_json> read_version(const std::string& path, int version) {
   ordered_json document = ordered_json::parse(read_text_file(path), nullptr, false);
   if (!document.is_object() || document.value("version", ordered_json()) != version) {
     throw argument_error(
-        fmt::format("'{}' is no file of asv in version {} of its format", path, version));
+        fmt::format("'{}' is not an asv file in version {} of its format", path, version));
   }
   return document;
 }
@@ -123,7 +123,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return;
-  throw argument_error(fmt::format("'{}' cannot be made: {}", folder, error.message()));
+  throw argument_error(fmt::format("'{}' cannot be created: {}", folder, error.message()));
 }
 
 }  // namespace
@@ -143,7 +143,7 @@ void write_asv(const AsvTarget& target, const TrackedRows& tracked) {
   ordered_json benchmarks = read_version(benchmarks_path, 2).value_or(ordered_json{{"version", 2}});
   ordered_json results = read_version(results_path, 2).value_or(new_results(target, params, first));
   if (results.value("commit_hash", "") != target.commit) {
-    throw argument_error(fmt::format("'{}' is of another commit", results_path));
+    throw argument_error(fmt::format("'{}' belongs to another commit", results_path));
   }
   for (const TrackedRow& row : tracked.rows) {
     benchmarks[row.name] = benchmark_entry(row);

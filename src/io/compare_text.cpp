@@ -132,7 +132,7 @@ std::string markdown_comparison(const Comparison& comparison, std::span<const st
   if (!news.empty()) text += "\n" + markdown_table(table_of(news));
   text += bullets(reasons_below(news));
   if (!rest.empty()) {
-    text += fmt::format("\n<details><summary>{} without a change that can be told</summary>\n\n{}",
+    text += fmt::format("\n<details><summary>{} without a detectable change</summary>\n\n{}",
                         rest.size(), markdown_table(table_of(rest)));
     text += bullets(reasons_below(rest)) + "\n</details>\n";
   }

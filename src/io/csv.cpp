@@ -216,8 +216,8 @@ std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
     bool present = false;
     for (const Column* column : found) present = present || (column && column->name == needed);
     if (!present) {
-      throw argument_error(fmt::format(
-          "{}: no CSV of rows written by `rooflane bench`: column {} is missing", name, needed));
+      throw argument_error(
+          fmt::format("{}: not a CSV of `rooflane bench`: column {} is missing", name, needed));
     }
   }
 
@@ -234,8 +234,8 @@ std::vector<Row> parse_csv(std::string_view text, const std::string& name) {
                   fmt::format("{}: line {}: {}", name, records[r].line, error.what()));
     }
     if (row.schema_version < 1 || row.schema_version > newest_schema) {
-      throw argument_error(fmt::format("{}: line {}: schema_version {} is not known; allowed: 1",
-                                       name, records[r].line, row.schema_version));
+      throw argument_error(fmt::format("{}: line {}: unknown schema_version {}; allowed: 1", name,
+                                       records[r].line, row.schema_version));
     }
     rows.push_back(std::move(row));
   }
@@ -261,7 +261,7 @@ std::vector<Sample> read_samples(const std::string& path) {
   for (std::size_t c = 0; c < needed_sample_columns; ++c) {
     if (position[c] == std::string::npos) {
       throw argument_error(
-          fmt::format("{}: no samples file: column {} is missing", path, sample_columns[c]));
+          fmt::format("{}: not a samples file: column {} is missing", path, sample_columns[c]));
     }
   }
   std::vector<Sample> samples;
@@ -287,7 +287,7 @@ std::vector<Sample> read_samples(const std::string& path) {
                   real(8),    cell(9)};
     if (!good || cell(3).empty()) {
       throw argument_error(
-          fmt::format("{}: line {} holds a cell that is no number", path, record.line));
+          fmt::format("{}: line {} has a cell that is not a number", path, record.line));
     }
     samples.push_back(std::move(sample));
   }

@@ -61,12 +61,12 @@ std::optional<RoofLoss> roof_loss(const Row& row, const PhaseProfile& profile) {
   const bool memory = row.bound == "memory";
   loss.parts = {
       {"packing", "packing operands", shares[RunPhase::pack]},
-      {"reduction", "adding up parts", shares[RunPhase::reduce]},
+      {"reduction", "adding partial results", shares[RunPhase::reduce]},
       {"storing", "writing results out of scratch memory", shares[RunPhase::store]},
       {"thread start", "starting threads", shares[RunPhase::start]},
       {"waiting", "waiting for threads", shares[RunPhase::wait]},
       {"idle", "threads that the plan does not use", shares.idle},
-      {"outside", "waiting for what one thread does alone", shares.outside},
+      {"outside", "waiting for work that one thread does alone", shares.outside},
       {"exp, unfused", "exponentials and unfused operations, at their measured rates", maths},
       {"computing", memory ? "loads and stores below the bandwidth" : "arithmetic below its peak",
        in_computing - maths},

@@ -80,7 +80,7 @@ std::string sentence(const LossLine& line) {
   }
   text += fmt::format("; recording took {:+.1f} %", loss.recorder_pct);
   if (loss.parts.back().points <= -0.05) {
-    text += "; computing below 0: other phases did part of what the roof counts";
+    text += "; computing below 0: other phases did some of the work that the roof counts";
   }
   return text;
 }

@@ -25,7 +25,7 @@ using BytesOfFusion = std::function<std::optional<FusionBytes>(const Row& fused)
 struct FusionLine {
   const Row* fused = nullptr;
   const Row* other = nullptr;
-  std::string changed;        // what the other does differently: "separate", "order=0"
+  std::string changed;        // difference of the other: "separate", "order=0"
   std::optional<Ratio> gain;  // time of the other / time of fused
   // Of `separate` alone, as what follows.
   std::optional<FusionBytes> bytes;

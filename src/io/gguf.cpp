@@ -109,7 +109,7 @@ std::optional<std::int64_t> Gguf::integer(std::string_view key) const {
   if (!element) return std::nullopt;
   if (const auto* const value = std::get_if<std::int64_t>(&*element)) return *value;
   const auto* const value = std::get_if<std::uint64_t>(&*element);
-  if (value == nullptr) throw bad(fmt::format("metadata '{}' is no integer", key));
+  if (value == nullptr) throw bad(fmt::format("metadata '{}' is not an integer", key));
   if (*value > std::numeric_limits<std::int64_t>::max()) {
     throw bad(fmt::format("metadata '{}' is {}, which is too large", key, *value));
   }
@@ -126,21 +126,21 @@ std::optional<double> Gguf::real(std::string_view key) const {
   if (const auto* const value = std::get_if<std::uint64_t>(&*element)) {
     return static_cast<double>(*value);
   }
-  throw bad(fmt::format("metadata '{}' is no number", key));
+  throw bad(fmt::format("metadata '{}' is not a number", key));
 }
 
 std::optional<bool> Gguf::boolean(std::string_view key) const {
   const auto element = single(key);
   if (!element) return std::nullopt;
   if (const auto* const value = std::get_if<bool>(&*element)) return *value;
-  throw bad(fmt::format("metadata '{}' is no BOOL", key));
+  throw bad(fmt::format("metadata '{}' is not a BOOL", key));
 }
 
 std::optional<std::string_view> Gguf::text(std::string_view key) const {
   const auto element = single(key);
   if (!element) return std::nullopt;
   if (const auto* const value = std::get_if<std::string_view>(&*element)) return *value;
-  throw bad(fmt::format("metadata '{}' is no STRING", key));
+  throw bad(fmt::format("metadata '{}' is not a STRING", key));
 }
 
 std::vector<GgufElement> elements_of(const GgufValue& value) {

@@ -15,7 +15,7 @@
 namespace rooflane {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they stand");
+static_assert(std::endian::native == std::endian::little, "numbers are copied unchanged");
 
 constexpr std::string_view magic = "GGUF";
 // gguf.md: keys have at most 2^16 - 1 bytes, tensor names at most 64.
@@ -195,7 +195,7 @@ void place_tensors(const Gguf& gguf, std::vector<Placed>& tensors, std::string_v
   for (Placed& each : tensors) {
     const std::string where = fmt::format("tensor '{}'", printable(each.tensor.name));
     if (each.offset % alignment != 0) {
-      throw gguf.bad(fmt::format("{} begins at {}, which is no multiple of the alignment, {}",
+      throw gguf.bad(fmt::format("{} begins at {}, which is not a multiple of the alignment, {}",
                                  where, each.offset, alignment));
     }
     if (each.offset > data.size() || each.size > data.size() - each.offset) {
@@ -223,11 +223,11 @@ void place_tensors(const Gguf& gguf, std::vector<Placed>& tensors, std::string_v
 
 void Gguf::parse() {
   Cursor cursor(*this, bytes_);
-  if (!bytes_.starts_with(magic)) throw bad("no GGUF file: it does not begin with GGUF");
+  if (!bytes_.starts_with(magic)) throw bad("not a GGUF file: it does not begin with GGUF");
   cursor.take(magic.size(), "the header");
   version_ = cursor.number<std::uint32_t>("the header");
   if (version_ == 0x02000000 || version_ == 0x03000000) {
-    throw bad("a big-endian GGUF file; allowed are little-endian ones");
+    throw bad("a big-endian GGUF file; only little-endian files are supported");
   }
   if (version_ != 2 && version_ != 3) {
     throw bad(fmt::format("GGUF version {}; allowed are 2 and 3", version_));
@@ -237,14 +237,14 @@ void Gguf::parse() {
   if (value_count > cursor.left() / least_value_bytes ||
       tensor_count > cursor.left() / least_tensor_bytes) {
     throw bad(
-        fmt::format("truncated: the header tells of {} metadata values and {} tensors, the "
-                    "file has {} more bytes",
+        fmt::format("truncated: the header announces {} metadata values and {} tensors, the file "
+                    "has {} more bytes",
                     value_count, tensor_count, cursor.left()));
   }
   for (std::uint64_t i = 0; i < value_count; ++i) {
     metadata_.push_back(read_value(*this, cursor));
     if (!values_by_key_.emplace(metadata_.back().key, i).second) {
-      throw bad(fmt::format("metadata '{}' is there twice", printable(metadata_.back().key)));
+      throw bad(fmt::format("metadata '{}' occurs twice", printable(metadata_.back().key)));
     }
   }
   const std::int64_t given = integer("general.alignment").value_or(default_alignment);
@@ -256,7 +256,7 @@ void Gguf::parse() {
     placed.push_back(read_tensor(*this, cursor, bytes_.size()));
     const std::string_view name = placed.back().tensor.name;
     if (!tensors_by_name_.emplace(name, i).second) {
-      throw bad(fmt::format("tensor '{}' is there twice", printable(name)));
+      throw bad(fmt::format("tensor '{}' occurs twice", printable(name)));
     }
   }
   const auto alignment = static_cast<std::uint64_t>(given);

@@ -25,7 +25,7 @@ MappedFile::MappedFile(const std::string& path) {
   ::fstat(descriptor, &facts);
   if (!S_ISREG(facts.st_mode)) {
     ::close(descriptor);
-    throw failure(S_ISDIR(facts.st_mode) ? "it is a folder" : "it is no regular file");
+    throw failure(S_ISDIR(facts.st_mode) ? "it is a folder" : "it is not a regular file");
   }
   size_ = static_cast<std::size_t>(facts.st_size);
   // mmap refuses to map nothing.

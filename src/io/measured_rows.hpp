@@ -77,7 +77,7 @@ bool has_time(const Row& row);
 // are held against it.
 bool may_win(const Row& row);
 bool may_be_peer(const Row& row);
-// Whether it is other people's library; a variant of another build (hwy@old) is none.
+// Whether it is other people's library; a variant from another build (hwy@old) is none.
 bool is_peer(const Row& row);
 bool is_other_build(const Row& row);
 

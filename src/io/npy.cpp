@@ -23,7 +23,7 @@
 namespace rooflane {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "elements are copied as they stand");
+static_assert(std::endian::native == std::endian::little, "elements are copied unchanged");
 
 constexpr std::string_view allowed_types =
     "little-endian float32, float64, float16, bfloat16, int8, uint8, int32 and int64";
@@ -45,7 +45,7 @@ class InputFile {
     size_ = static_cast<std::uint64_t>(facts.st_size);
     if (!regular) {
       ::close(descriptor_);
-      throw failure(S_ISDIR(facts.st_mode) ? "it is a folder" : "it is no regular file");
+      throw failure(S_ISDIR(facts.st_mode) ? "it is a folder" : "it is not a regular file");
     }
   }
   ~InputFile() { ::close(descriptor_); }
@@ -120,7 +120,7 @@ class HeaderParser {
     skip_space();
     if (at_ != text_.size()) throw bad_header(path_, "text after the dictionary");
     if (!have_descr || !have_order || !have_shape) {
-      throw bad_header(path_, "it must hold descr, fortran_order and shape");
+      throw bad_header(path_, "it must contain descr, fortran_order and shape");
     }
   }
 
@@ -300,10 +300,10 @@ std::uint64_t elements_of(const std::string& path, const Shape& shape) {
 NpyHeader read_npy_header(const std::string& path) {
   const InputFile file(path);
   unsigned char start[12] = {};
-  if (file.size() < 10) throw bad(path, "no .npy file: shorter than its first 10 bytes");
+  if (file.size() < 10) throw bad(path, "not an .npy file: shorter than 10 bytes");
   file.read_at(0, start, 10);
   if (std::memcmp(start, magic.data(), magic.size()) != 0) {
-    throw bad(path, "no .npy file: it does not begin with \\x93NUMPY");
+    throw bad(path, "not an .npy file: it does not begin with \\x93NUMPY");
   }
   const int major = start[6], minor = start[7];
   if (major < 1 || major > 3 || minor != 0) {
@@ -339,8 +339,8 @@ NpyHeader read_npy_header(const std::string& path) {
   const std::uint64_t needed = header.elements * size_of(header.dtype);
   const std::uint64_t present = file.size() - header.data_offset;
   if (needed != present) {
-    throw bad(path, fmt::format("{}: the header's shape {} of {} needs {} bytes, the file holds {}",
-                                needed > present ? "truncated" : "the header lies about its size",
+    throw bad(path, fmt::format("{}: the header's shape {} of {} needs {} bytes, the file has {}",
+                                needed > present ? "truncated" : "the header's size is wrong",
                                 print_shape(header.shape), header.dtype->name, needed, present));
   }
   return header;

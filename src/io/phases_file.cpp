@@ -83,12 +83,13 @@ std::map<std::int64_t, PhaseProfile> read_phases(const std::string& path) {
     if (one.ends_with('\r')) one.remove_suffix(1);
     if (number == 1) {
       if (one == header) continue;
-      throw argument_error(fmt::format("{}: no phases file: the header is not {}", path, header));
+      throw argument_error(
+          fmt::format("{}: not a phases file: the header is not {}", path, header));
     }
     if (one.empty()) continue;
     const std::vector<std::string_view> cells = split(one, ',');
     if (cells.size() != 5 || !read_line(cells, profiles)) {
-      throw argument_error(fmt::format("{}: line {} holds no phase", path, number));
+      throw argument_error(fmt::format("{}: line {} has no phase", path, number));
     }
   }
   return profiles;

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 void refuse_resume(const std::string& path, const std::string& why) {
   throw argument_error(
-      fmt::format("--resume: '{}' {}; without --resume the run starts anew", path, why));
+      fmt::format("--resume: '{}' {}; without --resume the run starts again", path, why));
 }
 
 void require_same_request(const std::string& path, const json& before, const json& now,
@@ -22,8 +22,8 @@ void require_same_request(const std::string& path, const json& before, const jso
     const json& earlier = before.at(name);
     if (earlier == value) continue;
     if (!value.is_array()) {
-      refuse_resume(path, fmt::format("is of a run with {} {}, now it is {}", name, earlier.dump(),
-                                      value.dump()));
+      refuse_resume(path, fmt::format("belongs to a run with {} {}, now it is {}", name,
+                                      earlier.dump(), value.dump()));
     }
     for (std::size_t i = 0; i < std::max(earlier.size(), value.size()); ++i) {
       const json was = i < earlier.size() ? earlier[i] : json("nothing");

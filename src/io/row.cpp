@@ -22,7 +22,7 @@ const Column table[] = {
     {"threads", "threads used; empty on a GPU", &Row::threads},
     {"affinity", "logical CPUs the worker may use", &Row::affinity},
     {"backend", "scalar, cblas, highway, opencl", &Row::backend, false},
-    {"library", "other people's library: name, version, core type", &Row::library},
+    {"library", "third-party library: name, version, core type", &Row::library},
     {"device", "OpenCL device", &Row::device},
     {"driver", "OpenCL driver version", &Row::driver},
     {"kernel", "the operation", &Row::kernel, false},
@@ -35,13 +35,12 @@ const Column table[] = {
     {"seed", "seed of inputs and order", &Row::seed, false},
     {"cache", "warm or cold", &Row::cache, false, "warm|cold"},
     {"timer", "steady (host clock) or event (device clock)", &Row::timer, false, "steady|event"},
-    {"launch", "repetitions, each with memory and plan made for it, that the samples come from",
-     &Row::launch},
-    {"status", "what became of it; figures of PASSED rows count, those of INACCURATE ones as peers",
-     &Row::status, false,
+    {"launch", "number of repetitions, each with fresh memory and a fresh plan", &Row::launch},
+    {"status", "the result; only PASSED rows can win, INACCURATE ones count as peers", &Row::status,
+     false,
      "PASSED|INACCURATE|FAILED|SKIPPED|UNSUPPORTED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR|SUSPECT"},
-    {"reason", "why, in words", &Row::reason},
-    {"err_metric", "what err_value is", &Row::err_metric},
+    {"reason", "the reason, in words", &Row::reason},
+    {"err_metric", "meaning of err_value", &Row::err_metric},
     {"err_value", "error found", &Row::err_value},
     {"err_threshold", "largest err_value that passes", &Row::err_threshold},
     {"max_abs_err", "largest absolute error", &Row::max_abs_err},
@@ -54,7 +53,7 @@ const Column table[] = {
     {"p99_ns", "99th percentile, ns", &Row::p99_ns},
     {"mean_ns", "mean, ns", &Row::mean_ns},
     {"stdev_ns", "standard deviation, ns", &Row::stdev_ns},
-    {"noise_pct", "median absolute deviation over median, per cent", &Row::noise_pct},
+    {"noise_pct", "median absolute deviation divided by the median, per cent", &Row::noise_pct},
     {"flops", "floating-point operations of a run", &Row::flops},
     {"exps", "exponentials of a run", &Row::exps},
     {"bytes", "compulsory bytes of a run", &Row::bytes},
@@ -70,7 +69,8 @@ const Column table[] = {
     {"roof_level", "plateau of peak_gb_s", &Row::roof_level},
     {"bound", "compute or memory", &Row::bound, true, "compute|memory"},
     {"plan_ns",
-     "planning with packing of constants, ns; OpenCL programs may come from the cache on disk",
+     "planning, including packing of constants, ns; OpenCL programs may come from the cache on "
+     "disk",
      &Row::plan_ns},
     {"h2d_ns", "upload by device events, median, ns", &Row::h2d_ns},
     {"kernel_ns", "kernel by device events, median, ns", &Row::kernel_ns},
@@ -79,44 +79,42 @@ const Column table[] = {
     {"workspace_bytes", "held by the plan beyond operands", &Row::workspace_bytes},
     {"packed_bytes", "constants packed by prepack=1", &Row::packed_bytes},
     {"peak_rss_bytes", "peak resident memory of the worker", &Row::peak_rss_bytes},
-    {"model_ns",
-     "least time that the maths allows: exps and unfused flops at their measured rates, ns",
+    {"model_ns", "least time, with exps and unfused flops at their measured rates, ns",
      &Row::model_ns},
-    {"model_pct", "model_ns over the time of a run, median, per cent; may exceed 100",
+    {"model_pct", "model_ns divided by the median time of a run, per cent; may exceed 100",
      &Row::model_pct},
     {"interval_pct", "half width of the 95 % interval of the median, per cent of the median",
      &Row::interval_pct},
     {"stop", "why sampling ended: interval (narrow enough), time or rounds", &Row::stop, true,
      "interval|time|rounds"},
     {"n_disturbed", "samples among n_samples taken while something interfered", &Row::n_disturbed},
-    {"disturbance", "what interfered and how often: steal 3, preempted 2, probe 1",
+    {"disturbance", "causes of interference and their counts: steal 3, preempted 2, probe 1",
      &Row::disturbance},
     {"empty_kernel_ns",
-     "what an empty OpenCL kernel takes on the device by the row's timer, median, ns",
+     "time of an empty OpenCL kernel on the device, by the row's timer, median, ns",
      &Row::empty_kernel_ns},
     {"tuning_source",
-     "who chose the tuning: model (the variant itself), store (an entry of tuned schedules), given "
-     "(the user); empty without tunables",
+     "source of the tuning: model (the variant itself), store (a tuned schedule), given (the "
+     "user); empty without tunables",
      &Row::tuning_source, true, "model|store|given"},
     {"step",
-     "of a model: PHASE/STEP, or PHASE for the whole; times are of one call then; empty: a kernel "
-     "by itself",
+     "of a model: PHASE/STEP, or PHASE for the whole; times are for one call; empty for a single "
+     "kernel",
      &Row::step},
-    {"calls", "of a model: how often a run calls it", &Row::calls},
-    {"share_pct", "of a model: its part of the time of a run, per cent", &Row::share_pct},
+    {"calls", "of a model: calls per run", &Row::calls},
+    {"share_pct", "of a model: its share of a run's time, per cent", &Row::share_pct},
     {"path",
-     "instructions that did the products: avx512-fma, avx2-fma, vdpbf16ps, vpdpbusd, amx-bf16…; "
-     "empty: not told",
+     "instruction that multiplies: avx512-fma, avx2-fma, vdpbf16ps, vpdpbusd, amx-bf16…; empty: "
+     "not reported",
      &Row::path},
-    {"group_s", "time that the rounds of the row's group took, all its cases together, s",
-     &Row::group_s},
+    {"group_s", "time of the rounds of the row's group, all cases together, s", &Row::group_s},
 };
 
 template <class Parsed>
 auto parsed_or_throw(const Column& column, std::string_view text, const Parsed& parsed) {
   if (!parsed) {
     throw argument_error(
-        fmt::format("column {} holds '{}', which is no number", column.name, text));
+        fmt::format("column {} contains '{}', which is not a number", column.name, text));
   }
   return *parsed;
 }

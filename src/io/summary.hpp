@@ -57,9 +57,9 @@ struct SummaryGroup {
 
 // Variants with one thread (they have no row of the kernel with more threads) and rows without
 // threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of other
-// people's libraries are ranked (a variant V@NAME of another build is not). WINNER: the leader, if
-// each of the others is slower beyond doubt. TIE: the leader and those shown to be equal, within ±
-// 2 %, if nothing else is open. UNDECIDED: the leader and what it is not told apart from. Of
+// people's libraries are ranked (a variant V@NAME from another build is not). WINNER: the leader,
+// if each of the others is slower beyond doubt. TIE: the leader and those shown to be equal, within
+// ± 2 %, if nothing else is open. UNDECIDED: the leader and what it is not told apart from. Of
 // several rows with one identity (launches, repeated files) the one with the median time stands for
 // all. A variant measured with a tuned schedule and with its own choice has a line of each, and
 // only the tuned one may win. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into

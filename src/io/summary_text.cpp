@@ -135,7 +135,7 @@ std::string roof_note(const SummaryGroup& group) {
 std::string peer_note(const SummaryGroup& group) {
   if (group.peers.empty() || may_win(*group.peers.front().row)) return "";
   const Row& row = *group.peers.front().row;
-  return fmt::format("best peer: {}, which errs {} bounds", label(group, row),
+  return fmt::format("best peer: {}, with an error of {} bounds", label(group, row),
                      number(row.err_value));
 }
 
@@ -144,21 +144,21 @@ std::string undecided_note(const SummaryGroup& group) {
   constexpr double most_seconds = 600;
   if (!group.is_undecided()) return "";
   const std::optional<double> longer = longer_max_time(group);
-  const std::string how = !longer ? "more repetitions decide it"
+  const std::string how = !longer ? "more repetitions would decide it"
                           : *longer <= most_seconds
-                              ? fmt::format("--max-time {:g} decides it", *longer)
-                              : "deciding it takes more than ten minutes";
+                              ? fmt::format("--max-time {:g} would decide it", *longer)
+                              : "deciding it would take more than ten minutes";
   return fmt::format("undecided: {} is {} as fast as {}; {}",
                      label(group, *group.lines[*group.fastest].row), ratio_text(group.over_next),
                      label(group, *group.lines[*group.next].row), how);
 }
 
-// What tuned schedules bought over the choices of their variants.
+// The gain of tuned schedules over the choices of their variants.
 void add_tuned_notes(const SummaryGroup& group, std::vector<std::string>& notes) {
   for (const SummaryLine& line : group.lines) {
     if (!line.over_model) continue;
-    notes.push_back(fmt::format("{}: {} over the variant's own choice", label(group, *line.row),
-                                ratio_text(line.over_model)));
+    notes.push_back(fmt::format("{}: {} as fast as the variant's own choice",
+                                label(group, *line.row), ratio_text(line.over_model)));
   }
 }
 
@@ -168,7 +168,8 @@ std::string launch_note(const std::vector<const SummaryLine*>& lines) {
     const Row& row = *line->row;
     if (!is_launch_bound(row)) continue;
     return fmt::format(
-        "launch: within three times an empty kernel's {} on {}; no kernel comes near the roof",
+        "launch: less than three times the {} of an empty kernel on {}; no kernel can come near "
+        "the roof",
         time_text(row.empty_kernel_ns), row.device);
   }
   return "";

@@ -84,7 +84,7 @@ TrackedRows tracked_rows(std::span<const MeasuredRow> rows, bool builds) {
     if (!may_win(measured.row)) {
       others[measured.row.status].push_back(name);
     } else if (!builds && is_other_build(measured.row)) {
-      others["of another build"].push_back(name);
+      others["from another build"].push_back(name);
     } else {
       SameRows& same = passed[name];
       if (same.empty()) order.push_back(name);

@@ -30,10 +30,11 @@ constexpr int base_points = bandwidth_points * 2 / 3;
 // seconds); a hundredth of it buys the suggested ones.
 constexpr double overrun = 10;
 
-// Walked in windows, every method turns after each pass: then no pass takes longer, and none begins
-// at an end that it did not leave last. Of shorter arrays all passes are timed as one, and cyclic
-// walking is tried as well: it may be faster where all fits. An array that fits L1 with room to
-// spare is only walked cyclically; turning also has nothing to find where stores bypass the caches.
+// In windows every method alternates its direction after each pass: then no pass takes longer, and
+// none begins at an end that it did not leave last. Passes over shorter arrays are timed together,
+// and the cyclic order is tried as well, because it may be faster if all fits. An array that fits
+// in L1 with room to spare only uses the cyclic order. Alternating gains nothing if stores bypass
+// the caches.
 std::vector<StreamTrial> trials_of(Traffic traffic, std::size_t share) {
   const bool windowed = in_windows(traffic, share);
   std::vector<StreamTrial> trials;
@@ -83,10 +84,10 @@ struct Point {
   }
 };
 
-// Tries every method once, as far as the overrun lasts; of the remaining `seconds` the best gets
-// half of the turns, the second best and all in rotation a quarter each: a method that was
-// disturbed at first gets its chance. The best has its two turns in a row, once in each direction
-// where it goes there and back.
+// Tries every method once, as far as the overrun lasts. Then the best gets half of the slots in the
+// remaining `seconds`; the second best and all in rotation get a quarter each, so that a method
+// that was disturbed at first gets another chance. The best has its two slots in a row, one in each
+// direction if it alternates.
 void measure(StreamBench& bench, Point& point, Traffic traffic, double seconds) {
   const Stopwatch watch;
   std::vector<StreamTrial>& trials = point.trials[traffic];
@@ -98,14 +99,14 @@ void measure(StreamBench& bench, Point& point, Traffic traffic, double seconds) 
   }
   std::vector<StreamTrial*> order;
   for (StreamTrial& trial : trials) order.push_back(&trial);
-  for (std::size_t turn = 0; watch.seconds() < seconds; ++turn) {
-    if (turn % 4 == 3) {
-      repeat(trials[turn / 4 % trials.size()]);
+  for (std::size_t slot = 0; watch.seconds() < seconds; ++slot) {
+    if (slot % 4 == 3) {
+      repeat(trials[slot / 4 % trials.size()]);
       continue;
     }
     std::nth_element(order.begin(), order.begin() + 1, order.end(),
                      [](const StreamTrial* a, const StreamTrial* b) { return a->gb_s > b->gb_s; });
-    repeat(*order[turn % 4 == 2 ? 1 : 0]);
+    repeat(*order[slot % 4 == 2 ? 1 : 0]);
   }
 }
 
@@ -168,7 +169,7 @@ std::string describe(const StreamTrial& trial, bool stores) {
   const StreamMethod method = trial.method;
   std::string text = stores ? method.non_temporal ? "nt," : "plain," : "";
   text += method.streams == 1 ? "1 stream" : fmt::format("{} streams", method.streams);
-  if (trial.turns) text += ", there and back";
+  if (trial.alternates) text += ", there and back";
   return text;
 }
 

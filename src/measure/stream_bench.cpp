@@ -55,12 +55,12 @@ void StreamBench::begin(Traffic traffic, std::size_t footprint) {
 
 void StreamBench::repeat(Traffic traffic, StreamTrial& trial) {
   const std::size_t windows = array_ / window_;
-  const bool backward = trial.turns && at_end_;
+  const bool backward = trial.alternates && at_end_;
   std::size_t passes = 1;
   PassOrder order = backward ? PassOrder::backward : PassOrder::forward;
   if (windows == 1) {
-    passes = std::max<std::size_t>(trial.turns ? 2 : 1, bytes_per_repeat / share_);
-    if (trial.turns) order = backward ? PassOrder::back_and_there : PassOrder::there_and_back;
+    passes = std::max<std::size_t>(trial.alternates ? 2 : 1, bytes_per_repeat / share_);
+    if (trial.alternates) order = backward ? PassOrder::back_and_there : PassOrder::there_and_back;
   }
   for (std::vector<double>& ns : trial.window_ns) {
     ns.resize(windows, std::numeric_limits<double>::infinity());
@@ -76,7 +76,7 @@ void StreamBench::repeat(Traffic traffic, StreamTrial& trial) {
     double& least = trial.window_ns[backward][w];
     least = std::min(least, ns);
   }
-  at_end_ = trial.turns && passes % 2 == 0 ? at_end_ : !backward;
+  at_end_ = trial.alternates && passes % 2 == 0 ? at_end_ : !backward;
   double ns = std::numeric_limits<double>::infinity();
   for (const std::vector<double>& one_way : trial.window_ns) {
     ns = std::min(ns, std::accumulate(one_way.begin(), one_way.end(), 0.0));

@@ -27,7 +27,7 @@ constexpr std::size_t round_down(std::size_t bytes, std::size_t unit) {
 // and a pass finds only those of the end where it begins.
 struct StreamTrial {
   StreamMethod method;
-  bool turns;  // there and back
+  bool alternates;  // there and back
   std::array<std::vector<double>, 2> window_ns = {};
   double gb_s = 0;  // the best so far, of all threads together
 };
@@ -45,8 +45,8 @@ class StreamBench {
   // hold what earlier passes of the same loop leave there.
   void begin(Traffic traffic, std::size_t footprint);
 
-  // Walks all arrays with the trial's method, short ones several times, and updates the trial. What
-  // turns begins at the end where the last pass stopped, whatever its method.
+  // Walks all arrays with the trial's method, short ones several times, and updates the trial. An
+  // alternating trial begins at the end where the last pass stopped, whatever its method.
   void repeat(Traffic traffic, StreamTrial& trial);
 
  private:

@@ -62,17 +62,17 @@ class Passes {
   HWY_INLINE Passes(const C& cut, PassOrder order)
       : cut_(cut),
         backward_(order == PassOrder::backward || order == PassOrder::back_and_there),
-        turns_(order == PassOrder::there_and_back || order == PassOrder::back_and_there) {}
+        alternates_(order == PassOrder::there_and_back || order == PassOrder::back_and_there) {}
   HWY_INLINE Pass next() {
     const bool backward = backward_;
-    backward_ = backward_ != turns_;
+    backward_ = backward_ != alternates_;
     if (backward) return {cut_.segment - cut_.block, 0 - cut_.block, 0 - cut_.block};
     return {0, cut_.block, cut_.segment};
   }
 
  private:
   const C& cut_;
-  bool backward_, turns_;
+  bool backward_, alternates_;
 };
 
 template <class C, std::size_t... J, class... Vs>

@@ -10,16 +10,15 @@ from typing import Any, NoReturn
 from . import formats
 from .place import VALID, ArchiveError, default_path
 
-# Each verb with what it does.
+# What each verb does.
 VERBS = {
     "list": "the runs, in the order they began",
     "best": "the fastest correct configurations of each space",
     "history": "the attempts of runs, in order",
     "statistics": "attempts, success rate, outcomes, strategies, speed-ups",
-    "prune": "removes evaluations that everything given holds for, and runs that are left without "
-             "any",
+    "prune": "removes evaluations that meet all given conditions, and runs without any left",
     "export": "writes runs into a file",
-    "import": "adds the runs of a file; those that are there already stay as they are",
+    "import": "adds the runs of a file; existing runs are not changed",
 }
 
 
@@ -31,7 +30,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what is wrong in one line, with what is nearest to it."""
+    """Reports an error in one line, with the nearest valid word."""
 
     def error(self, message: str) -> NoReturn:
         raise ArchiveError(f"archive: {message}")
@@ -44,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             if unknown[0].startswith("-"):
                 raise ArchiveError(f"unknown flag '{unknown[0]}'"
                                    + nearest(unknown[0].partition("=")[0], flags))
-            raise ArchiveError(f"archive: '{unknown[0]}' is one argument too many")
+            raise ArchiveError(f"archive: '{unknown[0]}' is an unexpected argument")
         return arguments
 
 
@@ -68,13 +67,13 @@ def _parser(verb: str, text: str, select: bool = True) -> Parser:
                         f"$ROOFLANE_ARCHIVE, else {default_path()}")
     parser.add_argument("--json", action="store_true", help="as JSON")
     if select:
-        parser.add_argument("-k", "--kernel", help="of this kernel only")
-        parser.add_argument("-v", "--variant", help="of this variant only")
-        parser.add_argument("--shape", metavar="S", help="of this problem only")
-        parser.add_argument("--machine", metavar="KEY", help="of this machine only")
-        parser.add_argument("--strategy", help="of this strategy only")
+        parser.add_argument("-k", "--kernel", help="only this kernel")
+        parser.add_argument("-v", "--variant", help="only this variant")
+        parser.add_argument("--shape", metavar="S", help="only this problem")
+        parser.add_argument("--machine", metavar="KEY", help="only this machine")
+        parser.add_argument("--strategy", help="only this strategy")
         parser.add_argument("--space", metavar="N", type=at_least(1, int),
-                            help="of this space only, as `best` numbers them")
+                            help="only this space, numbered as in `best`")
     return parser
 
 
@@ -83,39 +82,39 @@ def parser_of(verb: str) -> Parser:
     parser = _parser(verb, VERBS[verb], select=verb not in ("prune", "import"))
     if verb == "best":
         parser.add_argument("--top", metavar="N", type=at_least(1, int), default=1,
-                            help="so many of each space; default: 1")
+                            help="number for each space; default: 1")
     elif verb == "history":
         parser.add_argument("run", metavar="RUN", nargs="?", type=at_least(1, int),
-                            help="a run's number, as `list` tells it")
+                            help="a run's number, as printed by `list`")
     elif verb == "statistics":
-        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="of this run only")
+        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="only this run")
     elif verb == "prune":
         parser.add_argument("--older-than", metavar="DAYS", type=at_least(0, float),
-                            help="those that ended before")
+                            help="those that ended earlier")
         parser.add_argument("--keep", metavar="N", type=at_least(0, int),
                             help="all but the best N of each space")
         parser.add_argument("--failed", action="store_true", help="those that are not correct")
-        parser.add_argument("--dry-run", action="store_true", help="only tells what would go")
+        parser.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
     elif verb == "export":
         parser.add_argument("--format", required=True, metavar="|".join(formats.FORMATS),
-                            help="t4 and kernel-tuner hold one space, json and csv any number")
-        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="this run only")
-        parser.add_argument("file", metavar="FILE", help="to write; - is standard output")
+                            help="t4 and kernel-tuner: one space; json and csv: any number")
+        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="only this run")
+        parser.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
     elif verb == "import":
         parser.add_argument("--format", metavar="|".join(formats.FORMATS),
-                            help="default: what the file looks like")
+                            help="default: detected from the file")
         parser.add_argument("file", metavar="FILE", help="written by export, or by another tuner")
     return parser
 
 
 def arguments_of(words: Sequence[str]) -> argparse.Namespace:
-    """The verb as `verb`, and its arguments. Ends the process where help is asked for. Raises
+    """The verb as `verb`, and its arguments. Ends the process if help is requested. Raises
     ArchiveError."""
     verb, *rest = words or [""]
     if not {"-h", "--help"}.isdisjoint(words):
         print(parser_of(verb).format_help() if verb in VERBS else
-              f"what was tuned so far\nUsage: rooflane archive {'|'.join(VERBS)} [--archive URL] "
-              "[--json]\n`rooflane archive VERB --help` tells what each takes.\n", end="")
+              f"shows earlier tuning\nUsage: rooflane archive {'|'.join(VERBS)} [--archive URL] "
+              "[--json]\n`rooflane archive VERB --help` lists the options of a verb.\n", end="")
         sys.exit(0)
     if verb not in VERBS:
         what = f"unknown verb 'archive {verb}'" if verb else "archive needs a verb"

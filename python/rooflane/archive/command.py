@@ -59,8 +59,8 @@ def _selection(archive: Archive, arguments: argparse.Namespace, run: int | None 
     selection = Selection(**found)
     for flag, number in (("--space", arguments.space), ("run", run)):
         if number is not None and not archive.runs(selection):
-            raise ArchiveError(f"{flag}: the archive has no {flag.lstrip('-')} {number} of what is "
-                               "asked for")
+            raise ArchiveError(f"{flag}: the archive has no {flag.lstrip('-')} {number} in "
+                               "this selection")
     return selection
 
 
@@ -102,7 +102,7 @@ def _history(arguments: argparse.Namespace) -> str:
     chosen = (arguments.run, arguments.kernel, arguments.variant, arguments.shape, arguments.space,
               arguments.strategy, arguments.machine)
     if all(value is None for value in chosen):
-        raise ArchiveError("archive: history needs RUN or --shape S; `archive list` tells them")
+        raise ArchiveError("archive: history needs RUN or --shape S; `archive list` prints them")
     archive = _open(arguments)
     runs = _records(archive, _selection(archive, arguments, arguments.run)) if archive else []
     if arguments.json:

@@ -1,7 +1,7 @@
 """Which database an archive is, and how it is opened: SQLite in one file, or PostgreSQL by URL.
 
-SQLite runs in WAL, so that readers and a writer do not wait for one another; writers wait for their
-turn (`BUSY_S`). No connection is kept between transactions: they may follow a fork, and a server
+SQLite runs in WAL, so that readers and a writer do not wait for each other; writers wait for one
+another (`BUSY_S`). No connection is kept between transactions: they may follow a fork, and a server
 that was started again is simply connected to again.
 """
 from __future__ import annotations
@@ -70,7 +70,7 @@ def one_line(address: URL) -> Iterator[None]:
         reason = _reason_of(error)
         if address.get_backend_name() == "sqlite":
             if "not a database" in reason:
-                raise ArchiveError(f"'{shown(address)}' is no archive: {reason}") from error
+                raise ArchiveError(f"'{shown(address)}' is not an archive: {reason}") from error
             raise ArchiveError(f"archive '{shown(address)}': {reason}") from error
         if isinstance(error, DBAPIError) and (error.connection_invalidated
                                               or isinstance(error, OperationalError)):

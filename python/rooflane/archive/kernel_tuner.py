@@ -1,9 +1,9 @@
-"""Cache files of Kernel Tuner 1.5: what it continues from, and what its simulation mode replays.
+"""Cache files of Kernel Tuner 1.5, which it can continue from and replay in its simulation mode.
 
 One JSON object that ends with `cache`: "v1,v2" -> the parameters, `time` and costs in milliseconds.
-A configuration that failed has `__error__` and, as `time`, one of Kernel Tuner's three markers; the
-outcome itself and what else the format has no key for stands under keys that begin with
-`rooflane_`, and space, machine and build under `rooflane`, all of which Kernel Tuner passes over.
+A configuration that failed has `__error__` and, as `time`, one of Kernel Tuner's three markers. The
+outcome itself and other values without a key in the format have keys that begin with `rooflane_`;
+space, machine and build are under `rooflane`. Kernel Tuner ignores all of these.
 """
 from __future__ import annotations
 

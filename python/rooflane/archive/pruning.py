@@ -100,11 +100,11 @@ def prune(session: Session, wanted: Wanted) -> Pruned:
         session.execute(delete(RunRow).where(
             RunRow.id == run,
             ~select(EvaluationRow.id).where(EvaluationRow.run_id == run).exists()))
-    sweep(session)
+    remove_unused(session)
     return pruned
 
 
-def sweep(session: Session) -> None:
+def remove_unused(session: Session) -> None:
     """Removes configurations, spaces, builds and machines that nothing hangs on."""
     for table, used in ((ConfigurationRow, EvaluationRow.configuration_id),
                         (SpaceRow, RunRow.space_id), (BuildRow, RunRow.build_id),

@@ -1,4 +1,4 @@
-"""What `rooflane archive` tells: the best of each space, runs, statistics. Reads no samples."""
+"""The answers of `rooflane archive`: the best of each space, runs, statistics. Reads no samples."""
 from __future__ import annotations
 
 import math

@@ -97,7 +97,7 @@ class Archive:
         """Removes a run, and spaces and machines that nothing is left of."""
         def remove(session: Session) -> None:
             session.execute(delete(RunRow).where(RunRow.id == run))
-            pruning.sweep(session)
+            pruning.remove_unused(session)
 
         self._write(remove)
 

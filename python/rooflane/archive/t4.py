@@ -1,9 +1,9 @@
 """The T4 results format of the auto-tuning community (schema 1.0.0, as Kernel Tuner writes it).
 
-An outcome is an `invalidity`, one to one. Times are milliseconds. What the schema has no field for
-(ratio and interval, the default's samples, error, reason, strategy) stands among the measurements;
-`metadata.rooflane` holds space, machine and build. What does not come back of our own files: which
-run a trial belonged to, settings, verdicts and exchanges.
+An outcome is an `invalidity`, one to one. Times are milliseconds. Values without a field in the
+schema (ratio and interval, the default's samples, error, reason, strategy) are among the
+measurements; `metadata.rooflane` has space, machine and build. An import of our own files loses the
+run of a trial, settings, verdicts and exchanges.
 """
 from __future__ import annotations
 

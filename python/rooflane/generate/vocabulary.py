@@ -1,4 +1,4 @@
-"""The tokenizer that a GGUF file describes: byte-level BPE as GPT-2 has it, with the package
+"""The tokenizer that a GGUF file describes: byte-level BPE as in GPT-2, with the package
 tokenizers. Metadata comes as `rooflane generate --metadata` prints it.
 
 Key names: github.com/ggml-org/ggml, docs/gguf.md. The ways to split text before merging are those
@@ -92,7 +92,7 @@ class Vocabulary:
         number = metadata.get(f"tokenizer.ggml.{name}_token_id")
         if number is not None and (not isinstance(number, int)
                                    or not 0 <= number < len(self.tokens)):
-            raise Unsupported(f"tokenizer.ggml.{name}_token_id is no token")
+            raise Unsupported(f"tokenizer.ggml.{name}_token_id is not a token")
         return number
 
     def text_of(self, number: int | None) -> str:
@@ -123,7 +123,7 @@ class Vocabulary:
 def _tokenizer(ids: dict[str, int], merges: list[str], pre: str) -> Tokenizer:
     pairs = [tuple(merge.split(" ")) for merge in merges]
     if any(len(pair) != 2 for pair in pairs):
-        raise Unsupported("tokenizer.ggml.merges has an entry that is no pair of tokens")
+        raise Unsupported("tokenizer.ggml.merges has an entry that is not a pair of tokens")
     try:
         tokenizer = Tokenizer(BPE(vocab=ids, merges=pairs, fuse_unk=False,
                                   ignore_merges=pre in WHOLE_WORDS_FIRST))

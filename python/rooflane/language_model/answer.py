@@ -3,7 +3,7 @@ text is, they raise nothing but NoJson.
 
   texts     find_json      the first JSON of an answer, repaired if it can be
   JSON      configurations objects that may be configurations
-  objects   mend           values read as integers and clamped, or the reason for the refusal
+  objects   correct           values read as integers and clamped, or the reason for the refusal
   judge     all that, with the space's constraints, and without what was tried before
 """
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Judged:
 
 
 @dataclass
-class Mended:
+class Corrected:
     """Integers for some tunables, and what was done to them."""
     configuration: Configuration = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -155,44 +155,44 @@ def integer(value: Any) -> tuple[int, str] | str:
             lowered = text.lower()
             if lowered in ("true", "false"):
                 return int(lowered == "true"), f'"{lowered}" read as {int(lowered == "true")}'
-            return f"{shown} is no number"
+            return f"{shown} is not a number"
         if isinstance(number, int):
             return number, f"{shown} read as {number}"
         value = number
     if isinstance(value, float):
         if not math.isfinite(value) or abs(value) > 1e30:
-            return f"{shown} is no number"
+            return f"{shown} is not a number"
         whole = round(value)
         return whole, "" if value == whole and not shown.startswith('"') \
             else f"{shown} read as {whole}"
-    return f"{shown} is no number"
+    return f"{shown} is not a number"
 
 
-def mend(raw: Mapping[str, Any], tunables: Sequence[Tunable]) -> Mended:
+def correct(raw: Mapping[str, Any], tunables: Sequence[Tunable]) -> Corrected:
     """One object read as a configuration, perhaps of a part of the tunables: values are read as
     integers and clamped between least and most. Unknown keys and values that are no numbers refuse
     it."""
     known = {tunable.name: tunable for tunable in tunables}
     if unknown := [str(key) for key in raw if key not in known]:
-        return Mended(refused="unknown tunable " + ", ".join(map(_short, unknown[:3]))
+        return Corrected(refused="unknown tunable " + ", ".join(map(_short, unknown[:3]))
                       + (" and more" if len(unknown) > 3 else ""))
     if not raw:
-        return Mended(refused="nothing in it")
-    mended = Mended()
+        return Corrected(refused="nothing in it")
+    corrected = Corrected()
     for name, value in raw.items():
         read = integer(value)
         if isinstance(read, str):
-            return Mended(refused=f"{name}: {read}")
+            return Corrected(refused=f"{name}: {read}")
         number, note = read
         tunable = known[name]
         if note:
-            mended.notes.append(f"{name}: {note}")
+            corrected.notes.append(f"{name}: {note}")
         legal = min(max(number, tunable.least), tunable.most)
         if legal != number:
-            mended.clamped = True
-            mended.notes.append(f"{name}: {_short(number)} clamped to {legal}")
-        mended.configuration[name] = legal
-    return mended
+            corrected.clamped = True
+            corrected.notes.append(f"{name}: {_short(number)} clamped to {legal}")
+        corrected.configuration[name] = legal
+    return corrected
 
 
 def completed(part: Configuration, base: Configuration, tunables: Sequence[Tunable]
@@ -211,12 +211,12 @@ def judge(objects: Sequence[Mapping[str, Any]], space: Space, base: Configuratio
     earlier in the list. What the constraints refuse is replaced by the nearest legal
     configuration."""
     judged: list[Judged] = []
-    mended = [mend(each, space.tunables) for each in objects]
-    asked = [completed(each.configuration, base, space.tunables) for each in mended
+    corrected = [correct(each, space.tunables) for each in objects]
+    asked = [completed(each.configuration, base, space.tunables) for each in corrected
              if not each.refused]
     legal = iter(_legal(asked, space))
     seen: set[str] = set()
-    for each in mended:
+    for each in corrected:
         if each.refused:
             judged.append(Judged(refused=each.refused))
             continue
@@ -229,7 +229,8 @@ def judge(objects: Sequence[Mapping[str, Any]], space: Space, base: Configuratio
         changed = [f"{name}={configuration[name]}" for name in result.changed
                    if name in configuration]
         if why or changed:
-            notes.append(f"mended{f' ({why})' if why else ''}: {', '.join(changed) or 'completed'}")
+            notes.append(f"corrected{f' ({why})' if why else ''}: "
+                         + (", ".join(changed) or "completed"))
         clamped = each.clamped or bool(why or changed)
         text = text_of(configuration)
         if tried(configuration) or text in seen:

@@ -1,8 +1,8 @@
-"""Asks a language model within budgets: retries where they are of use, records every exchange, and
+"""Asks a language model within budgets: retries if that can help, records every exchange, and
 answers from a record.
 
-A Client sits on a transport: an Endpoint, or a Replay of what an Endpoint answered before, which
-goes the same way through the same retries.
+A Client uses a transport: an Endpoint, or a Replay of an Endpoint's earlier answers, with the same
+retries.
 """
 from __future__ import annotations
 

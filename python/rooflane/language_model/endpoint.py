@@ -103,7 +103,7 @@ class Endpoint:
     def send(self, request: Request, timeout: float) -> Reply:
         """One attempt, of `timeout` seconds at most."""
         if not self._key:
-            return Reply(failure="no key", detail=f"{KEY} is not set; {NO_KEY}: the server wants "
+            return Reply(failure="no key", detail=f"{KEY} is not set; {NO_KEY}: the server needs "
                                                   "no key")
         if not re.fullmatch(r"[!-~]+", self._key):
             return Reply(failure="no key", detail=f"{KEY} has characters that no header can hold")

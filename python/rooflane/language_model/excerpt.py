@@ -1,4 +1,4 @@
-"""The part of a kernel's source that tells most about its tunables: what a language model reads.
+"""The part of a kernel's source that explains its tunables best, for a language model.
 
 Sources are taken apart at blank lines; a part counts by the tunables that it names, and the best
 parts that fit are shown in the files' order.

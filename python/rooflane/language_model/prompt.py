@@ -1,8 +1,8 @@
-"""What a language model is asked: messages that fit its context, and the answer's JSON Schema.
+"""The request to a language model: messages that fit its context, and the answer's JSON Schema.
 
-Sections stand in one order; where they do not fit, the history is shortened first, then the
+The order of sections is fixed. If they do not fit, the history is shortened first, then the
 kernel's source, then the rules. A context of SMALL tokens or less gets a short request with an
-example in the place of source, rules and schema.
+example instead of source, rules and schema.
 """
 from __future__ import annotations
 

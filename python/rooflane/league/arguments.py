@@ -13,7 +13,7 @@ ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
-    """Reads the command line; exits with 2 where it is wrong. `verb` is the name of what to do."""
+    """Reads the command line; exits with 2 if it is wrong. `verb` is the name of the action."""
     parser = argparse.ArgumentParser(
         prog="rooflane league",
         description="Keeps completely measured spaces, and compares strategies on them.")
@@ -25,10 +25,10 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                           help="packed file; default: bench/spaces/spaces.json.xz")
         return made
 
-    verb("list", "what a packed file holds")
-    add = verb("add", "puts what `tune --export-space` wrote into a packed file")
+    verb("list", "lists the spaces of a packed file")
+    add = verb("add", "adds files of `tune --export-space` to a packed file")
     add.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    pack = verb("pack", "makes a packed file of files, and nothing else")
+    pack = verb("pack", "makes a new packed file of these files")
     pack.add_argument("files", nargs="+", metavar="FILE", type=Path)
     unpack = verb("unpack", "writes each space of a packed file as readable JSON")
     unpack.add_argument("folder", metavar="FOLDER", type=Path)
@@ -36,21 +36,21 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
                      help=f"default: {STRATEGIES}")
     run.add_argument("--only", metavar="TEXT", action="append", default=[],
-                     help="spaces whose line in `list` holds this; repeatable: any of them")
+                     help="spaces with this text in their line of `list`; repeatable")
     run.add_argument("--repeats", metavar="N", type=_positive, default=REPEATS,
                      help=f"searches per strategy and space; default: {REPEATS}")
     run.add_argument("--rounds", metavar="N", type=_positive, default=ROUNDS,
                      help=f"recorded rounds drawn per evaluation; default: {ROUNDS}")
     run.add_argument("--seed-points", metavar="N", type=_positive, default=SEED_POINTS,
-                     help="where all start: the default and the model's next candidates; default: "
-                          f"{SEED_POINTS}")
+                     help="start of all searches: the default and the model's next candidates; "
+                          f"default: {SEED_POINTS}")
     run.add_argument("--seed", metavar="N", type=int, default=0)
     run.add_argument("--latency", metavar="NAME=SECONDS", action="append", default=[],
-                     help="what a strategy's proposal costs, instead of measuring it")
+                     help="the cost of a strategy's proposal, instead of measuring it")
     run.add_argument("--jobs", metavar="N", type=_positive, default=1,
-                     help="processes; more than there are idle cores make strategies look slow")
+                     help="processes; more than the idle cores make strategies look slow")
     run.add_argument("--results", metavar="FILE", type=Path,
-                     help="keeps each strategy's figures; what is in it is not done again")
+                     help="keep each strategy's figures here; existing ones are not computed again")
     run.add_argument("--markdown", metavar="FILE", type=Path, help="default: standard output")
     run.add_argument("--svg", metavar="FILE", type=Path)
     run.add_argument("--json", metavar="FILE", type=Path)

@@ -1,15 +1,15 @@
-"""The score P of a search, after Willemsen et al. (FGCS 2024), its reference's flaws mended.
+"""The score P of a search, after Willemsen et al. (FGCS 2024), with corrections.
 
-P(t) = (S(t) - F(t)) / (S(t) - optimum): F is the truth of what the search names at time t, S that
-of random search without replacement, calculated. 0 is random search, 1 the optimum, less than 0
-worse than random. The score is the mean over equidistant times until the budget: when S reaches
-optimum + 5 % of (median - optimum). Mended here:
+P(t) = (S(t) - F(t)) / (S(t) - optimum): F is the true value of the configuration that the search
+names at time t, S that of random search without replacement, calculated. 0 is random search, 1 the
+optimum, less than 0 worse than random. The score is the mean over equidistant times until the
+budget, the time when S reaches optimum + 5 % of (median - optimum). Corrections to the reference:
 
-- S pays for noise: it names what it measured as best, as every search does, not what is best.
-- Configurations that fail cost S their time, and win it nothing.
-- How many draws fit into a time has its distribution, in S and so in the budget; the reference
-  took the mean for one and the median for the other.
-- Who has named nothing yet is worth a blind draw: the mean of the correct configurations.
+- Noise counts for S: like every search it names the best measured configuration, not the best.
+- Configurations that fail cost S their time and gain nothing.
+- The number of draws that fit into a time is a distribution, in S and so in the budget; the
+  reference used the mean for one and the median for the other.
+- A search that has named nothing yet counts as a blind draw: the mean of correct configurations.
 
 Pure functions: replay.py searches, command.py prints.
 """

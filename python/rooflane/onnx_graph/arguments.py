@@ -11,31 +11,31 @@ MOST_VALUES = 4096  # numbers of one --value
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="model_shapes.py",
-        description="Reads an ONNX graph into a model file: the steps that kernels of Rooflane do, "
-                    "with a list of what they do not. Only shapes count: weights come from the "
-                    "seed.",
-        epilog="Without --out the model goes to standard output and the list to standard error; "
-               "with it the list goes to standard output.")
+        description="Translates an ONNX graph to a model file: steps for operators that have a "
+                    "kernel, and a list of the others. Only shapes are read; weights come from "
+                    "the seed.",
+        epilog="Without --out the model is written to standard output and the list to standard "
+               "error; with it the list is written to standard output.")
     result.add_argument("graph", metavar="FILE.onnx", type=Path)
     result.add_argument("--batch", metavar="N", type=_size,
-                        help="first axes of inputs that the file leaves open")
-    result.add_argument("--len", metavar="N", type=_size, help="second ones")
+                        help="the first axes of inputs, if the file leaves them open")
+    result.add_argument("--len", metavar="N", type=_size, help="the second axes")
     result.add_argument("--dim", metavar="SYMBOL=N", action="append", default=[], type=_named_size,
-                        help="a symbol of the file; goes before --batch and --len")
+                        help="a symbol of the file; takes precedence over --batch and --len")
     result.add_argument("--shape", metavar="INPUT=NxN", action="append", default=[],
                         type=_named_shape, help="all axes of an input")
     result.add_argument("--value", metavar="INPUT=N,...", action="append", default=[],
-                        type=_named_values, help="the numbers of an input that decides about others"
+                        type=_named_values, help="the numbers of an input that determines others"
                                                  " (a sampling rate, a length)")
     result.add_argument("--out", metavar="FILE", type=Path, help="the model file to write")
     result.add_argument("--rooflane", metavar="PROGRAM", type=Path,
-                        help="the program whose kernels are used; default: build/rooflane")
+                        help="the program with the kernels; default: build/rooflane")
     return result
 
 
 def _size(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,12}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size")
     return int(text)
 
 
@@ -64,4 +64,4 @@ def _named_values(text: str) -> tuple[str, list[float]]:
     try:
         return name, [float(part) for part in parts]
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{value}' is no list of numbers") from error
+        raise argparse.ArgumentTypeError(f"'{value}' is not a list of numbers") from error

@@ -32,11 +32,11 @@ def read_model(path: Path) -> onnx.ModelProto:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except (DecodeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} is no ONNX file, or a part of one") from error
+        raise InputError(f"{path} is not an ONNX file, or only a part of one") from error
     if not model.graph.node or not model.opset_import:
         raise InputError(f"{path} holds no ONNX graph")
     if not _is_text(model):
-        raise InputError(f"{path}: a name in it is no UTF-8")
+        raise InputError(f"{path}: a name in it is not UTF-8")
     if model.functions:
         _require_finite(path, model)
         model = onnx.inliner.inline_local_functions(model)
@@ -92,7 +92,7 @@ def open_axes(value: onnx.ValueInfoProto) -> list[int | str]:
     """Axes as numbers, names of symbols, or "" where the file says nothing."""
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
-        raise InputError(f"input {value.name} is no tensor")
+        raise InputError(f"input {value.name} is not a tensor")
     if not tensor.HasField("shape"):
         raise InputError(f"input {value.name} has no shape in the file")
     return [axis_of(axis) for axis in tensor.shape.dim]

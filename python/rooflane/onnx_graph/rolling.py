@@ -1,6 +1,6 @@
-"""Layers that repeat, as loops of the model file: steps that do the same to other tensors, again
-and again. A tensor of each round is a member of a group, `blk.{layer}.q`; what one round hands to
-the next is a group, too, whose members are one more than the rounds."""
+"""Repeated layers as loops of the model file: steps that do the same to other tensors. A tensor of
+each round is a member of a group, `blk.{layer}.q`. Tensors that one round passes to the next form
+a group, too, with one member more than there are rounds."""
 from __future__ import annotations
 
 import re

@@ -141,8 +141,8 @@ def impacts(run: Run) -> list[Table]:
     found = impact.fanova(run.trials, run.seed or 0)
     second = Table("Impact, fANOVA", ["tunable", "share of the variance"],
                    [[name, per_cent(share)] for name, share in found.shares.items()],
-                   ["Of the logarithm of time over all correct trials, slow regions included; main "
-                    "effects, scaled to a sum of 100 %."],
+                   ["Computed from the logarithm of time over all correct trials, including slow "
+                    "regions; main effects, scaled to a sum of 100 %."],
                    f"Not calculated: {found.missing}.")
     changes = impact.consecutive(run.trials)
     third = Table("Impact, mean change between consecutive attempts",

@@ -20,16 +20,16 @@ __all__ = ["DESCRIPTIONS", "Options", "Unavailable", "add_arguments", "check_nam
            "options_of", "seeds"]
 
 DESCRIPTIONS = {
-    "default": "the model's candidates alone",
+    "default": "only the cost model's candidates",
     "all": "every configuration, for complete measurements",
     "random": "seeded, without repeats",
     "local": "one tunable, one step from the best",
     "tpe": "Optuna's tree-structured Parzen estimator",
     "cmaes": "Optuna's CMA-ES",
     "gp": "Optuna's Gaussian process (needs PyTorch)",
-    "llm": "a language model, local where it fails",
-    "hybrid": "tpe, of whose trials a language model may replace a share",
-    "proposer": "a program of yours (--proposer)",
+    "llm": "a language model; local if it fails",
+    "hybrid": "tpe; a language model may replace a share of its trials",
+    "proposer": "your own program (--proposer)",
 }
 OWN = {"default": Default, "all": All, "random": Random, "local": Local}
 SAMPLERS = ("tpe", "cmaes", "gp")

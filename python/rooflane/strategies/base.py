@@ -1,4 +1,4 @@
-"""What the strategies share: the grid that they walk over and the memory of what was proposed."""
+"""Shared by the strategies: their grid, and the memory of earlier proposals."""
 from __future__ import annotations
 
 import bisect
@@ -12,7 +12,7 @@ from rooflane.tuning import Configuration, History, Proposal, Space, Trial, Tuna
 # Up to so many combinations of values a space is walked through completely where need be: checking
 # them takes a second or two.
 ENUMERABLE = 20_000
-# Draws that are checked at once, and how often, before a random configuration is mended instead.
+# Draws that are checked at once, and how often, before a random configuration is corrected instead.
 DRAWS, BATCHES = 64, 4
 
 
@@ -70,7 +70,7 @@ class Grid:
                       for other in moved(half, second, 1)]
         return found
 
-    def mended(self, proposals: Sequence[Configuration]) -> list[Configuration]:
+    def corrected(self, proposals: Sequence[Configuration]) -> list[Configuration]:
         """The nearest legal configuration of each."""
         nearest = self.space.constraints.nearest(proposals) if proposals else []
         return [legal.configuration for legal in nearest if legal.configuration is not None]
@@ -89,7 +89,7 @@ class Grid:
         return self._legal
 
     def random(self, chance: random.Random, seen: set[str]) -> Configuration | None:
-        """One that was not seen, uniform over the legal ones; mended where a few hundred draws held
+        """One that was not seen, uniform over the legal ones; corrected if hundreds of draws held
         none of those. Nothing when nothing is left, or nothing can be found."""
         def fresh(found: Iterable[Configuration | None]) -> Configuration | None:
             return next((each for each in found if each and text_of(each) not in seen), None)
@@ -107,7 +107,7 @@ class Grid:
         if self.size <= ENUMERABLE or self.space.legal:
             left = [each for each in self.everything() if text_of(each) not in seen]
             return chance.choice(left) if left else None
-        return fresh(self.mended(draws()))
+        return fresh(self.corrected(draws()))
 
 
 class Search:

@@ -1,5 +1,5 @@
-"""The strategy `hybrid`: an optimiser's suggestions, of which an adviser, who sees the optimiser's
-state, may replace a share (Hutter et al. call it an optimiser with a prior; here the prior speaks).
+"""The strategy `hybrid`: an optimiser suggests, and an adviser, who sees the optimiser's state, may
+replace a share of the suggestions (Hutter et al.: an optimiser with a prior).
 """
 from __future__ import annotations
 

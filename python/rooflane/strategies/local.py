@@ -1,6 +1,6 @@
 """local: climbs from the best configuration, one tunable one step at a time.
 
-The neighbourhood of the best is tried in a seeded order; what is not legal is mended, so that a
+The neighbourhood of the best is tried in a seeded order; what is not legal is corrected, so that a
 step of one tunable takes along those that depend on it. The first that is faster becomes the best.
 Where one step finds nothing faster two steps are tried, as many as there are single ones, then a
 random configuration and what is around it: by single steps only, until it beats the best of all.
@@ -8,7 +8,7 @@ All pairs of steps are hundreds in a large space, and a climb that ended badly w
 budget: on twelve made-up spaces 40 evaluations came to within 8.7 % of the optimum in the mean with
 all pairs, to within 3.9 % with this limit.
 
-Also what stands in for a language model or a program that failed.
+Also the replacement for a language model or a program that failed.
 """
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Local(Search):
             random.Random(f"{self.seed} {place}").shuffle(steps)
             if far > 1:
                 steps = steps[:len(self.grid.neighbours(centre))]
-            self._around[place] = self.grid.mended(steps)[::-1]
+            self._around[place] = self.grid.corrected(steps)[::-1]
         around = self._around[place]
         while around:
             configuration = around.pop()

@@ -188,14 +188,14 @@ def whole(name: str, value: Any) -> int:
             raise ValueError
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Failed(f"{name} {str(value)[:80]} is no whole number") from error
+        raise Failed(f"{name} {str(value)[:80]} is not a whole number") from error
 
 
 def joined(note: str, asked: Configuration, found: Configuration) -> str:
     """The program's note, and what became of its values."""
     changed = ", ".join(f"{name} {value} -> {found.get(name)}" for name, value in asked.items()
                         if found.get(name) != value)
-    return "; ".join(part for part in (note, f"mended: {changed}" if changed else "") if part)
+    return "; ".join(part for part in (note, f"corrected: {changed}" if changed else "") if part)
 
 
 def description(space: Space) -> dict[str, Any]:

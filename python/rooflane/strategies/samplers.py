@@ -4,13 +4,13 @@ They search over the places of values in the grid: categories for tunables that 
 of two values, integers otherwise; CMA-ES knows no categories. What they minimise is the logarithm
 of the ratio; what failed counts as the slowest so far, and as twice the default's time at least.
 
-An illegal suggestion stands for the nearest legal configuration and is told its time (repair, as of
-the evolutionary literature). Telling Optuna of violated constraints, or asking again, was measured
+An illegal suggestion is evaluated as the nearest legal configuration (repair, in the evolutionary
+literature). Telling Optuna of violated constraints, or asking again, was measured
 beside it on synthetic spaces of 110 and 2210 legal configurations of 4500: no better on the large
 one; on the small one behind, since TPE's best tenth fills with whatever is legal, and ten times as
-slow. A suggestion that is known already is asked for anew. It is told as pruned, which TPE counts
-among the bad ones, hence leaves, and which CMA-ES passes over, hence draws again; GP, which would
-find the same maximum for ever, is told the known time, as Optuna's FAQ has it.
+slow. A suggestion that is known already is replaced by a new one. It is reported as pruned: TPE
+counts it among the bad ones and so leaves it, and CMA-ES ignores it and so draws again. GP would
+find the same maximum forever, so it receives the known time, as Optuna's FAQ recommends.
 
 CMA-ES starts where the best seed is (warm start, Nomura et al., AAAI 2021) instead of in the middle
 of the grid: on the large space it comes to within 3.7 % of the best after 40 evaluations instead of
@@ -76,7 +76,7 @@ class Sampler(Search):
                 changed = ", ".join(f"{name} {wanted[name]} -> {value}"
                                     for name, value in found.items()
                                     if name in wanted and value != wanted[name])
-                return Proposal(found, note=f"mended: {changed}" if changed else "")
+                return Proposal(found, note=f"corrected: {changed}" if changed else "")
             self._tell_known(asked, found)
         return self._near(wanted)
 
@@ -136,7 +136,7 @@ class Sampler(Search):
 
     def _near(self, wanted: Configuration) -> Proposal:
         """For a sampler that has settled on what is known."""
-        near = [found for found in self.grid.mended(self.grid.neighbours(wanted))
+        near = [found for found in self.grid.corrected(self.grid.neighbours(wanted))
                 if self.is_new(found)]
         found = self.chance.choice(near) if near else self.grid.random(self.chance, self.seen)
         if found is None:

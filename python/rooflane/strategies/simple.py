@@ -52,7 +52,7 @@ class All(Search):
             # The last ring is rarely needed as a whole: a seeded share of it.
             self.chance.shuffle(steps)
             ring = []
-            for configuration in self.grid.mended(steps):
+            for configuration in self.grid.corrected(steps):
                 text = text_of(configuration)
                 if text not in found and (known or len(found) < ENOUGH):
                     found[text] = configuration

@@ -8,7 +8,7 @@ from rooflane import strategies
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
-    """Reads the command line; exits with 2 where it is wrong."""
+    """Reads the command line; exits with 2 if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="rooflane tune", allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -16,13 +16,13 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                "  rooflane tune --shape gemm:m=64,n=64,k=64 --threads 1 --budget 20\n"
                "  rooflane tune -k attention --preset llama3-8b --max-time 600 --report report\n"
                "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local",
-        description="Searches the schedules of a variant for problems of yours, names a winner or "
-                    "a tie, and keeps it: bench, run and the library use it from then on.")
+        description="Searches for a faster schedule of a variant for your problems and stores it; "
+                    "bench, run and the library use it from then on.")
     what = parser.add_argument_group("what is tuned")
     what.add_argument("-k", "--kernel", metavar="K", help="only problems of this kernel")
     what.add_argument("-v", "--variant", metavar="V", default="hwy", help="default: hwy")
     what.add_argument("--shape", metavar="SHAPE", action="append", default=[],
-                      help="problems, as bench takes them")
+                      help="problems, as in bench")
     what.add_argument("--preset", metavar="P", action="append", default=[],
                       help="a preset, a file of shapes, or random:N[:SEED]")
     what.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
@@ -31,7 +31,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     what.add_argument("--cl-device", metavar="I", type=int, default=0)
     for option in ("--plugin", "--blas"):
         what.add_argument(option, metavar="NAME=FILE", action="append", default=[],
-                          help="as bench takes it")
+                          help="as in bench")
     how = parser.add_argument_group("the search")
     how.add_argument("--strategy", metavar="S", default="tpe",
                      help="default: tpe; " + "; ".join(
@@ -39,30 +39,30 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     how.add_argument("--budget", metavar="N", type=int, default=100,
                      help="evaluations of each problem and thread count; default: 100")
     how.add_argument("--max-time", metavar="SECONDS", type=float,
-                     help="for everything; shared by what is left to do")
+                     help="total time, shared by the remaining searches")
     how.add_argument("--stop-at", metavar="X", help="end a search at this speed-up: 2.0x")
     how.add_argument("--patience", metavar="N", type=int,
-                     help="end a search after so many evaluations without a new best")
+                     help="end a search after N evaluations without a new best")
     how.add_argument("--seed", metavar="N", type=int, default=1)
     how.add_argument("--timeout", metavar="SECONDS", type=float, default=60,
                      help="for one step of an evaluation; default: 60")
     how.add_argument("--cluster", metavar="tcp://HOST:PORT",
-                     help="evaluate on the machines whose workers (tune.py worker) are at this "
-                          "scheduler (tune.py scheduler)")
+                     help="evaluate on the workers (tune.py worker) of this scheduler "
+                          "(tune.py scheduler)")
     strategies.add_arguments(how)
     result = parser.add_argument_group("results")
     result.add_argument("--archive", metavar="URL", help="SQLite file or database URL")
-    result.add_argument("--resume", action="store_true", help="go on with interrupted searches")
+    result.add_argument("--resume", action="store_true", help="continue interrupted searches")
     result.add_argument("--report", metavar="DIR", type=Path, help="write report.txt and .html")
     result.add_argument("--export", metavar="FILE", type=Path,
-                        help="also into this file of tuned schedules")
+                        help="also write to this file of tuned schedules")
     result.add_argument("--no-store", action="store_true",
-                        help="leave the machine's own store as it is")
+                        help="do not change this machine's store")
     result.add_argument("--space", action="store_true",
-                        help="print the spaces with the model's predictions; search nothing")
+                        help="only print the spaces, with the cost model's predictions")
     result.add_argument("--export-space", metavar="FILE", type=Path,
                         help="with --strategy all: keep the measured space for the league")
-    result.add_argument("--json", action="store_true", help="results as JSON")
+    result.add_argument("--json", action="store_true", help="print results as JSON")
     given = parser.parse_args(words)
     if given.budget < 1:
         parser.error("--budget: at least 1")

@@ -1,5 +1,5 @@
-"""`rooflane tune --cluster tcp://HOST:PORT`: one Dask worker a machine, each of which takes one
-evaluation at a time (remote.py; nodes.py starts them).
+"""`rooflane tune --cluster tcp://HOST:PORT`: one Dask worker per machine, with one evaluation at a
+time (remote.py; nodes.py starts them).
 
 Machines of the same fingerprint share a search, with a configuration in flight on each; different
 ones have searches of their own. Which worker takes what is decided here and not by Dask: a proposal

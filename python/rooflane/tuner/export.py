@@ -1,6 +1,6 @@
 """The file of tuned schedules, which bench, run and the library read: tuned.json.
 
-Its format stands in docs/tuning.md. The machine's own store is such a file beside the measured
+docs/tuning.md describes its format. The machine's own store is such a file, next to the measured
 traits.
 """
 from __future__ import annotations

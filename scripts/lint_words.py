@@ -1,0 +1,163 @@
+"""The linter `words`: plain English in pages, help texts and messages, the field's terms in names.
+
+Each rule is a pattern and what to write instead. A rule is narrow if the word has a proper meaning
+too: `strip` of Python's strings, a block that `stands for` another, `turns into`.
+"""
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Rule:
+    pattern: str  # found in a text, or matching one word of a name
+    instead: str
+
+
+TEXTS = [
+    Rule(r"\banew\b", "again"),
+    Rule(r"\bmend(?:s|ed|ing)?\b", "fix"),
+    Rule(r"\bstands?\b(?! for\b|-)", "is, is listed, holds"),
+    Rule(r"\bwants\b", "needs, requires"),
+    Rule(r"\bof (?:which|what|whom)\b|\bto whom\b", "a second sentence"),
+    Rule(r"\bwhose\b", "a second sentence, or `with`"),
+    Rule(r"(?:^|[.!?:|] |- )(?-i:Of)\b", "the subject first"),
+    Rule(r"\bLooked for is\b", "It looks for"),
+    Rule(r"\bwhere (?:it|they) lies?\b", "in place"),
+    Rule(r"\bas (?:\S+ and )?\S+ ha(?:ve|s) it\b", "like ..., as in ..."),
+    Rule(r"\bgo(?:es)? by\b", "uses"),
+    Rule(r"\bwent about\b|\bgo(?:es)? round\b", "cycles around"),
+    Rule(r"\bnobody (?:else's|listed)\b", "only; random"),
+    Rule(r"\bother people's\b", "third-party"),
+    Rule(r"\bbelieved?\b", "trust"),
+    Rule(r"\bwithout further ado\b", "automatically"),
+    Rule(r"\b(?:are|is) for people\b", "informational only"),
+    Rule(r"\b(?:bought|buys?)\b", "gains, gained"),
+    Rule(r"\bhonest floor\b", "baseline"),
+    Rule(r"\btells?\b(?! you\b)", "says, shows"),
+    Rule(r"(?<!here )\bis no (?!longer\b|more\b)", "is not a"),
+    Rule(r"\bfor ever\b", "forever"),
+    Rule(r"\bturned\b(?! (?:into|off|on)\b)", "transposed"),
+    Rule(r"\bturns?\b(?! (?:\w+ ){0,4}(?:into|off|on|out)\b)", "slot (of a round); transpose"),
+    Rule(r"(?<!-)\bstrips?\b", "B micro-panel"),  # not auditwheel's --strip
+    Rule(r"(?<!micro-)\bpanels?\b", "A or B micro-panel"),
+    Rule(r"\bflip(?:s|ped)?\b", "problem transposed (operands swapped)"),
+    Rule(r"\bsweeps?\b", "loop order"),
+    Rule(r"\broads?\b", "code path"),
+    Rule(r"\bsoften(?:s|ed)?\b", "online-softmax rescale"),
+    Rule(r"\bseams?\b", "carried-over vector"),
+    Rule(r"\bdirect path\b", "unpacked path"),
+]
+NAMES = [
+    Rule("turns?|turned|turning", "slot (of a round), transpose (of a matrix)"),
+    Rule("strips?", "b_micro_panel"),
+    Rule("seams?", "carry"),
+    Rule("soften(?:ed|ing)?", "rescale"),
+    Rule("roads?", "code_path"),
+    Rule("flip(?:s|ped)?", "transposed"),
+    Rule("sweeps?", "order"),
+]
+# Texts: all pages, and in these folders the strings of programs and whole shell scripts.
+TEXTS_IN = ("src/cli/", "src/io/", "scripts/", "python/")
+NAMES_IN = ("bench/", "kernels/", "python/", "scripts/", "src/", "tests/")
+# Not read yet; an entry goes when its files are clean.
+NO_TEXTS_YET = ("docs/generate.md", "docs/judge.md", "src/cli/generate", "src/cli/judge")
+NO_NAMES_YET = ("kernels/", "src/backends/", "src/generate/", "src/jail/", "src/model/",
+                # They use names of those folders.
+                "src/cli/model.cpp", "src/cli/model_resume.cpp", "src/core/variant.hpp",
+                "src/measure/calibrate.cpp", "src/measure/local_worker.cpp",
+                "tests/model_chain_test.cpp", "tests/opencl_limits_test.cpp")
+C_FAMILY = (".cpp", ".hpp", ".h", ".c")
+
+Text = tuple[int, str]  # its first line, and itself
+
+
+def markdown(source: str) -> Iterator[Text]:
+    """The lines of a page without its code."""
+    def blank(code: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", code[0])
+
+    source = re.sub(r"(?ms)^ *```.*?^ *```$|<!--.*?-->|`[^`\n]+`", blank, source)
+    return enumerate(source.splitlines(), 1)
+
+
+def c_strings(source: str) -> Iterator[Text]:
+    """String literals; neighbours are one."""
+    pattern = r'//[^\n]*|/\*.*?\*/|((?:"(?:\\.|[^"\\\n])*"\s*)+)'
+    for found in re.finditer(pattern, source, re.DOTALL):
+        if found[1] and " " in found[1].strip():  # else a key, not a text
+            yield source.count("\n", 0, found.start()) + 1, re.sub(r'"\s*"', "", found[1])
+
+
+def python_strings(source: str) -> Iterator[Text]:
+    """What a program may print: constants, and the docstring of the file."""
+    tree = ast.parse(source)
+    comments = {id(node.body[0].value) for node in ast.walk(tree)
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                and isinstance(node.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.Constant) and isinstance(node.value, str)
+                and " " in node.value and id(node) not in comments):
+            yield node.lineno, node.value
+
+
+def python_names(source: str) -> Iterator[Text]:
+    """Names, but not those of str's methods."""
+    before = ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        method = before == "." and token.string in ("strip", "lstrip", "rstrip")
+        if token.type == tokenize.NAME and not method:
+            yield token.start[0], token.string
+        before = token.string
+
+
+def words_of(name: str) -> list[str]:
+    """Those of a name in snake_case or CamelCase, in lower case; none of a name that starts with
+    two underscores, which is the compiler's."""
+    return [] if name.startswith("__") else [
+        word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def texts_of(file: str, source: str) -> Iterable[Text]:
+    if file.startswith(NO_TEXTS_YET):
+        return []
+    if file.endswith(".md"):
+        return markdown(source)
+    if not file.startswith(TEXTS_IN) or Path(file).name == Path(__file__).name:
+        return []
+    readers: dict[tuple[str, ...], Callable[[str], Iterable[Text]]] = {
+        C_FAMILY: c_strings, (".py",): python_strings,
+        (".sh",): lambda text: enumerate(text.splitlines(), 1)}
+    return next((read(source) for ends, read in readers.items() if file.endswith(ends)), [])
+
+
+def names_of(file: str, source: str, without_text: Callable[[str], str]) -> Iterator[Text]:
+    if not file.startswith(NAMES_IN) or file.startswith(NO_NAMES_YET):
+        return
+    if file.endswith(".py"):
+        yield from python_names(source)
+    elif file.endswith(C_FAMILY):
+        for number, line in enumerate(without_text(source).splitlines(), 1):
+            yield from ((number, name) for name in re.findall(r"[A-Za-z_]\w*", line))
+
+
+def wrong_words(file: str, source: str, without_text: Callable[[str], str]) -> list[str]:
+    """The file's words that style forbids, each with what to write; `without_text` blanks comments
+    and literals of C++."""
+    found = []
+    for line, text in texts_of(file, source):
+        for rule in TEXTS:
+            for hit in re.finditer(rule.pattern, text, re.MULTILINE | re.IGNORECASE):
+                at = line + text.count("\n", 0, hit.start())
+                word = hit[0].strip(" .:|-")
+                found.append(f"{file}:{at}: '{word}': write: {rule.instead}")
+    names = {(line, name) for line, name in names_of(file, source, without_text)}
+    found += [f"{file}:{line}: name '{name}': say: {rule.instead}" for line, name in sorted(names)
+              for rule in NAMES if any(re.fullmatch(rule.pattern, word) for word in words_of(name))]
+    return found
