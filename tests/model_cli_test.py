@@ -223,8 +223,8 @@ class Weights(CommandLine):
         self.assertRegex(out, r"(?m)^whole: PASSED decode/logits ")
         for weight, names in {
                 "token_embd": ["token_embd"], "output": ["token_embd"],  # tied in this file
-                "blk.1.attn_norm": ["blk.1.attn_norm"], "blk.0.attn_q": ["blk.0.attn_q"],
-                "blk.1.attn_kv": ["blk.1.attn_k", "blk.1.attn_v"],
+                "blk.1.attn_norm": ["blk.1.attn_norm"], "blk.0.ffn_down": ["blk.0.ffn_down"],
+                "blk.1.attn_qkv": ["blk.1.attn_q", "blk.1.attn_k", "blk.1.attn_v"],
                 "blk.0.ffn_gate_up": ["blk.0.ffn_gate", "blk.0.ffn_up"]}.items():
             with self.subTest(weight):
                 # Rounded to float32 once; the values here are exact.

@@ -104,7 +104,7 @@ TEST_CASE("every model fused computes what its steps do, within the bounds that 
 
 TEST_CASE("products are joined with bias, activation and sum, two of them by a gate") {
   CHECK(step_names(fused(tiny("llama"))) ==
-        std::vector<std::string>{"embed", "attn_norm", "q", "kv", "rope_q", "rope_k", "attention",
+        std::vector<std::string>{"embed", "attn_norm", "qkv", "rope_q", "cache", "attention",
                                  "attn_out+attn_add", "ffn_norm", "ffn_up+swiglu",
                                  "ffn_down+ffn_add", "last_norm", "logits"});
   const Instance gelu = fused(tiny("transformer-gelu"));

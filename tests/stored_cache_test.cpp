@@ -63,7 +63,7 @@ TEST_CASE("every layer's new keys and values are written to a buffer and stored 
     REQUIRE(stored.stores[p].size() == 2);  // layers
     for (std::size_t layer = 0; layer < 2; ++layer) {
       const CacheStore& store = stored.stores[p][layer];
-      CHECK(phase.steps[phase.calls[store.call].step].name == "rope_k");
+      CHECK(phase.steps[phase.calls[store.call].step].name == "cache");
       CHECK(phase.tensors[store.to.tensor].name == "cache." + std::to_string(layer));
       CHECK(phase.tensors[store.to.tensor].dtype == &bfloat16);
       CHECK(phase.tensors[store.from.tensor].dtype == &float32);

@@ -228,6 +228,7 @@ class HwyPlan final : public Plan {
     const std::int64_t head = unit % sizes_.heads, block = unit / sizes_.heads % blocks_;
     const std::int64_t batch = unit / sizes_.heads / blocks_;
     const std::int64_t first = block * block_, count = std::min(block_, sizes_.len - first);
+    if (head >= sizes_.rotated) return copy(batch, head, first, first + count);
     const Rotation row = {.x = io_.x_row(batch, head, first),
                           .y = io_.y_row(batch, head, first),
                           .cos = cos_.data() + first * entries_,
@@ -235,6 +236,14 @@ class HwyPlan final : public Plan {
                           .pairs = static_cast<std::size_t>(sizes_.half()),
                           .stream = stream_};
     rotate_(sizes_.style, row, io_.x_strides[2], io_.y_strides[2], count);
+  }
+
+  void copy(std::int64_t batch, std::int64_t head, std::int64_t first, std::int64_t last) const {
+    if (io_.x == io_.y) return;  // in place
+    for (std::int64_t position = first; position < last; ++position) {
+      std::copy_n(io_.x_row(batch, head, position), sizes_.head_dim,
+                  io_.y_row(batch, head, position));
+    }
   }
 
   Sizes sizes_;

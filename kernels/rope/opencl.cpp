@@ -28,7 +28,8 @@ class OpenclPlan final : public common::OpenclElementsPlan {
         fmt::format(" -DNEIGHBOURS={:d} -DWHOLE={:d}", sizes.style == Style::interleaved,
                     sizes.half() % this->tuning().get("v", 1) == 0);
     prepare(rope_cl, "rope", options, pairs, copy_of("x"), cos, sin, copy_of("y"), pairs,
-            static_cast<cl_long>(sizes.len), static_cast<cl_long>(sizes.half()));
+            static_cast<cl_long>(sizes.len), static_cast<cl_long>(sizes.half()),
+            static_cast<cl_long>(sizes.heads), static_cast<cl_long>(sizes.rotated));
   }
 
  private:

@@ -17,6 +17,7 @@ Sizes::Sizes(const Problem& problem)
       heads(problem.size("heads")),
       len(problem.size("len")),
       head_dim(problem.size("head_dim")),
+      rotated(problem.size("rotated")),
       base(problem.value("base")),
       offset(problem.size("offset")),
       style(static_cast<Style>(static_cast<int>(problem.value("style")))) {}
@@ -44,6 +45,8 @@ namespace {
 
 constexpr double smallest_normal = 0x1p-126;
 
+double heads_of(const Problem& problem) { return problem.value("heads"); }
+
 constexpr std::string_view styles[] = {"half", "interleaved"};
 constexpr ParamSpec params[] = {
     {.name = "batch", .kind = ParamKind::size, .required = true},
@@ -52,6 +55,7 @@ constexpr ParamSpec params[] = {
     {.name = "head_dim", .kind = ParamKind::size, .required = true, .least = 2},
     {.name = "base", .kind = ParamKind::real, .default_value = 10000},
     {.name = "offset", .kind = ParamKind::size},
+    {.name = "rotated", .kind = ParamKind::size, .default_from = heads_of},
     {.name = "style", .kind = ParamKind::choice, .words = styles},
     {.name = "type", .kind = ParamKind::choice, .dtypes = float_types},
 };
@@ -69,8 +73,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
 
 // An element's 3 flops: a product, and a multiply-add.
 Cost cost(const Problem& problem) {
-  const double elements = problem.value("batch") * problem.value("heads") * problem.value("len") *
-                          problem.value("head_dim");
+  const double elements = problem.value("batch") * problem.value("rotated") *
+                          problem.value("len") * problem.value("head_dim");
   return {.flops = 3 * elements,
           .bytes = traffic_bytes(problem),
           .fma_flops = 2 * elements,
@@ -83,6 +87,10 @@ void check(const Problem& problem) {
     throw argument_error("head_dim=" + std::to_string(problem.size("head_dim")) +
                          ": allowed are multiples of 2, since elements are rotated in pairs");
   }
+  if (problem.size("rotated") > problem.size("heads")) {
+    throw argument_error("rotated=" + std::to_string(problem.size("rotated")) +
+                         ": allowed are at most heads=" + std::to_string(problem.size("heads")));
+  }
   const double base = problem.value("base");
   if (std::isfinite(base) && base > 0) return;
   throw argument_error("base=" + print_real(base) + ": allowed is a finite number above 0");
@@ -94,9 +102,10 @@ struct Expected {
   double plain_bound;
 };
 
-// Element `col` of a row at a position.
-Expected element(const Sizes& sizes, const float* x, std::int64_t position, std::int64_t col,
-                 double u) {
+// Element `col` of row `row` of a [batch,heads,len,head_dim] view.
+Expected element(const Sizes& sizes, const float* x, std::int64_t row, std::int64_t col, double u) {
+  if (row / sizes.len % sizes.heads >= sizes.rotated) return {x[col], 0, 0};
+  const std::int64_t position = row % sizes.len;
   const bool is_half = sizes.style == Style::half;
   const std::int64_t i = is_half ? col % sizes.half() : col / 2;
   const bool is_first = is_half ? col < sizes.half() : col % 2 == 0;
@@ -126,7 +135,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   for (const std::int64_t row : region.rows) {
     for (const std::int64_t col : region.cols) {
       const Expected expected =
-          element(sizes, row_of(x, sizes, row), row % sizes.len, col, math.sums->unit_roundoff);
+          element(sizes, row_of(x, sizes, row), row, col, math.sums->unit_roundoff);
       out.value[at] = expected.value;
       out.bound[at] = expected.bound;
       out.plain_bound[at] = expected.plain_bound;
@@ -150,7 +159,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
     for (std::uint64_t k = 0; k < checked; ++k) {
       const auto col = static_cast<std::int64_t>(splitmix64(of_row + k) %
                                                  static_cast<std::uint64_t>(sizes.head_dim));
-      const Expected expected = element(sizes, x, row % sizes.len, col, math.sums->unit_roundoff);
+      const Expected expected = element(sizes, x, row, col, math.sums->unit_roundoff);
       if (y[col] == expected.value || (std::isnan(expected.value) && std::isnan(y[col]))) continue;
       const double rounded = rounding * std::abs(expected.value) + type->smallest / 2;
       common::note_error(std::abs(y[col] - expected.value), expected.bound + rounded,

@@ -7,6 +7,8 @@
 // x, y: [batch,heads,len,head_dim], head_dim even. style=half: a = i, b = i + head_dim/2 (GPT-NeoX,
 // Llama's files on Hugging Face); interleaved: a = 2i, b = 2i + 1 (the paper, Llama's own). (Su et
 // al., "RoFormer", arXiv 2104.09864.) y may be x.
+// Heads from `rotated` on are copied: keys and values that one product computed go to a cache so,
+// the keys rotated.
 // Values: NaN and infinities stay in their pair.
 // Cost: 3 flops an element, 8 bytes, half of that for float16 and bfloat16, which are computed with
 // as float32. Angles are constants of the problem: cosines and sines are a table, planned once in
@@ -34,6 +36,7 @@ enum class Style { half, interleaved };
 // A complete problem's parameters.
 struct Sizes {
   std::int64_t batch, heads, len, head_dim;
+  std::int64_t rotated;  // heads; those behind them are copied
   double base;
   std::int64_t offset;
   Style style;

@@ -1,5 +1,7 @@
 // Rotary position embedding in plain loops over a table of cosines and sines, one thread,
 // auto-vectorisation off: the honest floor.
+#include <algorithm>
+
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
@@ -17,7 +19,13 @@ class ScalarPlan final : public Plan {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
       for (std::int64_t h = 0; h < sizes_.heads; ++h) {
         for (std::int64_t p = 0; p < sizes_.len; ++p) {
-          rotate(io_.x_row(b, h, p), io_.y_row(b, h, p), p * sizes_.half());
+          const T* const x = io_.x_row(b, h, p);
+          T* const y = io_.y_row(b, h, p);
+          if (h < sizes_.rotated) {
+            rotate(x, y, p * sizes_.half());
+          } else {
+            std::copy_n(x, sizes_.head_dim, y);
+          }
         }
       }
     }

@@ -103,8 +103,10 @@ def llama(op: Any, s: Symbols, t: Tensors) -> dict[str, Any]:
         def w(name: str, layer: int = layer) -> Any:
             return t(f"blk.{layer}.{name}")
         normed = op.rms_norm(h, w("attn_norm"), 1e-5)
-        q = op.rope(split(op.linear(normed, w("attn_q")), {}, s["heads"]), 1e5, past, True)
-        own = op.linear(normed, w("attn_kv"))
+        qkv = op.linear(normed, w("attn_qkv"))
+        width = s["width"]
+        q = op.rope(split(qkv[:, :width], {}, s["heads"]), 1e5, past, True)
+        own = qkv[:, width:]
         k = op.rope(split(own[:, :kv], {}, s["kv_heads"]), 1e5, past, True)
         before = t(f"cache.{layer}")[:, :, :past]
         keys = op.concatenate([before[:, :s["kv_heads"]], k], 2)

@@ -79,6 +79,23 @@ DType parse_format(const std::string& text, const Tensor& tensor) {
   throw argument_error(fmt::format("type={}: allowed are {}", text, names));
 }
 
+// Rows of what the tensor is put together from.
+std::vector<std::int64_t> parse_parts(const std::string& text, const Symbols& symbols,
+                                      const Tensor& tensor) {
+  std::vector<std::int64_t> parts;
+  std::int64_t sum = 0;
+  for (const std::string_view part : split(text, ',')) {
+    parts.push_back(integer_of(std::string(part), symbols));
+    if (parts.back() < 0) break;
+    sum += parts.back();
+  }
+  if (tensor.kind == Tensor::Kind::weight && parts.back() >= 0 && sum == tensor.shape.front()) {
+    return parts;
+  }
+  throw argument_error(fmt::format("parts={}: allowed are rows of a weight, {} altogether", text,
+                                   tensor.shape.front()));
+}
+
 }  // namespace
 
 Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
@@ -93,7 +110,7 @@ Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
   tensor.shape = parse_shape(words[1], symbols);
   std::optional<double> scale;
   std::optional<std::int64_t> fan;
-  const std::vector<std::string> keys = {"type", "scale", "offset", "fan", "below", "order"};
+  const std::vector<std::string> keys = {"type", "scale", "offset", "fan", "below", "order", "parts"};
   for (auto word = words.begin() + 2; word != words.end(); ++word) {
     const auto [key, value] = key_and_value(*word);
     if (key == "type") {
@@ -110,6 +127,8 @@ Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
         throw argument_error(fmt::format("below={}: allowed is 1 to 2147483647", value));
       }
       tensor.dtype = &int32;
+    } else if (key == "parts") {
+      tensor.parts = parse_parts(value, symbols, tensor);
     } else if (key == "order") {
       if (value != "ascending") {
         throw argument_error(fmt::format("order={}: allowed is ascending", value));

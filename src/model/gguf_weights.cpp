@@ -13,10 +13,11 @@ namespace {
 
 // What the file keeps apart and a model multiplies by at once.
 struct Joined {
-  std::string_view name, first, second;
+  std::string_view name;
+  std::vector<std::string_view> parts;
 };
-constexpr std::array<Joined, 2> joined = {
-    {{".attn_kv", ".attn_k", ".attn_v"}, {".ffn_gate_up", ".ffn_gate", ".ffn_up"}}};
+const std::array<Joined, 2> joined = {{{".attn_qkv", {".attn_q", ".attn_k", ".attn_v"}},
+                                       {".ffn_gate_up", {".ffn_gate", ".ffn_up"}}}};
 constexpr std::string_view output = "output";
 constexpr std::string_view embedding = "token_embd";
 
@@ -31,21 +32,35 @@ std::vector<std::string> GgufWeights::parts_of(const std::string& weight) const 
   for (const Joined& each : joined) {
     if (!weight.ends_with(each.name)) continue;
     const std::string layer = weight.substr(0, weight.size() - each.name.size());
-    return {in_file(layer + std::string(each.first)), in_file(layer + std::string(each.second))};
+    std::vector<std::string> names;
+    for (const std::string_view part : each.parts) {
+      names.push_back(in_file(layer + std::string(part)));
+    }
+    return names;
   }
   return {in_file(weight == output ? embedding : weight)};
+}
+
+// Rows of the weight's `index`-th of `count` parts; nothing where it has no such parts.
+std::optional<std::int64_t> GgufWeights::rows_of(const Tensor& weight, std::size_t index,
+                                                 std::size_t count) {
+  if (weight.shape.empty()) return std::nullopt;
+  if (weight.parts.size() == count) return weight.parts[index];
+  const auto parts = static_cast<std::int64_t>(count);
+  if (!weight.parts.empty() && count > 1) return std::nullopt;
+  if (weight.shape.front() % parts != 0) return std::nullopt;
+  return weight.shape.front() / parts;
 }
 
 std::optional<std::string> GgufWeights::missing(const Tensor& weight) const {
   if (weight.dtype->is_integer()) return "it holds integers, of which a file has none";
   const std::vector<std::string> parts = parts_of(weight.name);
-  const auto count = static_cast<std::int64_t>(parts.size());
-  if (weight.shape.empty() || weight.shape.front() % count != 0) {
-    return fmt::format("its rows are no {} tensors of one size", count);
-  }
-  Shape shape = weight.shape;
-  shape.front() /= count;
-  for (const std::string& name : parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string& name = parts[i];
+    const auto rows = rows_of(weight, i, parts.size());
+    if (!rows) return fmt::format("its rows are no {} tensors of one size", parts.size());
+    Shape shape = weight.shape;
+    shape.front() = *rows;
     const GgufTensor* const tensor = gguf_.find_tensor(name);
     if (tensor == nullptr) return fmt::format("'{}' has no tensor '{}'", gguf_.path(), name);
     if (tensor->shape != shape) {
@@ -62,16 +77,16 @@ std::optional<std::string> GgufWeights::missing(const Tensor& weight) const {
 
 void GgufWeights::read(const Tensor& weight, void* to) const {
   const std::vector<std::string> parts = parts_of(weight.name);
-  const std::int64_t elements = weight.elements() / static_cast<std::int64_t>(parts.size());
+  const std::int64_t row = weight.elements() / std::max<std::int64_t>(weight.shape.front(), 1);
   auto* at = static_cast<char*>(to);
-  for (const std::string& name : parts) {
-    const GgufTensor& tensor = *gguf_.find_tensor(name);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const GgufTensor& tensor = *gguf_.find_tensor(parts[i]);
     if (weight.dtype == &float32) {
       read_f32(tensor, reinterpret_cast<float*>(at));
     } else {
       std::ranges::copy(tensor.bytes, at);
     }
-    at += weight.dtype->bytes(elements);
+    at += weight.dtype->bytes(*rows_of(weight, i, parts.size()) * row);
   }
 }
 

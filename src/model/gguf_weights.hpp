@@ -12,8 +12,8 @@
 namespace rooflane::model {
 
 // Weight NAME of the model is tensor NAME of the file, or NAME.weight. Where the file has neither,
-// attn_kv is its attn_k and then its attn_v, ffn_gate_up its ffn_gate and then its ffn_up, with as
-// many rows each, and `output` the table token_embd.
+// attn_qkv is its attn_q, attn_k and attn_v one after another, ffn_gate_up its ffn_gate and then its
+// ffn_up, with the rows that the weight's `parts` say, and `output` the table token_embd.
 class GgufWeights : public WeightSource {
  public:
   // The file must outlive it.
@@ -30,6 +30,8 @@ class GgufWeights : public WeightSource {
  private:
   // Names of the tensors that follow one another in a weight.
   std::vector<std::string> parts_of(const std::string& weight) const;
+  static std::optional<std::int64_t> rows_of(const Tensor& weight, std::size_t index,
+                                             std::size_t count);
 
   const Gguf& gguf_;
 };

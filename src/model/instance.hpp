@@ -29,6 +29,8 @@ struct Tensor {
   double offset = 0;
   std::int64_t below = 0;
   bool ascending = false;  // each integer at least the one before
+  // Rows of each of the tensors that a file may have instead; empty: as many in each.
+  std::vector<std::int64_t> parts;
   int line = 0;
 
   std::int64_t elements() const;
