@@ -193,6 +193,132 @@ class Ids(Model):
                     self.model(short), "--measure")
 
 
+class Drafts(Model):
+    """Tokens that were guessed and verified together."""
+
+    PROMPTS = [[(i * seed + seed) % 250 for i in range(5 + seed)] for seed in range(1, 21)]
+
+    def both(self, *words: str, prompt: list[int]) -> dict[str, Any]:
+        """With every guess verified and without any the ids are the same. Returns what was told of
+        the guesses."""
+        told = self.path("told.json")
+        alone = self.ids("--ignore-end", *words, prompt=prompt)
+        guessed = self.ids("--ignore-end", "--draft", "ngram", "--draft-rows", "8", "--json", told,
+                           *words, prompt=prompt)
+        self.assertEqual(guessed, alone)
+        with open(told, encoding="utf-8") as file:
+            drafts = json.load(file)["drafts"]
+        self.assertTrue(drafts["same_bits"])
+        return drafts
+
+    def serves(self, math_name: str) -> bool:
+        """Whether this machine multiplies weights in blocks by that math."""
+        status, _, _ = self.call("verify", "-v", "avx512", "--math", math_name, "--shape",
+                                 "gemm:m=1,n=1,k=32,trans_b=1,b_type=q8_0")
+        return status != 3
+
+    def test_twenty_prompts_go_on_as_without_guesses(self):
+        self.model()
+        forms = [[], ["--weight-type", "f32"]]
+        if self.serves("int8-dynamic"):
+            forms.append(["--math", "int8-dynamic"])
+        for form in forms:
+            accepted = 0
+            for prompt in self.PROMPTS:
+                with self.subTest(form=form, prompt=prompt):
+                    accepted += self.both("--tokens", "200", *form, prompt=prompt)["accepted"]
+            self.assertGreater(accepted, 0)
+
+    def test_other_formats_threads_and_caches(self):
+        self.model()
+        for form in (["--weight-type", "bf16"], ["--weight-type", "bf16", "--math", "bf16"],
+                     ["--weight-type", "s8c", "--math", "int8-dynamic"], ["--kv-type", "f16"],
+                     ["--no-fuse"], ["--threads", "1"]):
+            with self.subTest(form=form):
+                self.both("--tokens", "150", *form, prompt=self.PROMPTS[3])
+
+    def test_what_is_drawn_is_what_the_same_seed_draws_without_guesses(self):
+        self.model()
+        for seed in range(1, 6):
+            for form in (["--temperature", "0.7"], ["--temperature", "1", "--top-p", "0.5"]):
+                with self.subTest(seed=seed, form=form):
+                    self.both("--tokens", "100", "--seed", str(seed), *form, prompt=PROMPT)
+
+    def test_a_guess_is_made_where_it_pays_and_changes_nothing(self):
+        self.model()
+        for prompt in self.PROMPTS[:5]:
+            self.assertEqual(
+                self.ids("--ignore-end", "--tokens", "200", "--draft", "ngram", prompt=prompt),
+                self.ids("--ignore-end", "--tokens", "200", prompt=prompt))
+
+    def test_the_end_and_the_number_of_tokens_hold(self):
+        self.model()
+        whole = self.ids("--tokens", "60", "--ignore-end")
+        guessing = ["--draft", "ngram", "--draft-rows", "8"]
+        for tokens in (1, 2, 9, 60):
+            self.assertEqual(self.ids("--tokens", str(tokens), "--ignore-end", *guessing),
+                             whole[:tokens])
+        stop = whole[40]
+        self.assertEqual(self.ids("--tokens", "60", "--ignore-end", "--stop", str(stop), *guessing),
+                         whole[:whole.index(stop)])
+
+    def test_a_model_guesses_for_another_one(self):
+        self.model()
+        self.write("other.gguf", tiny.file_of(tiny.metadata(), tiny.tensors(seed=7)))
+        for name in ("tiny.gguf", "other.gguf"):
+            for form in ([], ["--temperature", "1"]):
+                with self.subTest(name=name, form=form):
+                    words = ["--tokens", "80", "--ignore-end", *form]
+                    told = self.path("told.json")
+                    guessed = self.ids(*words, "--draft", self.path(name), "--draft-rows", "8",
+                                       "--json", told)
+                    self.assertEqual(guessed, self.ids(*words))
+                    with open(told, encoding="utf-8") as file:
+                        drafts = json.load(file)["drafts"]
+                    # The same model is always right, but where the last pass was not needed.
+                    if name == "tiny.gguf":
+                        self.assertEqual(drafts["accepted"], drafts["drafted"])
+                    self.assertGreater(drafts["drafted"], 0)
+
+    def test_times_are_told_with_what_the_machine_can(self):
+        self.model()
+        told = self.path("told.json")
+        status, _, err = self.call("generate", "--weights", self.path("tiny.gguf"), "--ids",
+                                   "1,2,3", "--tokens", "20", "--ignore-end", "--draft", "ngram",
+                                   "--times", "--json", told)
+        self.assertEqual(status, 0, err)
+        part = (r"\d+ tokens, [\d.]+ tokens/s, [\d.]+ GB/s \(\d+ % of reading\), "
+                r"\d+ G operations/s \(\d+ % of [\w-]+\), bound by [\w-]+")
+        self.assertRegex(err, rf"^note: prompt: {part}; then {part}; [\d.]+ [KMG]iB of memory; "
+                              r"drafts: \d+ tokens, of which \d+ were right, \d+ passes of the "
+                              r"model\n$")
+        with open(told, encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertEqual(document["prompt"]["tokens"], 3)
+        self.assertGreaterEqual(document["text"]["tokens"], 19)
+        self.assertGreater(document["text"]["read_pct"], 0)
+        self.assertGreater(document["prompt"]["peak_pct"], 0)
+        self.assertGreater(document["memory_bytes"], 0)
+
+    def test_what_cannot_be_is_refused(self):
+        file = ["generate", "--weights", self.model(), "--ids", "1,2"]
+        names = {**tiny.metadata(), "tokenizer.ggml.tokens": (tiny.STRING, tiny.TOKENS[::-1])}
+        self.write("names.gguf", tiny.file_of(names, tiny.tensors()))
+        fewer = tiny.tensors()
+        table = fewer["token_embd.weight"]
+        fewer["token_embd.weight"] = tiny.Tensor(table.rows[:-1], table.kind)
+        ends = {**tiny.metadata(), "tokenizer.ggml.eos_token_id": (tiny.UINT32, 1)}
+        self.write("fewer.gguf", tiny.file_of(ends, fewer))
+        for words, draft in [("another vocabulary ('tokenizer.ggml.tokens')", "names.gguf"),
+                             ("a vocabulary of 264 tokens", "fewer.gguf"),
+                             ("--draft, which is ngram or a GGUF file", "none.gguf")]:
+            self.refuse(2, [words], *file, "--draft", self.path(draft))
+        self.refuse(2, ["--draft-rows: --draft is missing"], *file, "--draft-rows", "8")
+        self.refuse(2, ["--draft-rows"], *file, "--draft", "ngram", "--draft-rows", "5")
+        self.refuse(2, ["--draft and --score"], *file, "--draft", "ngram", "--score")
+        self.refuse(2, ["--json"], *file, "--json", self.path("no/folder.json"))
+
+
 class Refusals(Model):
     """One line that names what is wrong, and the status."""
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/generate_session.hpp"
+#include "cli/generate_times.hpp"
 #include "cli/options.hpp"
 #include "cli/scripts.hpp"
 #include "cli/terminal.hpp"
@@ -51,7 +52,13 @@ void declare_generate(Arguments& arguments) {
   arguments.option("--draft", "ngram|FILE.gguf",
                    "guess tokens from the text so far, or by a small model of the same vocabulary, "
                    "and verify them together: the same text in less time");
-  arguments.flag("--times", "tell tokens per second at the end");
+  arguments.option("--draft-rows", "8",
+                   "with --draft: always verify so many tokens together; default: none, 4 or 8, as "
+                   "it pays");
+  arguments.flag("--times",
+                 "tell at the end: tokens per second, share of the read bandwidth and of the peak, "
+                 "memory, drafts");
+  arguments.option("--json", "FILE", "what --times tells, as JSON");
   arguments.option("--ids", "I,J,...", "instead of PROMPT: token ids; prints ids, one a line");
   arguments.flag("--score", "with --ids: no further tokens, but how well these are foreseen");
   arguments.option("--logits", "FILE.npy", "keep the logits by which each token was chosen");
@@ -90,8 +97,10 @@ struct Request {
   std::int64_t tokens = default_tokens;
   generate::SamplerSettings sampler;
   generate::RunnerSettings runner;
-  bool ignore_end = false, times = false, score = false;
+  bool ignore_end = false, score = false;
+  TimesRequest times;
   std::optional<std::string> draft;
+  generate::Guessing guessing = generate::Guessing::where_it_pays;
   std::optional<std::string> logits;
 };
 
@@ -199,19 +208,28 @@ Request read_request(const Arguments& arguments) {
     if (request.draft && request.score) {
       throw argument_error("--draft and --score: allowed is one of them");
     }
+    const auto rows = arguments.value("--draft-rows");
+    if (!rows) return true;
+    if (!request.draft) throw argument_error("--draft-rows: --draft is missing");
+    const std::int64_t most = generate::draft_rows.back();
+    parse_count("--draft-rows", *rows, most, most);
+    request.guessing = generate::Guessing::always;
     return true;
   });
   request.logits = arguments.value("--logits");
-  complaints.check([&] {
-    try {
-      if (request.logits) require_writable(*request.logits);
-    } catch (const Error& error) {
-      throw Error(error.kind(), std::string("--logits: ") + error.what());
-    }
-    return true;
-  });
+  request.times.json = arguments.value("--json").value_or("");
+  for (const char* name : {"--logits", "--json"}) {
+    complaints.check([&] {
+      try {
+        if (const auto file = arguments.value(name)) require_writable(*file);
+      } catch (const Error& error) {
+        throw Error(error.kind(), fmt::format("{}: {}", name, error.what()));
+      }
+      return true;
+    });
+  }
   request.ignore_end = arguments.has("--ignore-end");
-  request.times = arguments.has("--times");
+  request.times.note = arguments.has("--times");
   complaints.raise();
   return request;
 }
@@ -225,14 +243,11 @@ void check_ids(const std::string& option, const std::vector<std::int32_t>& ids,
   }
 }
 
-void print_times(std::size_t prompt, double prefill_s, std::int64_t decoded, double decode_s) {
-  std::string text = fmt::format("prompt: {} tokens, {:.1f} tokens/s", prompt,
-                                 static_cast<double>(prompt) / prefill_s);
-  if (decoded > 0) {
-    text += fmt::format("; then {} tokens, {:.1f} tokens/s", decoded,
-                        static_cast<double>(decoded) / decode_s);
-  }
-  print_note(text);
+void tell_times(const Request& request, const generate::LanguageModel& model,
+                const generate::DecoderCounts& counts, std::int64_t prompt) {
+  if (!request.times.note && request.times.json.empty()) return;
+  report_times(request.times, model, counts, prompt, request.runner.threads,
+               request.draft.has_value());
 }
 
 void keep_logits(const Request& request, const std::vector<float>& kept, std::int64_t vocabulary) {
@@ -259,14 +274,20 @@ int score_ids(const Request& request, const Gguf& gguf, const Catalogue& catalog
   double total = 0;
   const Stopwatch watch;
   std::span<const float> logits = model.prefill(std::span(request.ids).first(1), 0);
+  generate::DecoderCounts counts;
+  counts.prompt_seconds = watch.seconds();
+  counts.tokens = counts.passes = count - 2;
   for (std::int64_t i = 1; i < count; ++i) {
     if (request.logits) kept.insert(kept.end(), logits.begin(), logits.end());
     total += surprise(logits, request.ids[static_cast<std::size_t>(i)]);
-    if (i + 1 < count) logits = model.decode(request.ids[static_cast<std::size_t>(i)], i);
+    if (i + 1 == count) break;
+    logits = model.decode(request.ids[static_cast<std::size_t>(i)], i);
+    counts.bytes += model.decode_bytes(i);
   }
+  counts.seconds = watch.seconds() - counts.prompt_seconds;
   std::cout << fmt::format("{} tokens, perplexity {:.4f}\n", count - 1,
                            std::exp(total / static_cast<double>(count - 1)));
-  if (request.times) print_times(1, watch.seconds(), count - 1, watch.seconds());
+  tell_times(request, model, counts, 1);
   keep_logits(request, kept, sizes.vocabulary);
   return 0;
 }
@@ -278,9 +299,9 @@ std::unique_ptr<generate::Drafter> drafter_of(const Request& request, const Gguf
   if (*request.draft == "ngram") return std::make_unique<generate::NgramDrafter>();
   try {
     const Gguf small(*request.draft);
-    return std::make_unique<generate::ModelDrafter>(
-        small, gguf, request.ids, std::ssize(request.ids) + request.tokens, catalogue,
-        request.runner, request.sampler);
+    return std::make_unique<generate::ModelDrafter>(small, gguf, request.ids,
+                                                    std::ssize(request.ids) + request.tokens,
+                                                    catalogue, request.runner, request.sampler);
   } catch (const Error& error) {
     throw Error(error.kind(),
                 fmt::format("--draft, which is ngram or a GGUF file: {}", error.what()));
@@ -302,20 +323,14 @@ int generate_ids(const Request& request, const Gguf& gguf, const Catalogue& cata
   generate::TokenSampler sampler(request.sampler, sizes.vocabulary);
   const std::unique_ptr<generate::Drafter> drafter = drafter_of(request, gguf, catalogue);
   std::vector<float> kept;
-  generate::Decoder decoder(model, sampler, drafter.get(), request.ids);
+  generate::Decoder decoder(model, sampler, drafter.get(), request.guessing, request.ids);
   for (std::int64_t count = 0; count < request.tokens && std::cout; ++count) {
     const auto [token, logits] = decoder.next();
     if (request.logits) kept.insert(kept.end(), logits.begin(), logits.end());
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
     std::cout << token << '\n' << std::flush;  // at once, for who reads along
   }
-  const generate::DecoderCounts& counts = decoder.counts();
-  if (request.times) {
-    print_times(request.ids.size(), counts.prompt_seconds, counts.tokens, counts.seconds);
-    if (request.draft) {
-      print_note(fmt::format("drafts: {} of {} taken; {} passes{}", counts.accepted, counts.drafted, counts.passes, counts.differs ? "; DIFFERS" : ""));
-    }
-  }
+  tell_times(request, model, decoder.counts(), prompt);
   keep_logits(request, kept, sizes.vocabulary);
   return 0;
 }

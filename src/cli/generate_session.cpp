@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/generate_times.hpp"
 #include "core/error.hpp"
 #include "core/seeds.hpp"
 #include "core/stopwatch.hpp"
@@ -90,16 +91,8 @@ class Session {
   }
 
   Answer read() {
-    Answer best{0, static_cast<double>(footprint())};
-    double gb_s = 0;
-    for (const int streams : {1, 4, 8}) {
-      StreamTrial trial{{.streams = streams}, /*turns=*/false};
-      reader_.begin(reading, footprint());
-      reader_.repeat(reading, trial);
-      gb_s = std::max(gb_s, trial.gb_s);
-    }
-    best.ns = best.bytes / gb_s;
-    return best;
+    const auto bytes = static_cast<double>(footprint());
+    return {bytes / best_read_gb_s(reader_, footprint()), bytes};
   }
 
   generate::RunnerSettings settings_;

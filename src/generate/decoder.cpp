@@ -27,18 +27,23 @@ constexpr double weight_of_belief = 3;
 
 }  // namespace
 
-Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter,
+Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, Guessing guessing,
                  std::span<const std::int32_t> prompt)
     : model_(model),
       sampler_(sampler),
       drafter_(drafter),
+      guessing_(guessing),
       prompt_(std::ssize(prompt)),
       text_(prompt.begin(), prompt.end()) {
   for (int trust = 0; trust < Drafter::trusts; ++trust) {
     records_.push_back({weight_of_belief * believed[trust], weight_of_belief});
   }
   if (drafter != nullptr) {
-    for (const std::int64_t rows : draft_rows) widths_.push_back({rows});
+    for (const std::int64_t rows : draft_rows) {
+      if (guessing == Guessing::where_it_pays || rows == draft_rows.back())
+        widths_.push_back({rows});
+    }
+    logits_.resize(static_cast<std::size_t>(draft_rows.back() * model.sizes().vocabulary));
   }
   const Stopwatch watch;
   const std::span<const float> logits = model.prefill(prompt, 0);
@@ -83,22 +88,27 @@ void Decoder::decode_one() {
   keep(logits);
 }
 
-// For checks, until all are made.
+std::span<float> Decoder::kept(std::int64_t token) {
+  const std::int64_t row = token % draft_rows.back(), size = model_.sizes().vocabulary;
+  return std::span(logits_).subspan(static_cast<std::size_t>(row * size),
+                                    static_cast<std::size_t>(size));
+}
+
+// The logits behind the token before the last one.
 void Decoder::keep(std::span<const float> logits) {
   const bool checked = std::all_of(widths_.begin(), widths_.end(),
                                    [](const Width& width) { return width.seconds > 0; });
-  if (checked) {
-    logits_.clear();
-    return;
-  }
-  logits_.insert(logits_.end(), logits.begin(), logits.end());
-  const auto most = draft_rows.back() * model_.sizes().vocabulary;
-  const std::int64_t surplus = std::ssize(logits_) - most;
-  if (surplus > 0) logits_.erase(logits_.begin(), logits_.begin() + surplus);
+  if (checked) return;
+  std::copy(logits.begin(), logits.end(), kept(size() - 2).begin());
+  ++kept_;
 }
 
 Decoder::Width* Decoder::worth(int trust) {
   if (counts_.differs || one_seconds_ == 0) return nullptr;
+  if (guessing_ == Guessing::always) {
+    Width& width = widths_.back();
+    return width.seconds > 0 || kept_ >= width.rows ? &width : nullptr;
+  }
   const Record& record = records_[static_cast<std::size_t>(trust)];
   const double right = record.right / record.all;
   Width* best = nullptr;
@@ -113,16 +123,18 @@ Decoder::Width* Decoder::worth(int trust) {
     double tokens = 1, chance = 1;
     for (std::int64_t i = 1; i < width.rows; ++i) tokens += chance *= right;
     // To check it takes a pass from which nothing is gained.
-    const double risk = width.seconds == 0 ? seconds : seconds - one_seconds_;
-    const double allowed = tokens_to_lose * one_seconds_ + share_to_lose * counts_.seconds;
+    const bool known = width.seconds > 0;
+    const double risk = known ? seconds - one_seconds_ : seconds;
     const double gain = tokens * one_seconds_ / seconds;
-    const bool known = width.seconds > 0 ||
-                       std::ssize(logits_) >= width.rows * model_.sizes().vocabulary;
-    if (!known || gain <= most || lost_ + risk > allowed) continue;
+    if (gain <= most || !may_lose(risk) || (!known && kept_ < width.rows)) continue;
     most = gain;
     best = &width;
   }
   return best;
+}
+
+bool Decoder::may_lose(double seconds) const {
+  return lost_ + seconds <= tokens_to_lose * one_seconds_ + share_to_lose * counts_.seconds;
 }
 
 // The last tokens that were decoded one by one again, together: bits must be the same. What the
@@ -136,10 +148,16 @@ void Decoder::check(Width& width) {
   width.seconds = watch.seconds();
   lost_ += width.seconds;
   ++counts_.passes;
-  const float* const alone = logits_.data() + (logits_.size() - logits.size());
-  if (std::memcmp(alone, logits.data(), logits.size_bytes()) == 0) return;
-  counts_.differs = true;
-  for (std::int64_t i = 0; i < width.rows; ++i) model_.decode(tokens[i], past + i);
+  const auto vocabulary = static_cast<std::size_t>(model_.sizes().vocabulary);
+  for (std::int64_t i = 0; i < width.rows; ++i) {
+    const float* const together = logits.data() + static_cast<std::size_t>(i) * vocabulary;
+    const std::span<const float> alone = kept(past + i);
+    counts_.differs |= std::memcmp(alone.data(), together, alone.size_bytes()) != 0;
+  }
+  if (!counts_.differs) return;
+  for (std::int64_t i = 0; i < width.rows; ++i) {
+    model_.decode(tokens[static_cast<std::size_t>(i)], past + i);
+  }
 }
 
 void Decoder::verify(Width& width, int trust) {
@@ -155,10 +173,11 @@ void Decoder::verify(Width& width, int trust) {
   const auto vocabulary = static_cast<std::size_t>(model_.sizes().vocabulary);
   std::size_t row = 0;
   do {
-    take(logits.subspan(row * vocabulary, vocabulary));
+    const std::span<const float> of_row = logits.subspan(row * vocabulary, vocabulary);
+    take(of_row);
+    keep(of_row);
     ++row;
   } while (row < tokens.size() && text_.back() == tokens[row]);
-  keep(logits.first(row * vocabulary));
   ++counts_.passes;
   counts_.bytes += model_.decode_bytes(past);
   counts_.drafted += std::ssize(draft);

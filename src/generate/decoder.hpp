@@ -16,9 +16,14 @@
 
 namespace rooflane::generate {
 
-// Tokens of one `verify`: as many as a pass of a unit over few rows takes, and half of them, for
+// Tokens of one `verify`: as many as units multiply while b is read once, and half of them, for
 // guesses that are less sure.
 inline const std::vector<std::int64_t> draft_rows = {4, 8};
+
+enum class Guessing {
+  where_it_pays,  // by the times of passes and how often guesses were right
+  always,         // with all rows of the widest pass
+};
 
 struct DecoderCounts {
   double prompt_seconds = 0, seconds = 0;  // seconds: of all tokens but the first
@@ -34,7 +39,7 @@ class Decoder {
  public:
   // Reads the prompt. `drafter`: null, or what guesses; the model has draft_rows then. Both and the
   // sampler must outlive it.
-  Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter,
+  Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, Guessing guessing,
           std::span<const std::int32_t> prompt);
 
   struct Token {
@@ -61,14 +66,17 @@ class Decoder {
   void verify(Width& width, int trust);
   void check(Width& width);
   void keep(std::span<const float> logits);
-  // What is to be gained from a guess, or null.
+  std::span<float> kept(std::int64_t token);
+  // The rows with which a guess pays, or null.
   Width* worth(int trust);
+  bool may_lose(double seconds) const;
   void take(std::span<const float> logits);
   std::int64_t size() const { return static_cast<std::int64_t>(text_.size()); }
 
   LanguageModel& model_;
   TokenSampler& sampler_;
   Drafter* drafter_;
+  Guessing guessing_;
   std::int64_t prompt_;
   std::vector<std::int32_t> text_;  // prompt and tokens chosen
   std::vector<Token> chosen_;       // not yet given
@@ -77,7 +85,10 @@ class Decoder {
   std::vector<Record> records_;
   double one_seconds_ = 0, draft_seconds_ = 0;  // of a token
   double lost_ = 0;                             // seconds, by guesses
-  std::vector<float> logits_;                   // of the last tokens
+  // The logits behind the last tokens that were read, `kept_` of them, token i's in row i modulo
+  // the rows: for checks, until all are made.
+  std::vector<float> logits_;
+  std::int64_t kept_ = 0;
   DecoderCounts counts_;
 };
 

@@ -45,8 +45,8 @@ const Gguf& of_vocabulary(const Gguf& gguf, const Gguf& large) {
   const std::string_view key = "tokenizer.ggml.tokens";
   const GgufValue* const tokens = gguf.find_value(key);
   const GgufValue* const others = large.find_value(key);
-  const bool same = tokens == nullptr || others == nullptr ? tokens == others
-                                                           : tokens->bytes == others->bytes;
+  const bool same =
+      tokens == nullptr || others == nullptr ? tokens == others : tokens->bytes == others->bytes;
   if (!same) {
     throw gguf.bad(fmt::format("another vocabulary ('{}') than that of {}", key, large.path()));
   }

@@ -25,6 +25,14 @@ std::size_t tensor_named(const model::Phase& phase, std::string_view name) {
   return static_cast<std::size_t>(found - phase.tensors.begin());
 }
 
+double operations_of(const model::Phase& phase) {
+  double operations = 0;
+  for (const model::Call& call : phase.calls) {
+    operations += call.problem.kernel().cost(call.problem).flops;
+  }
+  return operations;
+}
+
 Room checked(const Gguf& gguf, const LlamaSizes& sizes, const Room& room) {
   if (room.tokens > sizes.context) {
     throw gguf.bad(fmt::format("{} tokens with the prompt's; allowed are {}, the model's context",
@@ -125,12 +133,21 @@ std::span<const float> LanguageModel::decode(std::int32_t id, std::int64_t past)
   return run(decode_phase, decode_, {&id, 1}, past - room_.prompt);
 }
 
-std::span<const float> LanguageModel::verify(std::span<const std::int32_t> ids,
-                                             std::int64_t past) {
+std::span<const float> LanguageModel::verify(std::span<const std::int32_t> ids, std::int64_t past) {
   const auto rows = std::find(room_.rows.begin(), room_.rows.end(), std::ssize(ids));
   assert(rows != room_.rows.end() && past < room_.tokens);
   const auto i = static_cast<std::size_t>(rows - room_.rows.begin());
   return run(verify_phases + i, verify_[i], ids, past - room_.prompt);
+}
+
+double LanguageModel::prefill_operations() const {
+  return operations_of(first_.instance.phases[prefill_phase]);
+}
+
+double LanguageModel::decode_operations(std::int64_t past) const {
+  const double first = operations_of(first_.instance.phases[decode_phase]);
+  const double next = operations_of(next_.instance.phases[decode_phase]);
+  return first + (next - first) * static_cast<double>(past - room_.prompt);
 }
 
 double LanguageModel::decode_bytes(std::int64_t past) const {

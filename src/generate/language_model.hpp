@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "generate/llama.hpp"
@@ -13,8 +14,8 @@
 namespace rooflane::generate {
 
 struct Room {
-  std::int64_t prompt = 1;  // tokens of each prefill
-  std::int64_t tokens = 1;  // altogether
+  std::int64_t prompt = 1;              // tokens of each prefill
+  std::int64_t tokens = 1;              // altogether
   std::vector<std::int64_t> rows = {};  // tokens of a `verify`, ascending; none: it is not called
 };
 
@@ -39,6 +40,12 @@ class LanguageModel {
   // Bytes that decoding behind `past` tokens must read: every weight that is multiplied with, and
   // the caches' rows so far.
   double decode_bytes(std::int64_t past) const;
+  // Operations of kernels, in the prompt behind no other tokens and in a token behind `past`.
+  double prefill_operations() const;
+  double decode_operations(std::int64_t past) const;
+  // What multiplies in the largest products of each: PhaseRunner::instruction().
+  std::string prefill_instruction() const { return prefill_.instruction(); }
+  std::string decode_instruction() const { return decode_.instruction(); }
 
  private:
   std::span<const float> run(std::size_t phase, PhaseRunner& runner,

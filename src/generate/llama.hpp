@@ -30,8 +30,8 @@ LlamaSizes read_llama_sizes(const Gguf& gguf);
 std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
 
 struct LlamaLengths {
-  std::int64_t past, prompt;  // tokens
-  std::int64_t capacity;      // tokens altogether, at most
+  std::int64_t past, prompt;            // tokens
+  std::int64_t capacity;                // tokens altogether, at most
   std::vector<std::int64_t> rows = {};  // tokens of each phase `verify`
 };
 // The model with phases `prefill` of the prompt's tokens, which come after those past, `decode` of

@@ -182,6 +182,16 @@ void PhaseRunner::plan_for(std::int64_t more) {
   planned_ = more;
 }
 
+std::string PhaseRunner::instruction() const {
+  const auto flops = [](const std::unique_ptr<Plan>& plan) {
+    return plan->problem().kernel().cost(plan->problem()).flops;
+  };
+  const auto largest = std::max_element(
+      plans_.begin(), plans_.end(),
+      [&](const auto& one, const auto& other) { return flops(one) < flops(other); });
+  return largest == plans_.end() ? "" : (*largest)->facts().path;
+}
+
 void PhaseRunner::run(std::int64_t more) {
   if (planned_ != more) plan_for(more);
   for (const Step& step : steps_) {

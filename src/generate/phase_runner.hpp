@@ -42,6 +42,9 @@ class PhaseRunner {
   // tensors.
   void run(std::int64_t more);
 
+  // The instruction of the largest product, as rows of `bench` name it.
+  std::string instruction() const;
+
  private:
   // A view that grows by the same step with each further token.
   struct MovingView {

@@ -57,9 +57,8 @@ std::vector<model::Call> pieces_of(const model::Call& call, std::int64_t rows,
   const std::int64_t all = call.problem.size(is_product ? "m" : "q_len");
   std::vector<model::Call> pieces;
   for (std::int64_t begin = 0; begin < all; begin += rows) {
-    pieces.push_back(is_product
-                         ? product_of(call, begin, std::min(rows, all - begin), tensors)
-                         : attention_of(call, begin, tensors));
+    pieces.push_back(is_product ? product_of(call, begin, std::min(rows, all - begin), tensors)
+                                : attention_of(call, begin, tensors));
     pieces.back().math = call.math;
   }
   return pieces;
@@ -81,8 +80,8 @@ class Trial {
   std::int64_t largest_piece(const model::Call& call) {
     fill(call);
     const std::vector<float> wanted = result_of(call, 1);
-    for (const std::int64_t rows : {call.problem.size("m"), std::int64_t{4}, std::int64_t{3},
-                                    std::int64_t{2}}) {
+    for (const std::int64_t rows :
+         {call.problem.size("m"), std::int64_t{4}, std::int64_t{3}, std::int64_t{2}}) {
       if (rows > call.problem.size("m")) continue;
       const std::vector<float> found = result_of(call, rows);
       // Bits: zeros of both signs differ later, and a NaN is what it is.

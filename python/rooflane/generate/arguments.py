@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 # What the program takes with ids as it takes it here.
-PASSED = ("tokens", "temperature", "top-p", "seed", "threads", "logits")
-FLAGS = ("ignore-end", "times")
+PASSED = ("weight-type", "math", "kv-type", "tokens", "temperature", "top-p", "seed", "threads",
+          "draft", "draft-rows", "json", "logits")
+FLAGS = ("no-fuse", "ignore-end", "times")
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
