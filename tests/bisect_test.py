@@ -148,7 +148,7 @@ class Bisect(unittest.TestCase):
     def test_wrong_requests_are_refused(self) -> None:
         hashes = self.commits(100, 130)
         for words, said in (
-                ((f"{hashes[1]}..{hashes[0]}", *SHAPE), "no earlier commit"),
+                ((f"{hashes[1]}..{hashes[0]}", *SHAPE), "not an ancestor"),
                 (("nothing..HEAD", *SHAPE), "nothing"),
                 (("HEAD", *SHAPE), "GOOD..BAD"),
                 (("a...b", *SHAPE), "GOOD..BAD"),

@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
         repository = given.repository
         good, bad = (commit_of(repository, name) for name in (given.good, given.bad))
         if good == bad or git(repository, "merge-base", good, bad) != good:
-            print(f"rooflane: bisect: {given.good} is no earlier commit of {given.bad}'s history",
+            print(f"rooflane: bisect: {given.good} is not an ancestor of {given.bad}",
                   file=sys.stderr)
             return program.ARGUMENT
     except Failed as error:
@@ -63,7 +63,7 @@ def commit_of(repository: Path, name: str) -> str:
     try:
         return git(repository, "rev-parse", "--verify", f"{name}^{{commit}}")
     except Failed as error:
-        raise Failed(f"'{name}' is no commit of {repository}") from error
+        raise Failed(f"'{name}' is not a commit of {repository}") from error
 
 
 def answer(good: str, bad: str, ends: Judged, found: Judged | None, skipped: Sequence[str]) -> str:
