@@ -147,6 +147,8 @@ Unit tile_unit(const char* path) {
   unit.depth = tile_lanes * lane_elements<E>, unit.words = tile_lanes;
   unit.k_together = unit.depth;
   unit.whole_panels = true;
+  unit.into_c = IntoC::whole;
+  unit.loads_first = true;
   unit.pack_a = PackA<E>;
   unit.pack_b = PackB<E>;
   unit.begin = BeginTiles;

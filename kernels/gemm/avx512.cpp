@@ -313,6 +313,7 @@ Unit vector_unit(UnitKind kind, const FewRows& few) {
   Unit unit{};
   unit.kind = kind;
   unit.path = few.path;
+  unit.into_c = IntoC::whole;
   unit.mr = mr, unit.nr = nr;
   unit.depth = unit.k_together = lane_elements<Element>, unit.words = 1;
   unit.micro = Micro<Products>;

@@ -115,11 +115,11 @@ Level Model::level_of(double bytes, double l1, double l2) const {
 }
 
 // Bytes that are read one after the other, of rows `row` floats long of which `width` are taken:
-// the hardware prefetches on over rows that are whole, at most followed_runs, or within half of L2.
+// the hardware prefetches on over rows that are whole, over at most followed_runs, or, where more
+// than a vector is taken, within half of L2.
 double Model::run(double width, int64_t row, double rows) const {
-  const bool followed =
-      width >= real(row) || rows <= followed_runs || 4 * rows * real(row) <= l2_ / 2;
-  return followed ? endless : 4 * width;
+  const bool in_l2 = width > lanes_ && 4 * rows * real(row) <= l2_ / 2;
+  return width >= real(row) || rows <= followed_runs || in_l2 ? endless : 4 * width;
 }
 
 // ---- unpacked, packed

@@ -188,7 +188,7 @@ Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
   unit.mr = tile.mr, unit.nr = tile.nr();
   unit.depth = unit.words = 1;
   unit.k_together = 32;  // whole blocks of any format
-  unit.stores_to_c = true;
+  unit.into_c = IntoC::any;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPanels, target);
   unit.pack_a = a.pack, unit.pack_b = b.pack;
   unit.few.path = unit.path;
@@ -208,6 +208,7 @@ Unit pair_unit(std::int64_t target) {
   unit.depth = 2, unit.words = 1;
   unit.k_together = unit.depth;
   unit.integers = true;
+  unit.into_c = IntoC::whole;
   unit.a_quantised = &int8;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPairs, target);
   unit.pack_a = unit.pack_b = ROOFLANE_HWY_FUNCTION(PackPairs, target);

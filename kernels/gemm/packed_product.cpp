@@ -24,8 +24,10 @@ class PackedProduct final : public UnitProduct {
 
   void bind(const ProductOperands& operands, const StoreJob& store) override {
     UnitProduct::bind(operands, store);
-    to_c_ = unit_.stores_to_c && store.c.dtype == &float32 && g_.alpha == 1 && !g_.reads_c0() &&
-            b_scale_ == nullptr;
+    const bool as_sums = unit_.integers ? store.c.dtype == &int32 && !needs_column_sums()
+                                        : store.c.dtype == &float32 && b_scale_ == nullptr;
+    const bool once = unit_.into_c == IntoC::any || k_blocks() == 1;
+    to_c_ = unit_.into_c != IntoC::none && once && as_sums && g_.alpha == 1 && !g_.reads_c0();
   }
 
  private:
@@ -289,10 +291,10 @@ class PackedProduct final : public UnitProduct {
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;
     call.add = block > 0;
-    if (to_c_) {
+    if (to_c_ && (unit_.into_c == IntoC::any || (rows == unit_.mr && cols == unit_.nr))) {
       const EpilogueJob& job = store_job_->epilogue;
-      call.sums = reinterpret_cast<std::uint32_t*>(job.c.row(c.batch, row) + col);
-      call.ld = job.c.ld;
+      call.sums = c_at(c.batch, row, col);
+      call.ld = store_job_->c.strides[1];
       unit_.micro(call);
       if (last && store_job_->has_epilogue) store_job_->apply(job, {c.batch, row, col, rows, cols});
       return;
@@ -311,6 +313,11 @@ class PackedProduct final : public UnitProduct {
           needs_column_sums() ? totals(c, j) : nullptr);
   }
 
+  std::uint32_t* c_at(int64_t batch, int64_t row, int64_t col) const {
+    const View& c = store_job_->c;
+    return static_cast<std::uint32_t*>(c.data) + batch * c.strides[0] + row * c.strides[1] + col;
+  }
+
   // Sums of the columns of a micro-panel of b over all of k.
   const std::int32_t* totals(const Share& c, int64_t panel) const {
     const int64_t place = own_b_ ? c.thread : shared_place(c);
@@ -326,7 +333,7 @@ class PackedProduct final : public UnitProduct {
 
   const int64_t steps_, steps_of_block_;
   bool own_a_ = false, own_b_ = false;
-  bool to_c_ = false;  // sums need nothing to become c
+  bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0;
   int64_t totals_at_ = 0;  // in a thread's scratch, behind sums

@@ -31,8 +31,8 @@ enum class UnitKind : std::int64_t {
 };
 
 // sums[rows][nr], float or int32, `ld` apart, = (add: +=) A micro-panel · B micro-panel; only the
-// vectors of the first `cols` columns need be right. Units that store to c (Unit::stores_to_c)
-// leave alone what is beyond `cols`.
+// vectors of the first `cols` columns need be right. What is beyond them is left alone where sums
+// may be any part of c (Unit::into_c).
 struct MicroCall {
   std::int64_t steps;
   const std::uint32_t* a;
@@ -81,6 +81,13 @@ struct FewRows {
   void (*multiply)(const FewRowsCall&);
 };
 
+// Which micro-tiles of sums may be c itself.
+enum class IntoC {
+  none,
+  whole,  // of mr × nr, if sums need not be added to
+  any,    // nothing beyond the sums is written
+};
+
 struct Unit {
   UnitKind kind;
   std::string path;  // the instruction, as rows name it
@@ -90,8 +97,9 @@ struct Unit {
   std::int64_t k_together;    // a block of k is a multiple of so many elements
   bool whole_panels;          // the last A micro-panel, too, has mr rows
   bool integers;              // sums are int32
-  bool stores_to_c;           // sums may be c itself: nothing beyond it is written
-  bool shifts_a;              // s8 a is packed as u8, 128 larger
+  IntoC into_c;
+  bool loads_first;           // products wait for all of their operands: loads overlap nothing
+  bool shifts_a;  // s8 a is packed as u8, 128 larger
   // What a becomes before it is packed. bf16: a of float32 is rounded to it. int8-dynamic with a
   // scale for a whole row: int8, or uint8 with 128 added. Null: as it is stored.
   DType a_rounded, a_quantised;

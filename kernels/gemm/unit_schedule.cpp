@@ -97,8 +97,10 @@ class Model : Costs {
     const double a_part = real(unit_.mr) * word_of_k_ * kc;
     const double b_part = real(unit_.nr) * word_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
-    t.of(in_l2) += tiles * k_blocks * read(b_part, in_l2);
-    if (a_part + b_part / 4 > l1_) t.of(in_l2) += tiles * k_blocks * read(a_part, in_l2);
+    const Level a_at = a_part + b_part / 4 > l1_ ? in_l2 : in_l1;
+    double loads = read(b_part, in_l2);
+    if (a_at > in_l1 || unit_.loads_first) loads += read(a_part, a_at);
+    (unit_.loads_first ? t.core : t.within_l2) += tiles * k_blocks * loads;
     if (k_blocks > 1) {
       const Level at = beyond_l1(real(s_.mc * s_.nc) * word_bytes + block);
       t.of(at) +=
