@@ -143,9 +143,9 @@ TEST_CASE("every format becomes the float32 that the package gguf makes of it") 
 
 TEST_CASE("what is no GGUF file of these versions is refused by name") {
   const std::string file = small_gguf().file();
-  refused_as("", "no GGUF file");
-  refused_as("GGM", "no GGUF file");
-  refused_as("ggml" + file.substr(4), "no GGUF file");
+  refused_as("", "not a GGUF file");
+  refused_as("GGM", "not a GGUF file");
+  refused_as("ggml" + file.substr(4), "not a GGUF file");
   refused_as("GGUF", "truncated");
   refused_as(small_gguf().file(1), "version 1");
   refused_as(small_gguf().file(4), "version 4");

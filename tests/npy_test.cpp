@@ -189,7 +189,7 @@ TEST_CASE("files that are no .npy, or only the beginning of one, are refused") {
     CAPTURE(size);
     CHECK(refusal(whole.substr(0, size)) != "accepted");
   }
-  refused_as("PK\x03\x04 a zip file", "no .npy file");
+  refused_as("PK\x03\x04 a zip file", "not an .npy file");
   refused_as(npy(dictionary("<f4", "False", "(6,)"), bytes_of(six), 4), "version 4.0");
   refused_as(std::string("\x93NUMPY\x02\x00\xff\xff\xff\xff", 12) + "{}", "truncated");
   refused_as(npy("{}", bytes_of(six)), "must hold");

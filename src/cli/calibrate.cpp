@@ -38,7 +38,7 @@ int parse_thread_count(const Arguments& arguments) {
 // Where the traits are now, in a line.
 std::string store(const std::filesystem::path& file, const MeasuredTraits& measured) {
   if (file.empty())
-    return "not stored, because ROOFLANE_TRAITS is none or there is no cache folder";
+    return "not stored: ROOFLANE_TRAITS is none, or there is no cache folder";
   write_traits(file, measured);
   return "stored in " + file.string();
 }
