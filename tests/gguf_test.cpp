@@ -205,7 +205,7 @@ TEST_CASE("axes, types, alignment and places that cannot be are refused") {
   for (const std::uint32_t alignment : {0u, 3u, 48u}) {
     refused_as(GgufWriter().integer("general.alignment", alignment).file(), "powers of two");
   }
-  refused_as(GgufWriter().text("general.alignment", "32").file(), "no integer");
+  refused_as(GgufWriter().text("general.alignment", "32").file(), "not an integer");
   // What a message repeats from the file is made printable: refused_as() sees one line.
   refused_as(GgufWriter().integer("k\n\x1b", 1).integer("k\n\x1b", 2).file(), "metadata 'k");
 }

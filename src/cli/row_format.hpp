@@ -1,6 +1,6 @@
-// `--format bmf|asv` of bench and roofline: rows for programs that track speed over time, to
-// standard output instead of the text or to `--output`. The formats stand in io/tracking.hpp and
-// io/asv.hpp.
+// `--format bmf|asv` of bench and roofline: rows for programs that track speed over time, written
+// to standard output instead of the text, or to `--output`. io/tracking.hpp and io/asv.hpp define
+// the formats.
 #pragma once
 
 #include <span>

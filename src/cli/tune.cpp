@@ -1,5 +1,5 @@
-// `rooflane tune` and `rooflane archive`: hand their arguments to scripts/tune.py, which runs the
-// package python/rooflane. What is measured comes back here: `rooflane evaluate`.
+// `rooflane tune` and `rooflane archive`: pass their arguments to scripts/tune.py, which runs the
+// package python/rooflane. It measures through `rooflane evaluate`.
 #include <string>
 #include <vector>
 

@@ -59,7 +59,7 @@ struct Tunable {
   bool selects = false;  // its value decides which other tunables there are
 };
 
-// What a plan tells for its row. Empty: not applicable.
+// A plan's facts for its row. Empty: not applicable.
 struct PlanFacts {
   std::string isa;      // the Highway target it resolved, `baseline` for scalar
   std::string library;  // "OpenBLAS 0.3.21 SkylakeX"
