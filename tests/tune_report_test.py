@@ -198,7 +198,7 @@ class TextTest(unittest.TestCase):
         summary, requests = sections.model(run_of())
         told = dict(summary.rows)
         self.assertEqual(told["requests"], "2; 1 of use")
-        self.assertEqual(told["attempts that came of it"], "1, 1 correct")
+        self.assertEqual(told["resulting attempts"], "1, 1 correct")
         self.assertEqual(told["of these a new best"], "1")
         self.assertIn("attempt 3: 2.000× (mr clamped to 8", requests.rows[0][3])
         self.assertIn("http 429", requests.rows[1][3])
