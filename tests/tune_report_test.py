@@ -205,7 +205,7 @@ class TextTest(unittest.TestCase):
         self.assertEqual(sections.model(run_of(exchanges=())), [])
 
     def test_a_run_without_verdict_says_so_and_one_without_trials_is_a_report(self) -> None:
-        self.assertIn("the run ended before the best met again",
+        self.assertIn("the run ended before the best were measured again",
                       report.render_text(run_of(verdict=None)))
         empty = report.Run(space_of(), [])
         self.assertIn("No attempt was correct.", report.render_text(empty))
