@@ -22,7 +22,7 @@ struct BenchArguments {
 
   // Rows and samples go to a file, and what is printed is a summary of them.
   bool has_file() const { return !csv.empty(); }
-  // Nothing but rows or what Google Benchmark or --format writes may stand on standard output.
+  // Only rows, or the output of Google Benchmark or --format, may go to standard output.
   bool prints_summary() const {
     return !options.google_benchmark.prints() && !format->replaces_text();
   }

@@ -21,7 +21,7 @@ class RowFormat {
   RowFormat(const Arguments& arguments, const std::string& plain);
 
   bool asked() const { return !format_.empty(); }
-  // Nothing else may stand on standard output.
+  // Nothing else may be written to standard output.
   bool replaces_text() const { return asked() && output_.empty(); }
   // Rows that did not pass are left out, with a note. Throws Error(argument).
   void write(std::span<const MeasuredRow> rows) const;

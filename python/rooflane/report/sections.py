@@ -149,8 +149,8 @@ def impacts(run: Run) -> list[Table]:
                   ["tunable", "changes", "mean change of the speed-up", "mean size of the change"],
                   [[change.name, str(change.count), f"{100 * change.mean:+.1f} %",
                     per_cent(change.size)] for change in changes],
-                  ["Other tunables changed in the same step, so this shows where the search moved, not "
-                   "the effect of a tunable."], "No two correct attempts in a row.")
+                  ["Other tunables changed in the same step, so this shows where the search moved, "
+                   "not the effect of a tunable."], "No two correct attempts in a row.")
     return [first, second, third]
 
 
