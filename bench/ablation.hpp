@@ -1,5 +1,5 @@
-// One decision of a schedule changed at a time, all others as the variant took them: what each is
-// worth beside what fusing saves (`bench --fusion`).
+// Schedules with one decision changed, all others as chosen by the variant: their gain is compared
+// with that of fusing (`bench --fusion`).
 #pragma once
 
 #include <vector>

@@ -1,6 +1,5 @@
-// The benchmark: options, from which the suite is made (groups.hpp), and run_bench, which measures
-// it and prints nothing. How a group is measured stands in group_runner.hpp, how a row is put
-// together in row_assembly.hpp.
+// The benchmark: its options, and run_bench, which measures the suite (groups.hpp) without
+// printing. group_runner.hpp measures a group, row_assembly.hpp builds a row.
 #pragma once
 
 #include <cstddef>

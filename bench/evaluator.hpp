@@ -1,7 +1,7 @@
-// Evaluates tunings for a search: each is built and verified in a worker process, then timed beside
-// the model's choice in the same rounds, so that a search compares ratios and never times. What a
-// tuning does wrong (it is refused, computes wrongly, hangs, crashes) becomes its status. Which
-// tunings are worth evaluating is the search's business (python/rooflane).
+// Evaluates tunings for a search. A worker process builds and verifies each tuning, then times it
+// in the same rounds as the model's choice, so that a search compares ratios and never times. If a
+// tuning is refused, computes wrongly, hangs or crashes, this becomes its status. The search itself
+// (python/rooflane) decides which tunings to evaluate.
 #pragma once
 
 #include <memory>
@@ -90,7 +90,7 @@ class Evaluator {
   Evaluation first_;
   PlanFacts facts_;
   Calibration first_calibration_;
-  std::int64_t evaluations_ = 0;  // so far: seeds the order of turns
+  std::int64_t evaluations_ = 0;  // so far: seeds the order of slots
 };
 
 }  // namespace rooflane

@@ -1,5 +1,5 @@
-// Google Benchmark as the front end: its flags, its list of cases, its reporters. It measures
-// nothing: each case tells of a row that our sampler made. Works with 1.7.1 and 1.9.
+// Google Benchmark as the front end: its flags, its list of cases, its reporters. It does not
+// measure: each case reports a row that our sampler measured. Works with 1.7.1 and 1.9.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ std::function<bool(const std::string&)> name_filter(const std::string& filter);
 void list_in_google_benchmark(const GoogleBenchmarkFlags& flags,
                               const std::vector<std::string>& names);
 
-// Runs one case per name in Google Benchmark, whose reporters write to the terminal and to the file
+// Runs one case per name in Google Benchmark; its reporters write to the terminal and to the file
 // of --benchmark_out what the row of the same position holds. Nothing where neither is asked for.
 void report_to_google_benchmark(const GoogleBenchmarkFlags& flags,
                                 const std::vector<std::string>& names,

@@ -1,6 +1,6 @@
 // Runs one repetition of a group: opens its cases with fresh memory and plans, verifies them, lets
-// them take slots in rounds (rounds.hpp), verifies again. What goes wrong with one case becomes its
-// status; the others go on.
+// them take slots in rounds (rounds.hpp), verifies again. An error of one case becomes its status;
+// the others continue.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
-// The suite of a run: its groups, and which cases each has. A group is what is measured side by
-// side, one problem × math × prepack × thread count × cache mode; its cases take turns
-// (group_runner.hpp).
+// The suite of a run: its groups and their cases. The cases of a group are measured side by side
+// (group_runner.hpp): one problem × math × prepack × thread count × cache mode.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// How much a variant's model gives away: for each problem all tunings of its search space are timed
-// in the same rounds, and the model's choice, the first, is compared with the fastest. What was
-// fastest in a first pass is timed again beside the model's choice in a second one, so that luck in
-// the first does not count as regret. Used by scripts/model_regret.sh.
+// Measures how much a variant's cost model loses: for each problem all tunings of its search space
+// are timed in the same rounds, and the model's choice, the first, is compared with the fastest. A
+// second pass times the fastest and the model's choice again, so that luck in the first pass does
+// not count as regret. Used by scripts/model_regret.sh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -108,7 +108,7 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
   return r;
 }
 
-// The fields of a line of --times, whose first and last are quoted.
+// The fields of a line of --times; the first and the last are quoted.
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;

@@ -1,4 +1,5 @@
-// Problems that nobody listed, drawn from a seed: what a rule fitted to listed shapes fails on.
+// Random problems, drawn from a seed: they show where a rule that was fitted to listed shapes
+// fails.
 #pragma once
 
 #include <cstdint>

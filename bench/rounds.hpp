@@ -1,6 +1,6 @@
 // The rounds of one repetition of a group: a probe, then the cases take their slots, in an order
-// shuffled from the seed. Time goes to contenders; who is out of the race (race.hpp) has a few
-// rounds only.
+// shuffled from the seed. Time goes to contenders; cases that are out of the race (race.hpp)
+// have only a few rounds.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// From what was measured of a case to its row: statistics, cost, ceilings joined, the strict roof.
-// Pure; how it was measured stands in group_runner.hpp.
+// Builds a row from the measurements of a case: statistics, cost, ceilings, the strict roof. Pure;
+// group_runner.hpp measures.
 #pragma once
 
 #include <cstdint>

@@ -52,7 +52,7 @@ std::string whole_lines(const std::string& path) {
   return text;
 }
 
-// A row stands where its case was planned.
+// A row has the position at which its case was planned.
 bool is_row_of(const Row& row, const Case& c) {
   return row.kernel == c.problem.kernel().name && row.shape == c.problem.shape() &&
          row.variant == c.variant && row.threads.value_or(0) == c.threads &&

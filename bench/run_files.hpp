@@ -1,6 +1,6 @@
 // The files of a run: FILE.csv with the rows, FILE.csv.samples.csv with every sample,
-// FILE.csv.phases.csv where phases are recorded, and, while the run is unfinished, FILE.csv.resume,
-// from which an interrupted run goes on.
+// FILE.csv.phases.csv if phases are recorded, and, while the run is unfinished, FILE.csv.resume, to
+// continue an interrupted run.
 #pragma once
 
 #include <optional>

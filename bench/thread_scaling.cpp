@@ -1,5 +1,6 @@
-// Whether more threads ever cost time: random small problems of row kernels and attention, planned
-// for one thread and for all of them, timed in the same rounds. Used by scripts/thread_scaling.sh.
+// Checks whether more threads ever cost time: plans random small problems of row kernels and
+// attention for one thread and for all, and times both in the same rounds. Used by
+// scripts/thread_scaling.sh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -21,7 +21,7 @@ class WorkerPool {
   Worker& worker_for(const Case& c);
   // A worker for such cases that belongs to the caller.
   std::unique_ptr<Worker> start(const Case& c);
-  // Ends all of them, or all but other people's programs: the next case starts a fresh process,
+  // Ends all of them, or all except third-party programs: the next case starts a fresh process,
   // with fresh pages.
   void end_all(bool keep_foreign);
   // CPUs that the case's worker may use; empty: all.

@@ -321,7 +321,7 @@ class Bench(CommandLine):
         alone = self.succeed("roofline", rows)
         self.assertIn("scalar", alone)
         self.assertEqual(self.succeed("roofline", rows, rows + ".samples.csv"), alone)
-        self.refuse(2, ["samples.csv", "no CSV of rows"], "roofline", rows + ".samples.csv")
+        self.refuse(2, ["samples.csv", "not a CSV of"], "roofline", rows + ".samples.csv")
 
     def test_phases_explain_the_lost_share_and_make_a_trace(self):
         shape = "gemm:m=160,n=200,k=300"

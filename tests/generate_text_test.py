@@ -82,7 +82,7 @@ class Encoding(unittest.TestCase):
                  ({"pre": "deepseek"}, "read are 'gpt-2', 'smollm', 'llama-bpe'"),
                  ({"pre": None}, "'tokenizer.ggml.pre' is missing"),
                  ({"merges": 5}, "'tokenizer.ggml.merges' has another type"),
-                 ({"merges": ["h e l"]}, "no pair"),
+                 ({"merges": ["h e l"]}, "not a pair"),
                  ({"merges": ["h nothing"]}, "tokenizer.ggml.merges"),
                  ({"tokens": ["a", "a"], "token_type": [1, 1]}, "twice"),
                  ({"token_type": [1]}, "different lengths"),

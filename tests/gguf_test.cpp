@@ -143,9 +143,9 @@ TEST_CASE("every format becomes the float32 that the package gguf makes of it") 
 
 TEST_CASE("what is no GGUF file of these versions is refused by name") {
   const std::string file = small_gguf().file();
-  refused_as("", "no GGUF file");
-  refused_as("GGM", "no GGUF file");
-  refused_as("ggml" + file.substr(4), "no GGUF file");
+  refused_as("", "not a GGUF file");
+  refused_as("GGM", "not a GGUF file");
+  refused_as("ggml" + file.substr(4), "not a GGUF file");
   refused_as("GGUF", "truncated");
   refused_as(small_gguf().file(1), "version 1");
   refused_as(small_gguf().file(4), "version 4");
@@ -205,7 +205,7 @@ TEST_CASE("axes, types, alignment and places that cannot be are refused") {
   for (const std::uint32_t alignment : {0u, 3u, 48u}) {
     refused_as(GgufWriter().integer("general.alignment", alignment).file(), "powers of two");
   }
-  refused_as(GgufWriter().text("general.alignment", "32").file(), "no integer");
+  refused_as(GgufWriter().text("general.alignment", "32").file(), "not an integer");
   // What a message repeats from the file is made printable: refused_as() sees one line.
   refused_as(GgufWriter().integer("k\n\x1b", 1).integer("k\n\x1b", 2).file(), "metadata 'k");
 }

@@ -541,8 +541,10 @@ TEST_CASE("a row within three times an empty kernel is bound by its launch, and 
   const std::vector<SummaryGroup> groups = summarise_rows(rows);
   CHECK(summary_table(groups[0], Shown::all).rows[1][5] == "launch");
   CHECK(summary_table(groups[0], Shown::all).rows[0][5] == "memory");
-  CHECK(terminal_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
-  CHECK(markdown_summary(groups).find("an empty kernel's 10 us on Some GPU") != std::string::npos);
+  CHECK(terminal_summary(groups).find("the 10 us of an empty kernel on Some GPU") !=
+        std::string::npos);
+  CHECK(markdown_summary(groups).find("the 10 us of an empty kernel on Some GPU") !=
+        std::string::npos);
   rows[0].row.p50_ns = 3.1e4;
   CHECK(summary_table(summarise_rows(rows)[0], Shown::all).rows[1][5] == "memory");
 }

@@ -110,7 +110,7 @@ class Formats(Tracking):
                             (["--format", "asv", "--output", self.csv], "is not a writable folder"),
                             (["--format", "asv", "--output", "r", "--commit", "12ab"],
                              "allowed is a whole hash"),
-                            (["--format", "bmf", "--explain"], "allowed without --explain")):
+                            (["--format", "bmf", "--explain"], "cannot be combined with")):
             with self.subTest(words):
                 self.assertIn(says, self.roofline(*words, status=2).stderr)
 

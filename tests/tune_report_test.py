@@ -198,14 +198,14 @@ class TextTest(unittest.TestCase):
         summary, requests = sections.model(run_of())
         told = dict(summary.rows)
         self.assertEqual(told["requests"], "2; 1 of use")
-        self.assertEqual(told["attempts that came of it"], "1, 1 correct")
+        self.assertEqual(told["resulting attempts"], "1, 1 correct")
         self.assertEqual(told["of these a new best"], "1")
         self.assertIn("attempt 3: 2.000× (mr clamped to 8", requests.rows[0][3])
         self.assertIn("http 429", requests.rows[1][3])
         self.assertEqual(sections.model(run_of(exchanges=())), [])
 
     def test_a_run_without_verdict_says_so_and_one_without_trials_is_a_report(self) -> None:
-        self.assertIn("the run ended before the best met again",
+        self.assertIn("the run ended before the best were measured again",
                       report.render_text(run_of(verdict=None)))
         empty = report.Run(space_of(), [])
         self.assertIn("No attempt was correct.", report.render_text(empty))

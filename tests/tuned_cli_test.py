@@ -205,7 +205,7 @@ class Tuned(CommandLine):
     def test_doctor_tells_the_file_its_entries_their_age_and_what_is_wrong(self):
         file = self.file("t.json", self.entry(), self.entry(100, time="2026-01-30T12:00:00Z"))
         here = {"ROOFLANE_TUNED": file}
-        self.assertRegex(self.succeed("doctor"), r"(?m)^tuned +none are in use \(ROOFLANE_TUNED")
+        self.assertRegex(self.succeed("doctor"), r"(?m)^tuned +none used \(ROOFLANE_TUNED")
         self.assertRegex(self.succeed("doctor", env=here),
                          r"(?m)^tuned +2 entries, the last \d+ days ago, \S+/t.json "
                          r"\(ROOFLANE_TUNED\)$")

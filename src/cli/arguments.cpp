@@ -13,7 +13,7 @@ namespace {
 
 std::string long_name(const std::string& names) { return names.substr(names.rfind(',') + 1); }
 
-// What stands behind the name of something that may be given more than once.
+// The text after the name of something that may be given more than once.
 constexpr const char* repeated = " ...";
 
 // All values are lists for CLI11; the help shows dots only where more than one is allowed.

@@ -1,5 +1,4 @@
-// `bench`: arguments → suite → rows → files and summary. The arguments stand in
-// bench_arguments.cpp.
+// `bench`: arguments → suite → rows → files and summary. bench_arguments.cpp reads the arguments.
 #include <fmt/format.h>
 
 #include <cmath>

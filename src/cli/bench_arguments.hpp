@@ -1,4 +1,4 @@
-// The arguments of `bench`: what may be given, and what it says.
+// The arguments of `bench`.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace rooflane {
 
 struct BenchArguments {
   BenchOptions options;
-  std::vector<std::string> named;     // variants that the user wants: by -v, or all with a ladder
+  std::vector<std::string> named;     // variants that the user selects: by -v, or all with a ladder
   std::vector<AbsentVariant> absent;  // not named, and left out
   std::string csv, json, trace;       // files; empty: none
   std::optional<RowFormat> format;    // never empty once read
@@ -22,7 +22,7 @@ struct BenchArguments {
 
   // Rows and samples go to a file, and what is printed is a summary of them.
   bool has_file() const { return !csv.empty(); }
-  // Nothing but rows or what Google Benchmark or --format writes may stand on standard output.
+  // Only rows, or the output of Google Benchmark or --format, may go to standard output.
   bool prints_summary() const {
     return !options.google_benchmark.prints() && !format->replaces_text();
   }

@@ -1,4 +1,4 @@
-// `rooflane calibrate`: measures this machine's traits and keeps them for the kernels' first guess.
+// `rooflane calibrate`: measures this machine's traits and stores them for the cost model.
 #include "measure/calibrate.hpp"
 
 #include <fmt/format.h>
@@ -37,8 +37,7 @@ int parse_thread_count(const Arguments& arguments) {
 
 // Where the traits are now, in a line.
 std::string store(const std::filesystem::path& file, const MeasuredTraits& measured) {
-  if (file.empty())
-    return "not stored, because ROOFLANE_TRAITS is none or there is no cache folder";
+  if (file.empty()) return "not stored: ROOFLANE_TRAITS is none, or there is no cache folder";
   write_traits(file, measured);
   return "stored in " + file.string();
 }

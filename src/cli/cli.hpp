@@ -1,5 +1,5 @@
-// The command line as a function, so that tests can run all of it with a catalogue of their own.
-// One file per verb stands beside this one; verbs.hpp lists them.
+// The command line as a function, so that tests can run all of it with their own catalogue. Each
+// verb has a file in this folder; verbs.hpp lists them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // `rooflane compare`: which rows became faster or slower, between two files or two builds in one.
-// Judging stands in io/compare.hpp.
+// io/compare.hpp computes the verdicts.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What `doctor` finds out about this machine and build; doctor.cpp prints it.
+// The findings of `doctor` about this machine and build; doctor.cpp prints them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ struct FoundDevice {
   std::string features;                // in words; empty where it is unusable
 };
 
-// What a backend of this build finds whose variants run on devices.
+// The findings of a backend of this build that runs variants on devices.
 struct FoundDevices {
   std::string backend, title;
   std::vector<FoundDevice> devices;
@@ -37,7 +37,7 @@ struct FoundDevices {
   std::string programs;  // what the cache of programs on disk holds
 };
 
-// What doctor tells, as text and as JSON.
+// The findings of doctor, as text and as JSON.
 struct Findings {
   std::vector<IsaTarget> targets;
   std::vector<FoundLibrary> libraries;

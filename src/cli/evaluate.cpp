@@ -1,9 +1,9 @@
 // `rooflane evaluate`: evaluates tunings for a search in another program, over JSON lines. The
-// search itself is `rooflane tune` (python/rooflane), or anybody's.
+// search itself is `rooflane tune` (python/rooflane), or any other program.
 //
-// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"...","store":"FILE"}, the
-// last of which is where this machine's tuned schedules are kept, and answers each request with one
-// line, {"ok":true,...} or {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
+// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"...","store":"FILE"}; FILE
+// has this machine's tuned schedules. It answers each request with one line, {"ok":true,...} or
+// {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
@@ -18,12 +18,11 @@
 //        -> "evaluations":[{"tuning","status","reason","metric","error","threshold",
 //            "workspace_bytes","ratio":{"value","low","high"},"ns":[...],"default_ns":[...],
 //            "build_s","verify_s","time_s"},...]
-//   {"op":"compare","pairs":[[[0.01,0.02],[-0.01,0.0]],...]}: of each pair the repetitions, of each
-//   of
-//    those the logarithms of its rounds' ratios; no problem need be open
+//   {"op":"compare","pairs":[[[0.01,0.02],[-0.01,0.0]],...]}: each pair has repetitions, and each
+//    repetition has the logarithms of its rounds' ratios; no problem needs to be open
 //        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided"},...]
-// Fields with a value above are that by default; ratios of evaluations are of the time to the
-// model's choice's. low and high are null where a single round leaves no interval.
+// Values above are the defaults of their fields. Ratios of evaluations are the time divided by that
+// of the model's choice. low and high are null if there is only a single round.
 #include <fmt/format.h>
 
 #include <algorithm>

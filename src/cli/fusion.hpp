@@ -1,5 +1,5 @@
-// What the catalogue knows of fusing: which variants have a rung that does apart what they fuse,
-// and the bytes that either way moves.
+// Fusing in the catalogue: which variants have a rung with separate passes, and the bytes that both
+// ways move.
 #pragma once
 
 #include <string>

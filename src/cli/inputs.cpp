@@ -106,7 +106,7 @@ int run_inputs(const Arguments& arguments, Catalogue& catalogue, const CliSettin
       [&] { return &read_distribution(arguments.value("--distribution").value_or("uniform")); });
   complaints.raise();
   const InputSeed inputs(static_cast<std::uint64_t>(seed), *distribution);
-  // The reference in double and its blocks stand beside the float32 operands.
+  // The reference in double and its blocks need memory in addition to the float32 operands.
   require_memory(problem, 3);
   const std::string folder = prepare_folder(arguments);
 

@@ -1,5 +1,5 @@
-// `--json [FILE]` of the verbs that print data: JSON into FILE beside the text, or, without FILE,
-// on standard output instead of the text.
+// `--json [FILE]` of the verbs that print data: writes JSON to FILE and prints the text, or,
+// without FILE, prints JSON instead of the text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

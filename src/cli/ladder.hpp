@@ -1,4 +1,4 @@
-// What the catalogue knows of ladders: which variants have one, and what their rungs are called.
+// Ladders in the catalogue: which variants have one, and the names of their rungs.
 #pragma once
 
 #include <string>

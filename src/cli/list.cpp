@@ -39,8 +39,8 @@ std::vector<Listed> everything(const Catalogue& catalogue) {
   return all;
 }
 
-// Reasons stand below the table: they are sentences. Kernels that lack a variant for one reason
-// share a line. The ISA targets that this build lacks come last.
+// Reasons are printed below the table, because they are sentences. Kernels that lack a variant for
+// one reason share a line. The ISA targets that this build lacks come last.
 std::string variants_text(const std::vector<Listed>& all) {
   TextTable table{{{"kernel"}, {"variant"}, {"backend"}, {"threads"}, {"available"}}, {}};
   std::vector<std::pair<std::pair<std::string, std::string>, std::vector<std::string>>> absent;

@@ -1,5 +1,5 @@
-// Cards that are here without the OpenCL driver that makes them devices. The loader (libOpenCL)
-// learns of drivers from the files in /etc/OpenCL/vendors, each naming one library.
+// Finds cards that lack an OpenCL driver. The loader (libOpenCL) finds drivers through the files in
+// /etc/OpenCL/vendors; each names one library.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// `rooflane model`: a whole model on the lab's kernels: verified, measured step by step, and what
-// other variants would gain, predicted and proven.
+// `rooflane model`: verifies a whole model on the lab's kernels, measures it step by step, and
+// predicts and measures the gain of other variants.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -216,7 +216,7 @@ void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& ro
   }
 }
 
-// Of what the chain computes as it is, phase by phase.
+// For the chain without swaps, phase by phase.
 std::vector<std::uint64_t> output_hashes(Chain& chain) {
   const std::vector<model::Choice> choices = model::as_it_is(chain);
   std::vector<std::uint64_t> hashes;

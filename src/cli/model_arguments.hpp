@@ -1,4 +1,4 @@
-// The arguments of `model`: what may be given, and what it says.
+// The arguments of `model`.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The levels of `model --levels` that are other forms of the model: fused steps, short numbers,
-// the formats of a file. And `model --fuse`.
+// The levels of `model --levels` that are other forms of the model: fused steps, short numbers, the
+// formats of a file. Also `model --fuse`.
 #pragma once
 
 #include <memory>

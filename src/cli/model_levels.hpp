@@ -1,5 +1,5 @@
-// `model --levels`: the whole by plain loops, by BLAS, by Highway, then in other forms: time,
-// memory, error, and how time grows with batch and length.
+// `model --levels`: the whole with plain loops, with BLAS, with Highway, then in other forms.
+// Measures time, memory, error, and the growth of time with batch and length.
 #pragma once
 
 #include <string>

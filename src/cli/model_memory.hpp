@@ -1,5 +1,5 @@
-// What a model's memory grows to at each level, measured: a process of its own for each level plans
-// and runs the model with that level's variants alone.
+// Measures a model's memory at each level: a separate process for each level plans and runs the
+// model with only that level's variants.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// FILE.csv.resume of a model's run: what a killed run measured so far, so that --resume goes on.
+// FILE.csv.resume of a model's run: the measurements of a killed run, so that --resume can
+// continue.
 #pragma once
 
 #include <nlohmann/json.hpp>

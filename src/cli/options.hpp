@@ -1,5 +1,5 @@
-// Options that several verbs share: variants, threads, ISA targets, libraries, problems. Text to
-// values; what is wrong goes to Complaints.
+// Options that several verbs share: variants, threads, ISA targets, libraries, problems. Converts
+// text to values; errors go to Complaints.
 #pragma once
 
 #include <cstdint>

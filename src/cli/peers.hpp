@@ -1,5 +1,4 @@
-// scripts/peers.py as seen from here: where it is, what it serves, how it is asked. The peers
-// themselves are that script's business.
+// The interface to scripts/peers.py: its path, its peers, its requests. The script runs the peers.
 #pragma once
 
 #include <string>

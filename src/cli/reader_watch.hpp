@@ -1,4 +1,4 @@
-// Ends the program when nobody reads its answers any more: who asked for them was killed.
+// Ends the program when nobody reads its answers any more, because its reader was killed.
 #pragma once
 
 namespace rooflane {

@@ -1,5 +1,5 @@
-// Starts the program over, once, with another environment: what libraries read when they are
-// loaded cannot be changed later.
+// Restarts the program once with another environment, because libraries read some variables only
+// when they are loaded.
 #pragma once
 
 #include <string>

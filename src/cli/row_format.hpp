@@ -1,6 +1,6 @@
-// `--format bmf|asv` of bench and roofline: rows for programs that track speed over time, to
-// standard output instead of the text or to `--output`. The formats stand in io/tracking.hpp and
-// io/asv.hpp.
+// `--format bmf|asv` of bench and roofline: rows for programs that track speed over time, written
+// to standard output instead of the text, or to `--output`. io/tracking.hpp and io/asv.hpp define
+// the formats.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ class RowFormat {
   RowFormat(const Arguments& arguments, const std::string& plain);
 
   bool asked() const { return !format_.empty(); }
-  // Nothing else may stand on standard output.
+  // Nothing else may be written to standard output.
   bool replaces_text() const { return asked() && output_.empty(); }
   // Rows that did not pass are left out, with a note. Throws Error(argument).
   void write(std::span<const MeasuredRow> rows) const;

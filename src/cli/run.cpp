@@ -1,4 +1,4 @@
-// `rooflane run`: one kernel on the user's own arrays. Every check stands before the first
+// `rooflane run`: one kernel on the user's own arrays. Everything is checked before the first
 // allocation; the output file is replaced only when it is complete.
 #include <fmt/format.h>
 

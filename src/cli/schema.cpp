@@ -1,6 +1,6 @@
-// `rooflane schema`: JSON Schemas of what verbs write with --json; here that of `bench` and all
-// that is of the machine, those of other verbs in schema_documents.cpp. Rows come from the table of
-// columns (io/json.hpp). A test finds fields of a real document that are missing here.
+// `rooflane schema`: JSON Schemas of the verbs' --json documents. This file has those of `bench`
+// and the machine, schema_documents.cpp those of other verbs. Rows come from the table of columns
+// (io/json.hpp). A test finds fields of a real document that are missing here.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>

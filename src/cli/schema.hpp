@@ -1,4 +1,4 @@
-// What the schemas of all verbs are made of: one file per group of documents, schema.cpp the verb.
+// The parts of all verbs' schemas: one file per group of documents; schema.cpp is the verb.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// JSON Schemas of what list, doctor, ceilings, calibrate, compare and roofline write with --json.
+// JSON Schemas of the --json documents of list, doctor, ceilings, calibrate, compare and roofline.
 #include "cli/schema.hpp"
 
 namespace rooflane::schema {

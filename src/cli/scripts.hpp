@@ -1,5 +1,5 @@
-// Scripts that stand beside the program: scripts/ of the tree it was built in,
-// share/rooflane/scripts where it was installed.
+// The program's scripts: scripts/ of the tree it was built in, or share/rooflane/scripts if it is
+// installed.
 #pragma once
 
 #include <string>

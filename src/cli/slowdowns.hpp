@@ -1,5 +1,5 @@
-// What slows this machine down, and the command that fixes it. `doctor` prints it, `bench` notes
-// what concerns a measurement and keeps it beside its rows.
+// Problems that slow this machine down, and the commands that fix them. `doctor` prints all;
+// `bench` prints those that disturb a measurement and keeps them with its rows.
 #pragma once
 
 #include <optional>

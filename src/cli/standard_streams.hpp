@@ -1,4 +1,4 @@
-// What may be wrong with the three standard files, and what becomes of it.
+// Handles errors of the three standard streams.
 #pragma once
 
 namespace rooflane {

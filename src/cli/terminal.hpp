@@ -1,4 +1,4 @@
-// What depends on whether a person is looking: colour, a progress line, notes.
+// Output that depends on whether it goes to a terminal: colour, a progress line, notes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// `rooflane tune`, `rooflane archive` and `rooflane bisect`: hand their arguments to scripts, which
-// run the package python/rooflane. What is measured comes back here: `rooflane evaluate`, `bench`.
+// `rooflane tune`, `archive` and `bisect`: pass their arguments to scripts, which run the package
+// python/rooflane. It measures through `rooflane evaluate` and `bench`.
 #include <string>
 #include <vector>
 

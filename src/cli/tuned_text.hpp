@@ -1,5 +1,5 @@
-// Tuned schedules for people: which file is in use, what it holds, or what is wrong with it. The
-// lookup stands in core/tuned.hpp.
+// Tuned schedules as text: which file is in use, its content, or its defect. core/tuned.hpp has the
+// lookup.
 #pragma once
 
 #include <ctime>

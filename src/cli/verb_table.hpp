@@ -1,4 +1,4 @@
-// `rooflane --verbs`: what the command line takes, as JSON, from the tables behind `--help`. The
+// `rooflane --verbs`: all options of the command line as JSON, from the tables of `--help`. The
 // manual page and the completions of shells are made from it (scripts/command_pages.py).
 #pragma once
 

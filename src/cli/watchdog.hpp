@@ -1,4 +1,5 @@
-// Ends the program when a variant runs too long in it: a hung run cannot be stopped otherwise.
+// Ends the program if a variant in it runs too long, because a hung run cannot be stopped
+// otherwise.
 #pragma once
 
 #include <condition_variable>

@@ -99,7 +99,7 @@ std::vector<std::string> chosen_peers(const Arguments& arguments, const PeersScr
   return chosen;
 }
 
-// A library stands in for `blas` under a name of its own, as with --blas NAME=PATH.
+// A library replaces `blas` under its own name, as with --blas NAME=PATH.
 void add_library(const PeersScript& script, const std::string& name, Catalogue& catalogue) {
   try {
     apply_blas({name + "=" + script.library(name)}, catalogue);

@@ -1,6 +1,6 @@
-// A backend: what the variants that compute in one way share (OpenCL devices, a BLAS library,
-// Highway), as a constant record. Who runs or measures variants asks the record and compares no
-// names. Each record stands with its backend in src/backends.
+// A backend: a constant record of what several variants have in common (OpenCL devices, a BLAS
+// library, Highway). Code that runs or measures variants uses the record and compares no names.
+// Each record is in src/backends, with its backend.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The name of a CPU from what Linux says in /proc/cpuinfo.
+// The name of a CPU, from Linux's /proc/cpuinfo.
 #pragma once
 
 #include <istream>

@@ -7,7 +7,7 @@
 
 namespace rooflane {
 
-// Who can mend it, hence the exit status of the program.
+// Who can fix it; this determines the program's exit status.
 enum class ErrorKind {
   argument = 2,     // the text or content of an argument is wrong
   unavailable = 3,  // valid, but this machine or build cannot serve it

@@ -1,4 +1,4 @@
-// JSON that other people or processes wrote, as a document.
+// JSON from files or other processes, as a document.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a kernel tells of itself. One constant record per room; everything generic (verify, bench,
+// The description of a kernel. One constant record per room; everything generic (verify, bench,
 // command line, tests) works from this record and names no kernel.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the entries of a kernel's tables are called in JSON and from Python.
+// The names of the entries of a kernel's tables in JSON and in Python.
 #pragma once
 
 #include "kernel.hpp"

@@ -59,7 +59,7 @@ struct Tunable {
   bool selects = false;  // its value decides which other tunables there are
 };
 
-// What a plan tells for its row. Empty: not applicable.
+// A plan's facts for its row. Empty: not applicable.
 struct PlanFacts {
   std::string isa;      // the Highway target it resolved, `baseline` for scalar
   std::string library;  // "OpenBLAS 0.3.21 SkylakeX"
@@ -185,8 +185,8 @@ std::vector<Tuning> step_tunings(const Variant& variant);
 // How many threads the variant uses, or the rung that the tuning selects.
 Threads threads_of(const Variant& variant, const Tuning& tuning);
 // The plan of the variant, or of the rung that the tuning selects. An empty tuning stands for the
-// one that Environment::tuned holds for the problem, else for the first of `tunings` that the
-// device can run; which one it was, the plan's facts tell. Throws as Variant::plan does;
+// one that Environment::tuned has for the problem, else for the first of `tunings` that the device
+// can run; the plan's facts name it. Throws as Variant::plan does;
 // UnfitTuning when a tuning with values, or every one of the list, does not fit.
 std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Tuning& tuning, const Environment& env,

@@ -1,6 +1,6 @@
 // Whether rows became faster or slower: from two files, or from one in which another build ran in
-// the same rounds. Knows rows and samples only; the text stands in io/compare_text.hpp, the
-// statistics in core/statistics.hpp.
+// the same rounds. Knows rows and samples only; io/compare_text.hpp has the text,
+// core/statistics.hpp the statistics.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ struct Comparison {
 // interval of the ratio wholly beyond ±margin, a p-value of "within ±margin" that passes the
 // correction for false discoveries over all rows, and the same from the samples without the probe:
 // no probe follows every disturbance. SAME: the interval lies wholly within ±margin. Else UNSURE.
-// Rows of other people's libraries, one version on both sides, cannot have changed: what they
-// changed all the same is the drift of the machine between the runs, and widens every interval.
+// Rows of third-party libraries with the same version on both sides cannot have changed. If they
+// still differ, this is the drift of the machine between the runs, and it widens every interval.
 Comparison compare_rows(std::span<const MeasuredRow> before, std::span<const MeasuredRow> after);
 
 // Rows of V@NAME (before) with V (after) in one file: per-round ratios, so that what disturbs a
@@ -56,8 +56,8 @@ Comparison compare_against(std::span<const MeasuredRow> rows, const std::string&
 // Names of other builds in the rows: NAME of every variant V@NAME, in order of appearance.
 std::vector<std::string> other_builds(std::span<const MeasuredRow> rows);
 
-// What tells two machines apart, in words: CPU model, thread counts, device or driver. Empty: they
-// are one.
+// The differences of two machines, in words: CPU model, thread counts, device or driver. Empty:
+// they are one.
 std::string machine_difference(std::span<const MeasuredRow> before,
                                std::span<const MeasuredRow> after);
 

@@ -27,7 +27,7 @@ std::string change_text(const ComparedRow& row) {
 // The variant, and whether it ran with a tuned schedule.
 std::string label(const Row& row) { return row.variant + (is_tuned(row) ? " tuned" : ""); }
 
-// Reasons of failures may be sentences; those stand below the table.
+// Reasons of failures may be sentences; these are printed below the table.
 bool is_long(const ComparedRow& row) {
   constexpr std::size_t longest = 60;  // what is said of intervals is shorter
   return row.reason.size() > longest;

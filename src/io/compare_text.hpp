@@ -1,4 +1,4 @@
-// How a comparison looks: on a terminal, and in Markdown for a pull request.
+// Prints a comparison, for a terminal or as Markdown for a pull request.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The size from which on a device beats the CPU, per kernel and family of shapes. Knows rows only;
-// the shapes to measure stand in bench/shapes/crossover.txt.
+// The size from which a device beats the CPU, per kernel and family of shapes. Knows rows only;
+// bench/shapes/crossover.txt lists the shapes to measure.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Rows as CSV: quoting per RFC 4180, lines ended by LF (the reader takes CRLF too), one header. And
-// the samples file beside it. JSON stands in io/json.hpp.
+// Rows as CSV: quoting per RFC 4180, lines ended by LF (the reader takes CRLF too), one header.
+// Also the samples file. io/json.hpp has the JSON.
 #pragma once
 
 #include <cstdint>

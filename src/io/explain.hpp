@@ -1,5 +1,5 @@
-// Where a row's lost share of the roof went, from its recorded phases. Arithmetic only; how it
-// looks stands in io/explain_text.hpp.
+// Where a row's lost share of the roof went, from its recorded phases. Arithmetic only;
+// io/explain_text.hpp prints it.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace rooflane {
 
-// A part of what was lost, in points: per cent of the roof.
+// A part of the loss, in points: per cent of the roof.
 struct LostPart {
   const char* name;   // a table's column: "packing"
   const char* words;  // in a sentence: "packing operands"

@@ -1,4 +1,4 @@
-// How it looks where the lost share of the roof went: `roofline --explain`.
+// Prints where the lost share of the roof went: `roofline --explain`.
 #pragma once
 
 #include <span>

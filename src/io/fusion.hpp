@@ -1,6 +1,6 @@
-// Fused against separate, in a table: a variant's rows beside those of its rung `separate`, which
-// does apart what the variant fuses, and of itself with one other decision changed, from the same
-// rounds. Knows rows and samples only; how many bytes fusing saves is told by the caller.
+// A table of fused and separate runs: a variant's rows, those of its rung `separate` (the same
+// functions in separate passes), and those of the variant with one other decision changed, all from
+// the same rounds. Knows rows and samples only; the caller passes the bytes that fusing saves.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
-// GGUF files, in which llama.cpp keeps models: versions 2 and 3, little-endian. Metadata by key,
-// and tensors, whose bytes stay in the file until they are read as float32. What the names and keys
-// mean is not known here. A file is checked whole when it is opened: afterwards every value and
-// every tensor lies inside it. Source: github.com/ggml-org/ggml, docs/gguf.md.
+// GGUF files, the format of llama.cpp's models: versions 2 and 3, little-endian. Metadata by key,
+// and tensors; their bytes stay in the file until they are read as float32. This file does not know
+// the meaning of names and keys. A file is checked completely when it is opened, so that every
+// value and every tensor is inside it. Source: github.com/ggml-org/ggml, docs/gguf.md.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace rooflane {
 
-// The numbers that stand in the file.
+// The numbers in the file.
 enum class GgufType : std::uint32_t {
   uint8 = 0,
   int8 = 1,

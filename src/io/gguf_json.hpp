@@ -1,4 +1,4 @@
-// What a GGUF file says of itself as JSON: metadata by key, and each tensor's name, shape and type.
+// The content of a GGUF file as JSON: metadata by key, and each tensor's name, shape and type.
 #pragma once
 
 #include <nlohmann/json.hpp>

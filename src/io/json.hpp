@@ -11,7 +11,7 @@
 namespace rooflane {
 
 nlohmann::ordered_json row_json(const Row& row);
-// JSON Schema (draft 2020-12) of what row_json gives, from the same table.
+// JSON Schema (draft 2020-12) of row_json's result, from the same table.
 nlohmann::ordered_json row_schema();
 nlohmann::ordered_json machine_json(const Machine& machine);
 

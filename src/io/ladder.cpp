@@ -87,7 +87,7 @@ std::string title_of(const Ladder& ladder) {
 }
 
 TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
-  // Speed in the unit of what bounds the problem at the top.
+  // Speed in the unit of the problem's limit at the top rung.
   const auto bounded =
       std::find_if(ladder.lines.rbegin(), ladder.lines.rend(),
                    [](const LadderLine& line) { return !line.row->bound.empty(); });
@@ -117,7 +117,7 @@ TextTable table_of(const Ladder& ladder, const RungTexts& texts) {
   return table;
 }
 
-// Reasons are sentences: they stand below the table.
+// Reasons are sentences, so they are printed below the table.
 std::vector<std::string> notes_of(const Ladder& ladder) {
   std::vector<std::string> notes;
   for (const LadderLine& line : ladder.lines) {

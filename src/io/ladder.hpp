@@ -1,6 +1,6 @@
-// The ladder in a table: per problem every rung of a variant and the variant itself, with what each
-// bought over the one before. Knows rows and samples only; what rungs are called is told by the
-// caller. The summary (io/summary.hpp) leaves rungs out.
+// The ladder in a table: per problem every rung of a variant and the variant itself, with the gain
+// of each over the one before. Knows rows and samples only; the caller passes the names of the
+// rungs. The summary (io/summary.hpp) leaves rungs out.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Rows with their samples, read from files, and what rounds say of times and their ratios. The
-// statistics stand in core/statistics.hpp; verdicts in io/summary.hpp and io/compare.hpp.
+// Rows with their samples, read from files, and the times and ratios of their rounds.
+// core/statistics.hpp has the statistics, io/summary.hpp and io/compare.hpp the verdicts.
 #pragma once
 
 #include <optional>
@@ -77,7 +77,7 @@ bool has_time(const Row& row);
 // are held against it.
 bool may_win(const Row& row);
 bool may_be_peer(const Row& row);
-// Whether it is other people's library; a variant from another build (hwy@old) is none.
+// Whether it is a third-party library; a variant from another build (hwy@old) is not.
 bool is_peer(const Row& row);
 bool is_other_build(const Row& row);
 

@@ -1,4 +1,4 @@
-// What a run that goes on (--resume) holds against the run before it.
+// Compares the request of a resumed run (--resume) with that of the interrupted run.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// The answer on the first screen: per kernel and class of sizes which variant to use, by how much
-// it is ahead, how far from the roof it is, and what to use instead where it is beaten. And the
-// figures of every variant over a class, against which goals are held.
+// The answer on the first screen: for each kernel and class of sizes, which variant to use, how far
+// it is ahead, its share of the roof, and what to use if it is beaten. Also the figures of every
+// variant over a class, which are compared with goals.
 //
-// A class holds the problems whose operands fit in one plateau of the measured bandwidth (L1, L2,
-// L3, memory): that, more than any size by itself, decides which limits a problem meets.
+// The operands of all problems of a class fit in the same plateau of the measured bandwidth (L1,
+// L2, L3, memory), which decides more than any single dimension which limit applies.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace rooflane {
 
 extern const char* const size_principle;  // the above in one line
 
-// What tells classes apart besides their label.
+// The differences of classes other than their label.
 struct ClassKey {
   std::string kernel, dtype, math, cache, cpu;
   std::optional<std::int64_t> threads;

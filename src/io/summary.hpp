@@ -1,7 +1,6 @@
-// The roofline summary: per problem the variants with speed, distance to the roof, speed-ups and
-// the winner. Knows rows and samples only, nothing of how they were measured; how it looks stands
-// in io/summary_text.hpp and io/summary_json.hpp, what it comes to per kernel and size in
-// io/size_classes.hpp.
+// The roofline summary: for each problem the variants with speed, distance to the roof, speed-ups
+// and the winner. Knows rows and samples only, not how they were measured. io/summary_text.hpp and
+// io/summary_json.hpp print it; io/size_classes.hpp summarises it per kernel and size.
 #pragma once
 
 #include <cstdint>

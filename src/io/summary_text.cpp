@@ -175,7 +175,7 @@ std::string launch_note(const std::vector<const SummaryLine*>& lines) {
   return "";
 }
 
-// What stands below a table: intensity and roof, folded rows, then statuses with their reasons,
+// The lines below a table: intensity and roof, folded rows, then statuses with their reasons,
 // those of one reason together.
 std::vector<std::string> notes_of(const SummaryGroup& group, Shown shown) {
   std::vector<std::string> notes;

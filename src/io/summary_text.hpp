@@ -1,5 +1,5 @@
-// How a roofline summary looks, problem by problem: on a terminal and in Markdown. The answer over
-// all problems stands in io/size_classes.hpp.
+// Prints a roofline summary, problem by problem, for a terminal or as Markdown. io/size_classes.hpp
+// has the answer over all problems.
 #pragma once
 
 #include <span>

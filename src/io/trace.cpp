@@ -14,7 +14,7 @@ namespace rooflane {
 
 namespace {
 
-// Whole nanoseconds as the microseconds that the format wants: 1234 is "1.234".
+// Whole nanoseconds as the microseconds of the format: 1234 is "1.234".
 std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
 std::string name_event(const char* what, int process, int thread, const std::string& name) {

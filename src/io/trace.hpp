@@ -1,6 +1,6 @@
 // Recorded phases as Chrome trace events, the format that Perfetto (ui.perfetto.dev) and
 // chrome://tracing open: "Trace Event Format" (Google, 2016), complete events (ph X) with names of
-// processes and threads (ph M). A row is a process, so that rows stand below each other.
+// processes and threads (ph M). A row is a process, so that rows are shown below each other.
 #pragma once
 
 #include <string>

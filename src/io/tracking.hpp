@@ -1,5 +1,5 @@
-// Rows as other programs keep them over time: what each is called, and the Bencher Metric Format.
-// The files of airspeed velocity stand in io/asv.hpp.
+// Rows for programs that track them over time: their names, and the Bencher Metric Format.
+// io/asv.hpp has the files of airspeed velocity.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
-// Ceilings: measuring what this machine can do at most, and asking. What they hold stands in
-// core/ceilings.hpp.
+// Ceilings: measuring the limits of this machine, and looking them up. core/ceilings.hpp has the
+// data.
 #pragma once
 
 #include <functional>

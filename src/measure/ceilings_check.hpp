@@ -1,6 +1,6 @@
-// Cross-checks of measured ceilings: against themselves and against what the hardware's numbers
-// allow. check_ceilings is arithmetic; what is known of this machine comes from known_limits.
-// Internal to src/measure. Against other programs: scripts/check_ceilings.py.
+// Cross-checks of measured ceilings, against each other and against the hardware's known limits
+// (known_limits). check_ceilings is arithmetic. Internal to src/measure. scripts/check_ceilings.py
+// compares with other programs.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Verification away from ordinary inputs: a case with inputs of another distribution
-// (core/distribution.hpp), and the small problem on which a large one is verified so.
+// Verification with extreme inputs: a case with inputs of another distribution
+// (core/distribution.hpp), and the small problem that replaces a large one.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Foreign variants: those of worker processes that are not this build (other builds, plugins,
-// Python peers). They are found by starting the worker once and reading its greeting; how they run
-// is process_worker's business.
+// Foreign variants: variants in worker processes that are not this build (other builds, plugins,
+// Python peers). They are found by starting the worker once and reading its greeting;
+// process_worker.hpp runs them.
 #pragma once
 
 #include <chrono>

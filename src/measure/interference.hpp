@@ -1,6 +1,6 @@
-// What disturbs a sample from outside: CPU time that the hypervisor gave to others (steal), the
-// worker's threads waiting for a CPU that others had (preempted), a probe that moved. Linux only;
-// what /proc does not tell counts as nothing seen.
+// Disturbances of a sample: CPU time of other guests (steal), threads of the worker that waited for
+// a CPU (preempted), a probe with an unusual time. Linux only; values missing in /proc count as no
+// disturbance.
 #pragma once
 
 #include <sys/types.h>

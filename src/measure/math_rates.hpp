@@ -1,4 +1,4 @@
-// Rates of what the maths needs beside multiply-adds, at one ISA target: exp and unfused float
+// Rates of operations other than multiply-adds, at one ISA target: exp and unfused float
 // operations. Loops in registers as in fma_peak.hpp; that of exp is the kernels' own
 // (core/exp_loop.hpp). Internal to src/measure; others read
 // ceilings.hpp.

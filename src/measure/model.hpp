@@ -1,6 +1,6 @@
-// The model: a least time that also counts what multiply-adds cannot do, exps and unfused
-// operations. It explains a row's distance to the strict roof (roofline.hpp) and judges nothing:
-// a kernel may beat it, by a cheaper exp or by fusing what is counted as unfused.
+// A least time that also counts exps and unfused operations, which are not multiply-adds. It
+// explains a row's distance to the strict roof (roofline.hpp) and is informational only: a kernel
+// may beat it with a cheaper exp, or by fusing operations that are counted as unfused.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Verification of a worker that cannot compare for itself: it writes its output into a file in
-// memory, and this process compares that with the reference. What it is asked: worker.hpp, op
+// Verification of a worker that cannot compare its output: it writes the output to a file in
+// memory, and this process compares it with the reference. worker.hpp describes the request, op
 // `output`.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Samples with and without a recorder of phases, in turn: where a run's time goes, and what asking
-// costs. Beside a row's samples, never among them.
+// Alternating samples with and without a recorder of phases: where a run's time goes, and the cost
+// of recording. They are never part of a row's samples.
 #pragma once
 
 #include <cstdint>

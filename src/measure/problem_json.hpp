@@ -1,5 +1,5 @@
-// Kernels' parameters and resolved problems as JSON: what `list --json` prints, and what a worker's
-// `open` request carries, so that no script parses shapes or repeats a kernel's defaults and costs.
+// Kernels' parameters and resolved problems as JSON, for `list --json` and a worker's `open`
+// request, so that no script parses shapes or repeats a kernel's defaults and costs.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What names a run and says when something was measured.
+// The name of a run, and the time of a measurement.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Times the loops that read, write or copy memory, on arrays of which every thread has its own.
-// Internal to src/measure: the bandwidth curve and the traits are made of it.
+// Times the loops that read, write or copy memory; every thread has its own arrays. Internal to
+// src/measure, for the bandwidth curve and the traits.
 #pragma once
 
 #include <array>

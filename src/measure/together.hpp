@@ -1,5 +1,5 @@
-// Times a piece of work that all threads start at once, each on a CPU of its own. What ceilings and
-// probes share; the sampler of kernels is another matter (worker.hpp).
+// Times a piece of work that all threads start at once, each on its own CPU. Used by ceilings and
+// probes; kernels are timed by the sampler (worker.hpp).
 #pragma once
 
 #include <algorithm>

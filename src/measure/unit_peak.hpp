@@ -1,5 +1,5 @@
-// The peak of a unit for short operands: its loop in registers (backends/unit_loops.hpp), as
-// fma_peak.hpp has it of multiply-adds. Internal to src/measure; others read ceilings.hpp.
+// The peak of a unit for short operands: its loop in registers (backends/unit_loops.hpp), like
+// fma_peak.hpp for multiply-adds. Internal to src/measure; others read ceilings.hpp.
 #pragma once
 
 #include "backends/unit_loops.hpp"

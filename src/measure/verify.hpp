@@ -1,4 +1,4 @@
-// Is a variant's output right? Compares with the double-precision reference within the kernel's
+// Checks a variant's output: compares with the double-precision reference within the kernel's
 // bound; in full up to 2e8 FLOPs and 4e7 elements, above it on all edges, 64 seeded rows and
 // columns (fewer columns of outputs with more than 6e5 rows: 4e7 elements at most; 256 where the
 // kernel has a whole-output check that does not apply to the problem), that check where it does,

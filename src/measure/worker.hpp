@@ -11,10 +11,10 @@
 //                "tunables":[{"name":"unroll","meaning":"...","least":1,"most":8}]},
 //               {"kernel":"gemm","variant":"torch","absent":"no module torch"}, ...],
 //   "build_commit":"...","git_dirty":"...","compiler":"..."  (where it is a build of its own)
-// A worker that cannot serve what it was started for greets with "error":"why" and ends. It answers
-// each request with {"ok":true,...} or
-// {"ok":false,"status":"UNSUPPORTED","reason":"..."}, with "restart":true where its process is of
-// no more use (a device was lost): it is ended, and the next case gets a new one. The requests:
+// A worker that cannot do its work greets with "error":"why" and ends. It answers each request with
+// {"ok":true,...} or {"ok":false,"status":"UNSUPPORTED","reason":"..."}. "restart":true means that
+// its process cannot be used any more (a device was lost): it is ended, and the next case gets a
+// new one. The requests:
 //   {"op":"open","case":"gemm:m=8,n=8,k=8 variant=hwy threads=2","variant":"hwy","math":"fp32",
 //    "threads":2,"cache":"warm","timer":"steady","seed":1,
 //    "problem":{"kernel":"gemm","text":"gemm:m=8,n=8,k=8","parameters":{"m":8,...,"beta":0.0},
@@ -27,24 +27,23 @@
 //        "far":4096.0,"largest":3.4e38},...}}, with the SeedRange of each tensor that follows it;
 //        only of workers that greeted with "draws_distributions":true
 //        "math":"int8-block" in the answer: it computes in that instead of the math asked for
-//        the case's line is enough for a build of Rooflane; who has no parser for it takes the
-//        resolved fields: every parameter with its value, every tensor, defaults filled in
+//        the case's line is enough for a build of Rooflane; a worker without a parser for it uses
+//        the resolved fields: every parameter with its value, every tensor, defaults filled in
 //   {"op":"verify","reference":"/path"}  (path empty: compute it)  -> Verification's fields
 //   {"op":"output","path":"/path","output_bytes":N}  (instead of verify, where "verifies" is false)
-//        the worker makes its inputs from the seed anew, fills its outputs with NaN, runs once, and
-//        writes the outputs' values in their own formats, row-major, one output after the other,
-//        into the existing file -> {"ok":true}; who asked compares them with the reference
-//   {"op":"reproduce","output_hash":N,"follow":false} -> {"same":true}: one run more gave the
-//   outputs
-//        that a verification of the same problem and seed answered "output_hash" of, and, with
-//        "follow", other inputs gave others; not asked where no answer held an "output_hash"
+//        the worker makes its inputs from the seed again, fills its outputs with NaN, runs once,
+//        and writes the outputs' values in their own formats, row-major, one output after the
+//        other, into the existing file -> {"ok":true}; the caller compares them with the reference
+//   {"op":"reproduce","output_hash":N,"follow":false} -> {"same":true}: another run computed the
+//        outputs with the "output_hash" of a verification of the same problem and seed, and, with
+//        "follow", other inputs gave other outputs; only asked if an answer had an "output_hash"
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
-//   {"op":"phases","threads":2,"runs":N,"events":M} -> what a run's time goes into, as
-//        PhaseProfile has it: {"runs":N,"run_ns":t,"plain_ns":t,"phases":[[thread,"pack",ns,times],
+//   {"op":"phases","threads":2,"runs":N,"events":M} -> where a run's time goes, as a
+//        PhaseProfile: {"runs":N,"run_ns":t,"plain_ns":t,"phases":[[thread,"pack",ns,times],
 //        ...],"events":[[thread,"pack",begin_ns,end_ns],...],"dropped":d,
-//        "counters":[["cycles",n],...]}, or {"ok":true} alone where that is not known; asked of
+//        "counters":[["cycles",n],...]}, or only {"ok":true} if that is not known; asked of
 //        Rooflane's own workers only
 //   {"op":"close"}                -> {"ok":true}
 // A request with end of input ends the worker.

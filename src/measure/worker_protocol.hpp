@@ -1,4 +1,4 @@
-// Protocol 1 as JSON: what worker.hpp's answers look like on a line. Used by both of its ends.
+// Protocol 1 as JSON: the lines of worker.hpp's answers. Used by both ends.
 #pragma once
 
 #include <nlohmann/json.hpp>

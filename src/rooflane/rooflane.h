@@ -39,7 +39,7 @@ typedef enum {
 /* ROOFLANE_ABI of the library that was loaded: compare it with the header's before anything else.
  */
 ROOFLANE_API uint32_t rooflane_abi(void);
-ROOFLANE_API const char* rooflane_version(void); /* "0.4.0" */
+ROOFLANE_API const char* rooflane_version(void); /* for example "0.1.0" */
 
 /* Why the calling thread's last call that failed did; "" when none has. Valid until its next one
  * that fails. */

@@ -79,8 +79,8 @@ def _against(run: Run) -> list[list[str]]:
 
 def _verdict(run: Run) -> list[list[str]]:
     if not run.verdict:
-        return [["verdict", "none: the run ended before the best met again in fresh processes; "
-                            "the fastest of many measurements is partly luck"]]
+        return [["verdict", "none: the run ended before the best were measured again in fresh "
+                            "processes; the fastest of many measurements is partly luck"]]
     if run.verdict.kind == "winner":
         rows = [["verdict", "a winner: nothing is within 1 % of it"]]
     else:
@@ -118,7 +118,7 @@ def top(run: Run) -> Table:
              if trial.ns else "", by(trial), text, trial.note]
             for text, trial in list(best.items())[:TOP]]
     return Table("Top five", ["attempt", "speed-up", "time", "by", "configuration", "note"], rows,
-                 ["As the search measured them: the fastest of many are partly luck."],
+                 ["Measured by the search; the fastest of many are partly luck."],
                  "No attempt was correct.")
 
 
@@ -137,7 +137,7 @@ def impacts(run: Run) -> list[Table]:
                      meanings.get(one.name, "")])
     first = Table("Impact, one at a time from the best",
                   ["tunable", "best", "most it costs", "value: time over the best's", "meaning"],
-                  rows, ["From the fastest trial, with everything else as it is there."])
+                  rows, ["Relative to the fastest trial; all other tunables unchanged."])
     found = impact.fanova(run.trials, run.seed or 0)
     second = Table("Impact, fANOVA", ["tunable", "share of the variance"],
                    [[name, per_cent(share)] for name, share in found.shares.items()],
@@ -149,8 +149,8 @@ def impacts(run: Run) -> list[Table]:
                   ["tunable", "changes", "mean change of the speed-up", "mean size of the change"],
                   [[change.name, str(change.count), f"{100 * change.mean:+.1f} %",
                     per_cent(change.size)] for change in changes],
-                  ["Other tunables changed in the same step: it says where the search moved, not "
-                   "what a tunable does."], "No two correct attempts in a row.")
+                  ["Other tunables changed in the same step, so this shows where the search moved, "
+                   "not the effect of a tunable."], "No two correct attempts in a row.")
     return [first, second, third]
 
 
@@ -159,7 +159,7 @@ def sizes(run: Run) -> Table:
     found = impact.stability(run.all_sizes())
     head = ["size", "outcome", "speed-up over its own default", "reason"]
     if found is None:
-        return Table("Stability across sizes", head, [], empty="Tried at no other size.")
+        return Table("Stability across sizes", head, [], empty="Not tried at other sizes.")
     rows = [[size.shape, size.outcome.value, times(size.ratio), size.reason]
             for size in found.sizes]
     if found.score is None:
@@ -205,7 +205,7 @@ def model(run: Run) -> list[Table]:
             ["time", duration(sum(exchange.seconds for exchange in run.exchanges))],
             ["tokens", f"{sum(exchange.tokens_in for exchange in run.exchanges)} in, "
                        f"{sum(exchange.tokens_out for exchange in run.exchanges)} out"],
-            ["attempts that came of it", ", ".join([f"{len(came)}"] + [
+            ["resulting attempts", ", ".join([f"{len(came)}"] + [
                 f"{count} {name}" for name, count in outcomes.most_common()])],
             ["of these a new best", str(sum(trial.number in new_bests for trial in came))]]
     if best is not None and best.correct:
@@ -216,7 +216,7 @@ def model(run: Run) -> list[Table]:
               f"{exchange.tokens_in} / {exchange.tokens_out}", outcome_of(exchange, by_number)]
              for exchange in run.exchanges]
     return [what, Table("Requests to the language model",
-                        ["request", "took", "tokens in / out", "what came of it"], lines)]
+                        ["request", "took", "tokens in / out", "result"], lines)]
 
 
 def outcome_of(exchange: Exchange, by_number: dict[int, Trial]) -> str:
