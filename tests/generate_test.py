@@ -167,7 +167,7 @@ class Ids(Model):
                                  "shape": [tiny.VOCABULARY, tiny.WIDTH]})
 
     def test_a_session_answers_with_times(self):
-        requests = "prefill 0 512\ndecode 512 3\nread\ndecode 0 2\nprefill 512 512\n"
+        requests = "prefill 0 512\ndecode 512 3\nread\ndecode 0 2\nprefill 512 512\npeak\n"
         weights = 4 * (tiny.VOCABULARY * tiny.WIDTH + tiny.WIDTH + tiny.LAYERS * (
             2 * tiny.WIDTH + 2 * tiny.WIDTH * (tiny.WIDTH + tiny.KV_WIDTH) +
             3 * tiny.WIDTH * tiny.HIDDEN))
@@ -181,13 +181,18 @@ class Ids(Model):
                                            "--threads", "1", "--weight-type", kind, stdin=requests)
                 answers = [json.loads(line) for line in out.splitlines()]
                 self.assertEqual(status, 0)
-                self.assertEqual(len(answers), 5)
+                self.assertEqual(len(answers), 6)
                 self.assertTrue(all(answer["ns"] > 0 for answer in answers))
+                # At least the products of each token; attention to those before adds to them.
+                self.assertGreater(answers[4]["operations"], answers[0]["operations"])
+                self.assertGreater(answers[0]["operations"],
+                                   512 * 2 * tiny.LAYERS * 3 * tiny.WIDTH * tiny.HIDDEN)
+                self.assertGreater(answers[5]["operations"], 0)
                 self.assertEqual(answers[3]["bytes"], 2 * (weights - saved) + (1 + 2) * row)
         status, _, err = self.call("generate", "--weights", self.model(), "--measure",
                                    stdin="prefill 1 512\n")
         self.assertEqual(status, 2)
-        self.assertIn("allowed are read, prefill DEPTH 512", err)
+        self.assertIn("allowed are read, peak, prefill DEPTH 512", err)
         short = tiny.metadata() | {"llama.context_length": (tiny.UINT32, 256)}
         self.refuse(2, ["context is 256 tokens", "prompts have 512"], "generate", "--weights",
                     self.model(short), "--measure")

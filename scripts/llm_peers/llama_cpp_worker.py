@@ -1,12 +1,14 @@
-"""llama.cpp as a process that answers JSON lines: llama_cpp_worker.py FILE.gguf CONTEXT
+"""llama.cpp as a process that answers JSON lines: llama_cpp_worker.py FILE.gguf CONTEXT [fast]
 
 Runs in the environment that llm_server.py makes. Float32 throughout: the cache of keys and values
 too, and without llama.cpp's flash attention, which rounds to float16 on the way (logits of SmolLM2
-err by 6e-2 with it, by 3e-5 without). Requests, one a line:
+err by 6e-2 with it, by 3e-5 without); `fast`: as it comes, with caches of float16 and what it
+chooses itself. Requests, one a line:
 
   {"do":"tokenize","text":...}                            {"ids":[...]}
   {"do":"greedy","ids":[...],"tokens":N,"logits":FILE}    {"ids":[...]}; FILE gets their logits
   {"do":"threads","threads":N}                            {}
+  {"do":"about"}                                          {"text":...}: version, build
   {"do":"prefill"|"decode","depth":D,"tokens":N}          {"ns":...}
 
 Timing is llama-bench's: prefill is one batch of N tokens after D, decode N tokens one by one, each
@@ -30,7 +32,7 @@ SEED = 38  # of the token ids that are timed
 class Model:
     """A model with one context."""
 
-    def __init__(self, path: str, context: int) -> None:
+    def __init__(self, path: str, context: int, fast: bool) -> None:
         api.llama_backend_init()
         self._silent = api.llama_log_callback(lambda level, text, data: None)
         api.llama_log_set(self._silent, ctypes.c_void_p(0))
@@ -41,8 +43,9 @@ class Model:
         settings = api.llama_context_default_params()
         settings.n_ctx = context
         settings.n_batch = context
-        settings.type_k = settings.type_v = F32
-        settings.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if not fast:
+            settings.type_k = settings.type_v = F32
+            settings.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self._context = api.llama_init_from_model(self._model, settings)
         if self._context is None:
             sys.exit("llama.cpp makes no context")
@@ -104,6 +107,14 @@ class Model:
         return time.perf_counter_ns() - begin
 
 
+def about() -> str:
+    """llama-cpp-python's version and the instruction sets that llama.cpp was built with."""
+    told = api.llama_print_system_info().decode()
+    flags = [part.split("=")[0].strip() for part in told.split(":", 1)[-1].split("|")
+             if part.strip().endswith("= 1")]
+    return f"llama-cpp-python {api.__version__}: {' '.join(flags)}"
+
+
 def answer(model: Model, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to one request."""
     match request["do"]:
@@ -116,13 +127,15 @@ def answer(model: Model, request: dict[str, Any]) -> dict[str, Any]:
         case "threads":
             model.set_threads(request["threads"])
             return {}
+        case "about":
+            return {"text": about()}
         case kind:
             return {"ns": model.nanoseconds(kind, request["depth"], request["tokens"])}
 
 
 def main() -> None:
     """Serves until the input ends."""
-    model = Model(sys.argv[1], int(sys.argv[2]))
+    model = Model(sys.argv[1], int(sys.argv[2]), "fast" in sys.argv[3:])
     for line in sys.stdin:
         print(json.dumps(answer(model, json.loads(line))), flush=True)
 

@@ -43,6 +43,12 @@ class _Lines:
         raise Ended(f"{self._process.args[0]}: " + (self._errors.read().strip() or
                                                    f"status {self._process.returncode}"))
 
+    def peak_bytes(self) -> int:
+        """The process's peak of resident memory."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
+        peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(peak.split()[1]) * 1024
+
     def close(self) -> None:
         """Ends the process."""
         assert self._process.stdin is not None
@@ -51,23 +57,47 @@ class _Lines:
         self._errors.close()
 
 
-class LlamaCpp:
-    """llama.cpp on a file."""
+class Peer:
+    """A worker of this folder, in an interpreter that has its packages."""
 
-    def __init__(self, python: Path, weights: Path, context: int) -> None:
-        self._lines = _Lines([str(python), str(WORKERS / "llama_cpp_worker.py"), str(weights),
-                              str(context)])
+    def __init__(self, python: Path, worker: str, words: list[str],
+                 variables: dict[str, str] | None = None) -> None:
+        self._lines = _Lines([str(python), str(WORKERS / worker), *words], variables)
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         return self._lines.ask(json.dumps(request))
 
-    def tokenize(self, text: str) -> list[int]:
-        """The ids of a text in which control tokens may be spelt."""
-        return self._ask(do="tokenize", text=text)["ids"]
-
     def set_threads(self, threads: int) -> None:
         """Of everything from now on."""
         self._ask(do="threads", threads=threads)
+
+    def about(self) -> str:
+        """Versions, and how it was built."""
+        return self._ask(do="about")["text"]
+
+    def nanoseconds(self, kind: str, depth: int, tokens: int) -> float:
+        """Of one prefill or decode."""
+        return self._ask(do=kind, depth=depth, tokens=tokens)["ns"]
+
+    def peak_bytes(self) -> int:
+        """The process's peak of resident memory."""
+        return self._lines.peak_bytes()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._lines.close()
+
+
+class LlamaCpp(Peer):
+    """llama.cpp on a file."""
+
+    def __init__(self, python: Path, weights: Path, context: int, fast: bool = False) -> None:
+        super().__init__(python, "llama_cpp_worker.py",
+                         [str(weights), str(context), *(["fast"] if fast else [])])
+
+    def tokenize(self, text: str) -> list[int]:
+        """The ids of a text in which control tokens may be spelt."""
+        return self._ask(do="tokenize", text=text)["ids"]
 
     def greedy(self, ids: list[int], tokens: int) -> tuple[list[int], np.ndarray]:
         """The likeliest tokens and the logits each was chosen by."""
@@ -75,32 +105,19 @@ class LlamaCpp:
             chosen = self._ask(do="greedy", ids=ids, tokens=tokens, logits=file.name)["ids"]
             return chosen, np.load(file.name)
 
-    def nanoseconds(self, kind: str, depth: int, tokens: int) -> float:
-        """Of one prefill or decode."""
-        return self._ask(do=kind, depth=depth, tokens=tokens)["ns"]
 
-    def close(self) -> None:
-        """Ends the process."""
-        self._lines.close()
+class Transformers(Peer):
+    """transformers on a file; `words`: fast, and the type of weights."""
 
-
-class Transformers:
-    """transformers on a file."""
-
-    def __init__(self, python: Path, variables: dict[str, str], weights: Path) -> None:
-        self._lines = _Lines([str(python), str(WORKERS / "transformers_worker.py"), str(weights)],
-                             variables)
+    def __init__(self, python: Path, variables: dict[str, str], weights: Path,
+                 *words: str) -> None:
+        super().__init__(python, "transformers_worker.py", [str(weights), *words], variables)
 
     def logits(self, ids: list[int], first: int) -> np.ndarray:
         """Of what follows each token from number `first` on."""
         with tempfile.NamedTemporaryFile(suffix=".npy") as file:
-            self._lines.ask(json.dumps({"do": "logits", "ids": ids, "first": first,
-                                        "logits": file.name}))
+            self._ask(do="logits", ids=ids, first=first, logits=file.name)
             return np.load(file.name)
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._lines.close()
 
 
 class Session:
@@ -111,8 +128,12 @@ class Session:
                               "--threads", str(threads), *words])
 
     def ask(self, line: str) -> dict[str, float]:
-        """{"ns":..., "bytes":...}"""
+        """{"ns":..., "bytes":..., "operations":...}"""
         return self._lines.ask(line)
+
+    def peak_bytes(self) -> int:
+        """The process's peak of resident memory."""
+        return self._lines.peak_bytes()
 
     def close(self) -> None:
         """Ends the process."""

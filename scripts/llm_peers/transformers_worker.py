@@ -1,17 +1,22 @@
-"""transformers as a process that answers JSON lines: transformers_worker.py FILE.gguf
+"""transformers as a process that answers JSON lines: transformers_worker.py FILE.gguf [fast [TYPE]]
 
 Runs in the environment that llm_compare.py makes for it. The model is built from the file's
 metadata and given the file's tensors, dequantised to float32: nothing is downloaded, and none of
-transformers' own reading of GGUF is used. Requests, one a line:
+transformers' own reading of GGUF is used. `fast`: PyTorch's own attention instead of plain
+products, weights of TYPE (float32, bfloat16). Requests, one a line:
 
   {"do":"logits","ids":[...],"first":N,"logits":FILE}    {}; FILE gets the logits after each
                                                          token from number N on
+  {"do":"threads","threads":N}                           {}
+  {"do":"about"}                                         {"text":...}: versions, build
+  {"do":"prefill"|"decode","depth":D,"tokens":N}         {"ns":...}, as llama_cpp_worker.py
 """
 from __future__ import annotations
 
 import json
 import os
 import sys
+import time
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -20,8 +25,11 @@ os.environ["ONEDNN_DEFAULT_FPMATH_MODE"] = "STRICT"
 import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import transformers  # noqa: E402
 from gguf.quants import dequantize  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+SEED = 38  # of the token ids that are timed
 
 # The file's names and transformers', of a layer and of the rest.
 LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
@@ -47,7 +55,7 @@ def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))
 
 
-def config_of(reader: gguf.GGUFReader, tied: bool) -> LlamaConfig:
+def config_of(reader: gguf.GGUFReader, tied: bool, attention: str) -> LlamaConfig:
     """The sizes and constants that the metadata tells."""
     def value(name: str, otherwise: Any = None) -> Any:
         field = reader.fields.get(f"llama.{name}")
@@ -63,14 +71,14 @@ def config_of(reader: gguf.GGUFReader, tied: bool) -> LlamaConfig:
         max_position_embeddings=value("context_length"),
         rms_norm_eps=value("attention.layer_norm_rms_epsilon"),
         rope_parameters={"rope_type": "default", "rope_theta": value("rope.freq_base", 10000.0)},
-        tie_word_embeddings=tied, attn_implementation="eager")
+        tie_word_embeddings=tied, attn_implementation=attention)
 
 
-def load(path: str) -> LlamaForCausalLM:
+def load(path: str, attention: str = "eager") -> LlamaForCausalLM:
     """The model with the file's weights; every one must be given, and none be left over."""
     reader = gguf.GGUFReader(path)
     tied = all(tensor.name != "output.weight" for tensor in reader.tensors)
-    config = config_of(reader, tied)
+    config = config_of(reader, tied, attention)
     model = LlamaForCausalLM(config).to(torch.float32).eval()
     rotated_heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     weights = {}
@@ -86,17 +94,58 @@ def load(path: str) -> LlamaForCausalLM:
     return model
 
 
+def about() -> str:
+    """Versions and what PyTorch was built with."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"transformers {transformers.__version__}, PyTorch {torch.__version__}: {capability}"
+
+
+def nanoseconds(model: LlamaForCausalLM, kind: str, depth: int, tokens: int) -> int:
+    """Of one prefill or decode behind so many tokens."""
+    cache = DynamicCache()
+    ids = np.random.default_rng(SEED).integers(0, model.config.vocab_size, (1, depth + tokens))
+
+    def append(first: int, end: int) -> None:
+        model(torch.from_numpy(ids[:, first:end]), past_key_values=cache, use_cache=True,
+              logits_to_keep=1)
+
+    if depth:
+        append(0, depth)
+    begin = time.perf_counter_ns()
+    step = tokens if kind == "prefill" else 1
+    for first in range(depth, depth + tokens, step):
+        append(first, first + step)
+    return time.perf_counter_ns() - begin
+
+
+def answer(model: LlamaForCausalLM, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to one request."""
+    match request["do"]:
+        case "logits":
+            logits = model(torch.tensor([request["ids"]]), use_cache=False).logits[0]
+            np.save(request["logits"], logits[request["first"]:].numpy())
+            return {}
+        case "threads":
+            torch.set_num_threads(request["threads"])
+            return {}
+        case "about":
+            return {"text": about()}
+        case kind:
+            return {"ns": nanoseconds(model, kind, request["depth"], request["tokens"])}
+
+
 def main() -> None:
     """Serves until the input ends."""
     torch.set_float32_matmul_precision("highest")
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = load(sys.argv[1])
+    fast = sys.argv[2:3] == ["fast"]
+    model = load(sys.argv[1], "sdpa" if fast else "eager")
+    if sys.argv[3:]:
+        model = model.to(getattr(torch, sys.argv[3]))
     for line in sys.stdin:
-        request = json.loads(line)
         with torch.inference_mode():
-            logits = model(torch.tensor([request["ids"]]), use_cache=False).logits[0]
-        np.save(request["logits"], logits[request["first"]:].numpy())
-        print("{}", flush=True)
+            told = answer(model, json.loads(line))
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

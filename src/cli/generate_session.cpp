@@ -38,6 +38,7 @@ std::int64_t room_in(const Gguf& gguf) {
 struct Answer {
   double ns = 0;
   double bytes = 0;
+  double operations = 0;
 };
 
 class Session {
@@ -57,6 +58,7 @@ class Session {
   Answer answer(const std::string& line) {
     const std::vector<std::string_view> words = split(line, ' ');
     if (line == "read") return read();
+    if (line == "peak") return peak();
     const bool three = words.size() == 3;
     const std::int64_t depth = three ? parse_integer(words[1]).value_or(-1) : -1;
     const std::int64_t tokens = three ? parse_integer(words[2]).value_or(-1) : -1;
@@ -64,12 +66,13 @@ class Session {
     if (!known || depth < 0 || depth % prompt_tokens != 0 || tokens < 1 || tokens > most_tokens ||
         depth > room_ - tokens) {
       throw argument_error(fmt::format(
-          "request '{}': allowed are read, prefill DEPTH {} and decode DEPTH TOKENS, DEPTH a "
+          "request '{}': allowed are read, peak, prefill DEPTH {} and decode DEPTH TOKENS, DEPTH a "
           "multiple of {}, all within {} tokens",
           line, prompt_tokens, prompt_tokens, room_));
     }
     for (std::int64_t past = 0; past < depth; past += prompt_tokens) prefill(past);
-    return words[0] == "prefill" ? Answer{prefill(depth), 0} : decode(depth, tokens);
+    if (words[0] == "decode") return decode(depth, tokens);
+    return {prefill(depth), 0, model_.prefill_operations(depth)};
   }
 
  private:
@@ -83,7 +86,10 @@ class Session {
 
   Answer decode(std::int64_t past, std::int64_t tokens) {
     Answer answer;
-    for (std::int64_t i = past; i < past + tokens; ++i) answer.bytes += model_.decode_bytes(i);
+    for (std::int64_t i = past; i < past + tokens; ++i) {
+      answer.bytes += model_.decode_bytes(i);
+      answer.operations += model_.decode_operations(i);
+    }
     const Stopwatch watch;
     for (std::int64_t i = past; i < past + tokens; ++i) model_.decode(ids_[i], i);
     answer.ns = watch.seconds() * 1e9;
@@ -92,7 +98,14 @@ class Session {
 
   Answer read() {
     const auto bytes = static_cast<double>(footprint());
-    return {bytes / best_read_gb_s(reader_, footprint()), bytes};
+    return {bytes / best_read_gb_s(reader_, footprint()), bytes, 0};
+  }
+
+  Answer peak() const {
+    constexpr double second = 1e9;  // ns
+    const double g_operations_s =
+        peak_g_operations_s(model_.prefill_instruction(), settings_.threads);
+    return {second, 0, g_operations_s * second};
   }
 
   generate::RunnerSettings settings_;
@@ -110,7 +123,9 @@ int serve_generate_session(const Gguf& gguf, const Catalogue& catalogue,
   Session session(gguf, catalogue, settings);
   for (std::string line; std::getline(requests, line);) {
     const Answer answer = session.answer(line);
-    answers << fmt::format("{{\"ns\":{:.0f},\"bytes\":{:.0f}}}", answer.ns, answer.bytes) << '\n'
+    answers << fmt::format("{{\"ns\":{:.0f},\"bytes\":{:.0f},\"operations\":{:.0f}}}", answer.ns,
+                           answer.bytes, answer.operations)
+            << '\n'
             << std::flush;
   }
   return 0;

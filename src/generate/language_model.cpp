@@ -140,14 +140,18 @@ std::span<const float> LanguageModel::verify(std::span<const std::int32_t> ids, 
   return run(verify_phases + i, verify_[i], ids, past - room_.prompt);
 }
 
-double LanguageModel::prefill_operations() const {
-  return operations_of(first_.instance.phases[prefill_phase]);
+double LanguageModel::operations(std::size_t phase, std::int64_t more) const {
+  const double first = operations_of(first_.instance.phases[phase]);
+  const double next = operations_of(next_.instance.phases[phase]);
+  return first + (next - first) * static_cast<double>(more);
+}
+
+double LanguageModel::prefill_operations(std::int64_t past) const {
+  return operations(prefill_phase, past);
 }
 
 double LanguageModel::decode_operations(std::int64_t past) const {
-  const double first = operations_of(first_.instance.phases[decode_phase]);
-  const double next = operations_of(next_.instance.phases[decode_phase]);
-  return first + (next - first) * static_cast<double>(past - room_.prompt);
+  return operations(decode_phase, past - room_.prompt);
 }
 
 double LanguageModel::decode_bytes(std::int64_t past) const {

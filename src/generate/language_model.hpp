@@ -40,14 +40,15 @@ class LanguageModel {
   // Bytes that decoding behind `past` tokens must read: every weight that is multiplied with, and
   // the caches' rows so far.
   double decode_bytes(std::int64_t past) const;
-  // Operations of kernels, in the prompt behind no other tokens and in a token behind `past`.
-  double prefill_operations() const;
+  // Operations of kernels in a prefill, and in a token, behind `past` tokens.
+  double prefill_operations(std::int64_t past) const;
   double decode_operations(std::int64_t past) const;
   // What multiplies in the largest products of each: PhaseRunner::instruction().
   std::string prefill_instruction() const { return prefill_.instruction(); }
   std::string decode_instruction() const { return decode_.instruction(); }
 
  private:
+  double operations(std::size_t phase, std::int64_t more) const;
   std::span<const float> run(std::size_t phase, PhaseRunner& runner,
                              std::span<const std::int32_t> ids, std::int64_t more);
 
