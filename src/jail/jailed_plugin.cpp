@@ -663,6 +663,17 @@ JailedPlugin read_jailed_plugin(const std::string& path) {
   }
 }
 
+std::string full_text(const Problem& problem) {
+  std::string text = problem.kernel().name;
+  for (const ParamSpec& param : problem.kernel().params) {
+    const bool in_words = param.kind == ParamKind::choice || param.kind == ParamKind::chain;
+    const double value = problem.value(param.name);
+    text += fmt::format("{}{}={}", text.find(':') == text.npos ? ':' : ',', param.name,
+                        in_words ? print_value(param, value) : fmt::format("{:g}", value));
+  }
+  return text;
+}
+
 void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin) {
   share_buffers();
   kernel_cpus();

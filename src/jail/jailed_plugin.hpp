@@ -31,6 +31,9 @@ JailedPlugin read_jailed_plugin(const std::string& path);
 // are shared memory. Throws Error.
 void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin);
 
+// A problem with all its parameters, as reports name it.
+std::string full_text(const Problem& problem);
+
 // How reasons begin that tell of the kernel's process, not of its results.
 inline constexpr const char* crashed = "crash: ";
 inline constexpr const char* hung = "timeout: ";
