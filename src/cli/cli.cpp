@@ -21,10 +21,11 @@
 namespace rooflane {
 namespace {
 
-const std::array verbs = {
-    &list_verb,      &doctor_verb, &run_verb,      &inputs_verb,  &verify_verb, &ceilings_verb,
-    &calibrate_verb, &bench_verb,  &roofline_verb, &compare_verb, &bisect_verb, &tune_verb,
-    &archive_verb,   &model_verb,  &generate_verb, &schema_verb,  &worker_verb, &evaluate_verb};
+const std::array verbs = {&list_verb,     &doctor_verb,   &run_verb,       &inputs_verb,
+                          &verify_verb,   &ceilings_verb, &calibrate_verb, &bench_verb,
+                          &roofline_verb, &compare_verb,  &bisect_verb,    &tune_verb,
+                          &archive_verb,  &model_verb,    &generate_verb,  &judge_verb,
+                          &schema_verb,   &worker_verb,   &evaluate_verb};
 
 std::string version_text() { return fmt::format("rooflane {}\n", build_version); }
 

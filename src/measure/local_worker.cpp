@@ -2,8 +2,12 @@
 // throws; what crashes or hangs takes the process along (process_worker.cpp puts it behind a wall).
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,7 @@
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
 #include "measure/sampler.hpp"
+#include "measure/series_guard.hpp"
 #include "measure/worker.hpp"
 
 namespace rooflane {
@@ -60,6 +65,19 @@ struct OpenCase {
   bool asked_before = false;             // whether its output is right
   std::optional<Verification> verified;  // the first verification, when it passed
   std::uint64_t verified_hash = 0;       // of the output it saw
+  std::optional<SeriesGuard> guard;      // of an untrusted variant
+};
+
+// While it lives the plan's kernel may run, in whichever process that is; behind it, not.
+class Awake {
+ public:
+  explicit Awake(Plan& plan) : plan_(plan) { plan_.wake(); }
+  ~Awake() { plan_.rest(); }
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+
+ private:
+  Plan& plan_;
 };
 
 class LocalWorker final : public Worker {
@@ -87,6 +105,7 @@ class LocalWorker final : public Worker {
   bool reproduces(std::uint64_t output_hash, bool follow) override {
     try {
       OpenCase& open = opened();
+      const Awake awake(*open.plan);
       open.asked_before = true;
       if (follow && !follows_inputs(open)) return false;
       return defect_of_run(open).empty() && open.operands.output_hash() == output_hash;
@@ -107,6 +126,7 @@ class LocalWorker final : public Worker {
     try {
       Samples samples;
       OpenCase& open = opened();
+      const Awake awake(*open.plan);
       warm_clock(open);
       warm_up([&] { open.plan->run(); }, steady_clock_ns);
       for (int i = 0; i < n; ++i) take_sample(open, runs, samples);
@@ -165,6 +185,9 @@ class LocalWorker final : public Worker {
                         "cache cold: the caches of this device cannot be emptied from here");
     }
     answer.facts = open.plan->facts();
+    if (variant.backend->untrusted) {
+      open.guard.emplace(open.c.problem, open.operands, open.c.inputs(), open.c.math_record());
+    }
     return answer;
   }
 
@@ -199,10 +222,11 @@ class LocalWorker final : public Worker {
 
   Verification verify_open(const std::string& reference_path) {
     OpenCase& open = opened();
+    const Awake awake(*open.plan);
     const Problem& problem = open.c.problem;
     Verification result;
     if (std::exchange(open.asked_before, true) && !follows_inputs(open)) {
-      result.reason = "the run kept its output although its inputs changed";
+      result.reason = how_it_kept(open);
       return result;
     }
     result.reason = defect_of_run(open);
@@ -216,11 +240,55 @@ class LocalWorker final : public Worker {
             : read_reference(reference_path);
     result = verify_output(problem, open.operands.all(), reference, open.c.inputs(), math);
     result.output_hash = hash;
+    if (!result.usable() && is_still_written(open, hash)) {
+      result.reason = "late-return: the outputs went on changing after the run had returned; " + result.reason;
+    }
     if (result.usable() && !open.verified) {
       open.verified = result;
       open.verified_hash = hash;
     }
     return result;
+  }
+
+  // Of an untrusted variant whose output is wrong: whether a thread that it left goes on.
+  static bool is_still_written(const OpenCase& open, std::uint64_t hash) {
+    if (!open.variant.backend->untrusted) return false;
+    constexpr int looks = 20;
+    for (int i = 0; i < looks; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (open.operands.output_hash() != hash) return true;
+    }
+    return false;
+  }
+
+  // Why a variant's outputs did not become NaN with its inputs. Of an untrusted one the beginning
+  // of the reason says how it keeps outputs: it computes when it is bound, it leaves runs out, or it
+  // gives an earlier result again.
+  static std::string how_it_kept(OpenCase& open) {
+    const std::string kept = "the run kept its output although its inputs changed";
+    if (!open.variant.backend->untrusted) return kept;
+    constexpr int runs = 4;
+    int written = 0;
+    for (int i = 0; i < runs; ++i) written += run_writes(open) ? 1 : 0;
+    if (written > 0 && written < runs) return "skipped-calls: " + kept;
+    const std::uint64_t before = open.operands.output_hash();
+    open.operands.change_inputs();
+    const bool follows = run_writes(open) && open.operands.output_hash() != before;
+    open.plan->bind(open.operands.all());
+    const bool follows_bind = run_writes(open) && open.operands.output_hash() != before;
+    open.operands.restore_inputs();
+    open.plan->bind(open.operands.all());
+    if (follows) return "NaN in the inputs must reach the outputs that depend on them";
+    if (follows_bind) return "work-in-bind: " + kept;
+    return (written == 0 ? "skipped-calls: " : "replay: ") + kept;
+  }
+
+  // Runs once; whether that wrote anything.
+  static bool run_writes(OpenCase& open) {
+    open.operands.poison_output();
+    const std::uint64_t poisoned = open.operands.output_hash();
+    open.plan->run();
+    return open.operands.output_hash() != poisoned;
   }
 
   // Runs once with every input NaN and restores them: corners of the outputs whose exact value is
@@ -275,6 +343,7 @@ class LocalWorker final : public Worker {
 
   Calibration calibrate_open() {
     OpenCase& open = opened();
+    const Awake awake(*open.plan);
     warm_clock(open);
     const auto run = [&] { open.plan->run(); };
     Calibration calibration;
@@ -292,7 +361,11 @@ class LocalWorker final : public Worker {
   void take_sample(OpenCase& open, std::int64_t runs, Samples& samples) {
     if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
-      samples.ns.push_back(time_runs([&] { open.plan->run(); }, runs, steady_clock_ns));
+      const double call_ns = open.plan->call_ns();
+      const auto run = [&] { open.plan->run(); };
+      const double ns = open.guard ? open.guard->time(run, runs, steady_clock_ns)
+                                   : time_runs(run, runs, steady_clock_ns);
+      samples.ns.push_back(std::max(ns - call_ns, 0.0));
     } else {
       samples.ns.push_back(time_device_runs(*open.plan, runs));
     }
