@@ -27,10 +27,9 @@ static void attack(void) {
                                SYS_io_uring_setup};
   unshare(CLONE_NEWUSER);
   unshare(CLONE_NEWNS);
-  mount("none", "/tmp", "tmpfs", 0, NULL);
-  umount2("/proc", MNT_DETACH);
+  mount("none", "/mnt", "tmpfs", 0, NULL);
+  umount2("/mnt", MNT_DETACH);
   if (chroot("/proc/1/root") == 0 && chdir("/") != 0) return;
-  sethostname("owned", 5);
   for (unsigned i = 0; i < sizeof calls / sizeof *calls; ++i) syscall(calls[i], 0, 0, 0, 0, 0);
   const int memory = open("/dev/mem", O_RDWR);
   if (memory >= 0) close(memory);
