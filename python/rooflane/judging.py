@@ -112,11 +112,14 @@ class Judge:
             os.killpg(process.pid, signal.SIGTERM)
 
     def _run(self, words: Sequence[str], limit: float | None) -> tuple[str, str, int]:
-        # A group of its own: Ctrl-C ends the caller, which then ends this in order.
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, errors="replace",
-                              start_new_session=True) as process:
-            self._process = process
+        try:  # a group of its own: Ctrl-C ends the caller, which then ends this in order
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, errors="replace", start_new_session=True)
+        except OSError as error:
+            raise program.Refused(f"{self.program} cannot be run ({error.strerror})",
+                                  program.UNAVAILABLE) from error
+        with self._process as process:
             try:
                 out, err = process.communicate(timeout=limit)
             except BaseException as error:

@@ -19,6 +19,7 @@ from rooflane.strategies.proposer import LONGEST_NOTE, Failed, Program
 from rooflane.tuning import Exchange, History, Proposal, Space
 
 PROPOSER = "proposer"  # the source of a program's proposals
+LONGEST_HEAD = 1000  # characters of a function's arguments
 
 
 class ProgramTransport:
@@ -102,5 +103,5 @@ def sources_of(text: str, kernel: str) -> list[tuple[str, str]]:
     else:
         fenced = [each.group(2) for each in answer.FENCE.finditer(text)]
         texts = fenced or [text]
-    defines = re.compile(rf"\b(?:{re.escape(kernel)}\s*\([^;{{}}]*\)\s*{{|rooflane_describe)")
+    defines = re.compile(rf"\b(?:{re.escape(kernel)}\s*\([^;{{}}]{{0,{LONGEST_HEAD}}}\)\s*{{|rooflane_describe)")
     return [(each.strip() + "\n", note) for each in texts if defines.search(each)]
