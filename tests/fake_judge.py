@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The program with a judge that believes what a source says of itself, so that searches over sources
-and the MCP server can be tested without compilers, jails and clocks. Everything but the verb `judge`
-is FAKE_PROGRAM's (rooflane-fake).
+"""The program with a judge that believes what a source says of itself, so that searches over
+sources and the MCP server can be tested without compilers, jails and clocks. Everything but the
+verb `judge` is FAKE_PROGRAM's (rooflane-fake).
 
 A source says `/* fake: verdict=WINNER ratio=0.5 */`; without that it is a LOSER that takes 4 times
-as long. `seconds=2` lets it take that long, `refuse=3` ends with that status, `unseen=FAILED` is the
-verdict on seeds from 1000 on. FAKE_ARCHIVE is where attempts are kept, a document a line.
+as long. `seconds=2` lets it take that long, `refuse=3` ends with that status, `unseen=FAILED` is
+the verdict on seeds from 1000 on. FAKE_ARCHIVE is where attempts are kept, a document a line.
 """
 from __future__ import annotations
 

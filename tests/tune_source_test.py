@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`tune --strategy source`, with a judge that believes what a source says of itself (fake_judge.py):
-tune_source_test.py ROOFLANE_WITH_FAKES [NAME...]. Proposers that climb and proposers that fail,
-servers that fail, and recorded exchanges of a real model.
+"""`tune --strategy source`, with a judge that believes what a source says of itself
+(fake_judge.py): tune_source_test.py ROOFLANE_WITH_FAKES [NAME...]. Proposers that climb and
+proposers that fail, servers that fail, and recorded exchanges of a real model.
 
   tune_source_test.py ROOFLANE_WITH_FAKES --record URL   records the exchanges anew
 """
@@ -15,16 +15,13 @@ if __name__ == "__main__":
 import dataclasses
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rooflane import judging, program
 from rooflane.archive.store import Archive
@@ -40,7 +37,7 @@ from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import FLAGS, TEMPLATE, Sources
 from rooflane.source_search.strategy import SourceWriter
 from rooflane.tuner.search import Limits, Search
-from rooflane.tuning import Exchange, History, Outcome, text_of
+from rooflane.tuning import Exchange, History, text_of
 
 import language_model_fakes as fakes
 import skip
@@ -269,8 +266,9 @@ class Answers(unittest.TestCase):
     """Texts of strangers; nothing is run."""
 
     def test_sources_are_found_where_they_are(self) -> None:
-        for text in (FUNCTION, f"```c\n{FUNCTION}```", f"```\n{FUNCTION}", f"x\n```cpp\n{FUNCTION}```",
-                     json.dumps({"source": FUNCTION}), json.dumps({"sources": [FUNCTION]})):
+        for text in (FUNCTION, f"```c\n{FUNCTION}```", f"```\n{FUNCTION}",
+                     f"x\n```cpp\n{FUNCTION}```", json.dumps({"source": FUNCTION}),
+                     json.dumps({"sources": [FUNCTION]})):
             self.assertEqual(sources_of(text, "softmax"), [(FUNCTION, "")], text)
         self.assertEqual(sources_of(json.dumps({"source": FUNCTION, "note": "n" * 999}),
                                     "softmax"), [(FUNCTION, "n" * 500)])

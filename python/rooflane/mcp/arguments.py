@@ -17,7 +17,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--budget", metavar="SECONDS", type=float, default=BUDGET,
                         help=f"the most that a submission may ask for; default: {BUDGET:g}")
     parser.add_argument("--unsafe", action="store_true",
-                        help="judge without a jail where there is none: only sources that you trust")
+                        help="judge without a jail where there is none: trusted sources only")
     given = parser.parse_args(words)
     if not 0 < given.budget < float("inf"):
         parser.error("--budget: more than 0")

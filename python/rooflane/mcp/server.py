@@ -17,12 +17,12 @@ from rooflane.judging import Request
 from rooflane.mcp.desk import Desk
 
 INSTRUCTIONS = """\
-Rooflane verifies and times numeric kernels on this machine's CPU. list_kernels says which there are,
-describe what one has to compute, its C signature, a source that passes, and how fast the others are.
-submit takes your source and returns a ticket; result waits for the verdict: whether it is right on
-shapes and values that you have not seen, how fast it is beside each peer and the machine's roof, the
-instructions of the hot loop, and what is worth trying next. history shows earlier attempts. Only
-verdicts WINNER, TIE, LOSER and UNDECIDED are of right kernels."""
+Rooflane verifies and times numeric kernels on this machine's CPU. list_kernels says which there
+are, describe what one has to compute, its C signature, a source that passes, and how fast the
+others are. submit takes your source and returns a ticket; result waits for the verdict: whether it
+is right on shapes and values that you have not seen, how fast it is beside each peer and the
+machine's roof, the instructions of the hot loop, and what is worth trying next. history shows
+earlier attempts. Only verdicts WINNER, TIE, LOSER and UNDECIDED are of right kernels."""
 LONGEST_WAIT = 50.0  # seconds of a call: clients give up after a minute
 
 
@@ -68,10 +68,10 @@ def server_of(desk: Desk, budget: float, unsafe: bool) -> MCPServer:
     def submit(kernel: str, source: str, shapes: list[str] | None = None, threads: int = 1,
                language: Literal["c", "c++", "opencl"] = "c", flags: str = "",
                against: list[str] | None = None, budget_s: float | None = None) -> dict[str, Any]:
-        """Hands in the whole text of a source: the kernel's function, or a plugin's table. `shapes`:
-        what is timed; default: the kernel's own. `flags`: of the compiler, in the place of the
-        usual ones. `against`: variants to be timed beside; default: the best of this machine and
-        the libraries. Returns a ticket for result."""
+        """Hands in the whole text of a source: the kernel's function, or a plugin's table.
+        `shapes`: what is timed; default: the kernel's own. `flags`: of the compiler, in the place
+        of the usual ones. `against`: variants to be timed beside; default: the best of this machine
+        and the libraries. Returns a ticket for result."""
         seconds = budget if budget_s is None else min(budget_s, budget)
         if not seconds > 0:
             raise ValueError(f"budget_s {budget_s}: more than 0, up to {budget:g}")
@@ -87,8 +87,8 @@ def server_of(desk: Desk, budget: float, unsafe: bool) -> MCPServer:
 
     @tool
     def history(kernel: str = "", attempt: int | None = None, last: int = 20) -> dict[str, Any]:
-        """Earlier attempts, of one kernel or all, the newest last, in short; with `attempt` that one
-        whole, its source among it."""
+        """Earlier attempts, of one kernel or all, the newest last, in short; with `attempt` that
+        one whole, its source among it."""
         found = desk.history(kernel, attempt)
         if attempt is not None:
             return {"attempts": found}

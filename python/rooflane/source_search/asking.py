@@ -103,5 +103,6 @@ def sources_of(text: str, kernel: str) -> list[tuple[str, str]]:
     else:
         fenced = [each.group(2) for each in answer.FENCE.finditer(text)]
         texts = fenced or [text]
-    defines = re.compile(rf"\b(?:{re.escape(kernel)}\s*\([^;{{}}]{{0,{LONGEST_HEAD}}}\)\s*{{|rooflane_describe)")
+    head = rf"{re.escape(kernel)}\s*\([^;{{}}]{{0,{LONGEST_HEAD}}}\)\s*{{"
+    defines = re.compile(rf"\b(?:{head}|rooflane_describe)")
     return [(each.strip() + "\n", note) for each in texts if defines.search(each)]
