@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes text files, one after the other, as a C++ string: embed.py INPUT... OUTPUT NAME."""
+"""Writes text files, one after the other, as a C++ string: embed.py [--plain] INPUT... OUTPUT NAME.
+With --plain without the lines that tell a compiler where the text came from."""
 import os
 import sys
 
@@ -7,10 +8,14 @@ from script_help import answer_help
 
 answer_help()
 *sources, output, name = sys.argv[1:]
+plain = sources[0] == "--plain"
+if plain:
+    sources = sources[1:]
 lines = []
 for source in sources:
     # Build logs then name the file and line that one edits.
-    lines.append(f'#line 1 "{os.path.basename(source)}"')
+    if not plain:
+        lines.append(f'#line 1 "{os.path.basename(source)}"')
     with open(source, encoding="utf-8") as file:
         lines += file.read().splitlines()
 # One literal per line: compilers join them, and no raw-string delimiter can clash.

@@ -16,7 +16,8 @@
 
 namespace rooflane::plugin {
 
-const Backend backend = {.name = "plugin", .foreign_threads = true};
+const Backend backend = {
+    .name = "plugin", .foreign_threads = true, .untrusted = true};
 
 namespace {
 
@@ -24,6 +25,7 @@ namespace {
 // functions that know its number.
 struct Loaded : CheckedVariant {
   const char* (*last_error)() = nullptr;
+  const Elsewhere* elsewhere = nullptr;
   Variant variant{};
 
   Error failure(const char* step) const {
@@ -114,9 +116,20 @@ class PluginPlan final : public Plan {
     if (loaded_.table.run(plan_) != 0) throw loaded_.failure("run");
   }
 
+  void wake() override {
+    if (loaded_.elsewhere != nullptr) loaded_.elsewhere->wake(plan_);
+  }
+  void rest() override {
+    if (loaded_.elsewhere != nullptr) loaded_.elsewhere->rest(plan_);
+  }
+  double call_ns() override {
+    return loaded_.elsewhere != nullptr ? loaded_.elsewhere->call_ns(plan_) : 0;
+  }
+
   PlanFacts facts() const override {
     PlanFacts facts;
     if (loaded_.table.library != nullptr) facts.library = loaded_.table.library;
+    if (loaded_.elsewhere != nullptr) facts.library = loaded_.elsewhere->library(plan_);
     facts.tuning = tuning_;
     return facts;
   }
@@ -127,6 +140,13 @@ class PluginPlan final : public Plan {
     const std::vector<TensorSpec> tensors = problem().kernel().tensors(problem());
     for (const TensorSpec& tensor : tensors) {
       if (tensor.role != Role::constant) given.add(tensor.name.c_str(), operands.at(tensor.name));
+    }
+    if (loaded_.elsewhere != nullptr) {
+      std::vector<std::string> written;
+      for (const TensorSpec& tensor : tensors) {
+        if (is_written(tensor.role)) written.push_back(tensor.name);
+      }
+      loaded_.elsewhere->will_write(plan_, written);
     }
     if (loaded_.table.bind(plan_, given.get()) != 0) throw loaded_.failure("bind");
   }
@@ -194,7 +214,11 @@ const rooflane_plugin* describe(const std::string& path) {
 }  // namespace
 
 void load(Catalogue& catalogue, const std::string& name, const std::string& path) {
-  const rooflane_plugin* const described = describe(path);
+  load_table(catalogue, name, describe(path), nullptr);
+}
+
+void load_table(Catalogue& catalogue, const std::string& name, const rooflane_plugin* described,
+                const Elsewhere* elsewhere) {
   std::vector<CheckedVariant> variants = checked_variants(catalogue, name, described);
   if (places_used + variants.size() > most_variants) {
     throw argument_error(fmt::format("allowed are {} variants of plugins", most_variants));
@@ -203,6 +227,7 @@ void load(Catalogue& catalogue, const std::string& name, const std::string& path
     Loaded& loaded = places[places_used];
     static_cast<CheckedVariant&>(loaded) = std::move(checked);
     loaded.last_error = described->last_error;
+    loaded.elsewhere = elsewhere;
     loaded.variant = {.name = loaded.name.c_str(),
                       .kernel = loaded.kernel,
                       .backend = &backend,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/plugin_table.hpp"
 #include "core/catalogue.hpp"
 
 namespace rooflane::plugin {
@@ -15,5 +16,19 @@ extern const Backend backend;
 // for one that calls itself x. It is never closed. Throws Error(argument): no
 // shared library, not of this ABI, an incomplete or unknown variant, a name that is taken.
 void load(Catalogue& catalogue, const std::string& name, const std::string& path);
+
+// Of a table whose functions have another process do the work: what a plan of it adds (Plan's
+// functions of these names, and facts).
+struct Elsewhere {
+  // Names of the outputs, before bind.
+  void (*will_write)(void* plan, const std::vector<std::string>& names);
+  void (*wake)(void* plan);
+  void (*rest)(void* plan);
+  double (*call_ns)(void* plan);
+  std::string (*library)(void* plan);
+};
+// The same for a table that is there already.
+void load_table(Catalogue& catalogue, const std::string& name, const rooflane_plugin* described,
+                const Elsewhere* elsewhere);
 
 }  // namespace rooflane::plugin

@@ -22,6 +22,6 @@ struct Verb {
 
 extern const Verb list_verb, doctor_verb, run_verb, inputs_verb, verify_verb, ceilings_verb,
     calibrate_verb, bench_verb, roofline_verb, compare_verb, schema_verb, worker_verb,
-    evaluate_verb, tune_verb, archive_verb, model_verb, generate_verb;
+    evaluate_verb, tune_verb, archive_verb, model_verb, generate_verb, judge_verb;
 
 }  // namespace rooflane

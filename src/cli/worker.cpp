@@ -6,12 +6,14 @@
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
 #include "core/thread_pool.hpp"
+#include "jail/jailed_plugin.hpp"
 
 namespace rooflane {
 namespace {
 
 void declare_worker(Arguments& arguments) {
   declare_plugins(arguments);
+  arguments.option("--judged", "FILE", "a judged kernel, as `judge` describes it to its workers");
   arguments.examples(
       {"printf '{\"op\":\"open\",\"case\":\"softmax:rows=4,cols=8 variant=scalar\"}"
        "\\n' | rooflane worker"});
@@ -22,6 +24,9 @@ int run_worker(const Arguments& arguments, Catalogue& catalogue, const CliSettin
   try {
     for (const PluginArgument& given : read_plugins(arguments, catalogue)) {
       plugin::load(catalogue, given.name, given.path);
+    }
+    if (const auto judged = arguments.value("--judged")) {
+      jail::load_jailed(catalogue, jail::read_jailed_plugin(*judged));
     }
   } catch (const Error& error) {
     return refuse_to_serve(error.what());

@@ -92,6 +92,8 @@ struct Backend {
   // Threads are started by others than core/parallel.hpp: the process as a whole is kept on its
   // CPUs, and its first thread, from which they would inherit a single one, is not bound.
   bool foreign_threads = false;
+  // Its variants are anybody's code: what they give is looked at within the timed series too.
+  bool untrusted = false;
 };
 
 // The backends of this build, in the order of src/backends/meson.build.

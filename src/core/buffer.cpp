@@ -8,6 +8,8 @@
 #include <new>
 #include <utility>
 
+#include "shared_memory.hpp"
+
 namespace rooflane {
 
 namespace {
@@ -24,6 +26,10 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
+  if (buffers_are_shared()) {
+    data_ = map_shared(bytes);
+    return;
+  }
   const std::size_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : line_bytes;
   const std::size_t capacity = round_up(bytes, alignment);
   if (capacity < bytes) throw std::bad_alloc();
@@ -33,7 +39,13 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (alignment == huge_page_bytes) madvise(data_, capacity, MADV_HUGEPAGE);
 }
 
-Buffer::~Buffer() { std::free(data_); }
+Buffer::~Buffer() {
+  if (buffers_are_shared()) {
+    unmap_shared(data_);
+  } else {
+    std::free(data_);
+  }
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}

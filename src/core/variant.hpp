@@ -111,6 +111,12 @@ class Plan {
   // Makes sure that the next run finds its operands in the device's memory and not in its caches;
   // after the first upload. False where the host does that by address: regions().
   virtual bool turn_cold() { return false; }
+  // What a plan does that has its kernel called by another process, one that is not trusted; all
+  // others nothing. wake(): it will run soon. rest(): nothing of it may run until the next wake()
+  // or run(). call_ns(): what such a call takes beyond the kernel itself, measured now.
+  virtual void wake() {}
+  virtual void rest() {}
+  virtual double call_ns() { return 0; }
 
   const Problem& problem() const { return problem_; }
 

@@ -2,6 +2,7 @@
 // throws; what crashes or hangs takes the process along (process_worker.cpp puts it behind a wall).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -62,6 +63,18 @@ struct OpenCase {
   std::uint64_t verified_hash = 0;       // of the output it saw
 };
 
+// While it lives the plan's kernel may run, in whichever process that is; behind it, not.
+class Awake {
+ public:
+  explicit Awake(Plan& plan) : plan_(plan) { plan_.wake(); }
+  ~Awake() { plan_.rest(); }
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+
+ private:
+  Plan& plan_;
+};
+
 class LocalWorker final : public Worker {
  public:
   explicit LocalWorker(const Catalogue& catalogue) : catalogue_(catalogue) {}
@@ -87,6 +100,7 @@ class LocalWorker final : public Worker {
   bool reproduces(std::uint64_t output_hash, bool follow) override {
     try {
       OpenCase& open = opened();
+      const Awake awake(*open.plan);
       open.asked_before = true;
       if (follow && !follows_inputs(open)) return false;
       return defect_of_run(open).empty() && open.operands.output_hash() == output_hash;
@@ -107,6 +121,7 @@ class LocalWorker final : public Worker {
     try {
       Samples samples;
       OpenCase& open = opened();
+      const Awake awake(*open.plan);
       warm_clock(open);
       warm_up([&] { open.plan->run(); }, steady_clock_ns);
       for (int i = 0; i < n; ++i) take_sample(open, runs, samples);
@@ -199,6 +214,7 @@ class LocalWorker final : public Worker {
 
   Verification verify_open(const std::string& reference_path) {
     OpenCase& open = opened();
+    const Awake awake(*open.plan);
     const Problem& problem = open.c.problem;
     Verification result;
     if (std::exchange(open.asked_before, true) && !follows_inputs(open)) {
@@ -275,6 +291,7 @@ class LocalWorker final : public Worker {
 
   Calibration calibrate_open() {
     OpenCase& open = opened();
+    const Awake awake(*open.plan);
     warm_clock(open);
     const auto run = [&] { open.plan->run(); };
     Calibration calibration;
@@ -292,7 +309,9 @@ class LocalWorker final : public Worker {
   void take_sample(OpenCase& open, std::int64_t runs, Samples& samples) {
     if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
-      samples.ns.push_back(time_runs([&] { open.plan->run(); }, runs, steady_clock_ns));
+      const double call_ns = open.plan->call_ns();
+      const double ns = time_runs([&] { open.plan->run(); }, runs, steady_clock_ns);
+      samples.ns.push_back(std::max(ns - call_ns, 0.0));
     } else {
       samples.ns.push_back(time_device_runs(*open.plan, runs));
     }

@@ -1,0 +1,73 @@
+// The jail in which strangers' code is compiled, loaded and run: bubblewrap's namespaces (no
+// network, a read-only system, a /tmp and a process tree of its own), a filter of system calls,
+// Landlock where the kernel has it, and limits of memory, processes, files and CPU time. What it
+// does not hold off stands in SECURITY.md.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rooflane::jail {
+
+// unsafe: a process with limits and nothing else, by the user's own wish.
+enum class Kind { bubblewrap, unsafe };
+std::string_view name_of(Kind kind);  // "bubblewrap", "unsafe"
+
+// What a jail of this machine consists of, and what it might and does not.
+struct Means {
+  std::vector<std::string> has, lacks;
+};
+Means means_of(Kind kind);
+
+struct Limits {
+  std::uint64_t memory_bytes = 0;  // address space of each process; 0 of each: no limit
+  std::uint64_t processes = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t cpu_seconds = 0;
+};
+
+struct Settings {
+  Kind kind = Kind::bubblewrap;
+  // A folder that the command finds as inside(): the runner's program lies in it, by this name.
+  std::string folder;
+  bool folder_writable = false;
+  // The command; empty: the runner serves requests on `socket`.
+  std::vector<std::string> command;
+  std::vector<std::pair<std::string, std::string>> environment;  // all that it has
+  Limits limits;
+  int socket = -1;          // becomes descriptor jail::runner_socket; below 0: none
+  std::string output_path;  // of standard output and error; empty: nowhere
+  bool compiles = false;
+};
+inline constexpr const char* runner_name = "rooflane-runner";
+
+// The folder's path as the command sees it.
+std::string inside(const Settings& settings);
+
+// The runner's program, which stands beside this one. Throws Error(unavailable) when it does not.
+std::string runner_program();
+// Puts the runner into a folder that everybody may read. Throws Error.
+void place_runner(const std::string& folder);
+
+// Starts the process. It leads a process group, which ends with this process. Throws
+// Error(unavailable).
+pid_t start(const Settings& settings);
+// Why no jail can be made here, in words; empty when one can. Tries one, in a folder that holds the
+// runner.
+std::string defect(const std::string& folder);
+
+// How a command in a jail ended.
+struct Outcome {
+  int status = 0;        // exit status, or 128 and the signal
+  bool timed_out = false;
+};
+Outcome run(const Settings& settings, double seconds);
+
+// Ends all processes of the group and waits for the first.
+void end(pid_t group);
+
+}  // namespace rooflane::jail

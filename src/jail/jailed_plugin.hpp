@@ -1,0 +1,41 @@
+// A plugin whose library is loaded by a runner in a jail (runner.cpp) and never by this process.
+// This process owns the operands, takes the time, and compares; what the runner says is checked
+// like a file of a stranger's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/catalogue.hpp"
+#include "jail/jail.hpp"
+
+namespace rooflane::jail {
+
+struct JailedPlugin {
+  std::string name;     // of the variant
+  std::string folder;   // holds the runner and the library; the jail sees it read-only
+  std::string library;  // the file's name there
+  Kind kind = Kind::bubblewrap;
+  // CPUs of the machine: one that the kernel does not use watches its calls.
+  std::vector<int> cpus;
+  // Where facts of each plan are appended, a JSON object a line; empty: nowhere.
+  std::string report;
+  double call_seconds = 20;  // a call that takes longer is ended
+};
+
+// The same as text for another process, a file at `path`. Throw Error.
+void write_jailed_plugin(const JailedPlugin& plugin, const std::string& path);
+JailedPlugin read_jailed_plugin(const std::string& path);
+
+// Loads it in a jail and adds its variants to the catalogue. From now on this process's buffers
+// are shared memory. Throws Error.
+void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin);
+
+// A problem with all its parameters, as reports name it.
+std::string full_text(const Problem& problem);
+
+// How reasons begin that tell of the kernel's process, not of its results.
+inline constexpr const char* crashed = "crash: ";
+inline constexpr const char* hung = "timeout: ";
+
+}  // namespace rooflane::jail

@@ -1,0 +1,541 @@
+// See judge.hpp. Reads top to bottom: build, verify, time, say.
+#include "judge/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bench/groups.hpp"
+#include "core/error.hpp"
+#include "core/json_text.hpp"
+#include "core/machine.hpp"
+#include "core/seeds.hpp"
+#include "core/temporary_folder.hpp"
+#include "jail/jailed_plugin.hpp"
+#include "measure/distributions.hpp"
+#include "measure/foreign.hpp"
+#include "bench/worker_pool.hpp"
+
+namespace rooflane::judge {
+
+namespace {
+
+constexpr std::array<Cheat, 20> cheats = {{{1, "patched-timer"},
+                                           {2, "late-return"},
+                                           {3, "work-in-bind"},
+                                           {4, "replay"},
+                                           {5, "skipped-calls"},
+                                           {6, "packed-constants"},
+                                           {7, "cache-games"},
+                                           {8, "recognises-verification"},
+                                           {9, "low-precision"},
+                                           {10, "easy-inputs"},
+                                           {11, "unwritten-or-outside"},
+                                           {12, "reads-reference"},
+                                           {13, "disturbs-peers"},
+                                           {14, "load-time"},
+                                           {15, "foreign-library"},
+                                           {16, "forged-result"},
+                                           {17, "knows-shapes"},
+                                           {18, "nan-games"},
+                                           {19, "race"},
+                                           {20, "late-crash"}}};
+
+const Cheat& cheat_number(int number) { return cheats[static_cast<std::size_t>(number) - 1]; }
+
+// The element of a reason as verification writes it: "element y[3,5] is 1, expected 2 within 3".
+std::optional<FirstWrong> wrong_element(const std::string& reason, const Problem& problem) {
+  const std::size_t at = reason.find("element ");
+  if (at == std::string::npos) return std::nullopt;
+  FirstWrong wrong;
+  char tensor[64] = "";
+  const std::string text = reason.substr(at + 8);
+  const std::size_t bracket = text.find('[');
+  if (bracket == std::string::npos || bracket >= sizeof tensor) return std::nullopt;
+  wrong.tensor = text.substr(0, bracket);
+  long row = 0, col = 0;
+  const int read = std::sscanf(text.c_str() + bracket, "[%ld,%ld] is %lf, expected %lf within %lf",
+                               &row, &col, &wrong.got, &wrong.expected, &wrong.bound);
+  if (read < 3) return std::nullopt;
+  wrong.row = row;
+  wrong.col = col;
+  if (wrong.tensor.empty()) {
+    for (const TensorSpec& spec : problem.kernel().tensors(problem)) {
+      if (is_written(spec.role)) wrong.tensor = spec.name;
+    }
+  }
+  wrong.shape = problem.text();
+  return wrong;
+}
+
+Verdict verdict_of(Status status, const std::string& reason) {
+  if (reason.find(jail::crashed) != std::string::npos) return Verdict::crash;
+  if (reason.find(jail::hung) != std::string::npos || status == Status::timeout) {
+    return Verdict::timeout;
+  }
+  if (status == Status::inaccurate) return Verdict::inaccurate;
+  if (status == Status::suspect) return Verdict::suspect;
+  return Verdict::failed;
+}
+
+class Judge {
+ public:
+  Judge(const Request& request, const Catalogue& catalogue,
+        const std::vector<std::string>& worker_command, const Row& stamp)
+      : request_(request), catalogue_(catalogue), worker_command_(worker_command), stamp_(stamp) {}
+
+  Judgement run() {
+    jail::place_runner(folder_.path());
+    if (request_.kind == jail::Kind::bubblewrap) {
+      if (const std::string defect = jail::defect(folder_.path()); !defect.empty()) {
+        throw unavailable_error(defect + "; --unsafe runs the kernel without a jail");
+      }
+    }
+    result_.hidden = hidden_problems(request_.problems, request_.hidden, request_.seed);
+    if (build_and_load() && verify()) time();
+    say_what_next();
+    return std::move(result_);
+  }
+
+ private:
+  void tell(const std::string& doing) const {
+    if (request_.progress) request_.progress(doing);
+  }
+
+  // Ends the judgement with a verdict against the source.
+  bool against(Verdict verdict, const std::string& reason) {
+    result_.verdict = verdict;
+    result_.reason = reason;
+    result_.cheat = cheat_in(reason);
+    return false;
+  }
+
+  bool build_and_load() {
+    tell("building");
+    result_.build = build(request_.source, signature_of(request_.problems.front()),
+                          request_.threads > 1, request_.flags, request_.kind, folder_.path());
+    if (!result_.build.good) {
+      return against(Verdict::build, result_.build.timed_out ? "the compiler took too long"
+                                                             : "the source does not compile");
+    }
+    result_.hot_loop = hot_loop_of(request_.kind, folder_.path());
+    jail::JailedPlugin plugin;
+    plugin.name = judged_name;
+    plugin.folder = folder_.path();
+    plugin.library = built_library;
+    plugin.kind = request_.kind;
+    plugin.cpus = machine().placement;
+    plugin.report = report_path();
+    jail::write_jailed_plugin(plugin, spec_path());
+    ForeignWorker worker;
+    worker.command = worker_command_;
+    worker.command.insert(worker.command.end(), {"--judged", spec_path()});
+    worker.option = {"--judged", spec_path()};
+    worker.name = [](const Offer& offer) {
+      return offer.backend == "plugin" ? offer.variant : std::string();
+    };
+    tell("loading");
+    try {
+      add_foreign(catalogue_, worker, std::chrono::seconds(60));
+    } catch (const Error& error) {
+      std::string reason = error.what();
+      const std::size_t behind = reason.find(spec_path());
+      if (behind != std::string::npos) reason.erase(0, behind + spec_path().size() + 2);
+      const Verdict verdict = verdict_of(Status::failed, reason);
+      return against(verdict, verdict == Verdict::failed ? reason : "load-time: " + reason);
+    }
+    const Kernel& kernel = request_.problems.front().kernel();
+    const auto variants = catalogue_.variants(kernel);
+    const bool found = std::any_of(variants.begin(), variants.end(), [](const CatalogueEntry* entry) {
+      return entry->name == judged_name;
+    });
+    if (found) return true;
+    return against(Verdict::build, fmt::format("the library describes no variant of {} without a "
+                                               "name of its own",
+                                               kernel.name));
+  }
+
+  BenchOptions options() const {
+    BenchOptions options;
+    options.catalogue = &catalogue_;
+    options.worker_command = worker_command_;
+    options.stamp = stamp_;
+    options.seed = request_.seed;
+    options.threads = {request_.threads};
+    return options;
+  }
+
+  // Every problem with its inputs of every distribution, the listed ones shrunk where they are
+  // large; with other numbers of threads; each twice.
+  bool verify() {
+    const BenchOptions options = this->options();
+    WorkerPool workers(options);
+    std::vector<int> counts = {request_.threads};
+    for (const int other : {1, 3}) {
+      if (other < request_.threads) counts.push_back(other);
+    }
+    for (const bool hidden : {false, true}) {
+      const auto& problems = hidden ? result_.hidden : request_.problems;
+      for (std::size_t i = 0; i < problems.size(); ++i) {
+        tell(fmt::format("verifying {}", hidden ? fmt::format("hidden shape {}", i + 1)
+                                                : problems[i].text()));
+        for (const int threads : counts) {
+          if (!verify_problem(workers, problems[i], threads, hidden, i)) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  bool verify_problem(WorkerPool& workers, const Problem& problem, int threads, bool hidden,
+                      std::size_t index) {
+    const auto all = all_distributions();
+    for (std::size_t d = 0; d < all.size(); ++d) {
+      // Hidden problems meet uniform inputs and two further kinds each.
+      if (hidden && d != 0 && d % 3 != (index + request_.seed) % 3) continue;
+      if (threads != request_.threads && d != 0) continue;
+      Case c;
+      c.problem = d == 0 ? problem : shrunk(problem, full_comparison_flops);
+      c.variant = judged_name;
+      c.math = math_for(problem, c.math);
+      c.threads = threads;
+      c.seed = request_.seed + index;
+      c.distribution = all[d];
+      if (!verify_case(workers.worker_for(c), c, hidden, index)) return false;
+    }
+    return true;
+  }
+
+  bool verify_case(Worker& worker, const Case& c, bool hidden, std::size_t index) {
+    const bool uniformly = c.distribution == &uniform;
+    try {
+      if (distribution_defect(c.problem, c.math_record(), *c.distribution)) return true;
+      const std::string reference = references_.path_for(c.problem, c.inputs(), c.math_record());
+      worker.open(c);
+      Verification found = worker.verify(reference);
+      if (found.usable()) found = worker.verify(reference);
+      worker.close();
+      if (found.passed()) return true;
+      if (found.usable()) {
+        if (inaccurate_.empty()) {
+          inaccurate_ = fmt::format("{} inputs of {}: {}", c.distribution->name, c.problem.text(),
+                                    found.reason);
+          note_wrong(c, found.reason);
+        }
+        return true;
+      }
+      note_wrong(c, found.reason);
+      std::string reason = found.reason;
+      if (!cheat_in(reason)) {
+        reason = fmt::format("{}{} inputs of {}, {} thread{}: {}",
+                             suspicion(uniformly, hidden, index, c.threads, reason),
+                             c.distribution->name, c.problem.text(), c.threads,
+                             c.threads == 1 ? "" : "s", reason);
+      }
+      return against(Verdict::failed, reason);
+    } catch (const WorkerError& error) {
+      if (error.status() == Status::unsupported && !failed_before_call(error.what())) {
+        // A table may refuse problems; a hidden one is then left out.
+        if (hidden) return true;
+        return against(Verdict::failed, fmt::format("{} refuses {}: {}", judged_name,
+                                                    c.problem.text(), error.what()));
+      }
+      return against(verdict_of(error.status(), error.what()), without_prefix(error.what()));
+    }
+  }
+
+  static bool failed_before_call(const std::string& reason) {
+    return reason.find(jail::crashed) != std::string::npos ||
+           reason.find(jail::hung) != std::string::npos ||
+           reason.find("run failed") != std::string::npos;
+  }
+
+  // "plugin judged: run failed: crash: …" begins where it says what happened.
+  static std::string without_prefix(const std::string& reason) {
+    for (const char* const begin : {jail::crashed, jail::hung, "low-precision: "}) {
+      const std::size_t at = reason.find(begin);
+      if (at != std::string::npos) return reason.substr(at);
+    }
+    return reason;
+  }
+
+  // What a failure in one place and in no other says of its cause.
+  std::string suspicion(bool uniformly, bool hidden, std::size_t index, int threads,
+                        const std::string& reason) const {
+    const auto named = [](int number) { return fmt::format("{}: ", cheat_number(number).name); };
+    if (reason.find("outside the output") != std::string::npos) return named(11);
+    if (reason.find("is nan, expected") != std::string::npos && uniformly) return named(11);
+    if (threads != request_.threads) return named(19);
+    // The first of each pair has sizes as round as those listed: no tail is to blame.
+    if (hidden && uniformly && index % 2 == 0) return named(17);
+    if (!uniformly) return named(10);
+    return {};
+  }
+
+  void note_wrong(const Case& c, const std::string& reason) {
+    result_.first_wrong = wrong_element(reason, c.problem);
+    if (!result_.first_wrong) return;
+    result_.first_wrong->distribution = c.distribution->name;
+    result_.first_wrong->threads = c.threads;
+  }
+
+  // Who it is timed beside: those named, or all but the plainest and what runs on devices.
+  std::vector<std::string> opponents() const {
+    const Kernel& kernel = request_.problems.front().kernel();
+    std::vector<std::string> names;
+    if (!request_.against.empty()) {
+      names = request_.against;
+    } else {
+      for (const CatalogueEntry* entry : catalogue_.variants(kernel)) {
+        const bool plain = std::string_view(entry->variant->backend->name) == "scalar";
+        const bool device = entry->variant->threads == Threads::device;
+        if (plain || device || entry->name == judged_name || absent_reason(*entry)) continue;
+        names.push_back(entry->name);
+      }
+    }
+    names.emplace_back(judged_name);
+    return names;
+  }
+
+  class Keeper final : public RowSink {
+   public:
+    void on_sample(const Sample& sample) override { samples.push_back(sample); }
+    void on_row(const Row& row) override { rows.push_back({row, {}}); }
+    void join() {
+      for (const Sample& sample : samples) {
+        const auto position = static_cast<std::size_t>(sample.row);
+        if (position < rows.size()) rows[position].samples.push_back(sample);
+      }
+    }
+    std::vector<MeasuredRow> rows;
+    std::vector<Sample> samples;
+  };
+
+  void time() {
+    BenchOptions options = this->options();
+    for (const Problem& problem : request_.problems) options.problems.push_back({problem, ""});
+    options.variants = opponents();
+    options.max_time = request_.budget_seconds / static_cast<double>(request_.problems.size());
+    options.budget_seconds = request_.budget_seconds;
+    options.ceilings_seconds = 2;
+    options.progress = [&](const Progress& progress) { tell("timing " + progress.doing); };
+    Keeper keeper;
+    run_bench(options, make_suite(options), {&keeper});
+    keeper.join();
+    for (const SummaryGroup& group : summarise_rows(keeper.rows)) add_shape(group);
+    // A row without speed is in no line.
+    for (const MeasuredRow& measured : keeper.rows) {
+      const Row& row = measured.row;
+      const auto status = parse_status(row.status);
+      if (row.variant != judged_name || !status || (!is_bad(*status) && *status != Status::unsupported)) {
+        continue;
+      }
+      against(verdict_of(*status, row.reason), without_prefix(row.reason));
+      result_.first_wrong = wrong_element(row.reason, request_.problems.front());
+      return;
+    }
+    read_report();
+    conclude();
+  }
+
+  void add_shape(const SummaryGroup& group) {
+    const auto mine = std::find_if(group.lines.begin(), group.lines.end(), [](const auto& line) {
+      return line.row->variant == judged_name;
+    });
+    if (mine == group.lines.end() || !has_time(*mine->row)) return;
+    ShapeFigures figures;
+    figures.problem = parse_problem(fmt::format("{}:{}", group.kernel, group.shape),
+                                    catalogue_.kernels());
+    figures.row = *mine->row;
+    using Line = SummaryLine::Verdict;
+    figures.verdict = mine->verdict == Line::winner      ? Verdict::winner
+                      : mine->verdict == Line::tie       ? Verdict::tie
+                      : mine->verdict == Line::undecided ? Verdict::undecided
+                                                         : Verdict::loser;
+    if (group.lines.size() == 1) figures.verdict = Verdict::undecided;
+    double best_peer_ns = 0;
+    for (const SummaryLine& line : group.lines) {
+      if (line.row == mine->row || !has_time(*line.row)) continue;
+      PeerFigure peer{line.row->variant, *line.row->p50_ns / 1e3, std::nullopt};
+      peer.ratio = time_ratio(line.same, mine->same);
+      if (best_peer_ns == 0 || *line.row->p50_ns < best_peer_ns) best_peer_ns = *line.row->p50_ns;
+      figures.peers.push_back(std::move(peer));
+    }
+    const double ns = *mine->row->p50_ns;
+    if (mine->row->roof_pct) {
+      const double roof_ns = ns * *mine->row->roof_pct / 100;
+      figures.roof_us = roof_ns / 1e3;
+      if (best_peer_ns > roof_ns) figures.sol = (best_peer_ns - ns) / (best_peer_ns - roof_ns);
+    }
+    result_.shapes.push_back(std::move(figures));
+  }
+
+  // What the workers wrote of the kernel's processes.
+  void read_report() {
+    std::set<std::string> maps;
+    std::ifstream file(report_path());
+    for (std::string line; std::getline(file, line);) {
+      const nlohmann::json fact = parse_json(line);
+      for (const auto& path : fact.at("maps")) maps.insert(path.get<std::string>());
+      for (ShapeFigures& figures : result_.shapes) {
+        if (fact.at("threads") != request_.threads ||
+            fact.at("problem") != jail::full_text(figures.problem)) {
+          continue;
+        }
+        figures.overhead_us = fact.at("call_ns").get<double>() / 1e3;
+        figures.overhead_spread_us = fact.at("call_spread_ns").get<double>() / 1e3;
+      }
+    }
+    result_.maps = {maps.begin(), maps.end()};
+  }
+
+  void conclude() {
+    const auto any = [&](Verdict verdict) {
+      return std::any_of(result_.shapes.begin(), result_.shapes.end(),
+                         [&](const ShapeFigures& shape) { return shape.verdict == verdict; });
+    };
+    if (!inaccurate_.empty()) {
+      against(Verdict::inaccurate, inaccurate_);
+      return;
+    }
+    if (result_.shapes.empty()) {
+      against(Verdict::failed, "no time was taken");
+      return;
+    }
+    result_.verdict = any(Verdict::loser)       ? Verdict::loser
+                      : any(Verdict::undecided) ? Verdict::undecided
+                      : any(Verdict::tie)       ? Verdict::tie
+                                                : Verdict::winner;
+    const ShapeFigures& shape = result_.shapes.front();
+    if (shape.peers.empty()) {
+      result_.reason = fmt::format("{:.3g} us, with nobody to compare with", *shape.row.p50_ns / 1e3);
+      return;
+    }
+    const auto best = std::min_element(
+        shape.peers.begin(), shape.peers.end(),
+        [](const PeerFigure& a, const PeerFigure& b) { return a.p50_us < b.p50_us; });
+    result_.reason = fmt::format("{}: {:.4g} us, {} {:.4g} us", shape.problem.text(),
+                                 *shape.row.p50_ns / 1e3, best->variant, best->p50_us);
+  }
+
+  // The next thing to try, from what is known.
+  void say_what_next();
+
+  std::string spec_path() const { return folder_.path() + "/judged.json"; }
+  std::string report_path() const { return folder_.path() + "/report.jsonl"; }
+
+  const Request& request_;
+  Catalogue catalogue_;
+  std::vector<std::string> worker_command_;
+  Row stamp_;
+  TemporaryFolder folder_;
+  ReferenceFile references_;
+  std::string inaccurate_;  // where it was so first
+  Judgement result_;
+};
+
+void Judge::say_what_next() {
+  std::string& next = result_.next;
+  const Build& built = result_.build;
+  if (result_.verdict == Verdict::build) {
+    next = "Fix what the compiler says first.";
+  } else if (result_.verdict == Verdict::crash) {
+    next = "Run the source under the address sanitizer at the shape named.";
+  } else if (result_.verdict == Verdict::timeout) {
+    next = "Look for a loop without end, or threads that wait for each other.";
+  } else if (result_.first_wrong) {
+    next = fmt::format("Correct {}[{},{}] at {} first: nothing is timed before.",
+                       result_.first_wrong->tensor, result_.first_wrong->row,
+                       result_.first_wrong->col, result_.first_wrong->shape);
+  } else if (!is_right(result_.verdict)) {
+    next = "Compute the outputs from the inputs of each call.";
+  } else if (!result_.shapes.empty()) {
+    const ShapeFigures& shape = result_.shapes.front();
+    const double share = shape.row.roof_pct.value_or(0);
+    const bool vectors = result_.hot_loop && result_.hot_loop->width_bits > 128;
+    if (share > 90) {
+      next = fmt::format("At {:.0f} % of the roof little is left: try another shape.", share);
+    } else if (result_.hot_loop && result_.hot_loop->calls > 0) {
+      next = "The hot loop calls a function: inline it, or use a vector form of it.";
+    } else if (!vectors && !built.not_vectorised.empty()) {
+      next = "The compiler did not vectorise: " + built.not_vectorised.front() + ".";
+    } else if (!vectors) {
+      next = "The hot loop has no vectors wider than 128 bits: use intrinsics, or loops that the "
+             "compiler vectorises.";
+    } else if (result_.hot_loop->spills > 0) {
+      next = fmt::format("The hot loop moves {} vectors to or from the stack: use fewer registers.",
+                         result_.hot_loop->spills);
+    } else if (result_.hot_loop->gathers > 0) {
+      next = "The hot loop gathers single elements: change the order in which it reads.";
+    } else if (shape.row.bound == "memory") {
+      next = fmt::format("At {:.0f} % of what memory allows: read and write each element once.", share);
+    } else {
+      next = fmt::format("At {:.0f} % of the peak of multiply-adds: keep more independent sums in "
+                         "registers.",
+                         share);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) {
+  constexpr std::string_view names[] = {"WINNER", "TIE",     "LOSER", "UNDECIDED", "INACCURATE",
+                                        "FAILED", "SUSPECT", "CRASH", "TIMEOUT",   "BUILD"};
+  return names[static_cast<std::size_t>(verdict)];
+}
+
+bool is_right(Verdict verdict) { return verdict <= Verdict::undecided; }
+
+std::optional<Cheat> cheat_in(std::string_view reason) {
+  for (const Cheat& cheat : cheats) {
+    if (reason.starts_with(fmt::format("{}: ", cheat.name))) return cheat;
+  }
+  return std::nullopt;
+}
+
+std::vector<Problem> hidden_problems(const std::vector<Problem>& listed, int count,
+                                     std::uint64_t seed) {
+  constexpr double most_flops = 2e8, most_bytes = 64e6;
+  constexpr int most_tries = 1000;
+  std::vector<Problem> hidden;
+  const SeededStream stream(seed, "judge", "hidden");
+  std::uint64_t draw = 0;
+  for (int i = 0, tries = 0; i < count && tries < most_tries; ++tries) {
+    Problem problem = listed[static_cast<std::size_t>(i / 2) % listed.size()];
+    try {
+      for (const ParamSpec& param : problem.kernel().params) {
+        if (param.kind != ParamKind::size || !problem.has(param.name)) continue;
+        const auto was = static_cast<double>(problem.size(param.name));
+        const double u = (stream.value(draw++) + 1) / 2;
+        double size = std::floor(std::exp2(u * std::log2(std::max(2.0, 2 * was))));
+        if (i % 2 == 0 && was >= 64) size = std::max(64.0, std::round(size / 64) * 64);
+        if (was < 16) size = std::clamp(size, 1.0, 2 * was);
+        problem.set(param.name, std::max(size, static_cast<double>(param.least)));
+      }
+      problem.check();
+    } catch (const Error&) {
+      continue;  // heads must stay a multiple of kv_heads, say
+    }
+    if (problem.kernel().cost(problem).flops > most_flops || operand_bytes(problem) > most_bytes) {
+      continue;
+    }
+    hidden.push_back(problem);
+    ++i;
+  }
+  return hidden;
+}
+
+Judgement judge(const Request& request, const Catalogue& catalogue,
+                const std::vector<std::string>& worker_command, const Row& stamp) {
+  return Judge(request, catalogue, worker_command, stamp).run();
+}
+
+}  // namespace rooflane::judge
