@@ -55,8 +55,9 @@ def document_of(given: argparse.Namespace, text: str, number: int) -> dict[str, 
         ratio *= factor if flag in (given.flags or "") else 1
     right = verdict in ("WINNER", "TIE", "LOSER", "UNDECIDED")
     shape = given.shape or f"{given.kernel}:rows=4,cols=8"
-    peers = [{"variant": name, "p50_us": 10.0, "ratio": ratio, "ratio_low": ratio * 0.99,
-              "ratio_high": ratio * 1.01} for name in (given.against or "hwy").split(",")]
+    # What a source calls its ratio is its time over the peer's.
+    peers = [{"variant": name, "p50_us": 10.0, "ratio": 1 / ratio, "ratio_low": 1 / ratio / 1.01,
+              "ratio_high": 1 / ratio / 0.99} for name in (given.against or "hwy").split(",")]
     return {
         "schema": "rooflane-judge-1", "kernel": given.kernel, "time": "2026-11-27T12:00:00Z",
         "source": {"path": str(given.file), "sha256": hashlib.sha256(text.encode()).hexdigest(),

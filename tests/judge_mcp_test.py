@@ -111,7 +111,7 @@ class Server(unittest.TestCase):
             self.assertEqual(failed["document"]["first_wrong"]["index"], [0, 3])
             history = (await self.call(client, "history", kernel="softmax"))["attempts"]
             self.assertEqual([one["verdict"] for one in history], ["WINNER", "FAILED"])
-            self.assertEqual(history[0]["shapes"][0]["peers"], {"hwy": 0.5})
+            self.assertEqual(history[0]["shapes"][0]["peers"], {"hwy": 2.0})
             whole = (await self.call(client, "history", attempt=2))["attempts"][0]
             self.assertIn("verdict=FAILED", whole["source"]["text"])
             await self.refuse(client, "no attempt 77", "history", attempt=77)

@@ -71,9 +71,11 @@ class Judge:
         """A source that passes. Raises program.Refused."""
         return program.run(self.program, ["judge", "--template", kernel]).stdout
 
-    def signature(self, kernel: str) -> str:
-        """The C signature with the meaning of each argument. Raises program.Refused."""
-        return program.run(self.program, ["judge", "--signature", kernel]).stdout
+    def signature(self, kernel: str, shape: str = "") -> str:
+        """The C signature with the meaning of each argument: for a problem, else for each number
+        format. Raises program.Refused."""
+        words = ["judge", "--signature", kernel, *(["--shape", shape] if shape else [])]
+        return program.run(self.program, words).stdout
 
     def history(self, kernel: str = "", archive: str = "") -> list[dict[str, Any]]:
         """The documents of all attempts, the oldest first. Raises program.Refused."""
@@ -140,7 +142,8 @@ def is_right(document: dict[str, Any]) -> bool:
 
 
 def against(document: dict[str, Any], peer: str) -> list[dict[str, Any]]:
-    """The ratios to a peer, one for each listed shape that it takes part in."""
+    """The ratios to a peer, one for each listed shape that it takes part in: its time over the
+    kernel's, so that above 1 the kernel is the faster one."""
     return [{**one, "shape": shape["shape"], "ns": shape["p50_us"] * 1e3}
             for shape in document["shapes"] if not shape["hidden"]
             for one in shape["peers"] if one["variant"] == peer]

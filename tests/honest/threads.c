@@ -17,10 +17,11 @@ static int has_task, started;
 
 static void compute(Task of) {
   for (int64_t r = 0; r < of.rows; ++r, of.x += of.cols, of.y += of.cols) {
-    float most = -INFINITY, sum = 0;
+    float most = -INFINITY;
+    double sum = 0;
     for (int64_t i = 0; i < of.cols; ++i) most = fmaxf(most, of.x[i]);
     for (int64_t i = 0; i < of.cols; ++i) sum += of.y[i] = expf(of.x[i] - most);
-    for (int64_t i = 0; i < of.cols; ++i) of.y[i] /= sum;
+    for (int64_t i = 0; i < of.cols; ++i) of.y[i] = (float)(of.y[i] / sum);
   }
 }
 

@@ -58,7 +58,7 @@ def server_of(desk: Desk, budget: float, unsafe: bool) -> MCPServer:
         if known is None:
             raise ValueError(f"no kernel '{kernel}'; list_kernels names them")
         return {"kernel": kernel, "computes": known["summary"],
-                "parameters": known["parameters"], "signature": desk.judge.signature(kernel),
+                "parameters": known["parameters"], "signature": desk.judge.signature(kernel, shape),
                 "template": desk.judge.template(kernel), "machine": machine["machine"],
                 "isa": [each["name"] for each in machine["isa_targets"] if each["here"]],
                 "traits": machine["traits"],

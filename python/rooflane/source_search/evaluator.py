@@ -3,6 +3,7 @@ roof and the machine are those that `rooflane evaluate` tells of that variant.
 """
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ class SourceEvaluator:
         space = self._inner.open(target)
         self._inner.close()  # nothing of it runs beside the judge
         try:
-            self.signature = self._judge.signature(space.kernel)
+            self.signature = self._judge.signature(space.kernel, target.shape)
             template = self._judge.template(space.kernel)
         except program.Refused as refused:
             raise Refused(str(refused)) from refused
@@ -84,7 +85,7 @@ class SourceEvaluator:
         ratio, ns, default_ns = None, [], []
         reason = reason_of(document)
         for one in beside if outcome is Outcome.CORRECT else []:
-            ratio = Ratio(one["ratio"], one["ratio_low"], one["ratio_high"])
+            ratio = _inverse(one)
             ns, default_ns = [one["ns"]], [one["p50_us"] * 1e3]
         if outcome is Outcome.CORRECT and ratio is None:
             reason = f"not timed beside {target.variant}: {reason}"
@@ -100,6 +101,14 @@ def reason_of(document: dict[str, Any]) -> str:
         errors = [line for line in document["build"]["messages"].splitlines() if "error" in line]
         reason = f"{document['verdict']}: {'; '.join(errors) or document['reason']}"
     return " ".join(reason.split())[:MOST_ERRORS]
+
+
+def _inverse(peer: dict[str, Any]) -> Ratio | None:
+    """The judge's ratio is a speed-up; nothing where the two were never in one round."""
+    if peer["ratio"] is None:
+        return None
+    low, high = peer["ratio_low"], peer["ratio_high"]
+    return Ratio(1 / peer["ratio"], 1 / high if high else 0, 1 / low if low else math.inf)
 
 
 def _place(configuration: Configuration) -> tuple[int, int]:
