@@ -19,15 +19,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/float_unit.hpp"
 #include "jail/runner_protocol.hpp"
 #include "rooflane/variant.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace {
 
+using namespace rooflane;
 using namespace rooflane::jail;
 
 void copy_text(char* to, std::size_t bytes, const char* from) {
@@ -37,30 +35,6 @@ void copy_text(char* to, std::size_t bytes, const char* from) {
 template <std::size_t N>
 void copy_text(char (&to)[N], const char* from) {
   copy_text(to, N, from);
-}
-
-// What a floating-point unit is set to: rounding, and whether denormals are zeros.
-std::uint32_t unit_state() {
-#if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3fu;  // without the flags of what happened
-#elif defined(__aarch64__)
-  std::uint64_t state;
-  asm volatile("mrs %0, fpcr" : "=r"(state));
-  return static_cast<std::uint32_t>(state);
-#else
-  return 0;
-#endif
-}
-
-void set_unit_state(std::uint32_t state) {
-#if defined(__x86_64__)
-  _mm_setcsr(state);
-#elif defined(__aarch64__)
-  const std::uint64_t wide = state;
-  asm volatile("msr fpcr, %0" ::"r"(wide));
-#else
-  (void)state;
-#endif
 }
 
 void relax() {
@@ -149,9 +123,9 @@ void describe_variant(const rooflane_variant& from, VariantMessage& to) {
 
 void load() {
   // A library linked with -ffast-math makes denormals zeros when it is loaded.
-  const std::uint32_t state = unit_state();
+  const std::uint32_t state = float_unit_state();
   void* const library = dlopen(runner.request.path, RTLD_NOW | RTLD_LOCAL);
-  set_unit_state(state);
+  set_float_unit_state(state);
   if (library == nullptr) return fail(dlerror());
   using Describe = const rooflane_plugin* (*)();
   const auto describe = reinterpret_cast<Describe>(dlsym(library, "rooflane_describe"));
@@ -244,12 +218,12 @@ void serve_bell() {
     last = wait_for_ring(bell, last);
     if (last == 0) break;
     if (bell.empty == 0) {
-      const std::uint32_t before = unit_state();
+      const std::uint32_t before = float_unit_state();
       bell.status = runner.plan != nullptr ? runner.variant->run(runner.plan) : -1;
       if (bell.status != 0) copy_text(bell.error, last_error());
-      if (unit_state() != before) {
+      if (float_unit_state() != before) {
         bell.changed_state = 1;
-        set_unit_state(before);
+        set_float_unit_state(before);
       }
     }
     bell.done.store(last, std::memory_order_seq_cst);

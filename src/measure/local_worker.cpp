@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
 #include "measure/sampler.hpp"
+#include "measure/series_guard.hpp"
 #include "measure/worker.hpp"
 
 namespace rooflane {
@@ -61,6 +65,7 @@ struct OpenCase {
   bool asked_before = false;             // whether its output is right
   std::optional<Verification> verified;  // the first verification, when it passed
   std::uint64_t verified_hash = 0;       // of the output it saw
+  std::optional<SeriesGuard> guard;      // of an untrusted variant
 };
 
 // While it lives the plan's kernel may run, in whichever process that is; behind it, not.
@@ -180,6 +185,9 @@ class LocalWorker final : public Worker {
                         "cache cold: the caches of this device cannot be emptied from here");
     }
     answer.facts = open.plan->facts();
+    if (variant.backend->untrusted) {
+      open.guard.emplace(open.c.problem, open.operands, open.c.inputs(), open.c.math_record());
+    }
     return answer;
   }
 
@@ -218,7 +226,7 @@ class LocalWorker final : public Worker {
     const Problem& problem = open.c.problem;
     Verification result;
     if (std::exchange(open.asked_before, true) && !follows_inputs(open)) {
-      result.reason = "the run kept its output although its inputs changed";
+      result.reason = how_it_kept(open) + "the run kept its output although its inputs changed";
       return result;
     }
     result.reason = defect_of_run(open);
@@ -232,11 +240,55 @@ class LocalWorker final : public Worker {
             : read_reference(reference_path);
     result = verify_output(problem, open.operands.all(), reference, open.c.inputs(), math);
     result.output_hash = hash;
+    if (!result.usable() && is_still_written(open, hash)) {
+      result.reason = "late-return: the outputs went on changing after the run had returned; " + result.reason;
+    }
     if (result.usable() && !open.verified) {
       open.verified = result;
       open.verified_hash = hash;
     }
     return result;
+  }
+
+  // Of an untrusted variant whose output is wrong: whether a thread that it left goes on.
+  static bool is_still_written(const OpenCase& open, std::uint64_t hash) {
+    if (!open.variant.backend->untrusted) return false;
+    constexpr int looks = 20;
+    for (int i = 0; i < looks; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (open.operands.output_hash() != hash) return true;
+    }
+    return false;
+  }
+
+  // How an untrusted variant came to keep its output, as the beginning of a reason: it computes when
+  // it is bound, it leaves runs out, or it gives an earlier result again.
+  static std::string how_it_kept(OpenCase& open) {
+    if (!open.variant.backend->untrusted) return {};
+    constexpr int runs = 4;
+    const std::uint64_t poisoned = (open.operands.poison_output(), open.operands.output_hash());
+    int written = 0;
+    for (int i = 0; i < runs; ++i) {
+      open.operands.poison_output();
+      open.plan->run();
+      written += open.operands.output_hash() != poisoned ? 1 : 0;
+    }
+    if (written > 0 && written < runs) return "skipped-calls: ";
+    if (computes_in_bind(open)) return "work-in-bind: ";
+    return written == 0 ? "skipped-calls: " : "replay: ";
+  }
+
+  // Whether the outputs are those of the inputs that bind saw.
+  static bool computes_in_bind(OpenCase& open) {
+    open.plan->run();
+    const std::uint64_t before = open.operands.output_hash();
+    open.operands.spoil_inputs();
+    open.plan->bind(open.operands.all());
+    open.plan->run();
+    const bool changed = open.operands.output_hash() != before;
+    open.operands.restore_inputs();
+    open.plan->bind(open.operands.all());
+    return changed;
   }
 
   // Runs once with every input NaN and restores them: corners of the outputs whose exact value is
@@ -310,7 +362,9 @@ class LocalWorker final : public Worker {
     if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
       const double call_ns = open.plan->call_ns();
-      const double ns = time_runs([&] { open.plan->run(); }, runs, steady_clock_ns);
+      const auto run = [&] { open.plan->run(); };
+      const double ns = open.guard ? open.guard->time(run, runs, steady_clock_ns)
+                                   : time_runs(run, runs, steady_clock_ns);
       samples.ns.push_back(std::max(ns - call_ns, 0.0));
     } else {
       samples.ns.push_back(time_device_runs(*open.plan, runs));

@@ -399,6 +399,30 @@ std::string find_not_finite(const std::string& tensor, const View& output) {
 
 }  // namespace
 
+bool right_elements(const Problem& problem, const Operands& inputs, const InputSeed& seed,
+                    const Math& math, const TensorSpec& output, Region region,
+                    std::span<const std::byte> stored) {
+  const auto cols = static_cast<std::int64_t>(region.cols.size());
+  Reference reference;
+  add_part(problem, math, Float32Copies(inputs).operands(), output, std::move(region),
+           error_growth(problem, seed), reference);
+  if (reference.parts.empty()) return true;
+  const Reference::Part& part = reference.parts.front();
+  const std::int64_t shape[] = {static_cast<std::int64_t>(part.region.rows.size()), cols};
+  const View view = contiguous_view(const_cast<std::byte*>(stored.data()), shape, output.dtype);
+  std::vector<double> values(static_cast<std::size_t>(cols));
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    read_row(view, row, 0, values);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(row * cols) + i;
+      if (scaled_error(values[i], part.value[at], part.plain_bound[at], output.dtype) > 1) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 Verification verify_output(const Problem& problem, const Operands& operands,
                            const Reference& reference, const InputSeed& seed, const Math& math) {
   Verification result;

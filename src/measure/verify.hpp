@@ -98,6 +98,10 @@ class Float32Copies {
 // The exact values of a region of one output, for inputs of any format.
 std::vector<double> reference_values(const Problem& problem, const Operands& inputs,
                                      const TensorSpec& output, const Region& region);
+// Whether stored elements of a region of one output are within the bound that plain sums keep.
+bool right_elements(const Problem& problem, const Operands& inputs, const InputSeed& seed,
+                    const Math& math, const TensorSpec& output, Region region,
+                    std::span<const std::byte> stored);
 // Of every output, for inputs of the seed's distribution. Uses all physical cores.
 Reference compute_reference(const Problem& problem, const Operands& inputs, const InputSeed& seed,
                             const Math& math = fp32);

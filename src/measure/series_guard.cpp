@@ -1,0 +1,266 @@
+// See series_guard.hpp.
+#include "measure/series_guard.hpp"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "core/float_unit.hpp"
+#include "core/seeds.hpp"
+#include "core/statistics.hpp"
+#include "measure/worker.hpp"
+
+namespace rooflane {
+
+namespace {
+
+// Runs of at least this are all preceded by a change; it moves three cache lines, a fiftieth of it.
+constexpr double changed_each_ns = 10e3;
+// Changes in a series of shorter runs.
+constexpr std::int64_t changes_of_series = 32;
+// Changes of a series that are compared with the reference; where inputs are converted for it, one.
+constexpr std::size_t compared_changes = 6;
+// Elements of an output row that are looked at: as many as lie in a cache line.
+constexpr std::int64_t looked_at = 16;
+
+// Where in an input an element lies that has to do with an element of an output: axes of one name
+// have one index, all others any.
+std::vector<std::int64_t> indices_of(const View& view, std::int64_t row, std::int64_t col) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(view.rank));
+  indices.back() = col;
+  for (int axis = view.rank - 2; axis >= 0; --axis) {
+    indices[static_cast<std::size_t>(axis)] = row % view.shape[axis];
+    row /= view.shape[axis];
+  }
+  return indices;
+}
+
+bool is_all_ones(const std::byte* bytes, std::size_t count) {
+  return std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0xff}; });
+}
+
+}  // namespace
+
+struct SeriesGuard::Change {
+  std::byte* input = nullptr;  // null: no input could be changed
+  std::vector<std::byte> before;
+  std::string input_name;
+  std::size_t output = 0;
+  std::int64_t row = 0, first_col = 0, cols = 0;
+  std::vector<std::byte> stale, result;  // of the elements looked at
+};
+
+SeriesGuard::SeriesGuard(const Problem& problem, const OwnedOperands& operands,
+                         const InputSeed& seed, const Math& math)
+    : problem_(problem),
+      operands_(operands),
+      seed_(seed),
+      math_(math),
+      // Nobody must be able to say beforehand what is changed.
+      state_(splitmix64(static_cast<std::uint64_t>(
+          std::chrono::steady_clock::now().time_since_epoch().count()))) {
+  for (const TensorSpec& tensor : problem.kernel().tensors(problem)) {
+    const bool empty = operands.all().has(tensor.name) && operands.all().at(tensor.name).empty();
+    if (empty) continue;
+    // Indices and lengths have an order to keep; what is updated starts from what it was.
+    if (tensor.role == Role::input && !tensor.domain.limited()) inputs_.push_back(tensor);
+    if (tensor.role == Role::output) outputs_.push_back(tensor);
+  }
+}
+
+std::uint64_t SeriesGuard::draw(std::uint64_t below) {
+  state_ += 0x9e3779b97f4a7c15;
+  return below > 0 ? splitmix64(state_) % below : 0;
+}
+
+SeriesGuard::Change SeriesGuard::change() {
+  Change change;
+  change.output = draw(outputs_.size());
+  const TensorSpec& output = outputs_[change.output];
+  const View& to = operands_.all().at(output.name);
+  change.row = static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(to.rows())));
+  const auto col = static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(to.cols())));
+  change.cols = std::min(looked_at, to.cols());
+  change.first_col = std::min(col, to.cols() - change.cols);
+  if (!inputs_.empty()) {
+    const TensorSpec& input = inputs_[draw(inputs_.size())];
+    const View& from = operands_.all().at(input.name);
+    const std::vector<std::int64_t> place = indices_of(to, change.row, col);
+    std::int64_t element = 0;
+    for (int axis = 0; axis < from.rank; ++axis) {
+      const std::int64_t length = from.shape[axis];
+      auto index = static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(length)));
+      for (std::size_t i = 0; i < place.size(); ++i) {
+        const bool same = std::string_view(input.axes[static_cast<std::size_t>(axis)].param) ==
+                          output.axes[i].param;
+        if (same && place[i] < length) index = place[i];
+      }
+      element = element * length + index;
+    }
+    const auto block = std::max<std::int64_t>(from.dtype->block, 1);
+    const std::size_t bytes = from.dtype->bytes(block);
+    auto* const data = static_cast<std::byte*>(from.data);
+    change.input = data + from.dtype->bytes(element / block * block);
+    change.before.assign(change.input, change.input + bytes);
+    change.input_name = input.name;
+    // Another element of the tensor: a value of its format and range.
+    const auto other = static_cast<std::int64_t>(
+        draw(static_cast<std::uint64_t>(from.elements() / block)));
+    std::memmove(change.input, data + from.dtype->bytes(other * block), bytes);
+  }
+  const std::size_t size = to.dtype->bytes(1);
+  std::byte* const cells = to.row(change.row) + static_cast<std::size_t>(change.first_col) * size;
+  const std::size_t bytes = static_cast<std::size_t>(change.cols) * size;
+  change.stale.assign(cells, cells + bytes);
+  std::memset(cells, 0xff, bytes);
+  return change;
+}
+
+void SeriesGuard::note_result(Change& change) {
+  const View& to = operands_.all().at(outputs_[change.output].name);
+  const std::size_t size = to.dtype->bytes(1);
+  const std::byte* const cells =
+      to.row(change.row) + static_cast<std::size_t>(change.first_col) * size;
+  change.result.assign(cells, cells + static_cast<std::size_t>(change.cols) * size);
+}
+
+void SeriesGuard::undo(const Change& change) {
+  if (change.input != nullptr) {
+    std::memcpy(change.input, change.before.data(), change.before.size());
+  }
+}
+
+// All ones is no number that a kernel computes.
+void SeriesGuard::check_written(const Change& change) {
+  const TensorSpec& output = outputs_[change.output];
+  const std::size_t size = output.dtype->bytes(1);
+  if (output.dtype->is_integer()) return;
+  for (std::int64_t i = 0; i < change.cols; ++i) {
+    if (!is_all_ones(change.result.data() + static_cast<std::size_t>(i) * size, size)) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    Change later = change;
+    note_result(later);
+    const bool late = later.result != change.result;
+    throw WorkerError(
+        Status::failed,
+        fmt::format("{}: element {}[{},{}] was not written when a timed run returned{}",
+                    late ? "late-return" : "skipped-calls", output.name, change.row,
+                    change.first_col + i, late ? ", and was later" : ""));
+  }
+}
+
+bool SeriesGuard::is_right(const Change& change, bool& followed) const {
+  const TensorSpec& output = outputs_[change.output];
+  Region region;
+  region.rows = {change.row};
+  region.cols.resize(static_cast<std::size_t>(change.cols));
+  std::iota(region.cols.begin(), region.cols.end(), change.first_col);
+  followed = change.result != change.stale;
+  return right_elements(problem_, operands_.inputs(), seed_, math_, output, region, change.result);
+}
+
+// From the last change to the first, since each was made on top of those before it.
+void SeriesGuard::check(std::vector<Change>& changes) {
+  const auto converted = [](const TensorSpec& tensor) {
+    return tensor.dtype != &float32 && tensor.dtype != &int32;
+  };
+  const bool converts = std::any_of(inputs_.begin(), inputs_.end(), converted);
+  const std::size_t compared = converts ? 1 : compared_changes;
+  std::string wrong, right;  // inputs whose changes were not seen, and were
+  std::string where;
+  bool stale = false;
+  for (std::size_t left = changes.size(); left-- > 0;) {
+    const Change& change = changes[left];
+    // So that `compared` of all are, on average.
+    if (draw(changes.size()) < compared || changes.size() <= compared) {
+      bool followed = false;
+      if (is_right(change, followed)) {
+        if (followed) right = change.input_name;
+      } else {
+        wrong = change.input_name;
+        stale = !followed;
+        where = fmt::format("row {} of {}", change.row, outputs_[change.output].name);
+      }
+    }
+    undo(change);
+  }
+  if (where.empty()) return;
+  const bool others_seen = !right.empty() && right != wrong;
+  throw WorkerError(
+      Status::failed,
+      fmt::format("{}: after {} had changed, unannounced, a timed run gave {} {}",
+                  others_seen ? "packed-constants" : stale ? "replay" : "recognises-verification",
+                  wrong.empty() ? "nothing" : wrong, stale ? "what it gave before in" : "a wrong",
+                  where));
+}
+
+// A result kept by the whole of its inputs serves all runs between two changes but the first. What
+// the change itself costs is a few cache lines; branches that the CPU learns by heart on the way may
+// halve a time.
+void SeriesGuard::require_even_times() {
+  constexpr std::size_t enough = 64;
+  constexpr double lines_ns = 500;
+  if (first_ns_.size() < enough) return;
+  const double first = median(first_ns_), rest = median(rest_ns_);
+  first_ns_.clear();
+  rest_ns_.clear();
+  if (first <= 2 * rest + lines_ns) return;
+  throw WorkerError(Status::failed,
+                    fmt::format("replay: a run takes {:.3g} us where its inputs changed and {:.3g} "
+                                "us where they did not",
+                                first / 1e3, rest / 1e3));
+}
+
+double SeriesGuard::time(RunCall run, std::int64_t runs, Clock now) {
+  if (outputs_.empty()) return time_runs(run, runs, now);
+  const std::uint32_t unit = float_unit_state();
+  const bool each = run_ns_ >= changed_each_ns || runs <= changes_of_series;
+  std::vector<Change> changes;
+  double timed = 0;
+  try {
+    for (std::int64_t done = 0; done < runs;) {
+      const std::int64_t parts = std::max<std::int64_t>(1, 2 * runs / changes_of_series);
+      const std::int64_t count =
+          each ? 1
+               : std::min(runs - done,
+                          1 + static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(parts))));
+      changes.push_back(change());
+      const double start = now();
+      run();
+      const double first = now();
+      for (std::int64_t i = 1; i < count; ++i) run();
+      const double end = count > 1 ? now() : first;
+      timed += end - start;
+      if (count > 1) {
+        first_ns_.push_back(first - start);
+        rest_ns_.push_back((end - first) / static_cast<double>(count - 1));
+      }
+      done += count;
+      note_result(changes.back());
+      check_written(changes.back());
+    }
+  } catch (...) {
+    while (!changes.empty()) {
+      undo(changes.back());
+      changes.pop_back();
+    }
+    throw;
+  }
+  check(changes);
+  if (float_unit_state() != unit) {
+    set_float_unit_state(unit);
+    throw WorkerError(Status::failed,
+                      "low-precision: a run left another rounding mode behind, or denormals that "
+                      "are zeros");
+  }
+  require_even_times();
+  run_ns_ = timed / static_cast<double>(runs);
+  return run_ns_;
+}
+
+}  // namespace rooflane

@@ -1,0 +1,50 @@
+// Timing of a variant that is anybody's code (Backend::untrusted). What it gives within the timed
+// series is looked at: before a timed run, unannounced, an element of an input becomes another and
+// some elements of an output become NaN in place; behind it they must be what the inputs then say.
+// A result that is kept from an earlier run, whatever it is found by short of all contents, is
+// wrong in one of these places; a run that is left out leaves NaN.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "measure/sampler.hpp"
+#include "measure/verify.hpp"
+
+namespace rooflane {
+
+class SeriesGuard {
+ public:
+  // The operands are those that the plan is bound to, in memory that `run` reads and writes.
+  SeriesGuard(const Problem& problem, const OwnedOperands& operands, const InputSeed& seed,
+              const Math& math);
+
+  // Mean time in ns of one of `runs` runs, as time_runs. Inputs are afterwards as before. Throws
+  // WorkerError(failed) whose reason begins with what is wrong: "replay: ", "skipped-calls: ",
+  // "late-return: ", "packed-constants: ", "low-precision: ".
+  double time(RunCall run, std::int64_t runs, Clock now);
+
+ private:
+  struct Change;  // one input element, and what the run made of it
+
+  std::uint64_t draw(std::uint64_t below);
+  Change change();
+  void note_result(Change& change);
+  void check_written(const Change& change);
+  void check(std::vector<Change>& changes);
+  bool is_right(const Change& change, bool& followed) const;
+  void undo(const Change& change);
+  void require_even_times();
+
+  const Problem& problem_;
+  const OwnedOperands& operands_;
+  InputSeed seed_;
+  const Math& math_;
+  std::vector<TensorSpec> inputs_, outputs_;  // those that can be changed, and looked at
+  std::uint64_t state_;
+  double run_ns_ = 0;                       // of the last series
+  std::vector<double> first_ns_, rest_ns_;  // runs right behind a change, and those after them
+};
+
+}  // namespace rooflane
