@@ -21,7 +21,7 @@ RIGHT = ("WINNER", "TIE", "LOSER", "UNDECIDED")  # verdicts of a kernel that com
 AGAINST = 1  # the exit status of a verdict against the source, which is an answer, too
 LANGUAGES = {"c": ".c", "c++": ".cpp", "opencl": ".cl"}
 MOST_CHARACTERS = 1 << 20  # of a source
-STARTING = 60.0  # seconds beyond the budget in which the program has to end
+HUNG = 300.0  # seconds beyond ten times the budget: compiling and verifying are limited by then
 
 
 class TooLarge(ValueError):
@@ -31,7 +31,7 @@ class TooLarge(ValueError):
 @dataclass(frozen=True)
 class Request:
     """What a source is judged for. `flags`: of the compiler; empty leaves the program's own.
-    `budget`: seconds of a whole call; None leaves the program's own."""
+    `budget`: seconds for timing; None leaves the program's own."""
     kernel: str
     shapes: tuple[str, ...] = ()
     threads: int | None = None
@@ -97,7 +97,7 @@ class Judge:
 
     def judge_file(self, file: Path, request: Request) -> dict[str, Any]:
         """Judges a file. Raises program.Refused where the program did not answer."""
-        limit = None if request.budget is None else 3 * request.budget + STARTING
+        limit = None if request.budget is None else 10 * request.budget + HUNG
         out, err, status = self._run([str(self.program), "judge", str(file), "--json",
                                       *request.words()], limit)
         if status not in (0, AGAINST):

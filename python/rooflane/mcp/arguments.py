@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-BUDGET = 30.0  # seconds: clients give up a call after a minute
+BUDGET = 10.0  # seconds for timing
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
@@ -15,7 +15,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--archive", metavar="FILE", default="",
                         help="keeps the attempts here; default: as rooflane judge does")
     parser.add_argument("--budget", metavar="SECONDS", type=float, default=BUDGET,
-                        help=f"the most that a submission may ask for; default: {BUDGET:g}")
+                        help="for timing a submission, which may ask for less; default: "
+                             f"{BUDGET:g}")
     parser.add_argument("--unsafe", action="store_true",
                         help="judge without a jail where there is none: trusted sources only")
     given = parser.parse_args(words)

@@ -26,7 +26,7 @@ MOST_ERRORS = 300  # characters of the compiler's, in a reason
 
 class SourceEvaluator:
     """`documents`: what the judge said, by source number and place of the flags. `budget`: seconds
-    of one judgement."""
+    for timing one."""
 
     def __init__(self, inner: Evaluator, judge: Judge, budget: float, unsafe: bool = False):
         self.documents: dict[tuple[int, int], dict[str, Any]] = {}

@@ -58,6 +58,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     result.add_argument("--export", metavar="FILE", type=Path,
                         help="also into this file of tuned schedules; with --strategy source: the "
                              "best source")
+    how.add_argument("--source-budget", metavar="SECONDS", type=float, default=5,
+                     help="with --strategy source: for timing one source; default: 5")
     result.add_argument("--unsafe", action="store_true",
                         help="with --strategy source: judge without a jail where there is none")
     result.add_argument("--no-store", action="store_true",

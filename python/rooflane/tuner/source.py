@@ -42,7 +42,7 @@ class SourceTuning(Tuning):
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
         super().__init__(given, targets, archive, SourceEvaluator(
-            evaluator, Judge(program.path()), given.timeout, given.unsafe))
+            evaluator, Judge(program.path()), given.source_budget, given.unsafe))
         self._best: Finalist | None = None  # of the last comparison
         folder = given.export and given.export.absolute().parent
         if folder and not os.access(folder, os.W_OK):  # before hours of measuring
