@@ -226,7 +226,7 @@ class LocalWorker final : public Worker {
     const Problem& problem = open.c.problem;
     Verification result;
     if (std::exchange(open.asked_before, true) && !follows_inputs(open)) {
-      result.reason = how_it_kept(open) + "the run kept its output although its inputs changed";
+      result.reason = how_it_kept(open);
       return result;
     }
     result.reason = defect_of_run(open);
@@ -261,34 +261,34 @@ class LocalWorker final : public Worker {
     return false;
   }
 
-  // How an untrusted variant came to keep its output, as the beginning of a reason: it computes when
-  // it is bound, it leaves runs out, or it gives an earlier result again.
+  // Why a variant's outputs did not become NaN with its inputs. Of an untrusted one the beginning
+  // of the reason says how it keeps outputs: it computes when it is bound, it leaves runs out, or it
+  // gives an earlier result again.
   static std::string how_it_kept(OpenCase& open) {
-    if (!open.variant.backend->untrusted) return {};
+    const std::string kept = "the run kept its output although its inputs changed";
+    if (!open.variant.backend->untrusted) return kept;
     constexpr int runs = 4;
-    const std::uint64_t poisoned = (open.operands.poison_output(), open.operands.output_hash());
     int written = 0;
-    for (int i = 0; i < runs; ++i) {
-      open.operands.poison_output();
-      open.plan->run();
-      written += open.operands.output_hash() != poisoned ? 1 : 0;
-    }
-    if (written > 0 && written < runs) return "skipped-calls: ";
-    if (computes_in_bind(open)) return "work-in-bind: ";
-    return written == 0 ? "skipped-calls: " : "replay: ";
-  }
-
-  // Whether the outputs are those of the inputs that bind saw.
-  static bool computes_in_bind(OpenCase& open) {
-    open.plan->run();
+    for (int i = 0; i < runs; ++i) written += run_writes(open) ? 1 : 0;
+    if (written > 0 && written < runs) return "skipped-calls: " + kept;
     const std::uint64_t before = open.operands.output_hash();
-    open.operands.spoil_inputs();
+    open.operands.change_inputs();
+    const bool follows = run_writes(open) && open.operands.output_hash() != before;
     open.plan->bind(open.operands.all());
-    open.plan->run();
-    const bool changed = open.operands.output_hash() != before;
+    const bool follows_bind = run_writes(open) && open.operands.output_hash() != before;
     open.operands.restore_inputs();
     open.plan->bind(open.operands.all());
-    return changed;
+    if (follows) return "NaN in the inputs must reach the outputs that depend on them";
+    if (follows_bind) return "work-in-bind: " + kept;
+    return (written == 0 ? "skipped-calls: " : "replay: ") + kept;
+  }
+
+  // Runs once; whether that wrote anything.
+  static bool run_writes(OpenCase& open) {
+    open.operands.poison_output();
+    const std::uint64_t poisoned = open.operands.output_hash();
+    open.plan->run();
+    return open.operands.output_hash() != poisoned;
   }
 
   // Runs once with every input NaN and restores them: corners of the outputs whose exact value is

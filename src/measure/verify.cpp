@@ -183,10 +183,14 @@ void OwnedOperands::spoil_inputs() {
   }
 }
 
-void OwnedOperands::restore_inputs() {
+void OwnedOperands::restore_inputs() { fill_inputs(seed_); }
+
+void OwnedOperands::change_inputs() { fill_inputs({splitmix64(seed_.number + 1)}); }
+
+void OwnedOperands::fill_inputs(const InputSeed& seed) {
   for (const TensorSpec& tensor : tensors_) {
     if (is_read(tensor.role) && tensor.role != Role::constant) {
-      fill_from_seed(seed_, problem_, tensor, inputs_.at(tensor.name), threads_);
+      fill_from_seed(seed, problem_, tensor, inputs_.at(tensor.name), threads_);
     }
   }
 }

@@ -60,8 +60,12 @@ class OwnedOperands {
   // back what the seed gives.
   void spoil_inputs();
   void restore_inputs();
+  // Other contents, those of another seed, until they are restored.
+  void change_inputs();
 
  private:
+  void fill_inputs(const InputSeed& seed);
+
   struct Output {
     std::string name;
     GuardedBuffer memory;
