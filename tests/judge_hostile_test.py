@@ -47,6 +47,12 @@ def left_behind(folders: list[str]) -> list[str]:
             for name in glob.glob(f"{folder}/{pattern}")]
 
 
+def available() -> int:
+    """Bytes of memory that may be had."""
+    text = Path("/proc/meminfo").read_text()
+    return 1024 * int(text.partition("MemAvailable:")[2].split()[0])
+
+
 class Hostile(Judging):
     def setUp(self) -> None:
         super().setUp()
@@ -135,7 +141,28 @@ class Hostile(Judging):
         self.attack("fork_bomb.c")
 
     def test_allocate_100gb(self) -> None:
-        self.assertNotIn(self.attack("allocate_100gb.c")["verdict"], RIGHT)
+        before = available()
+        least = [before]
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.02):
+                least.append(available())
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            self.attack("allocate_100gb.c")
+        finally:
+            over.set()
+            thread.join()
+        self.assertGreater(min(least), before / 4)
+
+    def test_these_checks_see_what_no_jail_keeps_in(self) -> None:
+        with self.listening() as (port, abstract, calls):
+            self.judge(HOSTILE / "network.c", "--unsafe",
+                       flags=f'-DPORT={port} -DABSTRACT="\\"{abstract}\\""')
+        self.assertEqual(len(calls), 2)
 
     def test_endless_compile(self) -> None:
         document = self.attack("endless_compile.cpp")
@@ -165,7 +192,7 @@ class Hostile(Judging):
         self.attack("kill_parent.c")
 
     def test_core_dump(self) -> None:
-        self.assertEqual(self.attack("core_dump.c")["verdict"], "CRASH")
+        self.assertIn(self.attack("core_dump.c")["verdict"], ("CRASH", "TIMEOUT"))
 
     def test_fill_disk(self) -> None:
         self.attack("fill_disk.c")

