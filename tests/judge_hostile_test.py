@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import skip
-from judging import RIGHT, TESTS, Judging
+from judging import TESTS, Judging
 
 HOSTILE = TESTS / "hostile"
 SECRET = "the-secret-of-the-test"
