@@ -79,6 +79,7 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(r"build/rooflane judge [^-].*", "--budget 0.3 --hidden 2 --against hwy", "few samples"),
     Added(r"scripts/python_overhead\.py", "--rounds 3 --runs 100", "ten seconds"),
     Added(r"python3 -m rooflane bench.*", BRIEF, "few samples"),
     Added(r"scripts/models\.sh", "--quick --models block --threads 1", "ten minutes"),
@@ -138,6 +139,7 @@ SWAPPED = [
             "the copy has no history"),
     Swapped("compare old.csv new.csv --fail-on-regression",
             "compare old.csv old.csv --fail-on-regression", "brief runs may differ"),
+    Swapped("--source-budget 2", "--source-budget 0.3", "few samples"),
     Swapped("-v online", "-v scalar", "the variant is the reader's"),
     Swapped("model llama --weights SmolLM2-135M-Instruct.Q4_1.gguf",
             "model llama --set layers=2,width=64,heads=4,kv_heads=2,hidden=96,vocab=265,prompt=5,"
@@ -183,6 +185,9 @@ EXPECTED = [
     Expected(r".*python_overhead\.py", r"plan\.run\(\) beyond C\+\+ +-?\d+ ns"),
     Expected(r"\./main .*", r"(?m)^\w+: c\[0\] = 16$"),
     Expected(r"build/rooflane tune (?!--space).*", r"(?m)^  \d+ evaluations, \d+ correct; run \d"),
+    Expected(r"build/rooflane judge [^-].*", r"(?m)^(WINNER|TIE|LOSER|UNDECIDED)  "),
+    Expected(r"build/rooflane judge --history .*", r"softmax"),
+    Expected(r"build/rooflane tune --strategy source .*", r"(?m)^  source 4 takes "),
     Expected(r"build/rooflane tune --space .*", r"(?m)^ +\d+ ns predicted +path=.*default$"),
     Expected(r"python3 -c .*print.*", r"(?m)^largest difference: (0\.0|[0-9.]+e-0[5-9])$"),
 ]
@@ -367,6 +372,7 @@ class Place:
             **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
             "PACKAGE_PYTHON": self.package,
             "ROOFLANE_ARCHIVE": str(self.folder / "tune.sqlite"),
+            "ROOFLANE_JUDGE_ARCHIVE": str(self.folder / "judge.jsonl"),
             "PATH": search("PATH", str(self.folder / "tools")),
             "OCL_ICD_VENDORS": drivers, "OPENCL_VENDOR_PATH": drivers, "OCL_ICD_FILENAMES": "",
             "BUILD": str(BUILD), "INSTALLED": str(installed)}
@@ -545,6 +551,8 @@ class Commands(unittest.TestCase):
                                       "from PyPI: altair vl-convert-python"))
         if ran.status == 3 and "the tuner's Python environment cannot be had" in ran.output:
             self.skipTest(skip.reason(ran.output.strip().splitlines()[-1]))
+        if ran.status == 3 and "rooflane judge" in ran.command or "no jail" in ran.output:
+            self.skipTest(skip.reason(ran.output.strip().splitlines()[-1], "bubblewrap"))
         if self.no_device and re.search(r"-v opencl|--cl-device", ran.command):
             self.assertEqual(ran.status, 3, ran.output)
             self.skipTest(self.no_device)

@@ -1,13 +1,14 @@
 """The verbs that are written in Python: python -m rooflane.verbs VERB ARGUMENT..., which
-scripts/tune.py and generate.py start in the environments that they make. Help needs no environment:
-it comes from the modules `arguments`, which import the standard library only."""
+scripts/tune.py, generate.py and judge_server.py start in the environments that they make. Help
+needs no environment: it comes from the modules `arguments`, which import the standard library
+only."""
 from __future__ import annotations
 
 import importlib
 import sys
 
 FOLDERS = {"tune": "tuner", "archive": "archive", "league": "league", "generate": "generate",
-           "bisect": "bisection"}
+           "bisect": "bisection", "mcp": "mcp"}
 NODES = ("scheduler", "worker")  # of a cluster
 
 

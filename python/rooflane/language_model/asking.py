@@ -49,6 +49,8 @@ class Counts:
 class Asker:
     """One model, one space."""
 
+    own = OWN  # what the model's proposals are counted as
+
     def __init__(self, space: Space, client: Client, settings: Settings):
         self.space, self.client, self.settings = space, client, settings
         self.counts = Counts()
@@ -65,7 +67,7 @@ class Asker:
             return []
         exchange = None
         try:
-            asked = prompt.ask(history, self._brief(), self._with_budget(question))
+            asked = self._request(history, self._with_budget(question))
             exchange, reply = self.client.ask(asked.messages, asked.schema, asked.tokens)
         except prompt.TooLong as reason:
             return self._failed("context", str(reason))
@@ -94,7 +96,7 @@ class Asker:
         self.counts.trials[source] += 1
         if trial.correct:
             self.counts.best[source] = max(self.counts.best.get(source, 0), trial.speed_up)
-        if source == OWN:
+        if source == self.own:
             self.counts.outcomes[trial.outcome.value] += 1
         if exchange:
             exchange.trials.append(trial.number)
@@ -113,6 +115,10 @@ class Asker:
             "outcomes": dict(counts.outcomes), "trials": dict(counts.trials),
             "best": {name: round(value, 4) for name, value in counts.best.items()},
             "stopped": self.stopped}
+
+    def _request(self, history: History, question: Question) -> prompt.Asked:
+        """What is sent. Raises prompt.TooLong."""
+        return prompt.ask(history, self._brief(), question)
 
     def _read(self, text: str, history: History, question: Question
               ) -> tuple[list[Proposal], str, str]:

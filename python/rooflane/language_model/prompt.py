@@ -133,7 +133,7 @@ def _long(history: History, briefing: Briefing, question: Question, entries: int
     source = briefing.source(length) if length else ""
     sections = [
         ("Task", _task(space)),
-        ("Machine", _lines(briefing.facts)),
+        ("Machine", lines_of(briefing.facts)),
         ("Tunables", "\n".join(map(_tunable, free(space))) + _fixed(space)),
         ("Constraints", _rules(briefing.rules[:rules])),
         (f"Source of the {space.kernel} kernel (excerpt)", source and f"```cpp\n{source}\n```"),
@@ -182,11 +182,12 @@ def _task(space: Space) -> str:
     return "\n".join(lines)
 
 
-def _lines(facts: Mapping[str, Any], indent: str = "") -> str:
+def lines_of(facts: Mapping[str, Any], indent: str = "") -> str:
+    """Facts as a list, nested ones indented."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            lines += [f"{indent}- {name}:", _lines(value, indent + "  ")]
+            lines += [f"{indent}- {name}:", lines_of(value, indent + "  ")]
         else:
             lines.append(f"{indent}- {name}: {_plain(value)}")
     return "\n".join(line for line in lines if line)

@@ -18,11 +18,12 @@ class LanguageModel:
     """Mode `one` asks before each trial for one configuration and shows the last attempts and the
     best; mode `generations` asks `generations` times for `per_generation` each and shows the five
     best and the last five failures. `stand_in` takes the trials that the model has no usable
-    proposal for, and all after the last generation, as far as the run's budget goes."""
+    proposal for, and all after the last generation, as far as the run's budget goes. `asker`: who
+    asks, where that is another than for values of tunables."""
 
     def __init__(self, space: Space, client: Client, stand_in: Strategy, mode: str = "one",
                  generations: int = 5, per_generation: int = 3,
-                 settings: Settings | None = None):
+                 settings: Settings | None = None, asker: Asker | None = None):
         if mode not in MODES:
             raise ValueError(f"mode '{mode}'; valid: {', '.join(MODES)}")
         if generations < 1 or per_generation < 1:
@@ -30,7 +31,7 @@ class LanguageModel:
         self.name = OWN
         self._stand_in, self._mode = stand_in, mode
         self._left, self._count = generations, per_generation
-        self._asker = Asker(space, client, settings or Settings())
+        self._asker = asker or Asker(space, client, settings or Settings())
         self._queue: deque[Proposal] = deque()
 
     def propose(self, history: History) -> Proposal:
@@ -70,7 +71,8 @@ class LanguageModel:
             self._left -= bool(found)
         else:
             return False
-        self._queue.extend(Proposal(each.configuration, OWN, each.note) for each in found)
+        self._queue.extend(Proposal(each.configuration, self._asker.own, each.note)
+                           for each in found)
         return bool(found)
 
 

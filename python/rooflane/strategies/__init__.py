@@ -30,6 +30,7 @@ DESCRIPTIONS = {
     "llm": "a language model; local if it fails",
     "hybrid": "tpe; a language model may replace a share of its trials",
     "proposer": "your own program (--proposer)",
+    "source": "a language model, or your own program (--proposer), writes the kernel",
 }
 OWN = {"default": Default, "all": All, "random": Random, "local": Local}
 SAMPLERS = ("tpe", "cmaes", "gp")
@@ -66,12 +67,13 @@ def check_name(name: str) -> str:
 def add_arguments(group: argparse._ArgumentGroup) -> None:
     """The options of single strategies."""
     group.add_argument("--proposer", metavar="CMD",
-                       help="with --strategy proposer: a program that proposes over JSON lines")
+                       help="with --strategy proposer or source: a program that proposes over JSON "
+                            "lines")
     group.add_argument("--share", metavar="X", type=float, default=Options.share,
                        help="of hybrid's trials, for the language model; default: 0.3")
     group.add_argument("--generations", metavar="N", type=int,
-                       help="llm asks so often, for several configurations each time; default: "
-                            "one by one")
+                       help="llm and source ask so often, for several proposals each time; "
+                            "default: one by one")
     group.add_argument("--per-generation", metavar="N", type=int, default=Options.per_generation,
                        help="default: 3")
     group.add_argument("--llm-requests", metavar="N", type=int, help="at most")
@@ -83,7 +85,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
 
 def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
     """From the command line. Raises ValueError."""
-    if (given.strategy == "proposer") != bool(given.proposer):
+    if given.strategy != "source" and (given.strategy == "proposer") != bool(given.proposer):
         raise ValueError("--strategy proposer and --proposer CMD go together")
     if not 0 <= given.share <= 1:
         raise ValueError(f"--share {given.share:g}: from 0 to 1")
@@ -99,6 +101,8 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
     """A strategy that is to be told of the seeds. Raises ValueError, Unavailable."""
     options = options or Options()
     check_name(name)
+    if name == "source":
+        raise ValueError("source: there is no space of tunables to search")
     if name in OWN:
         return OWN[name](name, space, seed)
     if name in SAMPLERS:
@@ -110,8 +114,8 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
     if name == "hybrid":
         return Hybrid(make("tpe", space, seed), _adviser(space, options), options.share, seed)
     from rooflane.language_model.strategy import LanguageModel
-    return LanguageModel(space, _client(options), Local("local", space, seed), options.mode,
-                         options.generations, options.per_generation, _settings(options))
+    return LanguageModel(space, client_of(options), Local("local", space, seed), options.mode,
+                         options.generations, options.per_generation, settings_of(options))
 
 
 def seeds(space: Space, count: int = 4) -> list[Configuration]:
@@ -137,18 +141,21 @@ def seeds(space: Space, count: int = 4) -> list[Configuration]:
     return list(found.values())[:count]
 
 
-def _client(options: Options) -> Any:
+def client_of(options: Options, transport: Any = None) -> Any:
+    """A client within the budgets; of the endpoint that the environment names, unless a transport
+    is given."""
     from rooflane.language_model.client import Budget, Client
     from rooflane.language_model.endpoint import Endpoint
     limits = {name: value for name, value in (("requests", options.requests),
                                               ("tokens", options.tokens),
                                               ("seconds", options.seconds)) if value is not None}
-    return Client(Endpoint.from_environment(), budget=Budget(**limits),
+    return Client(transport or Endpoint.from_environment(), budget=Budget(**limits),
                   timeout=options.answer_timeout, on_exchange=options.on_exchange,
                   earlier=options.earlier)
 
 
-def _settings(options: Options) -> Any:
+def settings_of(options: Options) -> Any:
+    """How a model is asked."""
     from rooflane.language_model.asking import Settings
     settings = Settings(facts=options.facts)
     if options.context is not None:
@@ -158,4 +165,4 @@ def _settings(options: Options) -> Any:
 
 def _adviser(space: Space, options: Options) -> Any:
     from rooflane.language_model.strategy import LanguageModelAdviser
-    return LanguageModelAdviser(space, _client(options), _settings(options))
+    return LanguageModelAdviser(space, client_of(options), settings_of(options))

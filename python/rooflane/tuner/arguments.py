@@ -15,7 +15,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         epilog="Examples:\n"
                "  rooflane tune --shape gemm:m=64,n=64,k=64 --threads 1 --budget 20\n"
                "  rooflane tune -k attention --preset llama3-8b --max-time 600 --report report\n"
-               "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local",
+               "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local\n"
+               "  rooflane tune --strategy source --shape softmax:rows=512,cols=1000 --budget 20",
         description="Searches for a faster schedule of a variant for your problems and stores it; "
                     "bench, run and the library use it from then on.")
     what = parser.add_argument_group("what is tuned")
@@ -55,7 +56,12 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     result.add_argument("--resume", action="store_true", help="continue interrupted searches")
     result.add_argument("--report", metavar="DIR", type=Path, help="write report.txt and .html")
     result.add_argument("--export", metavar="FILE", type=Path,
-                        help="also write to this file of tuned schedules")
+                        help="also write to this file of tuned schedules; with --strategy source: "
+                             "the best source")
+    how.add_argument("--source-budget", metavar="SECONDS", type=float, default=5,
+                     help="with --strategy source: for timing one source; default: 5")
+    result.add_argument("--unsafe", action="store_true",
+                        help="with --strategy source: judge without a jail if there is none")
     result.add_argument("--no-store", action="store_true",
                         help="do not change this machine's store")
     result.add_argument("--space", action="store_true",
@@ -66,6 +72,12 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     given = parser.parse_args(words)
     if given.budget < 1:
         parser.error("--budget: at least 1")
+    if given.strategy == "source":
+        for option in ("cluster", "report", "space"):
+            if getattr(given, option):
+                parser.error(f"--{option} does not go with --strategy source")
+    elif given.unsafe:
+        parser.error("--unsafe goes with --strategy source")
     if given.export_space and given.strategy != "all":
         parser.error("--export-space needs --strategy all")
     try:

@@ -17,7 +17,15 @@ from rooflane.league import spaces
 from rooflane.tuner import export, final
 from rooflane.tuner.arguments import arguments_of
 from rooflane.tuner.search import COMPLETE, HALVING, Limits, Search
-from rooflane.tuning import History, Space, Verdict, text_of
+from rooflane.tuning import (
+    Configuration,
+    History,
+    Space,
+    Strategy,
+    Trial,
+    Verdict,
+    text_of,
+)
 
 INTERRUPTED = 130
 NOBODY_READS = 141  # as a shell says it of SIGPIPE
@@ -163,7 +171,7 @@ class Tuning:
             self.done.append(done)
             self.progress.clear()
             if not self.given.json:
-                print(line_of(done), flush=True)
+                print(self.line_of(done), flush=True)
         if self.given.json:
             print(json.dumps({"tuned": [json_of(done) for done in self.done],
                               "failed": self.failed}, indent=1))
@@ -186,8 +194,8 @@ class Tuning:
         complete = given.strategy == "all"
         limits = Limits(None if complete else given.budget, self.seconds_for(left),
                         given.speed_up, given.patience)
-        strategy = strategies.make(given.strategy, space, given.seed, options)
-        search = self.search(space, self.evaluator, strategy, strategies.seeds(space), limits,
+        strategy = self.strategy_of(space, options, trials)
+        search = self.search(space, self.evaluator, strategy, self.seeds_of(space), limits,
                              self.archive, run, COMPLETE if complete else HALVING, trials,
                              self.progress.of_history)
         state, verdict = "interrupted", None
@@ -208,6 +216,20 @@ class Tuning:
         if given.report:
             self.report(done, target)
         return done
+
+    def strategy_of(self, space: Space, options: strategies.Options,
+                    trials: list[Trial]) -> Strategy:
+        """Who proposes; `trials` are those of the run that goes on."""
+        del trials  # the search tells of them
+        return strategies.make(self.given.strategy, space, self.given.seed, options)
+
+    def seeds_of(self, space: Space) -> list[Configuration]:
+        """What is tried first."""
+        return strategies.seeds(space)
+
+    def line_of(self, done: Done) -> str:
+        """A target's result for people."""
+        return line_of(done, final.describe(done.verdict, done.space.default))
 
     def run_of(self, space: Space, facts: dict[str, Any]) -> int:
         """The archive's number: of the run that goes on, or of a new one."""
@@ -273,11 +295,11 @@ class Tuning:
         export.keep(self.evaluator.store, facts["machine"], space, verdict, facts["build"])
 
 
-def line_of(done: Done) -> str:
-    """A target's result for people."""
+def line_of(done: Done, description: str) -> str:
+    """A target's result for people, with the verdict in a line."""
     space, history, verdict = done.space, done.history, done.verdict
     correct = sum(trial.correct for trial in history.trials)
-    text = (f"{space.title}\n  {final.describe(verdict, space.default)}\n"
+    text = (f"{space.title}\n  {description}\n"
             f"  {len(history.trials)} evaluations, {correct} correct; run {done.run}")
     wrong = [n for n in verdict.neighbours if n.outcome.value not in ("correct", "refused")]
     if verdict.exact:
@@ -341,6 +363,18 @@ def print_spaces(evaluator: Evaluator, targets: list[Target], as_json: bool) -> 
     return 0
 
 
+def ended(tuning: Tuning) -> int:
+    """Runs it; the exit status."""
+    try:
+        return tuning.run()
+    except KeyboardInterrupt:
+        tuning.progress.clear()
+        print("interrupted; the same command with --resume goes on", file=sys.stderr)
+        return INTERRUPTED
+    finally:
+        tuning.archive.close()
+
+
 def main(words: list[str]) -> int:
     """From arguments to the exit status."""
     given = arguments_of(words)
@@ -352,6 +386,10 @@ def main(words: list[str]) -> int:
             return cluster.run(given, options)
         targets = targets_of(given)
         with Evaluator(options, given.timeout) as evaluator:
+            if given.strategy == "source":
+                from rooflane.tuner import source  # needs the packages of language models
+                return ended(source.SourceTuning(given, targets, Archive(given.archive),
+                                                 evaluator))
             if given.space:
                 return print_spaces(evaluator, targets, given.json)
             if given.export_space and given.export_space.exists():
@@ -360,16 +398,7 @@ def main(words: list[str]) -> int:
                 export.require_writable(kept)
             if given.export:
                 export.require_writable(given.export)
-            archive = Archive(given.archive)
-            tuning = Tuning(given, targets, archive, evaluator)
-            try:
-                return tuning.run()
-            except KeyboardInterrupt:
-                tuning.progress.clear()
-                print("interrupted; the same command with --resume goes on", file=sys.stderr)
-                return INTERRUPTED
-            finally:
-                archive.close()
+            return ended(Tuning(given, targets, Archive(given.archive), evaluator))
     except Wrong as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 2

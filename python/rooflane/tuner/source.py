@@ -1,0 +1,117 @@
+"""`rooflane tune --strategy source`: what differs from a search of schedules. A winner is a source,
+judged again on shapes and values that the search has not seen; nothing of it goes into the store of
+tuned schedules.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from rooflane import files, program, strategies
+from rooflane.archive.store import Archive
+from rooflane.evaluator import Evaluation, Evaluator, Target
+from rooflane.judging import Judge
+from rooflane.source_search.asking import ProgramTransport
+from rooflane.source_search.evaluator import SourceEvaluator
+from rooflane.source_search.sources import TEMPLATE
+from rooflane.source_search.strategy import SourceWriter
+from rooflane.tuner import final
+from rooflane.tuner.command import Done, Tuning, line_of
+from rooflane.tuning import (
+    Configuration,
+    Finalist,
+    History,
+    Outcome,
+    Ratio,
+    Space,
+    Strategy,
+    Trial,
+    Verdict,
+)
+
+FINALISTS = 3
+ITSELF = Ratio(1, 1, 1)
+
+
+class SourceTuning(Tuning):
+    """All targets of one call; `evaluator` serves the variant that is to be beaten."""
+
+    evaluator: SourceEvaluator
+
+    def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
+                 evaluator: Evaluator):
+        super().__init__(given, targets, archive, SourceEvaluator(
+            evaluator, Judge(program.path()), given.source_budget, given.unsafe))
+        self._best: Finalist | None = None  # of the last comparison
+        folder = given.export and given.export.absolute().parent
+        if folder and not os.access(folder, os.W_OK):  # before hours of measuring
+            raise OSError(f"--export {given.export}: {folder} cannot be written")
+
+    def strategy_of(self, space: Space, options: strategies.Options,
+                    trials: list[Trial]) -> Strategy:
+        """A language model, or the program of --proposer."""
+        transport = ProgramTransport(options.proposer) if options.proposer else None
+        settings = strategies.settings_of(options)
+        settings.answer_tokens = settings.context // 2  # a source is as long as what tells of one
+        writer = SourceWriter(
+            space, strategies.client_of(options, transport), settings, self.evaluator,
+            transport is not None, options.earlier, mode=options.mode,
+            generations=options.generations, per_generation=options.per_generation)
+        self.evaluator.remember(trials)
+        return writer
+
+    def seeds_of(self, space: Space) -> list[Configuration]:
+        """The template."""
+        return [TEMPLATE]
+
+    def decide(self, space: Space, target: Target, history: History) -> Verdict:
+        """The best sources again."""
+        self.progress.show(f"{space.shape}: the best sources on unseen shapes")
+        verdict, self._best = verdict_of(
+            space.default, self.evaluator.evaluate(final.best_of(history, FINALISTS), fresh=True))
+        return verdict
+
+    def keep(self, space: Space, history: History, verdict: Verdict,
+             facts: dict[str, Any]) -> None:
+        """The best source into the file of --export, as it stands in front of its peers."""
+        if self.given.export and self._best:
+            files.replace(self.given.export,
+                          self.evaluator.sources.text(self._best.configuration["source"]))
+
+    def line_of(self, done: Done) -> str:
+        """With what the best source came to."""
+        text = line_of(done, describe(done.verdict, self._best, self.evaluator.target.variant))
+        if self._best:
+            text += f"\n  compiled with {self.evaluator.sources.flags(self._best.configuration)}"
+            text += f"; written to {self.given.export}" if self.given.export else ""
+        return text
+
+
+def verdict_of(default: Configuration, found: list[Evaluation]
+               ) -> tuple[Verdict, Finalist | None]:
+    """Who is chosen: the fastest source where it is beyond doubt faster than the default; and the
+    fastest right source, chosen or not."""
+    right = sorted((one for one in found if one.outcome is Outcome.CORRECT and one.ratio),
+                   key=lambda one: one.ratio.value)
+    finalists = [Finalist(one.configuration, one.ratio) for one in right]
+    best = finalists[0] if finalists else None
+    itself = Finalist(default, ITSELF)
+    if best is None or best.ratio.high >= 1:
+        ties = [one for one in finalists if one.ratio.low <= 1]
+        return Verdict(default, ITSELF, [itself, *ties]), best
+    ties = [one for one in finalists if one.ratio.low <= best.ratio.high]
+    return Verdict(best.configuration, best.ratio, ties), best
+
+
+def describe(verdict: Verdict, best: Finalist | None, to_beat: str) -> str:
+    """One line for people."""
+    if best is None:
+        return f"{to_beat} stays: no source was right on shapes that it had not seen"
+    ratio = best.ratio
+    text = (f"source {best.configuration['source']} takes {ratio.value:.3f} times as long as "
+            f"{to_beat} [{ratio.low:.3f}, {ratio.high:.3f}]")
+    if verdict.chosen == best.configuration:
+        return text + (f", tied with {len(verdict.tie_set) - 1} other"
+                       f"{'s' * (len(verdict.tie_set) > 2)}" if verdict.kind == "tie" else "")
+    return f"{text}: {'a tie' if ratio.low <= 1 else f'{to_beat} stays'}"
