@@ -64,6 +64,11 @@ class RowPlan final : public Plan {
   void run() override {
     op_.start();
     if (split_) return run_split();
+    // Small problems take less time than the divisions that cut them into pieces.
+    if (threads_ == 1) {
+      if (rows_ > 0) op_.rows({0, rows_}, 0, access_);
+      return;
+    }
     for_rows(pool_, threads_, rows_, cols_, op_.group(),
              [&](RowRange rows, int thread) { op_.rows(rows, thread, access_); });
   }
