@@ -196,6 +196,13 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 #define UNROLL_LANES
 #endif
 
+// Parameters of kernels whose groups may share a row.
+#if SPLITS > 1
+#define SPLIT_PARAMS , __global float4 *partials, __global uint *next_number
+#else
+#define SPLIT_PARAMS
+#endif
+
 // tf32 keeps 13 bits fewer than float32. x = big + small, both of them tf32 but for the bits of `small`
 // that MMA_TF32 does not count; big is rounded to nearest, ties away from zero. NaN may come out as a
 // zero there: its small part is NaN then.

@@ -31,6 +31,15 @@ struct Short<BFloat16> {
   // The upper half of a float32.
   template <class DF, class V16>
   static HWY_INLINE hn::Vec<DF> FromBits(DF df, V16 bits) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+    // One shuffle for what widens and what shifts, which some cores do with the same units.
+    if constexpr (hn::MaxLanes(DF()) == 16) {
+      const hn::ScalableTag<std::uint16_t> d16;
+      return hn::Vec<DF>{_mm512_castsi512_ps(
+          _mm512_maskz_permutexvar_epi16(__mmask32{0xAAAAAAAA}, hn::Load(d16, kToUpperHalves).raw,
+                                         _mm512_castsi256_si512(bits.raw)))};
+    }
+#endif
     const hn::RebindToUnsigned<DF> du;
     return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
   }
@@ -41,16 +50,49 @@ struct Short<BFloat16> {
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<D16> Rounded(DF df, D16 d16, hn::Vec<DF> value) {
     const hn::RebindToUnsigned<DF> du;
-    const hn::RebindToSigned<DF> di;
     const auto bits = hn::BitCast(du, value);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
     // Adding could carry a NaN into the sign.
     const auto quiet = hn::BitCast(df, hn::Set(du, 0x7FC00000u));
-    const auto kept = hn::IfThenElse(hn::IsNaN(value), quiet, hn::BitCast(df, rounded));
-    const auto upper = hn::ShiftRight<16>(hn::BitCast(du, kept));
-    return hn::DemoteTo(d16, hn::BitCast(di, upper));  // all below 2^16
+    const auto kept =
+        hn::BitCast(du, hn::IfThenElse(hn::IsNaN(value), quiet, hn::BitCast(df, rounded)));
+#if HWY_TARGET == HWY_SCALAR
+    const hn::RebindToSigned<DF> di;
+    return hn::DemoteTo(d16, hn::BitCast(di, hn::ShiftRight<16>(kept)));
+#else
+    const hn::Repartition<std::uint16_t, DF> whole;
+    return hn::LowerHalf(d16,
+                         hn::ConcatOdd(whole, hn::BitCast(whole, kept), hn::BitCast(whole, kept)));
+#endif
   }
+#if HWY_TARGET != HWY_SCALAR
+  // Of two vectors in one, on lanes of 16 bits. Signalling NaNs, which no arithmetic results in,
+  // may become infinities.
+  template <class DF>
+  static HWY_INLINE auto RoundedTwo(DF /*df*/, hn::Vec<DF> low, hn::Vec<DF> high) {
+    const hn::Repartition<std::uint16_t, DF> d16;
+    const hn::RebindToSigned<decltype(d16)> di16;
+    const auto first = hn::BitCast(d16, low), second = hn::BitCast(d16, high);
+    const auto upper = hn::ConcatOdd(d16, second, first);
+    const auto lower = hn::ConcatEven(d16, second, first);
+    // More than half of the last place, or half of it and that odd.
+    const auto above = hn::SaturatedAdd(lower, hn::And(upper, hn::Set(d16, 1)));
+    const auto up = hn::VecFromMask(d16, hn::Gt(above, hn::Set(d16, 0x8000)));  // -1 or 0
+    // Saturated, a NaN does not carry into the sign.
+    const auto magnitude = hn::BitCast(di16, hn::And(upper, hn::Set(d16, 0x7FFF)));
+    const auto rounded = hn::BitCast(d16, hn::SaturatedSub(magnitude, hn::BitCast(di16, up)));
+    return hn::Or(rounded, hn::And(upper, hn::Set(d16, 0x8000)));
+  }
+#endif
+
+ private:
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  // Lane 2i + 1 from lane i.
+  alignas(64) static constexpr std::uint16_t kToUpperHalves[32] = {
+      0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
+      0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};
+#endif
 };
 
 #if HWY_TARGET <= HWY_AVX2  // AVX2 and better: they have F16C, which rounds
@@ -70,6 +112,14 @@ struct Short<Float16> {
     const hn::Rebind<hwy::float16_t, DF> dh;
     return hn::BitCast(d16, hn::DemoteTo(dh, value));
   }
+#if HWY_TARGET != HWY_SCALAR
+  template <class DF>
+  static HWY_INLINE auto RoundedTwo(DF df, hn::Vec<DF> low, hn::Vec<DF> high) {
+    const hn::Rebind<std::uint16_t, DF> half;
+    const hn::Repartition<std::uint16_t, DF> d16;
+    return hn::Combine(d16, Rounded(df, half, high), Rounded(df, half, low));
+  }
+#endif
 };
 #else
 template <>
@@ -116,6 +166,14 @@ struct Short<Float16> {
     result = hn::IfThenElse(hn::RebindMask(du, is_nan), hn::Set(du, 0x7E00u), result);
     return hn::DemoteTo(d16, hn::BitCast(di, hn::Or(sign, result)));  // all below 2^16
   }
+#if HWY_TARGET != HWY_SCALAR
+  template <class DF>
+  static HWY_INLINE auto RoundedTwo(DF df, hn::Vec<DF> low, hn::Vec<DF> high) {
+    const hn::Rebind<std::uint16_t, DF> half;
+    const hn::Repartition<std::uint16_t, DF> d16;
+    return hn::Combine(d16, Rounded(df, half, high), Rounded(df, half, low));
+  }
+#endif
 };
 #endif
 

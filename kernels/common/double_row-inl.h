@@ -73,7 +73,7 @@ double SquaresInDouble(Row x, std::size_t n, double centre) {
 
 // y = (x - mean) · scale · gamma + beta, rounded to float32 before gamma; no beta where it is null.
 template <class Row, class T>
-void WriteInDouble(Row x, const T* gamma, const T* beta, T* y, std::size_t n, double mean,
+void WriteInDouble(Row x, const float* gamma, const float* beta, T* y, std::size_t n, double mean,
                    double scale) {
   const WideTag d;
   const hn::Rebind<float, WideTag> narrow;

@@ -105,33 +105,39 @@ HWY_INLINE std::size_t PastAligned(const T* y) {
   return reinterpret_cast<std::uintptr_t>(y) / sizeof(T) % StreamedLanes<D, T>();
 }
 
-// The value of elements from i on, as so many vectors of float32, to y[i] past the caches.
-template <std::size_t kVectors, class D, class T, class Value>
-HWY_INLINE void StreamVectors(D d, T* y, std::size_t i, Value value) {
+// The value of elements from i on, as so many vectors of float32, to y[i]; kStream: past the
+// caches, where y[i] is aligned.
+template <bool kStream, std::size_t kVectors, class D, class T, class Value>
+HWY_INLINE void StoreVectors(D d, T* y, std::size_t i, Value value) {
   const std::size_t lanes = hn::Lanes(d);
+  const auto store = [](auto v, auto tag, auto* to) ROOFLANE_LAMBDA {
+    if constexpr (kStream) {
+      hn::Stream(v, tag, to);
+    } else {
+      hn::StoreU(v, tag, to);
+    }
+  };
   if constexpr (std::is_same_v<T, float> && kVectors == 4) {
     const auto v0 = value(i, Whole());
     const auto v1 = value(i + lanes, Whole());
     const auto v2 = value(i + 2 * lanes, Whole());
     const auto v3 = value(i + 3 * lanes, Whole());
-    hn::Stream(v0, d, y + i);
-    hn::Stream(v1, d, y + i + lanes);
-    hn::Stream(v2, d, y + i + 2 * lanes);
-    hn::Stream(v3, d, y + i + 3 * lanes);
+    store(v0, d, y + i);
+    store(v1, d, y + i + lanes);
+    store(v2, d, y + i + 2 * lanes);
+    store(v3, d, y + i + 3 * lanes);
   } else if constexpr (kVectors > VectorsOfFloats<T>()) {
-    StreamVectors<kVectors / 2>(d, y, i, value);
-    StreamVectors<kVectors / 2>(d, y, i + kVectors / 2 * lanes, value);
+    StoreVectors<kStream, kVectors / 2>(d, y, i, value);
+    StoreVectors<kStream, kVectors / 2>(d, y, i + kVectors / 2 * lanes, value);
   } else if constexpr (std::is_same_v<T, float>) {
-    hn::Stream(value(i, Whole()), d, y + i);
+    store(value(i, Whole()), d, y + i);
   } else {
 #if HWY_TARGET == HWY_SCALAR
     StoreElements(value(i, Whole()), d, y + i, Whole());
 #else
-    const hn::ScalableTag<std::uint16_t> whole;
-    const hn::Rebind<std::uint16_t, D> d16;
-    const auto low = Short<T>::Rounded(d, d16, value(i, Whole()));
-    const auto high = Short<T>::Rounded(d, d16, value(i + lanes, Whole()));
-    hn::Stream(hn::Combine(whole, high, low), whole, reinterpret_cast<std::uint16_t*>(y) + i);
+    const hn::Repartition<std::uint16_t, D> d16;
+    const auto low = value(i, Whole()), high = value(i + lanes, Whole());
+    store(Short<T>::RoundedTwo(d, low, high), d16, reinterpret_cast<std::uint16_t*>(y) + i);
 #endif
   }
 }
@@ -155,22 +161,9 @@ HWY_INLINE void WriteElements(D d, T* y, std::size_t n, Value value) {
   if (past != 0 && (kStream || (std::is_same_v<T, float> && n >= 16 * lanes))) {
     up_to(std::min(n, StreamedLanes<D, T>() - past));
   }
-  if constexpr (kStream) {
-    for (; i + 4 * lanes <= n; i += 4 * lanes) StreamVectors<4>(d, y, i, value);
-    constexpr std::size_t one = VectorsOfFloats<T>();
-    for (; i + one * lanes <= n; i += one * lanes) StreamVectors<one>(d, y, i, value);
-  } else {
-    for (; i + 4 * lanes <= n; i += 4 * lanes) {
-      const auto v0 = value(i, Whole());
-      const auto v1 = value(i + lanes, Whole());
-      const auto v2 = value(i + 2 * lanes, Whole());
-      const auto v3 = value(i + 3 * lanes, Whole());
-      StoreElements(v0, d, y + i, Whole());
-      StoreElements(v1, d, y + i + lanes, Whole());
-      StoreElements(v2, d, y + i + 2 * lanes, Whole());
-      StoreElements(v3, d, y + i + 3 * lanes, Whole());
-    }
-  }
+  for (; i + 4 * lanes <= n; i += 4 * lanes) StoreVectors<kStream, 4>(d, y, i, value);
+  constexpr std::size_t one = VectorsOfFloats<T>();
+  for (; i + one * lanes <= n; i += one * lanes) StoreVectors<kStream, one>(d, y, i, value);
   up_to(n);
 }
 

@@ -1,29 +1,13 @@
 // LayerNorm (CENTRED=1): y = (x - mean) / sqrt(variance + eps) · gamma + beta over rows of `cols`
-// elements; RMSNorm: y = x / sqrt(mean(x²) + eps) · gamma. LX items share a row, LY rows a group; an
-// item holds CHUNK vectors of V floats at a time, LX vectors apart so that neighbours read
-// neighbouring memory. The elements after the row's last whole vector belong to its first item.
-//   SINGLE=1: a row fits the items' registers: memory is read once.
+// elements; RMSNorm: y = x / sqrt(mean(x²) + eps) · gamma. How items lie over rows: rows_loop.cl.
 //   SINGLE=0: two or three readings: mean, squares, result.
-//   SPLITS > 1: so many groups share a row. PHASE=1 finds sum and squares of their parts, PHASE=2
+//   SPLITS > 1: PHASE=1 finds sum and squares of their parts, PHASE=2
 //   merges these (Chan, Golub & LeVeque 1979) and writes the results.
 // The sum carries its rounding errors along, because results near the mean are only as good as the
 // mean itself; so do the squares, because beside one large square thousands of small ones round the
 // same way. The variance is that of x - mean, never E[x²] - E[x]².
 
-// `action` for each whole vector of the chunk that starts at vector `first`, for part[j] at AT(j).
-#define AT(j) ((first + (j)*LX + place) * V)
-#define FOR_CHUNK(action)                                           \
-  if (first + LX * CHUNK <= whole) {                                \
-    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) { action; }   \
-  } else {                                                          \
-    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) {             \
-      if (first + j * LX + place < whole) {                         \
-        action;                                                     \
-      }                                                             \
-    }                                                               \
-  }
-
-#define LOAD_CHUNK FOR_CHUNK(part[j] = GLOAD(row_x + AT(j)))
+#define LOAD_CHUNK FOR_CHUNK(part[j] = GLOAD(row_x + AT(j)), )
 #if CENTRED
 #define APART(v) (((v) - mean.x) - mean.y)
 #define WITH_BETA(v, load) ((v) + load)
@@ -31,35 +15,20 @@
 #define APART(v) (v)
 #define WITH_BETA(v, load) (v)
 #endif
-#define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]))
+#define ADD_CHUNK FOR_CHUNK(add_exactly(&sum, &lost, part[j]), )
 #define ADD_SQUARES \
-  FOR_CHUNK(add_exactly(&squares, &squares_lost, APART(part[j]) * APART(part[j])))
+  FOR_CHUNK(add_exactly(&squares, &squares_lost, APART(part[j]) * APART(part[j])), )
 #define STORE_CHUNK                                                                    \
   FOR_CHUNK(GSTORE(WITH_BETA(APART(part[j]) * scale * GLOAD(gamma + begin + AT(j)),    \
-                             GLOAD(beta + begin + AT(j))), row_y + AT(j)))
+                             GLOAD(beta + begin + AT(j))), row_y + AT(j)), )
 
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void norm(
     __global const element* restrict x, __global const element* restrict gamma,
     BETA_PARAM(element) __global element* restrict y, long rows, long cols, float eps_root
-#if SPLITS > 1
-    , __global float4* partials, __global uint* next_number
-#endif
-    ) {
+    SPLIT_PARAMS) {
   __local float2 scratch[LX * LY];
-  const int place = get_local_id(0) % LX;
-  const long asked = (long)(get_group_id(0) / SPLITS) * LY + get_local_id(0) / LX;
-  // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
-  const long row = asked < rows ? asked : rows - 1;
-  // The group's part of the row, whole vectors but for the last one.
-  const int piece = get_group_id(0) % SPLITS;
-  const long width = (cols / V + SPLITS) / SPLITS * V;
-  const long begin = min(piece * width, cols);
-  const long count = min(begin + width, cols) - begin;
-  __global const element* row_x = x + row * cols + begin;
-  __global element* row_y = y + row * cols + begin;
-  const long whole = count / V;
-  const int rest = place == 0 ? (int)(count % V) : 0;
-  floatv part[CHUNK];
+  BEGIN_ROW
+  const long count = end - begin;
   floatv last = 0.0f;
   if (rest > 0) last = load_some(row_x + whole * V, rest, 0.0f);
   float2 mean = 0.0f;
@@ -142,7 +111,7 @@ __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void norm(
   STORE_CHUNK
 #else
   for (long first = 0; first < whole; first += LX * CHUNK) {
-    FOR_CHUNK(part[j] = GLOAD(row_x + AT(j)) * down)
+    FOR_CHUNK(part[j] = GLOAD(row_x + AT(j)) * down, )
     STORE_CHUNK
   }
 #endif

@@ -99,31 +99,11 @@ __kernel GROUP_SIZE void norm(
 #if FORM == 1
 __kernel GROUP_SIZE void norm(
     __global const float* restrict x, __global const float* restrict gamma,
-    BETA_PARAM(float) __global float* restrict y, long rows, long cols, float eps_root
-#if SPLITS > 1
-    , __global float4* partials, __global uint* next_number
-#endif
-    ) {
+    BETA_PARAM(float) __global float* restrict y, long rows, long cols, float eps_root SPLIT_PARAMS) {
   __local float2 teams_a[TEAM_SCRATCH];
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
-  const int lid = get_local_id(0);
-#if SPLITS > 1
-  __local uint drawn;
-  const uint number = group_number(next_number, &drawn);
-  const long block = number / SPLITS;
-  const int piece = number % SPLITS;
-  __global float4* slots = partials + block * (RY * SPLITS * SLOT);
-  const uint tag = tag_of(slots + piece * SLOT) + 1;
-#else
-  const long block = get_group_id(0);
-  const int piece = 0;
-#endif
-  const int place = piece * VECTORS + lid % LX;
-  Span span[RY];
-  float4 part[RY][CHUNK];
-  FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-  FOR_ROWS load_row(x, span[k], 0.0f, part[k]);
+  BEGIN_ROWS(0.0f)
 
 #if CENTRED
 #define APART(v) (((v) - mean[k].x) - mean[k].y)

@@ -139,15 +139,15 @@ class Normalise {
 };
 
 // Beta's elements, or, not kCentred, none.
-template <bool kCentred, class T, class Fill>
-HWY_INLINE Vector BetaAt([[maybe_unused]] const T* beta, [[maybe_unused]] Fill fill) {
+template <bool kCentred, class Fill>
+HWY_INLINE Vector BetaAt([[maybe_unused]] const float* beta, [[maybe_unused]] Fill fill) {
   if constexpr (kCentred) return LoadElements(Tag(), beta, fill);
   return hn::Zero(Tag());
 }
 
 // The function of (i, fill) that gives a row's result from i on.
-template <bool kCentred, class X, class T>
-HWY_INLINE auto ResultOf(X x, const T* gamma, const T* beta, const Mapping& row) {
+template <bool kCentred, class X>
+HWY_INLINE auto ResultOf(X x, const float* gamma, const float* beta, const Mapping& row) {
   const Normalise<kCentred> normalise(row);
   return [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const Tag d;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "core/float16.hpp"
@@ -135,9 +136,9 @@ std::int64_t GroupedRows(const Io& io, std::int64_t begin, std::int64_t end, std
   return at < end && RowGroup<1, kHalves>(io, at, n, eps) ? end : at;
 }
 
-// Rows of at most kBlock elements, or of any number where nothing is prefetched, from `begin` to
-// `end`, one after the other. Beyond the caches, what `policy` says is prefetched while a row is
-// summed. (Prefetching it while it is written lost 24 to 34 % on a Zen 5.)
+// Rows of at most kBlock elements from `begin` to `end`, one after the other. Beyond the caches,
+// what `policy` says is prefetched while a row is summed. (Prefetching it while it is written lost
+// 24 to 34 % on a Zen 5.)
 template <bool kCentred, bool kStream, bool kHalves, class Io, class Policy>
 std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                         double eps, Policy policy) {
@@ -161,15 +162,33 @@ std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std:
   return at;
 }
 
-// Rows in the caches, from `begin` to `end`.
+// Rows of any length from `begin` to `end`, each visited twice.
+template <bool kCentred, bool kStream, class Io>
+std::int64_t LongRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n, double eps,
+                      bool pages) {
+  std::int64_t at = begin;
+  for (; at < end; ++at) {
+    const auto x = io.x_row(at);
+    const Mapping row(MomentsOfBlocks<kCentred, false>(x, n, eps, pages), eps);
+    if (HWY_UNLIKELY(row.wide)) break;
+    WriteElements<kStream>(Tag(), io.y_row(at), n, ResultOf<kCentred>(x, io.gamma, io.beta, row));
+  }
+  if constexpr (kStream) hwy::FlushStream();
+  return at;
+}
+
+// Rows in the caches, from `begin` to `end`. Elements shorter than float32 are stored two vectors
+// at a time, which other work in between does not go with.
 template <bool kCentred, bool kHalves, class Io>
 std::int64_t InCacheRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                          double eps) {
-  if constexpr (kCentred) {
-    const std::size_t row_bytes = n * sizeof(typename Io::Element);
+  constexpr bool is_float = std::is_same_v<typename Io::Element, float>;
+  if constexpr (kCentred && is_float) {
+    const std::size_t row_bytes = n * sizeof(float);
     if (grouped(row_bytes)) return GroupedRows<kHalves>(io, begin, end, n, eps);
     if (pipelined<kHalves>(row_bytes)) return PipelinedRows(io, begin, end, n, eps);
   }
+  if (n > kBlock) return LongRows<kCentred, false>(io, begin, end, n, eps, false);
   return CachedRows<kCentred, false, kHalves>(io, begin, end, n, eps, NoPrefetch());
 }
 
@@ -212,21 +231,6 @@ std::int64_t InterleavedRows(const Io& io, std::int64_t begin, std::int64_t end,
   return at;
 }
 
-// Rows of any length from `begin` to `end`, each visited twice, y written past the caches.
-template <bool kCentred, class Io>
-std::int64_t LongRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n, double eps,
-                      bool pages) {
-  std::int64_t at = begin;
-  for (; at < end; ++at) {
-    const auto x = io.x_row(at);
-    const Mapping row(MomentsOfBlocks<kCentred, false>(x, n, eps, pages), eps);
-    if (HWY_UNLIKELY(row.wide)) break;
-    WriteElements<true>(Tag(), io.y_row(at), n, ResultOf<kCentred>(x, io.gamma, io.beta, row));
-  }
-  hwy::FlushStream();
-  return at;
-}
-
 // Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,
 // because a call inside them would cost them their registers. Returns how far they came.
 // `access.stream` must not change y's bits.
@@ -249,7 +253,7 @@ std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, st
   if (pages && keeps_four_rows(cols)) {
     return InterleavedRows<kCentred>(io, begin, end, n, eps, PrefetchPages{last});
   }
-  if (n > kBlock) return LongRows<kCentred>(io, begin, end, n, eps, pages);
+  if (n > kBlock) return LongRows<kCentred, true>(io, begin, end, n, eps, pages);
   if (access.prefetch == Prefetch::into_l1) {
     // LayerNorm's sums take longer, and a row ahead is in time.
     const PrefetchIntoL1 later = {kCentred ? io.x_bytes() : into_l2.distance, last};
@@ -300,10 +304,21 @@ void FinishNorm(const AnyRows& any, std::int64_t row, const Slice& slice, double
   }
 }
 
+// Gamma or beta as float32.
+template <class T>
+void WidenVector(const void* from, float* to, std::size_t n) {
+  Widen(static_cast<const T*>(from), to, n);
+}
+template <>
+inline void WidenVector<float>(const void* from, float* to, std::size_t n) {
+  std::copy_n(static_cast<const float*>(from), n, to);
+}
+
 // The loops over an element type, for a target.
 template <bool kCentred, class Io>
 constexpr NormLoops NormLoopsOf() {
-  return {NormRows<kCentred, Io>, PartOfNorm<kCentred, Io>, FinishNorm<kCentred, Io>};
+  return {NormRows<kCentred, Io>, PartOfNorm<kCentred, Io>, FinishNorm<kCentred, Io>,
+          WidenVector<typename Io::Element>};
 }
 template <bool kCentred>
 NormLoops NormLoopsFor(DType type, bool summed) {

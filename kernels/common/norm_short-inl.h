@@ -180,33 +180,6 @@ HWY_INLINE void ScalesOf(Batch& batch, std::size_t n, double eps) {
   }
 }
 
-// Gamma and beta of at most kBatchedStreamed elements as float32.
-template <class Io>
-class ConvertedVectors {
- public:
-  HWY_INLINE ConvertedVectors(const Io& io, std::size_t n) {
-    if constexpr (std::is_same_v<typename Io::Element, float>) {
-      gamma = io.gamma;
-      beta = io.beta;
-    } else {
-      gamma = Converted(io.gamma, n, memory_);
-      beta = Converted(io.beta, n, memory_ + kBatchedStreamed);
-    }
-  }
-  const float *gamma, *beta;
-
- private:
-  template <class T>
-  static HWY_INLINE const float* Converted(const T* from, std::size_t n, float* to) {
-    if (from == nullptr) return nullptr;
-    WriteElements<false>(Tag(), to, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-      return LoadElements(Tag(), from + i, fill);
-    });
-    return to;
-  }
-  HWY_ALIGN float memory_[2 * kBatchedStreamed];
-};
-
 // Rows from `begin` to `end` in batches: four rows are summed, four squared, four written, each of
 // a batch that is one behind, so that nothing waits for a reduction across lanes; divisions and
 // roots are shared by a batch. kStream: y, which is dense, goes past the caches. (Each row streamed
@@ -319,10 +292,9 @@ std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::
     if (!stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
     if (n > hn::Lanes(Tag())) return StreamedBatches<kCentred>(io, begin, end, n, eps, prefetch);
   }
-  const ConvertedVectors vectors(io, n);
   const auto ordinary = [&](FloatRows part, std::int64_t rows) HWY_ATTR {
-    part.gamma = vectors.gamma;
-    part.beta = vectors.beta;
+    part.gamma = io.gamma;
+    part.beta = io.beta;
     return FloatShortRows<kCentred>(part, 0, rows, n, eps);
   };
   return RowsByL1(io, begin, end, n, stream, prefetch == Prefetch::pages, ordinary);

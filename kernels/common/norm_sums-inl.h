@@ -233,8 +233,7 @@ HWY_INLINE RowSums SumAndSquares(Row x, std::size_t n, Policy policy, AfterEight
     while (i + 2 * lanes <= settle) {
       for (const std::size_t stop = std::min(settle, i + 8 * lanes); i + 2 * lanes <= stop;
            i += 2 * lanes) {
-        policy(x + i);
-        policy(x + i + lanes);
+        AskForTwo(policy, x + i, lanes);
         visit.AddTwo(x + i, lanes);
       }
       after_eight(i);
@@ -257,19 +256,17 @@ struct EightSums {
   HWY_INLINE void Clear() { s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = hn::Zero(Tag()); }
   template <class Row, class Policy>
   HWY_INLINE void Add(Row p, std::size_t lanes, Policy policy) {
-    const auto add = [&](V& sum, Row at) ROOFLANE_LAMBDA {
-      policy(at);
+    const auto add_two = [&](V& even, V& odd, Row at) ROOFLANE_LAMBDA {
+      AskForTwo(policy, at, lanes);
       const V x = LoadElements(Tag(), at, Whole());
-      sum = hn::MulAdd(x, x, sum);
+      even = hn::MulAdd(x, x, even);
+      const V next = LoadElements(Tag(), at + lanes, Whole());
+      odd = hn::MulAdd(next, next, odd);
     };
-    add(s0, p);
-    add(s1, p + lanes);
-    add(s2, p + 2 * lanes);
-    add(s3, p + 3 * lanes);
-    add(s4, p + 4 * lanes);
-    add(s5, p + 5 * lanes);
-    add(s6, p + 6 * lanes);
-    add(s7, p + 7 * lanes);
+    add_two(s0, s1, p);
+    add_two(s2, s3, p + 2 * lanes);
+    add_two(s4, s5, p + 4 * lanes);
+    add_two(s6, s7, p + 6 * lanes);
   }
   HWY_INLINE V Total() const {
     return hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)),
@@ -299,8 +296,7 @@ HWY_INLINE double SumOfSquares(Row x, std::size_t n, Policy policy, AfterEight a
   V rest = hn::Zero(d);
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const V even = LoadElements(d, x + i, Whole()), odd = LoadElements(d, x + i + lanes, Whole());
-    policy(x + i);
-    policy(x + i + lanes);
+    AskForTwo(policy, x + i, lanes);
     total = hn::MulAdd(even, even, total);
     rest = hn::MulAdd(odd, odd, rest);
   }

@@ -26,6 +26,18 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
+// `policy` (prefetch.hpp) for two vectors of x, which lie in one line where elements are shorter
+// than float32.
+template <class Policy, class T>
+HWY_INLINE void AskForTwo(Policy policy, const T* x, [[maybe_unused]] std::size_t lanes) {
+  policy(x);
+  if constexpr (sizeof(T) == sizeof(float)) policy(x + lanes);
+}
+template <class Policy, class T>
+HWY_INLINE void AskForTwo(Policy policy, const SummedRow<T>& x, std::size_t lanes) {
+  AskForTwo(policy, x.x + x.at, lanes);
+}
+
 // factor · x + added, rounded once. An infinity or a NaN where that leaves float32.
 template <class D, class T, class Fill>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const SummedRow<T>& row, Fill fill) {
@@ -215,7 +227,7 @@ class InterleavedStream {
     const D d;
     const std::size_t lanes = hn::Lanes(d);
     if (done_ + 8 * lanes > std::min(end, n_)) return;
-    StreamVectors<8>(d, y_, done_, value_);
+    StoreVectors<true, 8>(d, y_, done_, value_);
     done_ += 8 * lanes;
   }
 

@@ -38,6 +38,7 @@ struct RowSettings {
 //   Part                            what is known of a part of a row; Part{} of none
 //   Op(settings)                    RowSettings
 //   bind(operands), io()            the latter as AnyRows
+//   start()                         what comes before the rows of each run
 //   group()                         rows that are better worked on together
 //   rows(range, thread, access)     computes whole rows
 //   part(row, slice, access)        what a part of a row is found to be
@@ -61,7 +62,13 @@ class RowPlan final : public Plan {
         shared_(split_ ? 2 * static_cast<std::size_t>(threads_) : 0) {}
 
   void run() override {
+    op_.start();
     if (split_) return run_split();
+    // Small problems take less time than the divisions that cut them into pieces.
+    if (threads_ == 1) {
+      if (rows_ > 0) op_.rows({0, rows_}, 0, access_);
+      return;
+    }
     for_rows(pool_, threads_, rows_, cols_, op_.group(),
              [&](RowRange rows, int thread) { op_.rows(rows, thread, access_); });
   }

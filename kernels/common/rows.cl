@@ -187,6 +187,30 @@ float4 keep_inside(float4 v, int j, Span s, float fill) {
   return v;
 }
 
+// What a kernel begins with: which block of rows and which piece of them the group has, where the
+// item's vectors lie, and the item's part of them, `outside` beyond the rows.
+#if SPLITS > 1
+#define BEGIN_GROUP                                                       \
+  __local uint drawn;                                                     \
+  const uint number = group_number(next_number, &drawn);                  \
+  const long block = number / SPLITS;                                     \
+  const int piece = number % SPLITS;                                      \
+  __global float4* slots = partials + block * (RY * SPLITS * SLOT);       \
+  const uint tag = tag_of(slots + piece * SLOT) + 1;
+#else
+#define BEGIN_GROUP                    \
+  const long block = get_group_id(0);  \
+  const int piece = 0;
+#endif
+#define BEGIN_ROWS(outside)                                               \
+  BEGIN_GROUP                                                             \
+  const int lid = get_local_id(0);                                        \
+  const int place = piece * VECTORS + lid % LX;                           \
+  Span span[RY];                                                          \
+  float4 part[RY][CHUNK];                                                 \
+  FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);           \
+  FOR_ROWS load_row(x, span[k], outside, part[k]);
+
 // The item's vectors of the row; `fill` outside. All loads start before the first is used. (A tensor's
 // last vector is in its memory entirely: device buffers hold whole ones.)
 INLINE void load_row(__global const float* x, Span s, float fill, float4* part) {

@@ -174,7 +174,7 @@ struct AnyRows {
   float factor = 1;
   const void* added = nullptr;
   std::int64_t added_stride = 0, added_rows = 1;
-  const void *gamma = nullptr, *beta = nullptr;
+  const float *gamma = nullptr, *beta = nullptr;  // of a norm
 
   AnyRows() = default;
   // `added_name`: null for none.
@@ -185,8 +185,6 @@ struct AnyRows {
         y_stride(operands.at("y").strides[0]),
         summed(is_summed),
         factor(static_cast<float>(scale)) {
-    if (operands.has("gamma")) gamma = operands.at("gamma").data;
-    if (operands.has("beta")) beta = operands.at("beta").data;
     if (added_name == nullptr) return;
     const View& view = operands.at(added_name);
     added = view.data;
@@ -226,7 +224,7 @@ struct RowsOf {
   std::int64_t x_stride = 0;
   T* y = nullptr;
   std::int64_t y_stride = 0;
-  const T *gamma = nullptr, *beta = nullptr;
+  const float *gamma = nullptr, *beta = nullptr;
   const T* added = nullptr;
   std::int64_t added_stride = 0, added_rows = 1;
   float factor = 1;
@@ -237,8 +235,8 @@ struct RowsOf {
         x_stride(any.x_stride),
         y(static_cast<T*>(any.y)),
         y_stride(any.y_stride),
-        gamma(static_cast<const T*>(any.gamma)),
-        beta(static_cast<const T*>(any.beta)),
+        gamma(any.gamma),
+        beta(any.beta),
         added(static_cast<const T*>(any.added)),
         added_stride(any.added_stride),
         added_rows(any.added_rows),

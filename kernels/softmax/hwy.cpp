@@ -75,6 +75,7 @@ class Op {
     io_ = common::AnyRows(operands, summed(), scale_, masked_ ? "mask" : nullptr);
   }
   const common::AnyRows& io() const { return io_; }
+  void start() const {}
   std::size_t workspace_bytes() const { return scratch_.bytes(); }
   std::int64_t group() const { return 1; }
 

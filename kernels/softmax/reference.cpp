@@ -130,11 +130,13 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   for (std::int64_t row : region.rows) {
     scores.read(row);
     const double max = max_of_row(elements);
-    double sum = 0, errors = 0;
+    // The sum of the terms, and the least and the most that errors of the scores make of it.
+    double sum = 0, least = 0, most = 0;
     for (std::size_t j = 0; j < elements.size(); ++j) {
-      const double term = std::exp(elements[j] - max);
+      const double term = std::exp(elements[j] - max), error = scores.errors[j];
       sum += term;
-      errors += term * scores.errors[j];
+      least += error == 0 ? term : std::exp(elements[j] - max - error);
+      most += error == 0 ? term : std::exp(elements[j] - max + error);
     }
     for (std::int64_t col : region.cols) {
       const auto j = static_cast<std::size_t>(col);
@@ -142,7 +144,12 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
       // -inf has the weight zero exactly, which needs no allowance of its own.
       const double below = std::isfinite(elements[j]) ? max - elements[j] : 0;
       out.value[at] = y;
-      out.bound[at] = (8 + below) * u * y + (scores.errors[j] + errors / sum) * y + smallest_normal;
+      // An exponent's error may be large, where S·x is: then y may be anything from 0 to 1.
+      const double error = scores.errors[j];
+      const double high = std::min(1.0, std::exp(error - below) / least);
+      const double low = std::exp(-error - below) / most;
+      const double of_scores = std::isfinite(elements[j]) ? std::max(high - y, y - low) : 0;
+      out.bound[at] = (8 + below) * u * y + of_scores + smallest_normal;
       out.plain_bound[at] = out.bound[at] + plain * y;
       ++at;
     }
@@ -201,7 +208,10 @@ void check_elements(const Row& row, double u, const Rounding& rounding, std::uin
         (std::isfinite(below) ? 16 + below : 16) * u + formed + 2 * rounding.relative;
     const double error = std::abs(row.y[j] - expected);
     // Both y were rounded, and that of the maximum counts here by exp(x_i - max), at most once.
-    const double bound = weight * expected + 2 * (smallest_normal + rounding.absolute);
+    // What errors of both scores make of it at most, which is more where they are large.
+    const double high = std::min(1.0, std::exp(formed - below) * y_of_max);
+    const double bound = std::max(weight * expected, formed > 0 ? high - expected : 0) +
+                         2 * (smallest_normal + rounding.absolute);
     common::note_error(error, bound, bound, worst);
   }
 }

@@ -45,7 +45,8 @@ HWY_INLINE float MaxOf(Row x, std::size_t n, Policy policy = {}) {
   Vector m1 = m0, m2 = m0, m3 = m0;
   std::size_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (std::size_t at = i; at < i + 4 * lanes; at += lanes) policy(x + at);
+    hc::AskForTwo(policy, x + i, lanes);
+    hc::AskForTwo(policy, x + i + 2 * lanes, lanes);
     m0 = hn::Max(m0, hc::LoadElements(d, x + i, whole));
     m1 = hn::Max(m1, hc::LoadElements(d, x + i + lanes, whole));
     m2 = hn::Max(m2, hc::LoadElements(d, x + i + 2 * lanes, whole));
@@ -219,17 +220,32 @@ std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std:
       hc::StoreRow(term, d, terms + i, fill);
       return term;
     };
-    if (before.y == nullptr) {
+    const std::size_t to_scale = before.y == nullptr ? 0 : n;
+    const Vector factor = hn::Set(d, before.scale);
+    const auto scaled = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      return hn::Mul(hc::LoadRow(d, before.terms + i, fill), factor);
+    };
+    if constexpr (!Io::is_plain) {
+      // Eight vectors at a time, because those of shorter elements are stored by twos.
+      std::size_t done = 0;
+      hc::SumRow(d, sum, n, term_at, [&](std::size_t summed) ROOFLANE_LAMBDA {
+        if (summed <= to_scale) hc::StoreVectors<false, 8>(d, before.y, done, scaled);
+        done = summed;
+      });
+      if (done < to_scale) {
+        hc::WriteElements<false>(d, before.y + done, n - done,
+                                 [&](std::size_t i, auto fill)
+                                     ROOFLANE_LAMBDA { return scaled(done + i, fill); });
+      }
+    } else if (to_scale == 0) {
       hc::SumRow(d, sum, n, term_at);
     } else {
-      const Vector factor = hn::Set(d, before.scale);
       hc::SumRow(d, sum, n, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-        hc::StoreElements(hn::Mul(hc::LoadRow(d, before.terms + i, fill), factor), d, before.y + i,
-                          fill);
+        hc::StoreElements(scaled(i, fill), d, before.y + i, fill);
         return term_at(i, fill);
       });
-      before.y = nullptr;
     }
+    before.y = nullptr;
     const double total = sum.Total(d);
     if (HWY_UNLIKELY(Lost<Io>(total))) break;
     max = NumberOf(next_max);

@@ -1,31 +1,12 @@
-// y = exp(x - max) / sum over rows of `cols` elements. LX items share a row, LY rows a group; an
-// item holds CHUNK vectors of V floats at a time, LX vectors apart so that neighbours read
-// neighbouring memory. The elements after the row's last whole vector belong to its first item.
-//   SINGLE=1: a row fits the items' registers: memory is read once.
+// y = exp(x - max) / sum over rows of `cols` elements; how items lie over rows: rows_loop.cl.
 //   SINGLE=0: three passes, for the maximum, for exp and its sum, and for the scaling; exp is
-//   computed once and waits in y, or, where y is too short a float for that, again. Merging maxima on the way (Milakov & Gimelshein, arXiv
-//   1805.02867) saves a reading but failed the bound on slowly rising rows: every merge multiplies
-//   the sum by an exp that is rounded.
+//   computed once and waits in y, or, where y is too short a float for that, again. Merging maxima
+//   on the way (Milakov & Gimelshein, arXiv 1805.02867) saves a reading but failed the bound on
+//   slowly rising rows: every merge multiplies the sum by an exp that is rounded.
 //   SPLITS > 1: so many groups share a row. PHASE=1 leaves exp(x - the part's maximum) in y, PHASE=2
 //   scales it by what all parts' maxima and sums give; or computes it.
 // The maximum starts at -FLT_MAX: elements of -inf then weigh zero, and a row of nothing else
 // divides 0 by 0. NaN never wins a maximum but spreads through exp and the sum.
-
-// `action` for each whole vector of the chunk that starts at vector `first`, for part[j] at
-// AT(j); `otherwise` for those that the row has not.
-#define AT(j) ((first + (j)*LX + place) * V)
-#define FOR_CHUNK(action, otherwise)                                \
-  if (first + LX * CHUNK <= whole) {                                \
-    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) { action; }   \
-  } else {                                                          \
-    _Pragma("unroll") for (int j = 0; j < CHUNK; ++j) {             \
-      if (first + j * LX + place < whole) {                         \
-        action;                                                     \
-      } else {                                                      \
-        otherwise;                                                  \
-      }                                                             \
-    }                                                               \
-  }
 
 #if defined(FLOAT16) || defined(BFLOAT16)
 #define WAITS_IN_Y 0
@@ -36,26 +17,9 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(LX* LY, 1, 1))) void softmax(
-    __global const element* restrict x, __global element* restrict y, long rows, long cols
-#if SPLITS > 1
-    , __global float4* partials, __global uint* next_number
-#endif
-    ) {
+    __global const element* restrict x, __global element* restrict y, long rows, long cols SPLIT_PARAMS) {
   __local float scratch[LX * LY];
-  const int place = get_local_id(0) % LX;
-  const long asked = (long)(get_group_id(0) / SPLITS) * LY + get_local_id(0) / LX;
-  // Items past the last row repeat it, since all must meet at the barriers; they store nothing.
-  const long row = asked < rows ? asked : rows - 1;
-  // The group's part of the row, whole vectors but for the last one.
-  const int piece = get_group_id(0) % SPLITS;
-  const long width = (cols / V + SPLITS) / SPLITS * V;
-  const long begin = min(piece * width, cols);
-  const long end = min(begin + width, cols);
-  __global const element* row_x = x + row * cols + begin;
-  __global element* row_y = y + row * cols + begin;
-  const long whole = (end - begin) / V;
-  const int rest = place == 0 ? (int)((end - begin) % V) : 0;
-  floatv part[CHUNK];
+  BEGIN_ROW
 #if PHASE == 2
   __global const float4* parts = partials + row * SPLITS;
   float largest = -FLT_MAX;

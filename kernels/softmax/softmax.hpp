@@ -14,7 +14,8 @@
 // worth |x_i - max|·u in the exponent; exp, sum, reciprocal and product share the 8; results below
 // the smallest normal float may be flushed. A plain float32 sum of the row may lose
 // (8 + sqrt(cols))·u·y_i more. With scale or mask every term errs by e_j = 2u·(|S·x_j| + |s_j|) in
-// the exponent, s_j = S·x_j + mask_j, which adds (e_i + Σ e_j·y_j)·y_i.
+// the exponent, s_j = S·x_j + mask_j, which may make of y_i anything between exp(s_i ± e_i - max)
+// over Σ exp(s_j ∓ e_j - max): e_i·y_i + y_i·Σ e_j·y_j where the e_j are small.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k softmax`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), for rows

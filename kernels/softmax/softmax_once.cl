@@ -47,32 +47,12 @@ __kernel GROUP_SIZE void softmax(
 
 #if FORM == 1
 __kernel GROUP_SIZE void softmax(
-    __global const float* restrict x, __global float* restrict y, long rows, long cols
-#if SPLITS > 1
-    , __global float4* partials, __global uint* next_number
-#endif
-    ) {
+    __global const float* restrict x, __global float* restrict y, long rows, long cols SPLIT_PARAMS) {
   // Sums follow each other in turn through these two.
   __local float teams_a[TEAM_SCRATCH];
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];
-  const int lid = get_local_id(0);
-#if SPLITS > 1
-  __local uint drawn;
-  const uint number = group_number(next_number, &drawn);
-  const long block = number / SPLITS;
-  const int piece = number % SPLITS;
-  __global float4* slots = partials + block * (RY * SPLITS * SLOT);
-  const uint tag = tag_of(slots + piece * SLOT) + 1;
-#else
-  const long block = get_group_id(0);
-  const int piece = 0;
-#endif
-  const int place = piece * VECTORS + lid % LX;
-  Span span[RY];
-  float4 part[RY][CHUNK];
-  FOR_ROWS span[k] = span_of(ROW(block, k), rows, cols, place);
-  FOR_ROWS load_row(x, span[k], -INFINITY, part[k]);
+  BEGIN_ROWS(-INFINITY)
 
   float largest[RY];
   FOR_ROWS {
