@@ -73,8 +73,8 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
 
 // An element's 3 flops: a product, and a multiply-add.
 Cost cost(const Problem& problem) {
-  const double elements = problem.value("batch") * problem.value("rotated") *
-                          problem.value("len") * problem.value("head_dim");
+  const double elements = problem.value("batch") * problem.value("rotated") * problem.value("len") *
+                          problem.value("head_dim");
   return {.flops = 3 * elements,
           .bytes = traffic_bytes(problem),
           .fma_flops = 2 * elements,

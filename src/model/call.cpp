@@ -110,7 +110,8 @@ Tensor parse_tensor(const Statement& statement, const Symbols& symbols) {
   tensor.shape = parse_shape(words[1], symbols);
   std::optional<double> scale;
   std::optional<std::int64_t> fan;
-  const std::vector<std::string> keys = {"type", "scale", "offset", "fan", "below", "order", "parts"};
+  const std::vector<std::string> keys = {"type",  "scale", "offset", "fan",
+                                         "below", "order", "parts"};
   for (auto word = words.begin() + 2; word != words.end(); ++word) {
     const auto [key, value] = key_and_value(*word);
     if (key == "type") {

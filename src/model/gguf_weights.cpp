@@ -16,8 +16,8 @@ struct Joined {
   std::string_view name;
   std::vector<std::string_view> parts;
 };
-const std::array<Joined, 2> joined = {{{".attn_qkv", {".attn_q", ".attn_k", ".attn_v"}},
-                                       {".ffn_gate_up", {".ffn_gate", ".ffn_up"}}}};
+const std::array<Joined, 2> joined = {
+    {{".attn_qkv", {".attn_q", ".attn_k", ".attn_v"}}, {".ffn_gate_up", {".ffn_gate", ".ffn_up"}}}};
 constexpr std::string_view output = "output";
 constexpr std::string_view embedding = "token_embd";
 

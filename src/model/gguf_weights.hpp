@@ -12,8 +12,8 @@
 namespace rooflane::model {
 
 // Weight NAME of the model is tensor NAME of the file, or NAME.weight. Where the file has neither,
-// attn_qkv is its attn_q, attn_k and attn_v one after another, ffn_gate_up its ffn_gate and then its
-// ffn_up, with the rows that the weight's `parts` say, and `output` the table token_embd.
+// attn_qkv is its attn_q, attn_k and attn_v one after another, ffn_gate_up its ffn_gate and then
+// its ffn_up, with the rows that the weight's `parts` say, and `output` the table token_embd.
 class GgufWeights : public WeightSource {
  public:
   // The file must outlive it.
