@@ -172,8 +172,7 @@ class Ids(Model):
             2 * tiny.WIDTH + 2 * tiny.WIDTH * (tiny.WIDTH + tiny.KV_WIDTH) +
             3 * tiny.WIDTH * tiny.HIDDEN))
         # Blocks of 32 in 34 bytes instead of 128; what is joined of two formats becomes float32.
-        in_blocks = tiny.VOCABULARY * tiny.WIDTH + tiny.LAYERS * tiny.WIDTH * (
-            tiny.WIDTH + tiny.HIDDEN)
+        in_blocks = tiny.VOCABULARY * tiny.WIDTH + tiny.LAYERS * tiny.WIDTH * tiny.HIDDEN
         row = 2 * 4 * tiny.LAYERS * tiny.KV_WIDTH
         for kind, saved in (("f32", 0), ("file", in_blocks * (128 - 34) / 32)):
             with self.subTest(kind):
