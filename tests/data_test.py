@@ -18,6 +18,7 @@ import unittest
 
 import restart
 import skip
+import tiny_llama as tiny
 
 PACKAGES = ["pandas", "duckdb", "jsonschema"]
 STATUSES = ["PASSED", "FAILED", "SKIPPED", "UNSUPPORTED", "TIMEOUT", "BUILD_ERROR",
@@ -161,6 +162,15 @@ class DataUsers(unittest.TestCase):
                  "compare": [self.csv, self.csv], "roofline": [self.csv]}
         made = {verb: (self.output_of(verb, "--json", *arguments), self.output_of("schema", verb))
                 for verb, arguments in verbs.items()}
+        folder = os.path.dirname(self.csv)
+        model, told = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "told.json")
+        with open(model, "wb") as file:
+            file.write(tiny.file_of(tiny.metadata(), tiny.tensors()))
+        subprocess.run([ROOFLANE, "generate", "--weights", model, "--ids", "1,2", "--tokens", "9",
+                        "--ignore-end", "--draft", "ngram", "--json", told], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(told, encoding="utf-8") as file:
+            made["generate"] = (json.load(file), self.output_of("schema", "generate"))
         return {"bench": (self.document, self.schema), **made}
 
     def test_a_real_document_of_each_verb_is_valid_and_described_field_by_field(self):

@@ -271,6 +271,8 @@ class AllModels(CommandLine):
         page = self.read("out/README.md").decode()
         self.assertRegex(page, r"\| block small \| run \| [\d.]+ (s|ms|µs|ns) \| \d+ \| "
                                 r"(gemm|layernorm|softmax) ")
+        self.assertRegex(page, r"\| block small \| run \| [\d.]+ \| \d+ \| \d+ \| \d+ \| "
+                                r"[1-9]\d* \| (compute|memory), \d+ \|")
         self.assertRegex(page, r"For \d+ of \d+ swaps \(\d+ %\) the measured gain is within "
                                r"± 3 points")
         proofs = self.rows("out/swaps.csv")

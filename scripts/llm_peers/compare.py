@@ -75,11 +75,11 @@ def onnx_folder(given: argparse.Namespace, precision: str) -> Path:
         packages = next(given.transformers_python.parent.parent.glob("lib/python*/site-packages"))
         partial = folder.with_name(folder.name + ".partial")
         done = subprocess.run(
-            [given.onnx_python, Path(__file__).with_name("onnx_model.py"), given.weights, partial,
+            [given.onnx_python, Path(__file__).with_name("onnx_folder.py"), given.weights, partial,
              precision], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": str(packages), "HF_HUB_OFFLINE": "1"})
         if done.returncode != 0:
-            raise processes.Ended(f"onnx_model.py: {done.stderr.strip().splitlines()[-1]}")
+            raise processes.Ended(f"onnx_folder.py: {done.stderr.strip().splitlines()[-1]}")
         partial.rename(folder)
     return folder
 

@@ -1,7 +1,7 @@
 """ONNX Runtime with onnxruntime-genai as a process that answers JSON lines:
 onnx_worker.py FOLDER CONTEXT
 
-The folder is what onnx_model.py made. Requests, one a line, as llama_cpp_worker.py answers them:
+The folder is what onnx_folder.py made. Requests, one a line, as llama_cpp_worker.py answers them:
 
   {"do":"threads","threads":N}                    {}
   {"do":"about"}                                  {"text":...}: versions, build

@@ -4,7 +4,10 @@ library only.
 from __future__ import annotations
 
 import csv
+import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,12 +51,21 @@ RUNS = [
 QUICK_SECONDS = 0.2
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Of all threads together, as `rooflane ceilings` measured them."""
+    read_gb_s: float  # from memory
+    gflops: float     # float32 multiply-adds at the best ISA target
+
+
 @dataclass
 class Result:
     run: Run
     rows: list[Cells]
     proofs: list[Cells]
     output: str = field(default="")
+    limits: Limits | None = None  # of the rows' threads, where those were measured
+    peak_bytes: int = 0           # the process's peak of resident memory
 
 
 class Failed(Exception):
@@ -65,6 +77,30 @@ def read(path: Path) -> list[Cells]:
         return list(csv.DictReader(file))
 
 
+def limits_of(ceilings: Path, threads: int) -> Limits | None:
+    """Beyond the caches is the largest footprint of the curve."""
+    known = json.loads(ceilings.read_text(encoding="utf-8"))["ceilings"]
+    curves = [curve for curve in known["bandwidth"]
+              if curve["threads"] == threads and not curve["device"]]
+    peaks = [peak["gflops"] for peak in known["fma"]
+             if peak["threads"] == threads and not peak["device"] and peak["math"] == "fp32"]
+    if not curves or not peaks:
+        return None
+    largest = max(curves[0]["points"], key=lambda point: point["footprint_bytes"])
+    return Limits(largest["read_gb_s"], max(peaks))
+
+
+def call(command: list[str]) -> tuple[int, str, str, int]:
+    """Status, output, errors and the peak of resident memory."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        return process.returncode, out.read(), errors.read(), usage.ru_maxrss * 1024
+
+
 def measure(run: Run, program: Path, folder: Path, quick: bool,
             options: Sequence[str]) -> Result:
     """Raises Failed."""
@@ -74,9 +110,11 @@ def measure(run: Run, program: Path, folder: Path, quick: bool,
     swaps = ["--what-if", run.what_if] if run.what_if else []
     command = [str(program), "model", run.model, *size, *swaps, "--max-time", str(seconds),
                "--csv", str(rows), "--ceilings", str(folder / "ceilings.json"), *options]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    status, output, errors, peak_bytes = call(command)
+    if status != 0:
+        lines = errors.strip().splitlines() or [f"status {status}"]
         raise Failed(f"{run.name}: {lines[-1]}")
-    return Result(run, read(rows), read(Path(f"{rows}.swaps.csv")), done.stdout)
+    result = Result(run, read(rows), read(Path(f"{rows}.swaps.csv")), output,
+                    peak_bytes=peak_bytes)
+    result.limits = limits_of(folder / "ceilings.json", int(result.rows[0]["threads"]))
+    return result

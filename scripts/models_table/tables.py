@@ -33,6 +33,39 @@ def limit(share: float) -> str:
     return f"{100 / (100 - share):.3g}×" if share < 99.95 else "–"
 
 
+def per_cent(part: str, whole: float) -> str:
+    return f"{100 * float(part) / whole:.0f}" if part else "–"
+
+
+def bound(result: Result, phase: str) -> str:
+    """By which limit steps with most of the time are bound, and their share."""
+    shares: dict[str, float] = {}
+    for row in steps(result, phase):
+        if row["bound"]:
+            shares[row["bound"]] = shares.get(row["bound"], 0) + float(row["share_pct"])
+    if not shares:
+        return "–"
+    name, share = max(shares.items(), key=lambda each: each[1])
+    return f"{name}, {share:.0f}"
+
+
+def limits_table(results: list[Result]) -> list[str]:
+    """Rates beside what the machine can: several phases of a model share a process."""
+    lines = ["| model | phase | GB/s | % of the read bandwidth | GFLOP/s | % of the peak | "
+             "memory, MB | bound by, % of the time |", "|---|---|---:|---:|---:|---:|---:|---|"]
+    for result in results:
+        if result.limits is None:
+            continue
+        for whole in wholes(result):
+            gb_s, gflops = whole["gb_s"], whole["gflops"]
+            lines.append(
+                f"| {result.run.name} | {whole['step']} | {float(gb_s or 0):.1f} | "
+                f"{per_cent(gb_s, result.limits.read_gb_s)} | {float(gflops or 0):.0f} | "
+                f"{per_cent(gflops, result.limits.gflops)} | {result.peak_bytes / 1e6:.0f} | "
+                f"{bound(result, whole['step'])} |")
+    return lines
+
+
 def model_table(results: list[Result]) -> list[str]:
     lines = ["| model | phase | time | % of the roof | shares by kernel, % | "
              "limit of the largest |", "|---|---|---:|---:|---|---:|"]
@@ -83,7 +116,10 @@ def document(results: list[Result], failed: list[str]) -> str:
     lines = [f"# Models on {whole['cpu']}, {whole['threads']} threads", "",
              f"Measured {whole['test_time'][:10]} by `scripts/models.sh`, commit "
              f"{whole['build_commit']}. docs/models.md explains the columns.", "",
-             *model_table(results), "", "## Predicted and measured", "",
+             *model_table(results), "", "## Shares of the machine's limits", "",
+             "Bytes are those that must be read and written. The limits are the read bandwidth and "
+             "float32's multiply-adds, of all threads.", "", *limits_table(results), "",
+             "## Predicted and measured", "",
              "Speed of the whole with other variants, relative to the original.", "",
              verdict(results), "", *proof_table(results), "",
              "![Shares by kernel; predicted and measured speed](models.svg)", ""]

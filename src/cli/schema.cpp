@@ -207,6 +207,7 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"calibrate", schema::calibrate_document},
     {"compare", schema::compare_document},
     {"roofline", schema::roofline_document},
+    {"generate", schema::generate_document},
     {"tuned", schema::tuned_document}};
 
 void declare_schema(Arguments& arguments) {

@@ -61,5 +61,6 @@ ordered_json compare_document();
 // Of files of tuned schedules, which no verb writes with --json.
 ordered_json tuned_document();
 ordered_json roofline_document();
+ordered_json generate_document();
 
 }  // namespace rooflane::schema

@@ -1,4 +1,5 @@
-// JSON Schemas of the --json documents of list, doctor, ceilings, calibrate, compare and roofline.
+// JSON Schemas of the --json documents of list, doctor, ceilings, calibrate, compare, roofline and
+// generate.
 #include "cli/schema.hpp"
 
 namespace rooflane::schema {
@@ -425,6 +426,38 @@ ordered_json roofline_document() {
        {"preset", preset_schema()},
        {"device", device_schema()},
        {"row", versioned_row()}});
+}
+
+ordered_json generate_document() {
+  const ordered_json stretch =
+      object("A stretch of tokens.",
+             {{"tokens", value("integer", "how many")},
+              {"seconds", value("number", "that they took")},
+              {"tokens_s", value("number", "tokens per second")},
+              {"gb_s", value("number", "1e9 bytes per second that had to be read")},
+              {"read_pct", value("number", "per cent of read_gb_s")},
+              {"gops", value("number", "1e9 operations per second")},
+              {"peak_pct", value("number", "per cent of the instruction's peak in registers")},
+              {"instruction", value("string", "what multiplies in the largest products")},
+              {"bound", value("string", "memory, the instruction, or neither")}});
+  const ordered_json drafts = object(
+      "Tokens that were guessed.",
+      {{"drafted", value("integer", "how many")},
+       {"accepted", value("integer", "of those that were right")},
+       {"same_bits", value("boolean", "whether verified logits were those of single ones")}});
+  const auto or_null = [](ordered_json schema) {
+    schema["type"] = {"object", "null"};
+    return schema;
+  };
+  return document("generate",
+                  {{"threads", value("integer", "of the run")},
+                   {"prompt", stretch},
+                   {"text", or_null(stretch)},
+                   {"read_gb_s", value("number", "1e9 bytes per second of a plain read")},
+                   {"memory_bytes", value("integer", "the process's peak of resident memory")},
+                   {"passes", value("integer", "of the model over the text behind the prompt")},
+                   {"drafts", or_null(drafts)}},
+                  ordered_json::object());
 }
 
 }  // namespace rooflane::schema

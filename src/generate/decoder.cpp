@@ -45,6 +45,12 @@ Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, 
     }
     logits_.resize(static_cast<std::size_t>(draft_rows.back() * model.sizes().vocabulary));
   }
+  // The first pass of each touches its memory: it must not be the one whose time counts. What the
+  // caches hold of it is written anew.
+  for (const Width& width : widths_) {
+    const std::vector<std::int32_t> any(static_cast<std::size_t>(width.rows), prompt.front());
+    model.verify(any, prompt_);
+  }
   const Stopwatch watch;
   const std::span<const float> logits = model.prefill(prompt, 0);
   counts_.prompt_seconds = watch.seconds();

@@ -1,4 +1,4 @@
-"""Makes a folder for onnxruntime-genai from a GGUF file: onnx_model.py FILE.gguf FOLDER PRECISION
+"""Makes a folder for onnxruntime-genai from a GGUF file: onnx_folder.py FILE.gguf FOLDER PRECISION
 
 PRECISION is fp32, or int4: MatMulNBits with blocks of 32 weights and activations rounded to 8 bits
 (accuracy level 4). The builder of onnxruntime-genai reads the model as transformers writes it, with
