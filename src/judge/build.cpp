@@ -66,8 +66,8 @@ class Builder {
     settings_.folder = folder_;
     settings_.folder_writable = true;
     settings_.compiles = true;
-    settings_.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"},
-                             {"LC_ALL", "C.UTF-8"}};
+    settings_.environment = {
+        {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"}, {"LC_ALL", "C.UTF-8"}};
     settings_.limits = {std::uint64_t{8} << 30, 128, std::uint64_t{256} << 20,
                         static_cast<std::uint64_t>(build_seconds)};
     settings_.output_path = folder + "/messages.txt";
@@ -92,10 +92,10 @@ class Builder {
       build_.timed_out = true;
       build_.messages += fmt::format("\nthe compiler was ended after {:g} s\n", build_seconds);
     } else if (outcome.status != 0 && said.empty()) {
-      build_.messages += outcome.status > 128
-                             ? fmt::format("the compiler was ended by {}\n",
-                                           signal_name(outcome.status - 128))
-                             : fmt::format("the compiler exited with {}\n", outcome.status);
+      build_.messages +=
+          outcome.status > 128
+              ? fmt::format("the compiler was ended by {}\n", signal_name(outcome.status - 128))
+              : fmt::format("the compiler exited with {}\n", outcome.status);
     }
     return outcome.status == 0;
   }

@@ -1,4 +1,5 @@
-// From a stranger's source to a library that a runner loads: compiled in the jail, as it runs there.
+// From a stranger's source to a library that a runner loads: compiled in the jail, as it runs
+// there.
 #pragma once
 
 #include <string>
