@@ -24,9 +24,10 @@ namespace rooflane {
 namespace {
 
 void declare_judge(Arguments& arguments) {
-  arguments.positional("FILE",
-                       "C or C++ source (.c, .cc, .cpp) or a shared library (.so): one function "
-                       "as --signature prints it, or a table of rooflane/variant.h");
+  arguments.positional(
+      "FILE",
+      "C or C++ source (.c, .cc, .cpp), OpenCL (.cl) or a shared library (.so): one function "
+      "as --signature prints it, or a table of rooflane/variant.h");
   arguments.option("-k,--kernel", "KERNEL", "what it computes");
   arguments.repeatable("--shape", "SHAPE",
                        "problems to verify and time; default: a preset's first");
