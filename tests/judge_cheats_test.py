@@ -19,6 +19,7 @@ CHEATS, HONEST = TESTS / "cheats", TESTS / "honest"
 # Judged like an honest source.
 NO_EFFECT = {
     "01-patched-timer": "no clock of that process is asked",
+    "08-hears-the-rhythm": "caught, or it heard none and computed: never faster",
     "13-disturbs-peers": "what it leaves behind is stopped while others run, and then ended",
     "14-load-time": "it is loaded in the jail, where it may do that",
     "15-foreign-library": "allowed, and shown",
@@ -27,7 +28,7 @@ NO_EFFECT = {
 # Verdicts in the place of FAILED, SUSPECT, INACCURATE.
 VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
 # Where two names say the same of what happened.
-ALSO = {"05-skipped-calls": "recognises-verification", "07-cache-games": "late-return",
+ALSO = {"02-rings-early": "late-return work-in-bind", "05-skipped-calls": "recognises-verification", "07-cache-games": "late-return",
         "08-recognises-verification": "skipped-calls", "12-reads-reference": "easy-inputs",
         "17-knows-shapes": "easy-inputs", "20-late-hang": "late-crash"}
 
@@ -39,13 +40,12 @@ class Cheats(Judging):
         document = self.judge(source, threads=1 + (cheat == "race"))
         told = f"{document['verdict']} {document['cheat']} {document['reason']}"
         if name in NO_EFFECT:
-            found = (document["cheat"] or {}).get("number")
-            self.assertTrue(document["verdict"] in RIGHT or found == int(number), told)
+            self.assertTrue(document["verdict"] in RIGHT or document["cheat"], told)
             self.assertNotEqual(document["verdict"], "WINNER", told)
             return
         self.assertIn(document["verdict"],
                       VERDICTS.get(name, ("FAILED", "SUSPECT", "INACCURATE")), told)
-        names = {cheat, ALSO.get(name, cheat)}
+        names = {cheat, *ALSO.get(name, "").split()}
         if name not in VERDICTS:
             self.assertIsNotNone(document["cheat"], told)
         if document["cheat"]:
