@@ -27,10 +27,16 @@ NO_EFFECT = {
 }
 # Verdicts in the place of FAILED, SUSPECT, INACCURATE.
 VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
-# Where two names say the same of what happened.
-ALSO = {"02-rings-early": "late-return work-in-bind", "05-skipped-calls": "recognises-verification", "07-cache-games": "late-return",
-        "08-recognises-verification": "skipped-calls", "12-reads-reference": "easy-inputs",
-        "17-knows-shapes": "easy-inputs", "20-late-hang": "late-crash"}
+# Where other names say the same of what happened.
+ALSO = {
+    "02-rings-early": "late-return work-in-bind",
+    "05-skipped-calls": "recognises-verification",
+    "07-cache-games": "late-return",
+    "08-recognises-verification": "skipped-calls",
+    "12-reads-reference": "easy-inputs",
+    "17-knows-shapes": "easy-inputs",
+    "20-late-hang": "late-crash",
+}
 
 
 class Cheats(Judging):
