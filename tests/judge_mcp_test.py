@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE_WITH_FAKES.
-
-What is judged is judged by fake_judge.py; where the program has the real verb and a jail,
-judge_honest_test.py goes this way once.
+"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE_WITH_FAKES
+ROOFLANE. What is judged is judged by fake_judge.py, but for one source.
 """
 from __future__ import annotations
 
@@ -25,9 +23,10 @@ from typing import Any
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+import judging
 import skip
 
-PROGRAM = ""
+PROGRAM, REAL = "", ""
 FAKE = Path(__file__).resolve().parent / "fake_judge.py"
 KERNEL = "void softmax(const float* x, float* y, int64_t rows, int64_t cols) {}\n"
 Talk = Callable[[Client], Awaitable[None]]
@@ -148,6 +147,26 @@ class Server(unittest.TestCase):
 
         self.talk(say)
 
+    def test_a_source_is_judged_in_the_jail(self) -> None:
+        if reason := judging.no_jail(REAL):
+            self.skipTest(skip.reason(reason, judging.PACKAGES))
+        self.environment |= {"ROOFLANE_PROGRAM": REAL}
+        archive = str(self.folder / "real")
+
+        async def say(client: Client) -> None:
+            for name in ("honest/plain.c", "cheats/18-nan-games.c"):
+                text = (judging.TESTS / name).read_text(encoding="utf-8")
+                await self.call(client, "submit", kernel="softmax", source=text, budget_s=0.3,
+                                shapes=["softmax:rows=24,cols=256"], against=["hwy"])
+            found = [(await self.call(client, "result", ticket=ticket))["document"]["verdict"]
+                     for ticket in (1, 2)]
+            self.assertIn(found[0], judging.RIGHT)
+            self.assertEqual(found[1], "FAILED")
+            history = (await self.call(client, "history"))["attempts"]
+            self.assertEqual([each["verdict"] for each in history], found)
+
+        self.talk(say, "--archive", archive)
+
     def test_too_many_submissions_are_refused(self) -> None:
         async def say(client: Client) -> None:
             slow = "/* fake: seconds=1 */\n" + KERNEL
@@ -190,5 +209,5 @@ class Server(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM = os.path.abspath(sys.argv[1])
-    skip.main(sys.argv[:1] + sys.argv[2:])
+    PROGRAM, REAL = (os.path.abspath(path) for path in sys.argv[1:3])
+    skip.main(sys.argv[:1] + sys.argv[3:])
