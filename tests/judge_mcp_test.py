@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE_WITH_FAKES
-ROOFLANE. What is judged is judged by fake_judge.py, but for one source.
+"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE. What is
+judged is judged by fake_judge.py, but for one source.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mcp.client.stdio import StdioServerParameters
 import judging
 import skip
 
-PROGRAM, REAL = "", ""
+PROGRAM = ""
 FAKE = Path(__file__).resolve().parent / "fake_judge.py"
 KERNEL = "void softmax(const float* x, float* y, int64_t rows, int64_t cols) {}\n"
 Talk = Callable[[Client], Awaitable[None]]
@@ -147,10 +147,25 @@ class Server(unittest.TestCase):
 
         self.talk(say)
 
+    def test_no_text_of_a_client_is_an_option(self) -> None:
+        self.environment |= {"ROOFLANE_PROGRAM": PROGRAM}
+
+        async def say(client: Client) -> None:
+            await self.refuse(client, "--plugin", "describe", kernel="softmax",
+                              shape="--plugin=mine=/tmp/mine.so")
+            for words in ({"kernel": "--unsafe"}, {"kernel": "softmax", "shapes": ["--unsafe"]},
+                          {"kernel": "softmax", "against": ["--unsafe"]}):
+                told = await self.call(client, "submit", source=KERNEL, **words)
+                refused = await self.call(client, "result", ticket=told["ticket"])
+                self.assertEqual(refused["state"], "refused", refused)
+                self.assertIn("--unsafe", refused["reason"])
+
+        self.talk(say)
+
     def test_a_source_is_judged_in_the_jail(self) -> None:
-        if reason := judging.no_jail(REAL):
+        if reason := judging.no_jail(PROGRAM):
             self.skipTest(skip.reason(reason, judging.PACKAGES))
-        self.environment |= {"ROOFLANE_PROGRAM": REAL}
+        self.environment |= {"ROOFLANE_PROGRAM": PROGRAM}
         archive = str(self.folder / "real")
 
         async def say(client: Client) -> None:
@@ -209,5 +224,5 @@ class Server(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM, REAL = (os.path.abspath(path) for path in sys.argv[1:3])
-    skip.main(sys.argv[:1] + sys.argv[3:])
+    PROGRAM = os.path.abspath(sys.argv[1])
+    skip.main(sys.argv[:1] + sys.argv[2:])

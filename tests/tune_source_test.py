@@ -326,8 +326,8 @@ class Requests(Searches):
         asked = Request("softmax", (SHAPE,), 2, ("hwy", "blas"), 3, 7, 2.5, "-O3 -fopenmp", True,
                         "a.sqlite")
         self.assertEqual(asked.words(), [
-            "-k", "softmax", "--shape", SHAPE, "--threads", "2", "--hidden", "3", "--seed", "7",
-            "--budget", "2.5", "--against=hwy,blas", "--flags=-O3 -fopenmp",
+            "--kernel=softmax", f"--shape={SHAPE}", "--threads=2", "--hidden=3", "--seed=7",
+            "--budget=2.5", "--against=hwy,blas", "--flags=-O3 -fopenmp",
             "--archive=a.sqlite", "--unsafe"])
         with self.assertRaises(judging.TooLarge):
             Judge().judge("x" * (judging.MOST_CHARACTERS + 1), asked)
