@@ -60,6 +60,7 @@ prefer() {  # PACKAGE CHECK...
   "$@" || optional+=("$package")
 }
 if [[ ${1:-} != --program ]]; then prefer python3-dev has_python_headers; fi
+prefer bubblewrap has_command bwrap  # `rooflane judge`
 prefer libdnnl-dev has_header oneapi/dnnl/dnnl.hpp
 prefer libclblast-dev has_module clblast
 prefer libblis4-openmp has_file '/usr/lib/*/blis-openmp/libblis.so.*' '/usr/lib64/libblis*.so.*'

@@ -121,6 +121,8 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
 class FunctionPeer(Peer):
     """The functions of one name, one for each kernel."""
 
+    watched = True
+
     def __init__(self, ones: dict[str, UserVariant]):
         self.ones = ones
         self.kernels = {kernel: one.threads for kernel, one in ones.items()}

@@ -87,6 +87,8 @@ class Peer(ABC):
     dtypes: tuple[str, ...] = ("float32",)
     # Arithmetics that plan() may be asked for.
     maths: tuple[str, ...] = ("fp32",)
+    # Anybody's code: inputs change within its timed series (watching.py).
+    watched = False
 
     def absent(self) -> str | None:
         """Why the peer cannot work here although it could be imported."""

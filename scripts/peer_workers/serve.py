@@ -203,7 +203,7 @@ class Server:
 
     def sample(self, request: Message) -> Message:
         plan = self._opened()
-        samples: dict[str, list[float]] = {
+        samples: dict[str, list[Any]] = {
             name: [] for name in ("ns", "h2d_ns", "kernel_ns", "d2h_ns", "e2e_ns")}
         on_device = self.peer.kernels[self.problem.kernel] == "device"
         warm_up(plan.run)
@@ -212,6 +212,11 @@ class Server:
                 self.evictor.evict()
             if self.by_event:
                 samples["ns"].append(plan.kernel_ns(request["runs"]))
+            elif self.peer.watched:
+                from peer_workers.watching import time_watched
+                ns, changes = time_watched(plan, self.problem, self.arrays, request["runs"])
+                samples["ns"].append(ns)
+                samples.setdefault("changes", []).append(changes)
             else:
                 samples["ns"].append(time_runs(plan.run, request["runs"]))
             if not on_device:

@@ -16,8 +16,7 @@
 
 namespace rooflane::plugin {
 
-const Backend backend = {
-    .name = "plugin", .foreign_threads = true, .untrusted = true};
+const Backend backend = {.name = "plugin", .foreign_threads = true, .untrusted = true};
 
 namespace {
 

@@ -22,10 +22,9 @@ namespace rooflane {
 namespace {
 
 const std::array verbs = {
-    &list_verb,      &doctor_verb,   &run_verb,      &inputs_verb,  &verify_verb,  &ceilings_verb,
-    &calibrate_verb, &bench_verb,    &roofline_verb, &compare_verb, &tune_verb,    &archive_verb,
-    &model_verb,     &generate_verb, &judge_verb,    &schema_verb,  &worker_verb,
-    &evaluate_verb};
+    &list_verb,      &doctor_verb,   &run_verb,      &inputs_verb,  &verify_verb, &ceilings_verb,
+    &calibrate_verb, &bench_verb,    &roofline_verb, &compare_verb, &tune_verb,   &archive_verb,
+    &model_verb,     &generate_verb, &judge_verb,    &schema_verb,  &worker_verb, &evaluate_verb};
 
 std::string version_text() { return fmt::format("rooflane {}\n", build_version); }
 

@@ -24,26 +24,32 @@ namespace rooflane {
 namespace {
 
 void declare_judge(Arguments& arguments) {
-  arguments.positional("FILE", "C or C++ source (.c, .cc, .cpp) or a shared library (.so): one function "
-                               "as --signature prints it, or a table of rooflane/variant.h");
+  arguments.positional(
+      "FILE",
+      "C or C++ source (.c, .cc, .cpp), OpenCL (.cl) or a shared library (.so): one function "
+      "as --signature prints it, or a table of rooflane/variant.h");
   arguments.option("-k,--kernel", "KERNEL", "what it computes");
-  arguments.repeatable("--shape", "SHAPE", "problems to verify and time; default: a preset's first");
+  arguments.repeatable("--shape", "SHAPE",
+                       "problems to verify and time; default: a preset's first");
   arguments.option("--threads", "N", "threads; default: 1");
   arguments.repeatable("--against", "V,...", "variants beside it; default: all but scalar");
   arguments.option("--hidden", "N", "problems that nobody saw, verified too; default: 6");
   arguments.option("--seed", "N", "seed of those and of inputs; default: drawn, and told");
   arguments.option("--budget", "SECONDS", "for timing; default: 20");
-  arguments.option("--flags", "FLAGS", fmt::format("of the compiler; default: {}", judge::default_flags));
+  arguments.option("--flags", "FLAGS",
+                   fmt::format("of the compiler; default: {}", judge::default_flags));
   arguments.flag("--unsafe", "without a jail: the source does what your account may do");
   arguments.option("--template", "KERNEL", "print a source that passes");
   arguments.option("--signature", "KERNEL", "print the function's signature, per number format");
   arguments.flag("--history", "print the attempts so far");
-  arguments.option("--archive", "FILE", "attempts, as JSON lines; default: $ROOFLANE_JUDGE_ARCHIVE, or judge.jsonl in the "
-                                     "cache folder");
+  arguments.option("--archive", "FILE",
+                   "attempts, as JSON lines; default: $ROOFLANE_JUDGE_ARCHIVE, or judge.jsonl in the "
+                   "cache folder");
   arguments.json_output("the judgement as JSON; see `rooflane schema judge`");
-  arguments.examples({"rooflane judge --template softmax > softmax.c",
-                      "rooflane judge softmax.c -k softmax --shape softmax:rows=64,cols=512 --budget 2",
-                      "rooflane judge --history"});
+  arguments.examples(
+      {"rooflane judge --template softmax > softmax.c",
+       "rooflane judge softmax.c -k softmax --shape softmax:rows=64,cols=512 --budget 2",
+       "rooflane judge --history"});
 }
 
 // With shapes their signatures; else one per number format.
@@ -69,7 +75,8 @@ std::vector<Problem> problems_of(const Arguments& arguments, const Kernel& kerne
   for (const std::string& shape : arguments.values("--shape")) {
     for (Problem& problem : parse_shapes(shape, catalogue.kernels())) {
       if (&problem.kernel() != &kernel) {
-        throw argument_error(fmt::format("--shape {} is of another kernel than -k {}", shape, kernel.name));
+        throw argument_error(
+            fmt::format("--shape {} is of another kernel than -k {}", shape, kernel.name));
       }
       problems.push_back(std::move(problem));
     }
@@ -88,10 +95,10 @@ void require_one_signature(const judge::Source& source, const std::vector<Proble
   for (const Problem& problem : problems) {
     const auto first = judge::signature_of(problems.front()), other = judge::signature_of(problem);
     if (first == other) continue;
-    throw argument_error(fmt::format("{} and {} take different functions, {} and {}: judge them one by one, "
-                                     "or write a plugin's table",
-                                     problems.front().text(), problem.text(), first.text(),
-                                     other.text()));
+    throw argument_error(
+        fmt::format("{} and {} take different functions, {} and {}: judge them one by one, "
+                    "or write a plugin's table",
+                    problems.front().text(), problem.text(), first.text(), other.text()));
   }
 }
 
@@ -113,7 +120,8 @@ judge::Request read_request(const Arguments& arguments, const Catalogue& catalog
     request.against.push_back(variant);
   }
   request.flags = arguments.value("--flags").value_or(judge::default_flags);
-  if (const auto threads = arguments.value("--threads")) request.threads = parse_threads({*threads}).at(0);
+  if (const auto threads = arguments.value("--threads"))
+    request.threads = parse_threads({*threads}).at(0);
   constexpr std::int64_t most_hidden = 1000;
   if (const auto hidden = arguments.value("--hidden")) {
     request.hidden = static_cast<int>(parse_count("--hidden", *hidden, 0, most_hidden));
@@ -121,7 +129,8 @@ judge::Request read_request(const Arguments& arguments, const Catalogue& catalog
   // 53 bits, so that every reader of JSON gets the same number.
   request.seed = std::random_device()() % (std::uint64_t{1} << 31);
   if (const auto seed = arguments.value("--seed")) {
-    request.seed = static_cast<std::uint64_t>(parse_count("--seed", *seed, 0, std::int64_t{1} << 53));
+    request.seed =
+        static_cast<std::uint64_t>(parse_count("--seed", *seed, 0, std::int64_t{1} << 53));
   }
   if (const auto budget = arguments.value("--budget")) {
     request.budget_seconds = parse_seconds("--budget", *budget);
@@ -157,7 +166,8 @@ int run_judge(const Arguments& arguments, Catalogue& catalogue, const CliSetting
   stamp.build_commit = build_commit;
   stamp.git_dirty = build_dirty;
   stamp.compiler = build_compiler;
-  const judge::Judgement judgement = judge::judge(request, catalogue, settings.worker_command, stamp);
+  const judge::Judgement judgement =
+      judge::judge(request, catalogue, settings.worker_command, stamp);
   progress.wipe();
   nlohmann::ordered_json document = judge_document(request, judgement);
   document["attempt"] = judge::keep_attempt(archive, document, request.source.text);

@@ -91,9 +91,9 @@ ordered_json shape_json(const judge::Request& request, const judge::ShapeFigures
 ordered_json hot_loop_json(const judge::Judgement& judgement) {
   if (!judgement.hot_loop) return nullptr;
   const judge::HotLoop& loop = *judgement.hot_loop;
-  return {{"function", loop.function}, {"instructions", loop.instructions},
+  return {{"function", loop.function},     {"instructions", loop.instructions},
           {"width_bits", loop.width_bits}, {"spills", loop.spills},
-          {"gathers", loop.gathers},   {"calls", loop.calls}};
+          {"gathers", loop.gathers},       {"calls", loop.calls}};
 }
 
 }  // namespace
@@ -111,31 +111,31 @@ ordered_json judge_document(const judge::Request& request, const judge::Judgemen
              {"name", judgement.cheat->name},
              {"evidence", judgement.reason}};
   }
-  return {{"schema", "rooflane-judge-1"},
-          {"schema_version", Row().schema_version},
-          {"kernel", request.problems.front().kernel().name},
-          {"source",
-           {{"path", request.source.path},
-            {"sha256", request.source.sha256},
-            {"kind", judge::name_of(request.source.kind)},
-            {"flags", judgement.build.flags},
-            {"compiler", judgement.build.compiler}}},
-          {"jail",
-           {{"kind", jail::name_of(request.kind)}, {"has", means.has}, {"lacks", means.lacks}}},
-          {"verdict", judge::name_of(judgement.verdict)},
-          {"cheat", cheat},
-          {"reason", judgement.reason},
-          {"first_wrong", wrong_json(request, judgement)},
-          {"build",
-           {{"ok", judgement.build.good},
-            {"messages", judgement.build.messages},
-            {"not_vectorised", judgement.build.not_vectorised}}},
-          {"seed", request.seed},
-          {"hidden", hidden},
-          {"shapes", shapes},
-          {"hot_loop", hot_loop_json(judgement)},
-          {"maps", judgement.maps},
-          {"next", judgement.next}};
+  return {
+      {"schema", "rooflane-judge-1"},
+      {"schema_version", Row().schema_version},
+      {"kernel", request.problems.front().kernel().name},
+      {"source",
+       {{"path", request.source.path},
+        {"sha256", request.source.sha256},
+        {"kind", judge::name_of(request.source.kind)},
+        {"flags", judgement.build.flags},
+        {"compiler", judgement.build.compiler}}},
+      {"jail", {{"kind", jail::name_of(request.kind)}, {"has", means.has}, {"lacks", means.lacks}}},
+      {"verdict", judge::name_of(judgement.verdict)},
+      {"cheat", cheat},
+      {"reason", judgement.reason},
+      {"first_wrong", wrong_json(request, judgement)},
+      {"build",
+       {{"ok", judgement.build.good},
+        {"messages", judgement.build.messages},
+        {"not_vectorised", judgement.build.not_vectorised}}},
+      {"seed", request.seed},
+      {"hidden", hidden},
+      {"shapes", shapes},
+      {"hot_loop", hot_loop_json(judgement)},
+      {"maps", judgement.maps},
+      {"next", judgement.next}};
 }
 
 namespace {
@@ -152,12 +152,13 @@ std::string shapes_text(const ordered_json& document) {
                         shape["threads"] == 1 ? "" : "s", figure(shape["p50_us"], "{:.4g}"),
                         figure(shape["roof_pct"], "{:.1f}"), shape["binds"].get<std::string>(),
                         figure(shape["sol"], "{:.2f}"));
-    TextTable table{{{"beside", false}, {"us", true}, {"its time / this", true}, {"95 %", true}}, {}};
+    TextTable table{{{"beside", false}, {"us", true}, {"its time / this", true}, {"95 %", true}},
+                    {}};
     for (const ordered_json& peer : shape["peers"]) {
-      table.rows.push_back({peer["variant"].get<std::string>(), figure(peer["p50_us"], "{:.4g}"),
-                            figure(peer["ratio"], "{:.3f}"),
-                            figure(peer["ratio_low"], "{:.3f}") + " to " +
-                                figure(peer["ratio_high"], "{:.3f}")});
+      table.rows.push_back(
+          {peer["variant"].get<std::string>(), figure(peer["p50_us"], "{:.4g}"),
+           figure(peer["ratio"], "{:.3f}"),
+           figure(peer["ratio_low"], "{:.3f}") + " to " + figure(peer["ratio_high"], "{:.3f}")});
     }
     text += terminal_table(table);
   }
@@ -176,18 +177,18 @@ std::string judge_text(const ordered_json& document) {
     const ordered_json& wrong = document["first_wrong"];
     text += fmt::format("First wrong: {}{} of {} ({} inputs, seed {}): {} instead of {}\n",
                         wrong["tensor"].get<std::string>(), wrong["index"].dump(),
-                        wrong["shape"].get<std::string>(),
-                        wrong["distribution"].get<std::string>(), wrong["seed"].dump(),
-                        wrong["got"].dump(), wrong["expected"].dump());
+                        wrong["shape"].get<std::string>(), wrong["distribution"].get<std::string>(),
+                        wrong["seed"].dump(), wrong["got"].dump(), wrong["expected"].dump());
   }
   text += shapes_text(document);
   const ordered_json& loop = document["hot_loop"];
   if (!loop.is_null()) {
-    text += fmt::format("\nHot loop in {}: {} instructions, vectors of {} bits, {} spills, {} "
-                        "gathers, {} calls\n",
-                        loop["function"].get<std::string>(), loop["instructions"].size(),
-                        loop["width_bits"].get<int>(), loop["spills"].get<int>(),
-                        loop["gathers"].get<int>(), loop["calls"].get<int>());
+    text += fmt::format(
+        "\nHot loop in {}: {} instructions, vectors of {} bits, {} spills, {} "
+        "gathers, {} calls\n",
+        loop["function"].get<std::string>(), loop["instructions"].size(),
+        loop["width_bits"].get<int>(), loop["spills"].get<int>(), loop["gathers"].get<int>(),
+        loop["calls"].get<int>());
   }
   for (const ordered_json& file : document["maps"]) {
     text += fmt::format("Mapped: {}\n", file.get<std::string>());
@@ -199,19 +200,23 @@ std::string judge_text(const ordered_json& document) {
 }
 
 std::string history_text(const std::vector<ordered_json>& attempts) {
-  TextTable table{{{"attempt", true}, {"kernel", false}, {"source", false}, {"verdict", false},
-                   {"us", true}, {"% of roof", true}, {"SOL", true}},
+  TextTable table{{{"attempt", true},
+                   {"kernel", false},
+                   {"source", false},
+                   {"verdict", false},
+                   {"us", true},
+                   {"% of roof", true},
+                   {"SOL", true}},
                   {}};
   for (const ordered_json& attempt : attempts) {
     const ordered_json shapes = attempt.value("shapes", ordered_json::array());
     const ordered_json first = shapes.empty() ? ordered_json::object() : shapes[0];
-    table.rows.push_back({attempt.value("attempt", ordered_json(0)).dump(),
-                          attempt["kernel"].get<std::string>(),
-                          attempt["source"].value("path", std::string()),
-                          attempt["verdict"].get<std::string>(),
-                          figure(first.value("p50_us", ordered_json()), "{:.4g}"),
-                          figure(first.value("roof_pct", ordered_json()), "{:.1f}"),
-                          figure(first.value("sol", ordered_json()), "{:.2f}")});
+    table.rows.push_back(
+        {attempt.value("attempt", ordered_json(0)).dump(), attempt["kernel"].get<std::string>(),
+         attempt["source"].value("path", std::string()), attempt["verdict"].get<std::string>(),
+         figure(first.value("p50_us", ordered_json()), "{:.4g}"),
+         figure(first.value("roof_pct", ordered_json()), "{:.1f}"),
+         figure(first.value("sol", ordered_json()), "{:.2f}")});
   }
   return terminal_table(table);
 }

@@ -206,11 +206,12 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"calibrate", schema::calibrate_document},
     {"compare", schema::compare_document},
     {"roofline", schema::roofline_document},
+    {"judge", schema::judge_document_schema},
     {"tuned", schema::tuned_document}};
 
 void declare_schema(Arguments& arguments) {
   arguments.positional("VERB",
-                       "bench (default), list, doctor, ceilings, calibrate, compare or roofline; "
+                       "bench (default), list, doctor, ceilings, calibrate, compare, judge or roofline; "
                        "or tuned, the file that --tuned reads");
   arguments.examples(
       {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});

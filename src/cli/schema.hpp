@@ -54,6 +54,7 @@ ordered_json document(const std::string& verb, const ordered_json& fields,
                       const ordered_json& definitions);
 
 ordered_json list_document();
+ordered_json judge_document_schema();
 ordered_json doctor_document();
 ordered_json ceilings_document();
 ordered_json calibrate_document();

@@ -76,10 +76,12 @@ std::vector<std::string> words_of_runner(const Settings& settings) {
   const bool jailed = settings.kind == Kind::bubblewrap;
   const Limits& limits = settings.limits;
   // A compiler writes where it is told; its folder is writable and nothing else is.
-  std::vector<std::string> words = {
-      inside(settings) + "/" + runner_name,     std::to_string(limits.memory_bytes),
-      std::to_string(jailed ? limits.processes : 0), std::to_string(limits.file_bytes),
-      std::to_string(limits.cpu_seconds),       jailed && !settings.folder_writable ? "1" : "0"};
+  std::vector<std::string> words = {inside(settings) + "/" + runner_name,
+                                    std::to_string(limits.memory_bytes),
+                                    std::to_string(jailed ? limits.processes : 0),
+                                    std::to_string(limits.file_bytes),
+                                    std::to_string(limits.cpu_seconds),
+                                    jailed && !settings.folder_writable ? "1" : "0"};
   words.insert(words.end(), settings.command.begin(), settings.command.end());
   return words;
 }
@@ -185,8 +187,8 @@ std::string runner_program() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const fs::path program = self.parent_path() / runner_name;
   if (error || access(program.c_str(), R_OK) != 0) {
-    throw unavailable_error(fmt::format("'{}' is missing, in which judged kernels run",
-                                        program.string()));
+    throw unavailable_error(
+        fmt::format("'{}' is missing, in which judged kernels run", program.string()));
   }
   return program;
 }
@@ -214,12 +216,13 @@ pid_t start(const Settings& settings) {
   }
   const std::vector<char*> word_pointers = pointers_to(words);
   const std::vector<char*> environment_pointers = pointers_to(environment);
-  Prepared prepared{word_pointers.data(), environment_pointers.data(), settings.socket, -1, -1,
-                    getpid(),             jailed && geteuid() == 0};
+  Prepared prepared{
+      word_pointers.data(),    environment_pointers.data(), settings.socket, -1, -1, getpid(),
+      jailed && geteuid() == 0};
   if (jailed && !filter.empty()) prepared.filter = file_with(filter);
   if (!settings.output_path.empty()) {
-    prepared.output = open(settings.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                           0644);
+    prepared.output =
+        open(settings.output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   }
   const pid_t child = fork();
   if (child == 0) become(prepared);

@@ -62,7 +62,7 @@ std::string defect(const std::string& folder);
 
 // How a command in a jail ended.
 struct Outcome {
-  int status = 0;        // exit status, or 128 and the signal
+  int status = 0;  // exit status, or 128 and the signal
   bool timed_out = false;
 };
 Outcome run(const Settings& settings, double seconds);

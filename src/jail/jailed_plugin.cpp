@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,7 +44,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-long futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value, const timespec* patience) {
+long futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value,
+           const timespec* patience) {
   return syscall(SYS_futex, word, op, value, patience, nullptr, 0);
 }
 
@@ -92,6 +94,7 @@ class Runner {
   // Rings and waits for the answer. False when it took too long or the process ended.
   void ring(bool empty);
   void leave_bell();
+  void look_for_leftovers();
   bool wait_for(std::uint32_t number, Clock::time_point deadline);
   Clock::time_point deadline_from_now() const {
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -106,7 +109,7 @@ class Runner {
   int socket_ = -1, bell_file_ = -1;
   int end_status_ = 0;
   Doorbell* bell_ = nullptr;
-  bool has_spare_cpu_ = false, at_bell_ = false, rests_ = false;
+  bool has_spare_cpu_ = false, at_bell_ = false, rests_ = false, looked_for_leftovers_ = false;
   std::uint32_t rung_ = 0;
   std::int64_t calls_ = 0;
   double spread_ = 0;
@@ -150,6 +153,43 @@ std::vector<std::pair<std::string, std::string>> environment_of_runner() {
     }
   }
   return kept;
+}
+
+// The innermost process below bubblewrap's.
+pid_t innermost(pid_t process) {
+  while (true) {
+    std::ifstream file(fmt::format("/proc/{}/task/{}/children", process, process));
+    pid_t child = 0;
+    if (!(file >> child)) return process;
+    process = child;
+  }
+}
+
+double cpu_ns(pid_t process) {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+// From now on the system notes which pages the process touches. False where it does not.
+bool forget_references(pid_t process) {
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", process));
+  return static_cast<bool>(file << 1 << std::flush);
+}
+
+bool referenced_operands(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/smaps", process));
+  bool operands = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(" kB") == std::string::npos) {
+      operands = line.find("/memfd:rooflane-operands") != std::string::npos;
+    } else if (operands && line.starts_with("Referenced:") &&
+               line.find(" 0 kB") == std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Runner::Runner(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
@@ -204,10 +244,10 @@ void Runner::fail(const std::string& reason) {
 void Runner::fail_dead() {
   if (!failed_.empty()) fail(failed_);
   // bubblewrap answers with 128 and the signal of what it ran.
-  const int status = WIFSIGNALED(end_status_) ? 128 + WTERMSIG(end_status_) : WEXITSTATUS(end_status_);
-  const std::string how =
-      status > 128 ? fmt::format("ended by {}", signal_name(status - 128))
-                   : fmt::format("exited with status {}", status);
+  const int status =
+      WIFSIGNALED(end_status_) ? 128 + WTERMSIG(end_status_) : WEXITSTATUS(end_status_);
+  const std::string how = status > 128 ? fmt::format("ended by {}", signal_name(status - 128))
+                                       : fmt::format("exited with status {}", status);
   fail(calls_ > 0 ? fmt::format("{}the kernel's process {} in call {}", crashed, how, calls_)
                   : fmt::format("{}the kernel's process {} before its first call", crashed, how));
 }
@@ -305,9 +345,11 @@ void Runner::leave_bell() {
 void Runner::run() {
   ++calls_;
   ring(false);
-  if (bell_->status != 0) fail(fmt::format("run failed in call {}: {}", calls_, text_of(bell_->error)));
+  if (bell_->status != 0)
+    fail(fmt::format("run failed in call {}: {}", calls_, text_of(bell_->error)));
   if (bell_->changed_state != 0) {
-    fail("low-precision: the kernel left another rounding mode behind, or denormals that are zeros");
+    fail(
+        "low-precision: the kernel left another rounding mode behind, or denormals that are zeros");
   }
 }
 
@@ -318,8 +360,27 @@ void Runner::wake() {
 
 void Runner::rest() {
   if (rests_ || process_ < 0) return;
+  constexpr std::int64_t enough_calls = 20;  // a thread of its own has begun by then
+  if (calls_ >= enough_calls && !std::exchange(looked_for_leftovers_, true)) look_for_leftovers();
+  if (process_ < 0) return;
   rests_ = true;
   kill(-process_, SIGSTOP);
+}
+
+// Runtimes spin for some milliseconds after a call; who goes on for longer works between calls.
+void Runner::look_for_leftovers() {
+  constexpr int grace_us = 60'000, looked_at_us = 20'000;
+  constexpr double busy = 0.2;
+  usleep(grace_us);
+  const pid_t process = innermost(process_);
+  const bool counts = forget_references(process);
+  const double before = cpu_ns(process);
+  usleep(looked_at_us);
+  if (cpu_ns(process) - before < busy * 1e3 * looked_at_us || has_ended()) return;
+  const bool reads = counts && referenced_operands(process);
+  failed_ = fmt::format("{}: a thread of the kernel goes on between calls{}",
+                        reads ? "cache-games" : "disturbs-peers",
+                        reads ? ", and reads the operands" : "");
 }
 
 double Runner::call_ns() {
@@ -334,16 +395,6 @@ double Runner::call_ns() {
   for (double& time : times) time = std::abs(time - middle);
   spread_ = median(times);
   return middle;
-}
-
-// The innermost process below bubblewrap's.
-pid_t innermost(pid_t process) {
-  while (true) {
-    std::ifstream file(fmt::format("/proc/{}/task/{}/children", process, process));
-    pid_t child = 0;
-    if (!(file >> child)) return process;
-    process = child;
-  }
 }
 
 std::vector<std::string> Runner::mapped_files() const {
@@ -485,8 +536,9 @@ std::string text_of_problem(const rooflane_problem& problem) {
   std::string text = problem.kernel;
   for (std::size_t i = 0; i < problem.param_count; ++i) {
     const rooflane_param& param = problem.params[i];
-    text += fmt::format("{}{}={}", i == 0 ? ':' : ',', param.name,
-                        param.text != nullptr ? std::string(param.text) : fmt::format("{:g}", param.value));
+    text += fmt::format(
+        "{}{}={}", i == 0 ? ':' : ',', param.name,
+        param.text != nullptr ? std::string(param.text) : fmt::format("{:g}", param.value));
   }
   return text;
 }
@@ -533,10 +585,10 @@ const char* unsupported_of(const rooflane_problem* problem, std::int32_t threads
 std::int32_t bind_plan(void* plan, const rooflane_tensors* tensors) {
   auto& jailed = *static_cast<JailedPlan*>(plan);
   return succeeds([&] {
-           Request& request = new_request(Op::bind);
-           const std::vector<int> memory = add_tensors(request, tensors, jailed.written);
-           require_good(jailed.runner.ask(request, memory));
-         })
+    Request& request = new_request(Op::bind);
+    const std::vector<int> memory = add_tensors(request, tensors, jailed.written);
+    require_good(jailed.runner.ask(request, memory));
+  })
              ? 0
              : 1;
 }
@@ -568,16 +620,19 @@ double call_ns_of(void* plan) {
 }
 
 constexpr plugin::Elsewhere elsewhere = {
-    .will_write = [](void* plan, const std::vector<std::string>& names) {
-      static_cast<JailedPlan*>(plan)->written = names;
-    },
+    .will_write =
+        [](void* plan, const std::vector<std::string>& names) {
+          static_cast<JailedPlan*>(plan)->written = names;
+        },
     .wake = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.wake(); },
     .rest = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.rest(); },
     .call_ns = call_ns_of,
-    .library = [](void*) {
-      return table.plugin.kind == Kind::unsafe ? std::string("judged without a jail (--unsafe)")
-                                               : fmt::format("judged in {}", name_of(table.plugin.kind));
-    }};
+    .library =
+        [](void*) {
+          return table.plugin.kind == Kind::unsafe
+                     ? std::string("judged without a jail (--unsafe)")
+                     : fmt::format("judged in {}", name_of(table.plugin.kind));
+        }};
 
 // A table's functions carry no data of their own: each variant has its own, which know its number.
 struct Functions {
@@ -640,9 +695,12 @@ void take_description(const Answer& answer) {
 
 void write_jailed_plugin(const JailedPlugin& plugin, const std::string& path) {
   std::ofstream file(path);
-  file << nlohmann::json{{"name", plugin.name},       {"folder", plugin.folder},
-                         {"library", plugin.library}, {"kind", name_of(plugin.kind)},
-                         {"cpus", plugin.cpus},       {"report", plugin.report},
+  file << nlohmann::json{{"name", plugin.name},
+                         {"folder", plugin.folder},
+                         {"library", plugin.library},
+                         {"kind", name_of(plugin.kind)},
+                         {"cpus", plugin.cpus},
+                         {"report", plugin.report},
                          {"call_seconds", plugin.call_seconds}};
   if (!file.flush()) throw argument_error(fmt::format("'{}' cannot be written", path));
 }
@@ -654,9 +712,9 @@ JailedPlugin read_jailed_plugin(const std::string& path) {
   try {
     const nlohmann::json document = parse_json(text.str());
     const bool unsafe = document.at("kind").get<std::string>() == name_of(Kind::unsafe);
-    return {document.at("name"),   document.at("folder"),
-            document.at("library"), unsafe ? Kind::unsafe : Kind::bubblewrap,
-            document.at("cpus"),   document.at("report"),
+    return {document.at("name"),        document.at("folder"),
+            document.at("library"),     unsafe ? Kind::unsafe : Kind::bubblewrap,
+            document.at("cpus"),        document.at("report"),
             document.at("call_seconds")};
   } catch (const nlohmann::json::exception&) {
     throw argument_error(fmt::format("'{}' describes no judged kernel", path));

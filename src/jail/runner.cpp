@@ -55,9 +55,9 @@ void* map_guarded(int descriptor, std::size_t bytes, bool writable) {
   constexpr std::size_t huge = std::size_t{2} << 20;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t whole = (bytes + page - 1) / page * page;
-  auto* const reserved = static_cast<char*>(mmap(nullptr, whole + 2 * guard_bytes + huge, PROT_NONE,
-                                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                                                 0));
+  auto* const reserved =
+      static_cast<char*>(mmap(nullptr, whole + 2 * guard_bytes + huge, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (reserved == MAP_FAILED) return nullptr;
   // Where huge pages may be had, they need this alignment.
   auto place = reinterpret_cast<std::uintptr_t>(reserved) + guard_bytes;
@@ -118,7 +118,8 @@ void describe_variant(const rooflane_variant& from, VariantMessage& to) {
   }
   const bool complete = from.plan != nullptr && from.bind != nullptr && from.run != nullptr &&
                         from.destroy != nullptr && from.kernel != nullptr;
-  if (!complete) fail("describes a variant that lacks its kernel's name, plan, bind, run or destroy");
+  if (!complete)
+    fail("describes a variant that lacks its kernel's name, plan, bind, run or destroy");
 }
 
 void load() {
@@ -256,8 +257,8 @@ bool receive() {
   }
   runner.answer.good = 1;
   if (request.op == Op::load) {  // the doorbell comes with it
-    void* const page = mmap(nullptr, sizeof(Doorbell), PROT_READ | PROT_WRITE, MAP_SHARED,
-                            descriptors[0], 0);
+    void* const page =
+        mmap(nullptr, sizeof(Doorbell), PROT_READ | PROT_WRITE, MAP_SHARED, descriptors[0], 0);
     if (page == MAP_FAILED) return false;
     runner.bell = static_cast<Doorbell*>(page);
   } else {
@@ -275,11 +276,11 @@ bool receive() {
 // mounts say. Kernels without Landlock leave it to the mounts.
 void restrict_files() {
   landlock_ruleset_attr attributes = {};
-  attributes.handled_access_fs =
-      LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
-      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR |
-      LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
-      LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+  attributes.handled_access_fs = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                 LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                 LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                 LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
   const int rules = static_cast<int>(
       syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes.handled_access_fs, 0));
   if (rules < 0) return;

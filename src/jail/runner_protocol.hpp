@@ -77,7 +77,7 @@ struct VariantMessage {
 
 struct Answer {
   std::int32_t good;
-  Text text;             // why not, when it is not good
+  Text text;  // why not, when it is not good
   std::uint32_t abi;
   std::uint32_t variant_count;
   VariantMessage variants[most_variants];

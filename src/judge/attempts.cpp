@@ -22,7 +22,8 @@ using nlohmann::ordered_json;
 std::string default_archive() {
   if (const char* const given = std::getenv("ROOFLANE_JUDGE_ARCHIVE")) return given;
   const std::filesystem::path folder = cache_folder();
-  if (folder.empty()) throw argument_error("--archive FILE is needed: neither HOME nor XDG_CACHE_HOME is set");
+  if (folder.empty())
+    throw argument_error("--archive FILE is needed: neither HOME nor XDG_CACHE_HOME is set");
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
   return folder / "judge.jsonl";
@@ -33,7 +34,8 @@ std::vector<ordered_json> attempts_in(const std::string& path, const std::string
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     ordered_json attempt = ordered_json::parse(line, nullptr, false);
-    if (!attempt.is_object() || !attempt.contains("kernel") || !attempt.contains("verdict")) continue;
+    if (!attempt.is_object() || !attempt.contains("kernel") || !attempt.contains("verdict"))
+      continue;
     if (kernel.empty() || attempt["kernel"] == kernel) attempts.push_back(std::move(attempt));
   }
   return attempts;
@@ -48,7 +50,8 @@ std::int64_t keep_attempt(const std::string& path, ordered_json document,
   const auto number = static_cast<std::int64_t>(attempts_in(path, "").size()) + 1;
   document["attempt"] = number;
   document["source"]["text"] = source;
-  const std::string line = document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  const std::string line =
+      document.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   try {
     write_all(file, line, path);
   } catch (const Error&) {

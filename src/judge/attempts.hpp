@@ -16,7 +16,6 @@ std::int64_t keep_attempt(const std::string& path, nlohmann::ordered_json docume
 
 // All attempts at a kernel, oldest first; of every kernel where the name is empty. A line that is
 // no attempt (a run that was ended while it wrote) is left out. No file: none.
-std::vector<nlohmann::ordered_json> attempts_in(const std::string& path,
-                                                const std::string& kernel);
+std::vector<nlohmann::ordered_json> attempts_in(const std::string& path, const std::string& kernel);
 
 }  // namespace rooflane::judge

@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "io/files.hpp"
+#include "judge/opencl_table.hpp"
 #include "judge/sha256.hpp"
 #include "variant_header.hpp"
 
@@ -66,8 +67,8 @@ class Builder {
     settings_.folder = folder_;
     settings_.folder_writable = true;
     settings_.compiles = true;
-    settings_.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"},
-                             {"LC_ALL", "C.UTF-8"}};
+    settings_.environment = {
+        {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"}, {"LC_ALL", "C.UTF-8"}};
     settings_.limits = {std::uint64_t{8} << 30, 128, std::uint64_t{256} << 20,
                         static_cast<std::uint64_t>(build_seconds)};
     settings_.output_path = folder + "/messages.txt";
@@ -92,10 +93,10 @@ class Builder {
       build_.timed_out = true;
       build_.messages += fmt::format("\nthe compiler was ended after {:g} s\n", build_seconds);
     } else if (outcome.status != 0 && said.empty()) {
-      build_.messages += outcome.status > 128
-                             ? fmt::format("the compiler was ended by {}\n",
-                                           signal_name(outcome.status - 128))
-                             : fmt::format("the compiler exited with {}\n", outcome.status);
+      build_.messages +=
+          outcome.status > 128
+              ? fmt::format("the compiler was ended by {}\n", signal_name(outcome.status - 128))
+              : fmt::format("the compiler exited with {}\n", outcome.status);
     }
     return outcome.status == 0;
   }
@@ -127,6 +128,7 @@ std::vector<std::string> reasons_in(const std::string& text) {
 std::string_view name_of(Source::Kind kind) {
   return kind == Source::Kind::function ? "function"
          : kind == Source::Kind::table  ? "table"
+         : kind == Source::Kind::opencl ? "opencl"
                                         : "library";
 }
 
@@ -134,16 +136,17 @@ Source read_source(const std::string& path) {
   Source source;
   source.path = path;
   const std::string extension = extension_of(path);
-  const std::vector<std::string> known = {".c", ".cc", ".cpp", ".cxx", ".so"};
+  const std::vector<std::string> known = {".c", ".cc", ".cpp", ".cxx", ".cl", ".so"};
   if (std::find(known.begin(), known.end(), extension) == known.end()) {
     throw argument_error(fmt::format("'{}': a source ends in {}", path, join(known, ", ")));
   }
   source.text = read_text_file(path);
   source.sha256 = sha256(source.text);
   const bool describes = source.text.find("rooflane_describe") != std::string::npos;
-  source.kind = extension == ".so" ? Source::Kind::library
-                : describes        ? Source::Kind::table
-                                   : Source::Kind::function;
+  source.kind = extension == ".so"   ? Source::Kind::library
+                : extension == ".cl" ? Source::Kind::opencl
+                : describes          ? Source::Kind::table
+                                     : Source::Kind::function;
   return source;
 }
 
@@ -160,14 +163,17 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
   fs::create_directory(in / "rooflane");
   write_file(in / "rooflane/variant.h", variant_header);
   write_file(in / "signature.h", header_of(signature));
-  write_file(in / "table.c", table_of(signature, many_threads));
+  const bool opencl = source.kind == Source::Kind::opencl;
+  write_file(in / "table.c",
+             opencl ? opencl_table_of(signature, source.text) : table_of(signature, many_threads));
   if (library && describes) {
     fs::copy_file(in / source_name, folder + "/" + built_library);
     result.good = true;
     return result;
   }
-  result.compiler = extension == ".c" || library ? "cc" : "c++";
-  result.flags = library ? "" : flags;
+  const bool compiles = !library && !opencl;  // an OpenCL driver does, when it plans
+  result.compiler = compiles && extension != ".c" ? "c++" : "cc";
+  result.flags = compiles ? flags : "";
   std::vector<std::string> libraries, options;
   for (std::string& word : words_of(result.flags)) {
     (word.starts_with("-l") || word.starts_with("-L") ? libraries : options).push_back(word);
@@ -175,7 +181,7 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
   // OpenMP's and POSIX's threads cost nothing where a source does not use them.
   if (source.text.find("#pragma omp") != std::string::npos) options.emplace_back("-fopenmp");
   std::vector<std::string> objects;
-  if (!library) {
+  if (compiles) {
     std::vector<std::string> compile = {result.compiler};
     compile.insert(compile.end(), options.begin(), options.end());
     compile.insert(compile.end(), {"-fPIC", "-fvisibility=hidden", "-I.", "-g1",
@@ -196,6 +202,7 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
   link.insert(link.end(), objects.begin(), objects.end());
   if (library) link.insert(link.end(), {"./given.so", "-Wl,-rpath,$ORIGIN"});
   link.insert(link.end(), libraries.begin(), libraries.end());
+  if (opencl) link.emplace_back("-lOpenCL");
   link.insert(link.end(), {"-lm", "-lpthread", "-ldl"});
   if (!in.step(link)) return result;
   std::error_code error;

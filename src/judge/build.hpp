@@ -1,4 +1,5 @@
-// From a stranger's source to a library that a runner loads: compiled in the jail, as it runs there.
+// From a stranger's source to a library that a runner loads: compiled in the jail, as it runs
+// there.
 #pragma once
 
 #include <string>
@@ -12,10 +13,11 @@ namespace rooflane::judge {
 struct Source {
   std::string path, text;  // text: of a library its bytes
   std::string sha256;
-  enum class Kind { function, table, library } kind = Kind::function;
+  enum class Kind { function, table, opencl, library } kind = Kind::function;
 };
 std::string_view name_of(Source::Kind kind);
-// Throws Error(argument): it cannot be read, or its name ends in none of .c, .cc, .cpp, .cxx, .so.
+// Throws Error(argument): it cannot be read, or its name ends in none of .c, .cc, .cpp, .cxx, .cl,
+// .so.
 Source read_source(const std::string& path);
 
 struct Build {

@@ -16,7 +16,7 @@ namespace {
 
 struct Instruction {
   std::uint64_t address = 0;
-  std::string text;      // mnemonic and operands
+  std::string text;  // mnemonic and operands
   std::string mnemonic;
   std::uint64_t target = 0;  // of a jump
 };
@@ -51,7 +51,8 @@ std::optional<Instruction> instruction_of(const std::string& line) {
     const std::string place = comma == std::string::npos ? operands : operands.substr(comma + 2);
     instruction.target = std::strtoull(place.c_str(), nullptr, 16);
   }
-  instruction.text = operands.empty() ? instruction.mnemonic : instruction.mnemonic + " " + operands;
+  instruction.text =
+      operands.empty() ? instruction.mnemonic : instruction.mnemonic + " " + operands;
   return instruction;
 }
 
@@ -107,11 +108,12 @@ void look_for_loops(const std::string& function, const std::vector<Instruction>&
                     std::optional<HotLoop>& best) {
   for (std::size_t i = 0; i < code.size(); ++i) {
     if (!is_jump(code[i].mnemonic) || code[i].target > code[i].address) continue;
-    const auto begin = std::find_if(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                                    [&](const Instruction& x) { return x.address == code[i].target; });
+    const auto begin =
+        std::find_if(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                     [&](const Instruction& x) { return x.address == code[i].target; });
     if (begin == code.begin() + static_cast<std::ptrdiff_t>(i) + 1) continue;
-    const bool holds_another =
-        std::any_of(begin, code.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instruction& x) {
+    const bool holds_another = std::any_of(
+        begin, code.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instruction& x) {
           return is_jump(x.mnemonic) && x.target <= x.address && x.target >= begin->address;
         });
     if (holds_another) continue;
@@ -147,7 +149,8 @@ std::optional<HotLoop> hot_loop_of(jail::Kind kind, const std::string& folder) {
   settings.kind = kind;
   settings.folder = folder;
   settings.environment = {{"PATH", "/usr/bin:/bin"}, {"LC_ALL", "C.UTF-8"}};
-  settings.command = {"objdump", "-d", "--no-show-raw-insn", "-C", jail::inside(settings) + "/judged.so"};
+  settings.command = {"objdump", "-d", "--no-show-raw-insn", "-C",
+                      jail::inside(settings) + "/judged.so"};
   settings.limits = {std::uint64_t{4} << 30, 16, std::uint64_t{256} << 20, 20};
   settings.output_path = folder + "/disassembly.txt";
   if (jail::run(settings, 20).status != 0) return std::nullopt;

@@ -23,7 +23,7 @@ inline constexpr const char* judged_name = "judged";
 
 struct Request {
   Source source;
-  std::vector<Problem> problems;    // listed: verified and timed
+  std::vector<Problem> problems;     // listed: verified and timed
   std::vector<std::string> against;  // variants; empty: the lab's best and the libraries
   std::string flags;
   int threads = 1;
@@ -35,8 +35,16 @@ struct Request {
 };
 
 enum class Verdict {
-  winner, tie, loser, undecided,                          // of a right kernel
-  inaccurate, failed, suspect, crash, timeout, build,     // against it
+  winner,
+  tie,
+  loser,
+  undecided,  // of a right kernel
+  inaccurate,
+  failed,
+  suspect,
+  crash,
+  timeout,
+  build,  // against it
 };
 std::string_view name_of(Verdict verdict);  // "WINNER"
 bool is_right(Verdict verdict);

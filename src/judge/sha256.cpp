@@ -24,8 +24,8 @@ std::array<Word, N> fractions_of_roots(double power) {
     for (int d = 2; d * d <= n; ++d) prime = prime && n % d != 0;
     if (!prime) continue;
     // Of a long double's 64 bits the root's whole part, at most 6, takes three.
-    const long double root =
-        power == 2 ? std::sqrt(static_cast<long double>(n)) : std::cbrt(static_cast<long double>(n));
+    const long double root = power == 2 ? std::sqrt(static_cast<long double>(n))
+                                        : std::cbrt(static_cast<long double>(n));
     fractions[found++] = static_cast<Word>((root - std::floor(root)) * 4294967296.0L);
   }
   return fractions;
@@ -47,8 +47,8 @@ void compress(std::array<Word, 8>& hash, const unsigned char* block) {
   for (std::size_t i = 0; i < 64; ++i) {
     const Word t1 = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) +
                     ((e & f) ^ (~e & g)) + k[i] + w[i];
-    const Word t2 = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) +
-                    ((a & b) ^ (a & c) ^ (b & c));
+    const Word t2 =
+        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
   const std::array<Word, 8> sums = {a, b, c, d, e, f, g, h};

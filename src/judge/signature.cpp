@@ -49,9 +49,10 @@ Signature signature_of(const Problem& problem) {
   Signature signature{kernel.name, {}};
   for (const TensorSpec& tensor : kernel.tensors(problem)) {
     const bool constant = !is_written(tensor.role);
-    signature.arguments.push_back({Argument::Kind::tensor, tensor.name,
-                                   std::string(constant ? "const " : "") + c_type_of(tensor.dtype) + "*",
-                                   meaning_of(tensor), std::string(tensor.dtype->name), constant});
+    signature.arguments.push_back(
+        {Argument::Kind::tensor, tensor.name,
+         std::string(constant ? "const " : "") + c_type_of(tensor.dtype) + "*", meaning_of(tensor),
+         std::string(tensor.dtype->name), constant});
   }
   for (const ParamKind kind : {ParamKind::size, ParamKind::real}) {
     bool behind_chain = false;

@@ -240,9 +240,7 @@ class LocalWorker final : public Worker {
             : read_reference(reference_path);
     result = verify_output(problem, open.operands.all(), reference, open.c.inputs(), math);
     result.output_hash = hash;
-    if (!result.usable() && is_still_written(open, hash)) {
-      result.reason = "late-return: the outputs went on changing after the run had returned; " + result.reason;
-    }
+    if (!result.usable()) result.reason = how_it_failed(open, hash) + result.reason;
     if (result.usable() && !open.verified) {
       open.verified = result;
       open.verified_hash = hash;
@@ -250,9 +248,8 @@ class LocalWorker final : public Worker {
     return result;
   }
 
-  // Of an untrusted variant whose output is wrong: whether a thread that it left goes on.
+  // Whether the outputs change although nothing runs.
   static bool is_still_written(const OpenCase& open, std::uint64_t hash) {
-    if (!open.variant.backend->untrusted) return false;
     constexpr int looks = 20;
     for (int i = 0; i < looks; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -261,9 +258,36 @@ class LocalWorker final : public Worker {
     return false;
   }
 
+  // How an untrusted variant came to a wrong output, as the beginning of the reason: a thread that
+  // it left goes on, runs are left out, bind computes, elements are left as they were, runs differ
+  // although their inputs do not. Empty: not known.
+  static std::string how_it_failed(OpenCase& open, std::uint64_t hash) {
+    if (!open.variant.backend->untrusted) return {};
+    if (is_still_written(open, hash)) {
+      return "late-return: the outputs went on changing after the run had returned; ";
+    }
+    const bool unwritten = open.operands.holds_poison();
+    constexpr int runs = 4;
+    int written = 0;
+    bool differ = false;
+    for (int i = 0; i < runs; ++i) {
+      written += run_writes(open) ? 1 : 0;
+      differ = differ || open.operands.output_hash() != hash;
+    }
+    if (written == 0) {
+      open.operands.poison_output();
+      const std::uint64_t poisoned = open.operands.output_hash();
+      open.plan->bind(open.operands.all());
+      return open.operands.output_hash() != poisoned ? "work-in-bind: " : "unwritten-or-outside: ";
+    }
+    if (written < runs) return "skipped-calls: ";
+    if (unwritten) return "unwritten-or-outside: ";
+    return differ ? "race: " : "";
+  }
+
   // Why a variant's outputs did not become NaN with its inputs. Of an untrusted one the beginning
-  // of the reason says how it keeps outputs: it computes when it is bound, it leaves runs out, or it
-  // gives an earlier result again.
+  // of the reason says how it keeps outputs: it computes when it is bound, it leaves runs out, or
+  // it gives an earlier result again.
   static std::string how_it_kept(OpenCase& open) {
     const std::string kept = "the run kept its output although its inputs changed";
     if (!open.variant.backend->untrusted) return kept;
@@ -278,9 +302,26 @@ class LocalWorker final : public Worker {
     const bool follows_bind = run_writes(open) && open.operands.output_hash() != before;
     open.operands.restore_inputs();
     open.plan->bind(open.operands.all());
+    if (follows && !open.operands.holds_poison() && !follows_without_poison(open)) {
+      return "recognises-verification: outputs are computed where they hold NaN before the run, "
+             "and "
+             "kept elsewhere";
+    }
     if (follows) return "NaN in the inputs must reach the outputs that depend on them";
     if (follows_bind) return "work-in-bind: " + kept;
     return (written == 0 ? "skipped-calls: " : "replay: ") + kept;
+  }
+
+  // Whether a run that finds numbers in its outputs computes what one does that finds NaN.
+  static bool follows_without_poison(OpenCase& open) {
+    run_writes(open);
+    open.operands.change_inputs();
+    open.plan->run();
+    const std::uint64_t unpoisoned = open.operands.output_hash();
+    run_writes(open);
+    const bool same = open.operands.output_hash() == unpoisoned;
+    open.operands.restore_inputs();
+    return same;
   }
 
   // Runs once; whether that wrote anything.

@@ -20,6 +20,7 @@
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "measure/changed_runs.hpp"
 #include "measure/output_file.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
@@ -102,6 +103,7 @@ class ProcessWorker final : public Worker {
   }
   Opened open(const Case& c) override {
     greet();
+    changed_runs_.reset();
     open_ = c;
     if (!settings_.variant.empty()) open_.variant = settings_.variant;
     Opened opened = answer_as(protocol::opened_from, protocol::open_request(open_));
@@ -149,14 +151,15 @@ class ProcessWorker final : public Worker {
     return calibration;
   }
   Samples sample(int n, std::int64_t runs) override {
-    Samples samples =
-        answer_as(protocol::samples_from, {{"op", "sample"}, {"n", n}, {"runs", runs}});
+    const json answer = ask({{"op", "sample"}, {"n", n}, {"runs", runs}});
+    Samples samples = read_as(protocol::samples_from, answer);
     if (samples.ns.size() != static_cast<std::size_t>(n)) {
       give_up(
           Status::runtime_error,
           fmt::format("the worker answered {} samples, asked for were {}", samples.ns.size(), n));
     }
     require_times(samples.ns);
+    check_changes(answer);
     return samples;
   }
   std::optional<PhaseProfile> profile(const PhaseRequest& request) override {
@@ -196,6 +199,22 @@ class ProcessWorker final : public Worker {
         "times the bound of {}",
         own_math_->name, own.value, asked.value, open_.math);
     return asked;
+  }
+
+  // What runs within the series made of inputs that had changed.
+  void check_changes(const json& answer) {
+    if (!answer.contains("changes")) return;
+    std::string reason;
+    try {
+      if (!changed_runs_) changed_runs_.emplace(open_);
+      for (const json& sample : answer.at("changes")) {
+        reason = changed_runs_->defect(sample);
+        if (!reason.empty()) break;
+      }
+    } catch (const json::exception&) {
+      rubbish(protocol::line_of(answer));
+    }
+    if (!reason.empty()) throw WorkerError(Status::failed, reason);
   }
 
   void start() {
@@ -311,7 +330,11 @@ class ProcessWorker final : public Worker {
 
   template <class Answer>
   Answer answer_as(Answer (*read)(const json&), const json& request) {
-    const json answer = ask(request);
+    return read_as(read, ask(request));
+  }
+
+  template <class Answer>
+  Answer read_as(Answer (*read)(const json&), const json& answer) {
     try {
       return read(answer);
     } catch (const json::exception&) {
@@ -434,7 +457,8 @@ class ProcessWorker final : public Worker {
   Case open_;                       // as the worker was told
   const Math* own_math_ = nullptr;  // what the open case is computed in, where that is another
   ReferenceFile own_reference_;
-  std::string_view when_;  // what was last asked of it
+  std::optional<ChangedRuns> changed_runs_;  // of the open case
+  std::string_view when_;                    // what was last asked of it
   pid_t process_ = -1;
   std::size_t memory_limit_ = 0;
   File input_, output_;

@@ -109,8 +109,8 @@ SeriesGuard::Change SeriesGuard::change() {
     change.before.assign(change.input, change.input + bytes);
     change.input_name = input.name;
     // Another element of the tensor: a value of its format and range.
-    const auto other = static_cast<std::int64_t>(
-        draw(static_cast<std::uint64_t>(from.elements() / block)));
+    const auto other =
+        static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(from.elements() / block)));
     std::memmove(change.input, data + from.dtype->bytes(other * block), bytes);
   }
   const std::size_t size = to.dtype->bytes(1);
@@ -191,17 +191,18 @@ void SeriesGuard::check(std::vector<Change>& changes) {
   }
   if (where.empty()) return;
   const bool others_seen = !right.empty() && right != wrong;
-  throw WorkerError(
-      Status::failed,
-      fmt::format("{}: after {} had changed, unannounced, a timed run gave {} {}",
-                  others_seen ? "packed-constants" : stale ? "replay" : "recognises-verification",
-                  wrong.empty() ? "nothing" : wrong, stale ? "what it gave before in" : "a wrong",
-                  where));
+  throw WorkerError(Status::failed,
+                    fmt::format("{}: after {} had changed, unannounced, a timed run gave {} {}",
+                                others_seen ? "packed-constants"
+                                : stale     ? "replay"
+                                            : "recognises-verification",
+                                wrong.empty() ? "nothing" : wrong,
+                                stale ? "what it gave before in" : "a wrong", where));
 }
 
 // A result kept by the whole of its inputs serves all runs between two changes but the first. What
-// the change itself costs is a few cache lines; branches that the CPU learns by heart on the way may
-// halve a time.
+// the change itself costs is a few cache lines; branches that the CPU learns by heart on the way
+// may halve a time.
 void SeriesGuard::require_even_times() {
   constexpr std::size_t enough = 64;
   constexpr double lines_ns = 500;

@@ -152,6 +152,22 @@ void OwnedOperands::reset_updated() {
   }
 }
 
+bool OwnedOperands::holds_poison() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) {
+    const View& view = all_.at(output.name);
+    if (output.updated || view.dtype->is_integer() || view.empty()) return false;
+    const std::size_t size = view.dtype->bytes(1);
+    const std::span<const std::byte> bytes = bytes_of(view);
+    for (std::size_t at = 0; at < bytes.size(); at += size) {
+      const auto element = bytes.subspan(at, size);
+      const bool ones = std::all_of(element.begin(), element.end(),
+                                    [](std::byte b) { return b == std::byte{0xff}; });
+      if (ones) return true;
+    }
+    return false;
+  });
+}
+
 bool OwnedOperands::guards_intact() const {
   return std::all_of(outputs_.begin(), outputs_.end(),
                      [](const Output& output) { return output.memory.guards_intact(); });

@@ -51,6 +51,8 @@ class OwnedOperands {
   // Makes outputs as they are before a first run; only those that are read as well.
   void poison_output();
   void reset_updated();
+  // Whether an element of a float output still is what poison_output() made it.
+  bool holds_poison() const;
   // False when something wrote into the guard zones before and behind an output.
   bool guards_intact() const;
   // Checksums: of what is only read, to prove that a run left it alone; of all outputs.

@@ -41,6 +41,11 @@
 //   {"op":"calibrate"}            -> {"runs_per_sample":N,"run_ns":t}
 //   {"op":"sample","n":1,"runs":N} -> {"ns":[...],"h2d_ns":[...],"kernel_ns":[...],"d2h_ns":[...],
 //                                     "e2e_ns":[...]} (device lists empty on a CPU)
+//        A worker of anybody's code (@rooflane.variant) changes inputs within its timed series:
+//        "changes":[[{"tensor":"x","element":7,"from":123,"output":"y","row":3,"first":16,
+//                     "bytes":"0000803f...","same":false},...],...]: for each sample, in order,
+//        element 7 of x took the value of element 123, and a timed run then had these bytes in y's
+//        row 3 from column 16 on; "same": as before the change. Behind a sample inputs are restored
 //   {"op":"phases","threads":2,"runs":N,"events":M} -> what a run's time goes into, as
 //        PhaseProfile has it: {"runs":N,"run_ns":t,"plain_ns":t,"phases":[[thread,"pack",ns,times],
 //        ...],"events":[[thread,"pack",begin_ns,end_ns],...],"dropped":d,

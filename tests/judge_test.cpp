@@ -1,0 +1,215 @@
+// `judge` without a jail: signatures and tables from kernels' records, hidden problems, the hot
+// loop of a disassembly, hashes, the archive, cheats by name, and the filter of system calls. What
+// needs a jail stands in the Python tests.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/temporary_folder.hpp"
+#include "jail/seccomp.hpp"
+#include "judge/attempts.hpp"
+#include "judge/hot_loop.hpp"
+#include "judge/judge.hpp"
+#include "judge/sha256.hpp"
+#include "judge/signature.hpp"
+#include "judge/templates.hpp"
+#include "measure/series_guard.hpp"
+#include "measure/worker.hpp"
+
+using namespace rooflane;
+
+namespace {
+
+const Catalogue& catalogue() {
+  static const Catalogue all = Catalogue::built_in();
+  return all;
+}
+
+Problem problem_of(const char* text) { return parse_problem(text, catalogue().kernels()); }
+
+std::string signature(const char* text) { return judge::signature_of(problem_of(text)).text(); }
+
+}  // namespace
+
+TEST_CASE("a task's function has its tensors, then its sizes, then its numbers") {
+  CHECK(signature("softmax:rows=4,cols=8") ==
+        "void softmax(const float* x, float* y, int64_t rows, int64_t cols)");
+  CHECK(signature("softmax:rows=4,cols=8,scale=0.5,type=f16") ==
+        "void softmax(const uint16_t* x, uint16_t* y, int64_t rows, int64_t cols, float scale)");
+  CHECK(signature("gemm:m=4,n=5,k=6") ==
+        "void gemm(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k)");
+  CHECK(
+      signature("gemm:m=4,n=5,k=6,batch=2,beta=0.5") ==
+      "void gemm(const float* a, const float* b, const float* c0, float* c, int64_t m, int64_t n, "
+      "int64_t k, int64_t batch, float beta)");
+  CHECK(signature("layernorm:rows=4,cols=8") ==
+        "void layernorm(const float* x, const float* gamma, const float* beta, float* y, "
+        "int64_t rows, int64_t cols, float eps)");
+  CHECK(signature("attention:batch=1,heads=2,q_len=3,kv_len=4,head_dim=8") ==
+        "void attention(const float* q, const float* k, const float* v, float* o, int64_t batch, "
+        "int64_t heads, int64_t q_len, int64_t kv_len, int64_t head_dim, float scale)");
+}
+
+TEST_CASE("every kernel has signatures, and a template that begins with the plainest") {
+  for (const Kernel* kernel : catalogue().kernels()) {
+    CAPTURE(kernel->name);
+    const std::vector<Problem> problems = judge::described_problems(*kernel);
+    REQUIRE(!problems.empty());
+    for (const Problem& problem : problems) {
+      const judge::Signature of = judge::signature_of(problem);
+      std::set<std::string> names;
+      for (const judge::Argument& argument : of.arguments) names.insert(argument.name);
+      CHECK(names.size() == of.arguments.size());
+      const std::string table = judge::table_of(of, false);
+      for (const std::string& name : names) CHECK(table.find("p->" + name) != std::string::npos);
+    }
+    const std::string source = judge::template_of(*kernel);
+    CHECK(source.find(std::string("void ") + kernel->name + "(") != std::string::npos);
+  }
+}
+
+TEST_CASE("hidden problems differ from those listed, follow from the seed and keep the flags") {
+  const std::vector<Problem> listed = {
+      problem_of("attention:batch=2,heads=4,q_len=64,kv_len=128,head_dim=64,causal=1"),
+      problem_of("attention:batch=1,heads=4,q_len=1,kv_len=256,head_dim=64,causal=1")};
+  const auto hidden = judge::hidden_problems(listed, 20, 7);
+  REQUIRE(hidden.size() == 20);
+  CHECK(hidden == judge::hidden_problems(listed, 20, 7));
+  CHECK(!(hidden == judge::hidden_problems(listed, 20, 8)));
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    CAPTURE(hidden[i].text());
+    CHECK(hidden[i].flag("causal"));
+    if (i % 2 == 0) CHECK(hidden[i].size("kv_len") % 64 == 0);
+    CHECK(judge::signature_of(hidden[i]) == judge::signature_of(listed[0]));
+  }
+}
+
+TEST_CASE("the hot loop is the innermost one with the widest vectors") {
+  const auto loop = judge::hot_loop_in(
+      "0000000000001100 <softmax>:\n"
+      "    1100:\tmov    $0x0,%eax\n"
+      "    1105:\tvmovups (%rdi,%rax,1),%zmm0\n"
+      "    110c:\tvmovups %zmm0,0x40(%rsp)\n"
+      "    1110:\tvgatherdps (%rdi,%zmm2,4),%zmm1{%k1}\n"
+      "    1117:\tcall   1050 <expf@plt>\n"
+      "    111c:\tjne    1105 <softmax+0x5>\n"
+      "    111e:\tjmp    1100 <softmax>\n"
+      "0000000000001200 <other>:\n"
+      "    1200:\tadd    $0x1,%eax\n"
+      "    1203:\tjne    1200 <other>\n");
+  REQUIRE(loop);
+  CHECK(loop->function == "softmax");
+  CHECK(loop->instructions.size() == 5);
+  CHECK(loop->width_bits == 512);
+  CHECK(loop->spills == 1);
+  CHECK(loop->gathers == 1);
+  CHECK(loop->calls == 1);
+  CHECK(!judge::hot_loop_in("no code\n"));
+}
+
+TEST_CASE("hashes are those of FIPS 180") {
+  CHECK(judge::sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(judge::sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(judge::sha256(std::string(1000, 'a')) ==
+        "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3");
+}
+
+TEST_CASE("the archive numbers attempts, keeps their sources and passes over broken lines") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "attempts";
+  const nlohmann::ordered_json document = {
+      {"kernel", "softmax"}, {"verdict", "TIE"}, {"source", {{"path", "a.c"}}}};
+  CHECK(judge::attempts_in(path, "").empty());
+  CHECK(judge::keep_attempt(path, document, "int a;") == 1);
+  std::ofstream(path, std::ios::app) << "{\"kernel\":\"gemm\n";
+  CHECK(judge::keep_attempt(path, document, "int b;") == 2);
+  const auto attempts = judge::attempts_in(path, "softmax");
+  REQUIRE(attempts.size() == 2);
+  CHECK(attempts[1]["attempt"] == 2);
+  CHECK(attempts[1]["source"]["text"] == "int b;");
+  CHECK(judge::attempts_in(path, "gemm").empty());
+  CHECK_THROWS_AS(judge::keep_attempt(folder / "no/such", document, ""), Error);
+}
+
+TEST_CASE("a reason names the cheat that it begins with") {
+  const auto cheat = judge::cheat_in("replay: after x had changed");
+  REQUIRE(cheat);
+  CHECK(cheat->number == 4);
+  CHECK(!judge::cheat_in("element y[0,0] is 1"));
+  CHECK(!judge::cheat_in("replayed"));
+}
+
+TEST_CASE("the filter of system calls ends by allowing, and refuses more to kernels") {
+  const auto kernels = jail::system_call_filter(false), compilers = jail::system_call_filter(true);
+  REQUIRE(!compilers.empty());
+  CHECK(kernels.size() > compilers.size());
+  CHECK(compilers.back().k == 0x7fff0000U);
+}
+
+namespace {
+
+// A softmax by hand, and ways to time it that are no work.
+struct Guarded {
+  Guarded() : operands(problem, seed, 1), guard(problem, operands, seed, fp32) {}
+  void compute() const {
+    const View &x = operands.all().at("x"), &y = operands.all().at("y");
+    for (std::int64_t r = 0; r < x.shape[0]; ++r) {
+      const float* const in = x.f32() + r * x.strides[0];
+      float* const out = y.f32() + r * y.strides[0];
+      const float most = *std::max_element(in, in + x.cols());
+      double sum = 0;
+      for (std::int64_t i = 0; i < x.cols(); ++i) sum += out[i] = std::exp(in[i] - most);
+      for (std::int64_t i = 0; i < x.cols(); ++i) out[i] = static_cast<float>(out[i] / sum);
+    }
+  }
+  // Why a series of such runs is refused; empty: it is not.
+  std::string reason(RunCall run) {
+    double now = 0;
+    try {
+      guard.time(run, 64, [&] { return now += 1e5; });
+    } catch (const WorkerError& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  Problem problem = problem_of("softmax:rows=20,cols=50");
+  InputSeed seed = 3;
+  OwnedOperands operands;
+  SeriesGuard guard;
+};
+
+}  // namespace
+
+TEST_CASE("a timed series of honest runs passes and leaves the inputs as they were") {
+  Guarded guarded;
+  const std::uint64_t before = guarded.operands.input_hash();
+  for (int i = 0; i < 5; ++i) CHECK(guarded.reason([&] { guarded.compute(); }) == "");
+  CHECK(guarded.operands.input_hash() == before);
+}
+
+TEST_CASE("a result that is given again is told within the series") {
+  Guarded guarded;
+  guarded.compute();
+  const View& y = guarded.operands.all().at("y");
+  const std::vector<float> kept(y.f32(), y.f32() + y.elements());
+  const auto replay = [&] { std::copy(kept.begin(), kept.end(), y.f32()); };
+  std::string reason;
+  for (int i = 0; i < 5 && reason.empty(); ++i) reason = guarded.reason(replay);
+  CHECK(reason.starts_with("replay: "));
+}
+
+TEST_CASE("a run that is left out is told within the series") {
+  Guarded guarded;
+  guarded.compute();
+  int call = 0;
+  const std::string reason = guarded.reason([&] {
+    if (++call % 8 != 0) guarded.compute();
+  });
+  CHECK(reason.starts_with("skipped-calls: "));
+}
