@@ -210,9 +210,10 @@ const std::pair<const char*, ordered_json (*)()> schemas[] = {
     {"tuned", schema::tuned_document}};
 
 void declare_schema(Arguments& arguments) {
-  arguments.positional("VERB",
-                       "bench (default), list, doctor, ceilings, calibrate, compare, judge or roofline; "
-                       "or tuned, the file that --tuned reads");
+  arguments.positional(
+      "VERB",
+      "bench (default), list, doctor, ceilings, calibrate, compare, judge or roofline; "
+      "or tuned, the file that --tuned reads");
   arguments.examples(
       {"rooflane schema", "rooflane schema > rooflane.schema.json", "rooflane schema roofline"});
 }

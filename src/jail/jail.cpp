@@ -174,6 +174,7 @@ Means means_of(Kind kind) {
   note(true, "namespaces");
   note(!system_call_filter(false).empty(), "seccomp");
   note(has_landlock(), "landlock");
+  means.lacks.emplace_back("cgroup");  // limits are those of each process
   means.has.emplace_back("limits");
   return means;
 }

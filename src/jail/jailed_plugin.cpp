@@ -140,13 +140,16 @@ const std::vector<int>& kernel_cpus() {
 }
 
 // What of this process's environment reaches the kernel's: numbers of threads and their places.
-std::vector<std::pair<std::string, std::string>> environment_of_runner() {
-  std::vector<std::pair<std::string, std::string>> kept = {{"PATH", "/usr/bin:/bin"},
-                                                           {"HOME", "/tmp"}};
+std::vector<std::pair<std::string, std::string>> environment_of_runner(int threads) {
+  std::vector<std::pair<std::string, std::string>> kept = {
+      {"PATH", "/usr/bin:/bin"},
+      {"HOME", "/tmp"},
+      {"POCL_MAX_PTHREAD_COUNT", std::to_string(threads)},
+      {"POCL_CPU_MAX_CU_COUNT", std::to_string(threads)}};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     for (const std::string_view prefix :
-         {"OMP_", "GOMP_", "KMP_", "OPENBLAS_", "BLIS_", "MKL_", "ONEDNN_", "POCL_", "OCL_"}) {
+         {"OMP_", "GOMP_", "KMP_", "OPENBLAS_", "BLIS_", "MKL_", "ONEDNN_", "OCL_"}) {
       if (!text.starts_with(prefix)) continue;
       const std::size_t equals = text.find('=');
       kept.emplace_back(text.substr(0, equals), text.substr(equals + 1));
@@ -210,7 +213,7 @@ Runner::Runner(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
   Settings settings;
   settings.kind = plugin.kind;
   settings.folder = plugin.folder;
-  settings.environment = environment_of_runner();
+  settings.environment = environment_of_runner(threads);
   settings.socket = sockets[1];
   // A kernel has a workspace, a compiler of OpenCL too; neither takes half of a machine.
   settings.limits = {std::max<std::uint64_t>(std::uint64_t{8} << 30, available_memory_bytes() / 2),
@@ -238,7 +241,7 @@ bool Runner::has_ended() {
 void Runner::fail(const std::string& reason) {
   if (failed_.empty()) failed_ = reason;
   if (process_ > 0) end(std::exchange(process_, -1));
-  throw unavailable_error(failed_);
+  throw argument_error(failed_);
 }
 
 void Runner::fail_dead() {

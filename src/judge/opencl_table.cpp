@@ -47,7 +47,6 @@ std::string c_string(const std::string& text) {
   return literal;
 }
 
-// NAME holds the bytes of a tensor: its first axis times that axis's stride, all in elements.
 constexpr const char* bytes_of_tensor = R"(
 static size_t bytes_of(const rooflane_tensor* t, size_t element) {
   size_t n = element;
@@ -56,52 +55,8 @@ static size_t bytes_of(const rooflane_tensor* t, size_t element) {
 }
 )";
 
-std::string size_of(const std::string& c_type) {
-  std::string plain = c_type.starts_with("const ") ? c_type.substr(6) : c_type;
-  plain.pop_back();  // the pointer's star
-  return plain;
-}
-
-}  // namespace
-
-std::string opencl_table_of(const Signature& signature, const std::string& source) {
-  std::string sizes, values, buffers, arguments, maps, unmaps, dtypes, first_size;
-  std::set<std::string> formats;
-  int index = 0, tensors = 0;
-  for (const Argument& argument : signature.arguments) {
-    const std::string& name = argument.name;
-    const std::string param = name.substr(0, name.find("_value"));
-    if (argument.kind == Argument::Kind::tensor) {
-      buffers += fmt::format(
-          "  {{ const rooflane_tensor* t = rooflane_find(tensors, \"{0}\");\n"
-          "    p->bytes[{1}] = bytes_of(t, sizeof({2}));\n"
-          "    if (make_buffer(p, {1}, t->data, {3}) != 0) return 1;\n"
-          "    if (clSetKernelArg(p->kernel, {4}, sizeof(cl_mem), "
-          "&p->buffers[{1}]) != 0) return 1; }}\n",
-          name, tensors, size_of(argument.c_type),
-          argument.constant ? "CL_MEM_READ_ONLY" : "CL_MEM_READ_WRITE", index);
-      if (formats.insert(argument.dtype).second) dtypes += fmt::format("\"{}\", ", argument.dtype);
-      ++tensors;
-    } else {
-      const bool size = argument.kind == Argument::Kind::size;
-      if (size && first_size.empty()) first_size = name;
-      const std::string type = size ? "int64_t" : "float";
-      sizes += fmt::format("  const {0} {1} = ({0})rooflane_value(problem, \"{2}\");\n", type, name,
-                           param);
-      sizes += fmt::format("  (void){};\n", name);
-      values += fmt::format("  if (clSetKernelArg(p->kernel, {}, sizeof {}, &{}) != 0) return p;\n",
-                            index, name, name);
-    }
-    ++index;
-  }
-  std::string global = line_of(source, "global"), local = line_of(source, "local");
-  if (global.empty()) global = first_size;
-  const std::size_t dimensions = split(global, ',').size();
-  if (!local.empty() && split(local, ',').size() != dimensions) {
-    throw argument_error("'// local:' has another number of sizes than '// global:'");
-  }
-  return fmt::format(
-      R"(#define CL_TARGET_OPENCL_VERSION 120
+// What {names} stand for, opencl_table_of says.
+constexpr char table_template[] = R"(#define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,13 +155,58 @@ static const rooflane_variant variant = {{.kernel = "{function}", .library = "Op
                                          .many_threads = 1, .dtypes = dtypes, .plan = plan,
                                          .bind = bind, .run = run, .destroy = free}};
 static const rooflane_plugin plugin = {{ROOFLANE_VARIANT_ABI, 1, &variant, last_error}};
-const rooflane_plugin* rooflane_describe(void) {{ return &plugin; }}
-)",
-      fmt::arg("tensors", tensors), fmt::arg("dimensions", dimensions),
-      fmt::arg("has_local", local.empty() ? 0 : 1), fmt::arg("source", c_string(source)),
-      fmt::arg("bytes_of", bytes_of_tensor), fmt::arg("function", signature.function),
-      fmt::arg("sizes", sizes), fmt::arg("values", values),
-      fmt::arg("global", checked_sizes("global", global)),
+const rooflane_plugin* rooflane_describe(void) {{ return &plugin; }})";
+
+std::string size_of(const std::string& c_type) {
+  std::string plain = c_type.starts_with("const ") ? c_type.substr(6) : c_type;
+  plain.pop_back();  // the pointer's star
+  return plain;
+}
+
+}  // namespace
+
+std::string opencl_table_of(const Signature& signature, const std::string& source) {
+  std::string sizes, values, buffers, arguments, maps, unmaps, dtypes, first_size;
+  std::set<std::string> formats;
+  int index = 0, tensors = 0;
+  for (const Argument& argument : signature.arguments) {
+    const std::string& name = argument.name;
+    const std::string param = name.substr(0, name.find("_value"));
+    if (argument.kind == Argument::Kind::tensor) {
+      buffers += fmt::format(
+          "  {{ const rooflane_tensor* t = rooflane_find(tensors, \"{0}\");\n"
+          "    p->bytes[{1}] = bytes_of(t, sizeof({2}));\n"
+          "    if (make_buffer(p, {1}, t->data, {3}) != 0) return 1;\n"
+          "    if (clSetKernelArg(p->kernel, {4}, sizeof(cl_mem), "
+          "&p->buffers[{1}]) != 0) return 1; }}\n",
+          name, tensors, size_of(argument.c_type),
+          argument.constant ? "CL_MEM_READ_ONLY" : "CL_MEM_READ_WRITE", index);
+      if (formats.insert(argument.dtype).second) dtypes += fmt::format("\"{}\", ", argument.dtype);
+      ++tensors;
+    } else {
+      const bool size = argument.kind == Argument::Kind::size;
+      if (size && first_size.empty()) first_size = name;
+      const std::string type = size ? "int64_t" : "float";
+      sizes += fmt::format("  const {0} {1} = ({0})rooflane_value(problem, \"{2}\");\n", type, name,
+                           param);
+      sizes += fmt::format("  (void){};\n", name);
+      values += fmt::format("  if (clSetKernelArg(p->kernel, {}, sizeof {}, &{}) != 0) return p;\n",
+                            index, name, name);
+    }
+    ++index;
+  }
+  std::string global = line_of(source, "global"), local = line_of(source, "local");
+  if (global.empty()) global = first_size;
+  const std::size_t dimensions = split(global, ',').size();
+  if (!local.empty() && split(local, ',').size() != dimensions) {
+    throw argument_error("'// local:' has another number of sizes than '// global:'");
+  }
+  return fmt::format(
+      fmt::runtime(table_template), fmt::arg("tensors", tensors),
+      fmt::arg("dimensions", dimensions), fmt::arg("has_local", local.empty() ? 0 : 1),
+      fmt::arg("source", c_string(source)), fmt::arg("bytes_of", bytes_of_tensor),
+      fmt::arg("function", signature.function), fmt::arg("sizes", sizes),
+      fmt::arg("values", values), fmt::arg("global", checked_sizes("global", global)),
       fmt::arg("local", local.empty() ? "1" : checked_sizes("local", local)),
       fmt::arg("buffers", buffers), fmt::arg("dtypes", dtypes));
 }

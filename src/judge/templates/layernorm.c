@@ -13,6 +13,7 @@ void layernorm(const float* x, const float* gamma, const float* beta, float* y, 
     for (int64_t i = 0; i < cols; ++i) variance += (in[i] - mean) * (in[i] - mean);
     variance /= (double)cols;
     const double scale = 1 / sqrt(variance + eps);
-    for (int64_t i = 0; i < cols; ++i) out[i] = (float)(gamma[i] * ((in[i] - mean) * scale) + beta[i]);
+    for (int64_t i = 0; i < cols; ++i)
+      out[i] = (float)(gamma[i] * ((in[i] - mean) * scale) + beta[i]);
   }
 }
