@@ -2,8 +2,9 @@
 """The cheats of tests/cheats, each caught by its name, and the honest sources of tests/honest, none
 of them accused: judge_cheats_test.py ROOFLANE [NAME...]
 
-A cheat's number is that of its file, and NAMES what the judge calls it. Where the attempt has no effect, the judge says of
-the source what it says of an honest one; those are listed below, with the reason.
+A cheat's number is that of its file, and NAMES what the judge calls it. Where the attempt has no
+effect, the judge says of the source what it says of an honest one; those are listed below, with
+the reason.
 """
 from __future__ import annotations
 

@@ -54,6 +54,8 @@ class Judging(unittest.TestCase):
         text = source.read_text(encoding="utf-8")
         if "openblas" in text and not glob.glob("/usr/lib/*/libopenblas.so"):
             self.skipTest(skip.reason("no OpenBLAS to link with", "libopenblas-dev"))
+        if source.suffix == ".cl" and (why := skip.no_device(self.rooflane)):
+            self.skipTest(why)
         asked, kernel = ASKED.search(text), KERNEL.search(text)[1]
         flags = " ".join(filter(None, [FLAGS, asked and asked[1], flags]))
         done = self.call(str(source), "-k", kernel, "--shape", shape or SHAPES[kernel], "--json",
