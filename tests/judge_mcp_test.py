@@ -78,6 +78,13 @@ class Server(unittest.TestCase):
 
         self.talk(say)
 
+    def test_the_skill_names_tools_and_verdicts(self) -> None:
+        skill = (tune_environment.ROOT / "python/rooflane/SKILL.md").read_text(encoding="utf-8")
+        self.assertTrue(skill.startswith("---\nname: rooflane-judge\ndescription: "))
+        for word in ("describe", "submit", "result", "history", *judging.RIGHT, "BUILD", "FAILED",
+                     "INACCURATE", "SUSPECT", "CRASH", "TIMEOUT"):
+            self.assertIn(f"`{word}`", skill)
+
     def test_the_kernels_and_the_task(self) -> None:
         async def say(client: Client) -> None:
             kernels = (await self.call(client, "list_kernels"))["result"]

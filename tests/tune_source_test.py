@@ -23,6 +23,7 @@ import time
 import unittest
 from pathlib import Path
 
+import jsonschema
 from rooflane import judging, program
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Target
@@ -321,6 +322,13 @@ class Requests(Searches):
             with self.assertRaises(prompt.TooLong):
                 request.ask_model(document, prompt.Briefing(history.space, context=500,
                                                             answer_tokens=256))
+
+    def test_the_fake_answers_as_the_judge_does(self) -> None:
+        schema = json.loads(subprocess.run([PROGRAM, "schema", "judge"], capture_output=True,
+                                           text=True, check=True).stdout)
+        for text in ("verdict=WINNER ratio=0.5", "verdict=FAILED", "verdict=BUILD"):
+            document = Judge().judge(source(text), Request("softmax", (SHAPE,)))
+            jsonschema.validate(document, schema)
 
     def test_the_judge_is_asked_with_words_that_it_knows(self) -> None:
         asked = Request("softmax", (SHAPE,), 2, ("hwy", "blas"), 3, 7, 2.5, "-O3 -fopenmp", True,

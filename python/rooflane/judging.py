@@ -152,8 +152,8 @@ def against(document: dict[str, Any], peer: str) -> list[dict[str, Any]]:
 def summary(document: dict[str, Any]) -> dict[str, Any]:
     """A document without what is long: for lists."""
     shapes = [shape for shape in document["shapes"] if not shape["hidden"]]
-    return {"attempt": document["attempt"], "time": document.get("time"),
-            "kernel": document.get("kernel"), "sha256": document["source"]["sha256"],
+    return {"attempt": document["attempt"], "kernel": document["kernel"],
+            "sha256": document["source"]["sha256"],
             "verdict": document["verdict"], "cheat": (document["cheat"] or {}).get("name"),
             "reason": document["reason"],
             "shapes": [{"shape": shape["shape"], "threads": shape["threads"],
