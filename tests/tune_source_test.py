@@ -201,6 +201,8 @@ class Proposers(Searches):
         for words, says_it in ((["--report", "r"], "--report"), (["--space"], "--space"),
                                (["--cluster", "tcp://127.0.0.1:1"], "--cluster")):
             self.assertIn(says_it, self.tune(*words, status=2))
+        self.assertIn("keeps one source", self.tune("--export", "best.c", "--shape",
+                                                    "softmax:rows=5,cols=8", status=2))
         self.assertIn("cannot be written",
                       self.tune("--export", "/nonexistent/best.c", status=3))
 

@@ -17,7 +17,7 @@ from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import SourceWriter
 from rooflane.tuner import final
-from rooflane.tuner.command import Done, Tuning, line_of
+from rooflane.tuner.command import Done, Tuning, Wrong, line_of
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -46,6 +46,9 @@ class SourceTuning(Tuning):
         super().__init__(given, targets, archive, SourceEvaluator(
             evaluator, Judge(program.path()), given.source_budget, given.unsafe))
         self._best: Finalist | None = None  # of the last comparison
+        if given.export and len(targets) > 1:
+            raise Wrong(f"--export keeps one source, and there are {len(targets)} searches: name "
+                        "one problem and one of --threads")
         folder = given.export and given.export.absolute().parent
         if folder and not os.access(folder, os.W_OK):  # before hours of measuring
             raise OSError(f"--export {given.export}: {folder} cannot be written")
