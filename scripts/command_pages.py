@@ -35,8 +35,8 @@ ENVIRONMENT = {
     "ROOFLANE_TUNED": "File of tuned schedules, or none; default: what tune keeps.",
     "ROOFLANE_ARCHIVE": "Where tune and archive keep what was tried: a file or the URL of a "
                         "database.",
-    "ROOFLANE_JUDGE_ARCHIVE": "File in which judge keeps attempts; default: judge.jsonl in the cache "
-                              "folder.",
+    "ROOFLANE_JUDGE_ARCHIVE": "File in which judge keeps attempts; default: judge.jsonl in the "
+                              "cache folder.",
     "NO_COLOR": "No colour on terminals."}
 
 

@@ -2,8 +2,9 @@
 """The cheats of tests/cheats, each caught by its name, and the honest sources of tests/honest, none
 of them accused: judge_cheats_test.py ROOFLANE [NAME...]
 
-A cheat's number and name are those of its file. Where the attempt has no effect, the judge says of
-the source what it says of an honest one; those are listed below, with the reason.
+A cheat's number is that of its file, and NAMES what the judge calls it. Where the attempt has no
+effect, the judge says of the source what it says of an honest one; those are listed below, with
+the reason.
 """
 from __future__ import annotations
 
@@ -16,9 +17,14 @@ import skip
 from judging import RIGHT, TESTS, Judging
 
 CHEATS, HONEST = TESTS / "cheats", TESTS / "honest"
+NAMES = ("patched-timer", "late-return", "work-in-bind", "replay", "skipped-calls",
+         "packed-constants", "cache-games", "recognises-verification", "low-precision",
+         "easy-inputs", "unwritten-or-outside", "reads-reference", "disturbs-peers", "load-time",
+         "foreign-library", "forged-result", "knows-shapes", "nan-games", "race", "late-crash")
 # Judged like an honest source.
 NO_EFFECT = {
     "01-patched-timer": "no clock of that process is asked",
+    "08-hears-the-rhythm": "caught, or it heard none and computed: never faster",
     "13-disturbs-peers": "what it leaves behind is stopped while others run, and then ended",
     "14-load-time": "it is loaded in the jail, where it may do that",
     "15-foreign-library": "allowed, and shown",
@@ -26,51 +32,49 @@ NO_EFFECT = {
 }
 # Verdicts in the place of FAILED, SUSPECT, INACCURATE.
 VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
-# Where two names say the same of what happened.
-ALSO = {"05-skipped-calls": "recognises-verification", "07-cache-games": "late-return",
-        "08-recognises-verification": "skipped-calls", "12-reads-reference": "easy-inputs",
-        "17-knows-shapes": "easy-inputs", "20-late-hang": "late-crash"}
+# Where other names say the same of what happened.
+ALSO = {
+    "02-rings-early": "late-return work-in-bind",
+    "05-skipped-calls": "recognises-verification",
+    "07-cache-games": "late-return",
+    "08-recognises-verification": "skipped-calls",
+    "12-reads-reference": "easy-inputs",
+    "17-knows-shapes": "easy-inputs",
+    "20-late-hang": "late-crash",
+}
 
 
 class Cheats(Judging):
     def check(self, source: Path) -> None:
         name = source.stem
-        number, _, cheat = name.partition("-")
+        cheat = NAMES[int(name[:2]) - 1]
         document = self.judge(source, threads=1 + (cheat == "race"))
         told = f"{document['verdict']} {document['cheat']} {document['reason']}"
         if name in NO_EFFECT:
-            found = (document["cheat"] or {}).get("number")
-            self.assertTrue(document["verdict"] in RIGHT or found == int(number), told)
+            self.assertTrue(document["verdict"] in RIGHT or document["cheat"], told)
             self.assertNotEqual(document["verdict"], "WINNER", told)
-            return
-        self.assertIn(document["verdict"],
-                      VERDICTS.get(name, ("FAILED", "SUSPECT", "INACCURATE")), told)
-        names = {cheat, ALSO.get(name, cheat)}
-        if name not in VERDICTS:
-            self.assertIsNotNone(document["cheat"], told)
-        if document["cheat"]:
-            self.assertIn(document["cheat"]["name"], names, told)
-            self.assertTrue(document["cheat"]["evidence"], told)
+        else:
+            self.assertIn(document["verdict"],
+                          VERDICTS.get(name, ("FAILED", "SUSPECT", "INACCURATE")), told)
+            if name not in VERDICTS:
+                self.assertIsNotNone(document["cheat"], told)
+            if document["cheat"]:
+                self.assertIn(document["cheat"]["name"], [cheat, *ALSO.get(name, "").split()],
+                              told)
+                self.assertTrue(document["cheat"]["evidence"], told)
+        if name == "15-foreign-library":
+            self.assertTrue([path for path in document["maps"] if "openblas" in path],
+                            f"{told} {document['maps']}")
+        if name == "20-late-crash":
+            self.assertRegex(told, r"SIGSEGV.*\b100\b|\b100\b.*SIGSEGV")
 
     def test_twenty_are_there(self) -> None:
         numbers = {int(path.name[:2]) for path in CHEATS.glob("*.c")}
         self.assertEqual(numbers, set(range(1, 21)))
 
-    def test_a_memo_that_sleeps_is_no_winner_with_its_rows_many_either(self) -> None:
+    def test_a_memo_that_sleeps_is_no_winner_where_rows_are_many_either(self) -> None:
         document = self.judge(CHEATS / "04-replay.c", shape="softmax:rows=512,cols=1000")
         self.assertEqual((document["cheat"] or {}).get("name"), "replay", document["reason"])
-
-    def test_a_foreign_library_is_among_the_mapped_files(self) -> None:
-        document = self.judge(CHEATS / "15-foreign-library.c")
-        if document["verdict"] == "CRASH" or document["verdict"] not in RIGHT:
-            self.skipTest(skip.reason("no libopenblas.so.0 in the jail", "libopenblas0"))
-        self.assertTrue([path for path in document["maps"] if "openblas" in path],
-                        document["maps"])
-
-    def test_a_crash_is_told_with_its_call(self) -> None:
-        document = self.judge(CHEATS / "20-late-crash.c")
-        self.assertRegex(document["reason"], r"\b100\b")
-        self.assertRegex(document["reason"], r"SIGSEGV|signal 11|Segmentation")
 
 
 class Honest(Judging):

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE_WITH_FAKES.
-
-What is judged is judged by fake_judge.py; where the program has the real verb and a jail,
-judge_honest_test.py goes this way once.
+"""The MCP server, through the client of the package mcp: judge_mcp_test.py ROOFLANE. What is
+judged is judged by fake_judge.py, but for one source.
 """
 from __future__ import annotations
 
@@ -25,6 +23,7 @@ from typing import Any
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+import judging
 import skip
 
 PROGRAM = ""
@@ -78,6 +77,13 @@ class Server(unittest.TestCase):
             self.assertEqual(tools["submit"].input_schema["required"], ["kernel", "source"])
 
         self.talk(say)
+
+    def test_the_skill_names_tools_and_verdicts(self) -> None:
+        skill = (tune_environment.ROOT / "python/rooflane/SKILL.md").read_text(encoding="utf-8")
+        self.assertTrue(skill.startswith("---\nname: rooflane-judge\ndescription: "))
+        for word in ("describe", "submit", "result", "history", *judging.RIGHT, "BUILD", "FAILED",
+                     "INACCURATE", "SUSPECT", "CRASH", "TIMEOUT"):
+            self.assertIn(f"`{word}`", skill)
 
     def test_the_kernels_and_the_task(self) -> None:
         async def say(client: Client) -> None:
@@ -147,6 +153,41 @@ class Server(unittest.TestCase):
                               language="fortran")
 
         self.talk(say)
+
+    def test_no_text_of_a_client_is_an_option(self) -> None:
+        self.environment |= {"ROOFLANE_PROGRAM": PROGRAM}
+
+        async def say(client: Client) -> None:
+            await self.refuse(client, "--plugin", "describe", kernel="softmax",
+                              shape="--plugin=mine=/tmp/mine.so")
+            for words in ({"kernel": "--unsafe"}, {"kernel": "softmax", "shapes": ["--unsafe"]},
+                          {"kernel": "softmax", "against": ["--unsafe"]}):
+                told = await self.call(client, "submit", source=KERNEL, **words)
+                refused = await self.call(client, "result", ticket=told["ticket"])
+                self.assertEqual(refused["state"], "refused", refused)
+                self.assertIn("--unsafe", refused["reason"])
+
+        self.talk(say)
+
+    def test_a_source_is_judged_in_the_jail(self) -> None:
+        if reason := judging.no_jail(PROGRAM):
+            self.skipTest(skip.reason(reason, judging.PACKAGES))
+        self.environment |= {"ROOFLANE_PROGRAM": PROGRAM}
+        archive = str(self.folder / "real")
+
+        async def say(client: Client) -> None:
+            for name in ("honest/plain.c", "cheats/18-nan-games.c"):
+                text = (judging.TESTS / name).read_text(encoding="utf-8")
+                await self.call(client, "submit", kernel="softmax", source=text, budget_s=0.3,
+                                shapes=["softmax:rows=24,cols=256"], against=["hwy"])
+            found = [(await self.call(client, "result", ticket=ticket))["document"]["verdict"]
+                     for ticket in (1, 2)]
+            self.assertIn(found[0], judging.RIGHT)
+            self.assertEqual(found[1], "FAILED")
+            history = (await self.call(client, "history"))["attempts"]
+            self.assertEqual([each["verdict"] for each in history], found)
+
+        self.talk(say, "--archive", archive)
 
     def test_too_many_submissions_are_refused(self) -> None:
         async def say(client: Client) -> None:

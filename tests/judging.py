@@ -4,6 +4,7 @@ and the reason why none is possible here. Not a test; standard library only.
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import re
 import subprocess
@@ -51,6 +52,10 @@ class Judging(unittest.TestCase):
               threads: int = 1) -> dict[str, Any]:
         """The document of a judgement; the kernel is the one that the source defines."""
         text = source.read_text(encoding="utf-8")
+        if "openblas" in text and not glob.glob("/usr/lib/*/libopenblas.so"):
+            self.skipTest(skip.reason("no OpenBLAS to link with", "libopenblas-dev"))
+        if source.suffix == ".cl" and (why := skip.no_device(self.rooflane)):
+            self.skipTest(why)
         asked, kernel = ASKED.search(text), KERNEL.search(text)[1]
         flags = " ".join(filter(None, [FLAGS, asked and asked[1], flags]))
         done = self.call(str(source), "-k", kernel, "--shape", shape or SHAPES[kernel], "--json",

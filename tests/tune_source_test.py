@@ -23,6 +23,7 @@ import time
 import unittest
 from pathlib import Path
 
+import jsonschema
 from rooflane import judging, program
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Target
@@ -200,6 +201,8 @@ class Proposers(Searches):
         for words, says_it in ((["--report", "r"], "--report"), (["--space"], "--space"),
                                (["--cluster", "tcp://127.0.0.1:1"], "--cluster")):
             self.assertIn(says_it, self.tune(*words, status=2))
+        self.assertIn("keeps one source", self.tune("--export", "best.c", "--shape",
+                                                    "softmax:rows=5,cols=8", status=2))
         self.assertIn("cannot be written",
                       self.tune("--export", "/nonexistent/best.c", status=3))
 
@@ -322,12 +325,19 @@ class Requests(Searches):
                 request.ask_model(document, prompt.Briefing(history.space, context=500,
                                                             answer_tokens=256))
 
+    def test_the_fake_answers_as_the_judge_does(self) -> None:
+        schema = json.loads(subprocess.run([PROGRAM, "schema", "judge"], capture_output=True,
+                                           text=True, check=True).stdout)
+        for text in ("verdict=WINNER ratio=0.5", "verdict=FAILED", "verdict=BUILD"):
+            document = Judge().judge(source(text), Request("softmax", (SHAPE,)))
+            jsonschema.validate(document, schema)
+
     def test_the_judge_is_asked_with_words_that_it_knows(self) -> None:
         asked = Request("softmax", (SHAPE,), 2, ("hwy", "blas"), 3, 7, 2.5, "-O3 -fopenmp", True,
                         "a.sqlite")
         self.assertEqual(asked.words(), [
-            "-k", "softmax", "--shape", SHAPE, "--threads", "2", "--hidden", "3", "--seed", "7",
-            "--budget", "2.5", "--against=hwy,blas", "--flags=-O3 -fopenmp",
+            "--kernel=softmax", f"--shape={SHAPE}", "--threads=2", "--hidden=3", "--seed=7",
+            "--budget=2.5", "--against=hwy,blas", "--flags=-O3 -fopenmp",
             "--archive=a.sqlite", "--unsafe"])
         with self.assertRaises(judging.TooLarge):
             Judge().judge("x" * (judging.MOST_CHARACTERS + 1), asked)

@@ -45,14 +45,14 @@ class Request:
     options: tuple[str, ...] = field(default=())  # further ones, as they are
 
     def words(self) -> list[str]:
-        """The command line behind `judge FILE`."""
-        words = ["-k", self.kernel]
-        for shape in self.shapes:
-            words += ["--shape", shape]
+        """The command line behind `judge FILE`. Texts may be a stranger's: behind an equals sign
+        none of them is an option."""
+        words = [f"--kernel={self.kernel}", *(f"--shape={shape}" for shape in self.shapes)]
         for option, value in (("threads", self.threads), ("hidden", self.hidden),
                               ("seed", self.seed), ("budget", self.budget)):
             if value is not None:
-                words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+                shown = f"{value:g}" if isinstance(value, float) else str(value)
+                words.append(f"--{option}={shown}")
         for option, text in (("against", ",".join(self.against)), ("flags", self.flags),
                              ("archive", self.archive)):
             if text:
@@ -69,18 +69,18 @@ class Judge:
 
     def template(self, kernel: str) -> str:
         """A source that passes. Raises program.Refused."""
-        return program.run(self.program, ["judge", "--template", kernel]).stdout
+        return program.run(self.program, ["judge", f"--template={kernel}"]).stdout
 
     def signature(self, kernel: str, shape: str = "") -> str:
         """The C signature with the meaning of each argument: for a problem, else for each number
         format. Raises program.Refused."""
-        words = ["judge", "--signature", kernel, *(["--shape", shape] if shape else [])]
+        words = ["judge", f"--signature={kernel}", *([f"--shape={shape}"] if shape else [])]
         return program.run(self.program, words).stdout
 
     def history(self, kernel: str = "", archive: str = "") -> list[dict[str, Any]]:
         """The documents of all attempts, the oldest first. Raises program.Refused."""
         words = ["judge", "--history", "--json"]
-        words += ["-k", kernel] if kernel else []
+        words += [f"--kernel={kernel}"] if kernel else []
         words += [f"--archive={archive}"] if archive else []
         attempts: list[dict[str, Any]] = json.loads(
             program.run(self.program, words).stdout)["attempts"]
@@ -152,8 +152,8 @@ def against(document: dict[str, Any], peer: str) -> list[dict[str, Any]]:
 def summary(document: dict[str, Any]) -> dict[str, Any]:
     """A document without what is long: for lists."""
     shapes = [shape for shape in document["shapes"] if not shape["hidden"]]
-    return {"attempt": document["attempt"], "time": document.get("time"),
-            "kernel": document.get("kernel"), "sha256": document["source"]["sha256"],
+    return {"attempt": document["attempt"], "kernel": document["kernel"],
+            "sha256": document["source"]["sha256"],
             "verdict": document["verdict"], "cheat": (document["cheat"] or {}).get("name"),
             "reason": document["reason"],
             "shapes": [{"shape": shape["shape"], "threads": shape["threads"],

@@ -82,8 +82,8 @@ class Desk:
         with tempfile.TemporaryDirectory(prefix="rooflane-mcp-") as folder:
             file = Path(folder) / "rows.json"
             program.run(self.judge.program,
-                        ["bench", "-k", kernel, "--shape", shape, "--threads", str(threads),
-                         "--json", file, *BRIEF], (0, 1))
+                        ["bench", f"--kernel={kernel}", f"--shape={shape}",
+                         f"--threads={threads}", "--json", file, *BRIEF], (0, 1))
             rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         timed = [row for row in rows if row["p50_ns"] is not None]
         return [{"variant": row["variant"], "library": row["library"],

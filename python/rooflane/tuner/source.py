@@ -17,7 +17,7 @@ from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import SourceWriter
 from rooflane.tuner import final
-from rooflane.tuner.command import Done, Tuning, line_of
+from rooflane.tuner.command import Done, Tuning, Wrong, line_of
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -28,9 +28,11 @@ from rooflane.tuning import (
     Strategy,
     Trial,
     Verdict,
+    text_of,
 )
 
 FINALISTS = 3
+NEAR = 1.1  # times as long as the fastest: may be the faster one in truth
 ITSELF = Ratio(1, 1, 1)
 
 
@@ -44,6 +46,9 @@ class SourceTuning(Tuning):
         super().__init__(given, targets, archive, SourceEvaluator(
             evaluator, Judge(program.path()), given.source_budget, given.unsafe))
         self._best: Finalist | None = None  # of the last comparison
+        if given.export and len(targets) > 1:
+            raise Wrong(f"--export keeps one source, and there are {len(targets)} searches: name "
+                        "one problem and one of --threads")
         folder = given.export and given.export.absolute().parent
         if folder and not os.access(folder, os.W_OK):  # before hours of measuring
             raise OSError(f"--export {given.export}: {folder} cannot be written")
@@ -66,10 +71,18 @@ class SourceTuning(Tuning):
         return [TEMPLATE]
 
     def decide(self, space: Space, target: Target, history: History) -> Verdict:
-        """The best sources again."""
+        """The best sources again: those that came near the fastest, and where all of them turn out
+        wrong, the next ones."""
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
-        verdict, self._best = verdict_of(
-            space.default, self.evaluator.evaluate(final.best_of(history, FINALISTS), fresh=True))
+        ranked, found = final.best_of(history, len(history.trials)), list[Evaluation]()
+        ratio = {text_of(trial.configuration): trial.ratio.value for trial in history.trials
+                 if trial.ratio}
+        while ranked and not any(one.outcome is Outcome.CORRECT for one in found):
+            near = NEAR * ratio[text_of(ranked[0])]
+            some = [each for each in ranked[:FINALISTS] if ratio[text_of(each)] <= near]
+            found += self.evaluator.evaluate(some, fresh=True)
+            ranked = ranked[len(some):]
+        verdict, self._best = verdict_of(space.default, found)
         return verdict
 
     def keep(self, space: Space, history: History, verdict: Verdict,
