@@ -98,8 +98,8 @@ struct Unit {
   bool whole_panels;          // the last A micro-panel, too, has mr rows
   bool integers;              // sums are int32
   IntoC into_c;
-  bool loads_first;           // products wait for all of their operands: loads overlap nothing
-  bool shifts_a;  // s8 a is packed as u8, 128 larger
+  bool loads_first;  // products wait for all of their operands: loads overlap nothing
+  bool shifts_a;     // s8 a is packed as u8, 128 larger
   // What a becomes before it is packed. bf16: a of float32 is rounded to it. int8-dynamic with a
   // scale for a whole row: int8, or uint8 with 128 added. Null: as it is stored.
   DType a_rounded, a_quantised;
