@@ -91,6 +91,30 @@ TEST_CASE("candidates are legal, predicted in order, and their text rebuilds the
   }
 }
 
+TEST_CASE("a plan has the first of all candidates, though its search leaves out most of them") {
+  std::mt19937 random(seed);
+  const char* const formats[] = {"", ",a_type=s8,b_type=s8,c_type=s32", ",trans_b=1,b_type=q4_0",
+                                 ",trans_b=1,a_type=bf16,b_type=bf16"};
+  const auto size = [&] { return one_of(random, {1, 3, 17, 64, 178, 450, 1400}); };
+  for (int i = 0; i < 200; ++i) {
+    std::string text = "m=" + std::to_string(size()) + ",n=" + std::to_string(size()) +
+                       ",k=" + std::to_string(one_of(random, {32, 96, 480, 2048}));
+    if (random() % 4 == 0) text += ",batch=9";
+    text += formats[random() % 4];
+    CAPTURE(text);
+    const Problem problem = gemm_problem(text);
+    Environment env;
+    env.threads = one_of(random, {1, 2, 7, 16});
+    env.math = math_for(problem, "fp32");
+    CAPTURE(env.threads);
+    const auto seconds = [&](const Tuning& tuning) {
+      return gemm::hwy.predicted_seconds(problem, tuning, env);
+    };
+    const Tuning first = gemm::hwy.tunings(problem, env).front();
+    CHECK(seconds(Tuning()) == doctest::Approx(seconds(first)).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("a row's tuning replays its execution bit for bit") {
   std::mt19937 random(seed);
   for (int i = 0; i < 60; ++i) {

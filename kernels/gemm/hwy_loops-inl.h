@@ -441,40 +441,54 @@ struct PhaseTasks {
   StaticChunks chunks;
 };
 
-inline void PackedWorker(const Job& job, PhaseTasks (&tasks)[2], const Team& team) {
+// body(phase) for one after the other.
+template <class Body>
+void ForPhases(const Job& job, const Body& body) {
   const Gemm& g = job.g;
-  float* scratch = job.scratch + team.thread * job.scratch_floats;
-  const int64_t parts = job.m_parts * job.n_parts;
   int64_t number = 0;
   for (int64_t j0 = 0; j0 < job.cols; j0 += job.nc) {
     for (int64_t batch0 = 0; batch0 < g.batch; batch0 += job.batch_group) {
       for (int64_t p0 = 0; p0 < g.k; p0 += job.kb, ++number) {
-        StaticChunks& chunks = tasks[number % 2].chunks;
-        if (number > 0) {
-          // What the last phase packed is no longer read.
-          team.barrier();
-          if (team.thread == 0) tasks[(number + 1) % 2].chunks.begin();
-        }
-        const Phase phase = {number,
-                             batch0,
-                             std::min(job.batch_group, g.batch - batch0),
-                             j0,
-                             std::min(job.nc, job.cols - j0),
-                             p0,
-                             std::min(job.kb, g.k - p0)};
-        PhaseLog* const log = log_beside(job.rows * phase.width * phase.depth / parts);
-        chunks.work(team.thread, [&](int64_t task) {
-          if (task >= phase.batches * parts) return;
-          const PhaseTimer timer(log, RunPhase::compute);
-          ComputeTask(job, phase, task, team.thread, scratch);
-        });
+        body(Phase{number, batch0, std::min(job.batch_group, g.batch - batch0), j0,
+                   std::min(job.nc, job.cols - j0), p0, std::min(job.kb, g.k - p0)});
       }
     }
   }
 }
 
+inline void PackedTask(const Job& job, const Phase& phase, int64_t task, int thread) {
+  const int64_t parts = job.m_parts * job.n_parts;
+  const PhaseTimer timer(log_beside(job.rows * phase.width * phase.depth / parts),
+                         RunPhase::compute);
+  ComputeTask(job, phase, task, thread, job.scratch + thread * job.scratch_floats);
+}
+
+inline void PackedWorker(const Job& job, PhaseTasks (&tasks)[2], const Team& team) {
+  ForPhases(job, [&](const Phase& phase) HWY_ATTR {
+    StaticChunks& chunks = tasks[phase.number % 2].chunks;
+    if (phase.number > 0) {
+      // What the last phase packed is no longer read.
+      team.barrier();
+      if (team.thread == 0) tasks[(phase.number + 1) % 2].chunks.begin();
+    }
+    chunks.work(team.thread, [&](int64_t task) {
+      if (task < phase.batches * job.m_parts * job.n_parts) {
+        PackedTask(job, phase, task, team.thread);
+      }
+    });
+  });
+}
+
 inline void RunPacked(const Job& job) {
   job.packing->begin();
+  // Small products would notice what threads share, a chunk of tasks for each of up to 64.
+  if (job.threads == 1) {
+    ForPhases(job, [&](const Phase& phase) HWY_ATTR {
+      const int64_t tasks = phase.batches * job.m_parts * job.n_parts;
+      for (int64_t task = 0; task < tasks; ++task) PackedTask(job, phase, task, 0);
+    });
+    return;
+  }
   PhaseTasks tasks[2] = {PhaseTasks(job), PhaseTasks(job)};
   parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
 }

@@ -30,22 +30,6 @@ void ForVectors(int64_t count, const Body& body) {
   if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
 }
 
-// sum · scales, before alpha.
-HWY_INLINE VF Real(const SumTile& tile, const std::uint32_t* sums, VF row_scale, VF column_scale,
-                   int64_t j) {
-  const DF d;
-  const DI di;
-  if (!tile.integers) {
-    const VF sum = hn::LoadU(d, reinterpret_cast<const float*>(sums) + j);
-    return tile.column_scale != nullptr ? VF(hn::Mul(sum, column_scale)) : sum;
-  }
-  auto sum = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(sums) + j);
-  if (tile.column_sums != nullptr) {
-    sum = hn::Sub(sum, hn::ShiftLeft<7>(hn::LoadU(di, tile.column_sums + j)));
-  }
-  return hn::Mul(hn::ConvertTo(d, sum), hn::Mul(row_scale, column_scale));
-}
-
 // Elements [j,…) of a row of `type` as floats.
 template <class Loader>
 HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loader& loader,
@@ -71,29 +55,71 @@ HWY_INLINE const std::byte* RowOf(const View& view, const Rectangle& at, int64_t
          place * static_cast<int64_t>(view.dtype->block_bytes);
 }
 
-// alpha · sums + beta · c0 of row i, columns [j0,j0+cols) of the tile.
-void FormRow(const StoreJob& job, const SumTile& tile, int64_t i, int64_t j0, int64_t cols,
-             float* to) {
+// Rows of a tile that become floats: [first,last), columns [j0,j0+cols).
+struct Rows {
+  int64_t first, last, j0, cols;
+  float* to;
+  int64_t ld;
+};
+
+// alpha · sums + beta · c0. What there is of these is known to the compiler: rows have but a few
+// vectors.
+template <bool has_sums, bool integers, bool scaled, bool adds>
+void FormRowsOf(const StoreJob& job, const SumTile& tile, const Rows& rows) {
   const DF d;
-  const VF alpha = hn::Set(d, job.alpha), beta = hn::Set(d, job.beta);
-  const VF row_scale = hn::Set(d, tile.row_scale != nullptr ? tile.row_scale[i] : 1.0f);
-  const std::uint32_t* const sums = tile.sums != nullptr ? tile.sums + i * tile.ld : nullptr;
-  const std::byte* const c0 = job.c0.data != nullptr ? RowOf(job.c0, tile.at, i) : nullptr;
-  ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
-    const int64_t col = j0 + j;
-    VF value = hn::Zero(d);
-    if (sums != nullptr) {
-      const VF column_scale = tile.column_scale != nullptr
-                                  ? VF(loader.Load(d, tile.column_scale + col))
-                                  : VF(hn::Set(d, 1.0f));
-      value = hn::Mul(alpha, Real(tile, sums, row_scale, column_scale, col));
-    }
-    if (c0 != nullptr) {
-      const VF before = LoadReals(job.c0.dtype, c0, col, loader, j0 + cols);
-      value = hn::Add(value, hn::Mul(beta, before));
-    }
-    loader.Store(value, d, to + j);
-  });
+  const DI di;
+  const VF alpha = hn::Set(d, job.alpha), beta = hn::Set(d, job.beta), one = hn::Set(d, 1.0f);
+  const int64_t j0 = rows.j0, cols = rows.cols;
+  const float* const column_scale = tile.column_scale;
+  const std::int32_t* const column_sums = tile.column_sums;
+  const DType c0_type = job.c0.dtype;
+  for (int64_t i = rows.first; i < rows.last; ++i) {
+    const std::uint32_t* const sums = has_sums ? tile.sums + i * tile.ld : nullptr;
+    const std::byte* const c0 = adds ? RowOf(job.c0, tile.at, i) : nullptr;
+    float* const to = rows.to + (i - rows.first) * rows.ld;
+    const bool by_row = scaled && integers && tile.row_scale != nullptr;
+    const VF row_scale = by_row ? VF(hn::Set(d, tile.row_scale[i])) : one;
+    ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+      const int64_t col = j0 + j;
+      VF value = hn::Zero(d);
+      if constexpr (integers) {
+        auto sum = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(sums) + col);
+        if (column_sums != nullptr) {
+          sum = hn::Sub(sum, hn::ShiftLeft<7>(hn::LoadU(di, column_sums + col)));
+        }
+        value = hn::ConvertTo(d, sum);
+      } else if constexpr (has_sums) {
+        value = hn::LoadU(d, reinterpret_cast<const float*>(sums) + col);
+      }
+      if constexpr (scaled) {
+        const VF scale = column_scale != nullptr ? VF(loader.Load(d, column_scale + col)) : one;
+        value = hn::Mul(value, hn::Mul(row_scale, scale));
+      }
+      if constexpr (has_sums) value = hn::Mul(alpha, value);
+      if constexpr (adds) {
+        const VF before = LoadReals(c0_type, c0, col, loader, j0 + cols);
+        value = hn::Add(value, hn::Mul(beta, before));
+      }
+      loader.Store(value, d, to + j);
+    });
+  }
+}
+
+template <bool adds>
+void FormRows(const StoreJob& job, const SumTile& tile, const Rows& rows) {
+  if (tile.sums == nullptr) return FormRowsOf<false, false, false, adds>(job, tile, rows);
+  if (!tile.integers) {
+    const auto form = tile.column_scale != nullptr ? FormRowsOf<true, false, true, adds>
+                                                   : FormRowsOf<true, false, false, adds>;
+    return form(job, tile, rows);
+  }
+  const bool scaled = tile.column_scale != nullptr || tile.row_scale != nullptr;
+  const auto form =
+      scaled ? FormRowsOf<true, true, true, adds> : FormRowsOf<true, true, false, adds>;
+  form(job, tile, rows);
+}
+void FormRows(const StoreJob& job, const SumTile& tile, const Rows& rows) {
+  job.c0.data != nullptr ? FormRows<true>(job, tile, rows) : FormRows<false>(job, tile, rows);
 }
 
 void StoreIntegers(const StoreJob& job, const SumTile& tile) {
@@ -138,7 +164,7 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
   for (int64_t i = 0; i < tile.at.rows; ++i) {
     for (int64_t j0 = 0; j0 < tile.at.cols; j0 += most) {
       const int64_t cols = std::min(most, tile.at.cols - j0), col = tile.at.col + j0;
-      FormRow(job, tile, i, j0, cols, values);
+      FormRows(job, tile, {i, i + 1, j0, cols, values, 0});
       if (job.has_epilogue) {
         epilogue.c = {ColumnZero(values, col), 0, 0};
         if (job.residual.data != nullptr) {
@@ -165,10 +191,8 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
 void StoreTile(const StoreJob& job, const SumTile& tile) {
   if (job.c.dtype == &int32) return StoreIntegers(job, tile);
   if (job.c.dtype != &float32) return StoreShort(job, tile);
-  for (int64_t i = 0; i < tile.at.rows; ++i) {
-    auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
-    FormRow(job, tile, i, 0, tile.at.cols, reinterpret_cast<float*>(c));
-  }
+  auto* const c = reinterpret_cast<float*>(const_cast<std::byte*>(RowOf(job.c, tile.at, 0)));
+  FormRows(job, tile, {0, tile.at.rows, 0, tile.at.cols, c, job.c.strides[1]});
   if (job.has_epilogue) job.apply(job.epilogue, tile.at);
 }
 

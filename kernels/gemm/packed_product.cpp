@@ -24,8 +24,8 @@ class PackedProduct final : public UnitProduct {
 
   void bind(const ProductOperands& operands, const StoreJob& store) override {
     UnitProduct::bind(operands, store);
-    const bool as_sums = unit_.integers ? store.c.dtype == &int32 && !needs_column_sums()
-                                        : store.c.dtype == &float32 && b_scale_ == nullptr;
+    const bool as_sums =
+        unit_.integers ? store.c.dtype == &int32 : store.c.dtype == &float32 && b_scale_ == nullptr;
     const bool once = unit_.into_c == IntoC::any || k_blocks() == 1;
     to_c_ = unit_.into_c != IntoC::none && once && as_sums && g_.alpha == 1 && !g_.reads_c0();
   }
@@ -295,6 +295,15 @@ class PackedProduct final : public UnitProduct {
       const EpilogueJob& job = store_job_->epilogue;
       call.sums = c_at(c.batch, row, col);
       call.ld = store_job_->c.strides[1];
+      if (needs_column_sums()) {  // begin with what is taken off for the 128 of a
+        const std::int32_t* const sums = totals(c, j);
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t t = 0; t < cols; ++t) {
+            call.sums[r * call.ld + t] = 0u - 128u * static_cast<std::uint32_t>(sums[t]);
+          }
+        }
+        call.add = true;
+      }
       unit_.micro(call);
       if (last && store_job_->has_epilogue) store_job_->apply(job, {c.batch, row, col, rows, cols});
       return;
