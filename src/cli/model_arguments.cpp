@@ -126,6 +126,8 @@ void declare_model(Arguments& arguments) {
   arguments.option("--csv", "FILE", "rows to FILE; .swaps.csv, .memory.csv, .levels.csv beside it");
   arguments.flag("--resume", "goes on with the interrupted run of --csv FILE");
   arguments.option("--save", "FOLDER", "writes inputs, weights and outputs as .npy, and no times");
+  arguments.flag("--phases",
+                 "records what threads do in each step: bytes, packing, waiting beside the times");
   arguments.flag("--dry-run", "prints the steps and their problems");
   arguments.examples({"rooflane model block --dry-run",
                       "rooflane model block --size tiny --max-time 0.2 --ceilings-time 0.5 "
@@ -161,6 +163,7 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   });
   read.save = arguments.value("--save").value_or("");
   read.resume = arguments.has("--resume");
+  read.phases = arguments.has("--phases");
   complaints.check([&] {
     if (read.resume && read.csv.empty()) {
       throw argument_error("--resume: --csv FILE says which run goes on");
