@@ -36,6 +36,26 @@ class Model(CommandLine):
     def rows(self, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(self.read(name).decode().splitlines()))
 
+    def test_phases_say_bytes_packing_and_waiting_of_each_step(self):
+        self.assertNotIn("waiting", self.succeed("model", "llama", *QUICK))
+        out = self.succeed("model", "llama", *QUICK, "--phases")
+        tables = out.split("bytes, and what threads do\n")[1:]
+        self.assertEqual(len(tables), 2)  # phases
+        for table in tables:
+            rows = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line}
+            self.assertEqual(rows["step"], "MB GB/s % of read packing % waiting %".split())
+            for step in ("qkv", "attention", "ffn_down"):
+                moved, rate, read, packing, waiting = (float(cell) for cell in rows[step])
+                self.assertGreater(rate, 0)
+                self.assertGreater(read, 0)
+                self.assertLessEqual(packing + waiting, 100.1)
+                self.assertLess(moved, 0.1)
+
+    def test_math_of_short_numbers_is_of_products_by_such_weights(self):
+        words = ["model", "block", *QUICK, "--math", "bf16"]
+        self.refuse(2, ["--weight-type sets it"], *words)
+        self.succeed(*words, "--weight-type", "bf16")
+
     def test_every_model_of_the_library_is_verified_and_measured(self):
         self.assertGreater(len(MODELS), 0)
         for model in MODELS:

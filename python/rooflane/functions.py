@@ -263,19 +263,21 @@ def add(x: Array, r: Array, *, out: Array | None = None, **options: Unpack[Optio
 
 
 def rope(x: Array, *, base: float = 10000, offset: int = 0, style: str = "half",
-         out: Array | None = None, **options: Unpack[Options]) -> Array:
+         rotated: int | None = None, out: Array | None = None,
+         **options: Unpack[Options]) -> Array:
     """Rotary position embedding: pairs of a head's elements turned by position · base^(-2i/dim).
 
     x, y [batch,heads,len,head_dim]: float32, float16 or bfloat16. offset: the first position.
-    style "half": element i with i + head_dim/2; "interleaved": 2i with 2i + 1.
+    style "half": element i with i + head_dim/2; "interleaved": 2i with 2i + 1. rotated: so many
+    heads; those behind them are copied.
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 1, 2), "float32")
     >>> rope(x).tolist()  # position 0 is not turned
     [[[[1.0, 1.0]]]]
     """
-    return _one("rope", "y", {"x": x}, out, {"base": base, "offset": offset, "style": style},
-                options)
+    return _one("rope", "y", {"x": x}, out,
+                given(base=base, offset=offset, style=style, rotated=rotated), options)
 
 
 def embed(table: Array, ids: Array, *, table_type: str | None = None, out: Array | None = None,

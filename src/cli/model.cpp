@@ -30,6 +30,7 @@
 #include "io/output_lock.hpp"
 #include "measure/ceilings_json.hpp"
 #include "measure/run_id.hpp"
+#include "model/low_precision.hpp"
 #include "model/result.hpp"
 
 namespace rooflane {
@@ -200,8 +201,10 @@ void write_files(const std::string& csv, const Chain& chain,
   for (ReplacedFile* file : {&samples_file, &swaps_file, &memory_file, &rows_file}) file->commit();
 }
 
+// `phases`: of each phase's steps; empty: not recorded.
 void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& rounds,
-                   const std::vector<model::PhaseResult>& results, bool proofs) {
+                   const std::vector<model::PhaseResult>& results,
+                   const std::vector<std::vector<model::StepPhases>>& phases, bool proofs) {
   for (std::size_t p = 0; p < rounds.size(); ++p) {
     const Phase& phase = chain.phase(p);
     std::cout << fmt::format(
@@ -210,6 +213,10 @@ void print_results(const Chain& chain, const std::vector<model::PhaseRounds>& ro
         rounds[p].whole.size(), rounds[p].runs_per_turn, rounds[p].disturbed,
         results[p].cold_weights ? "from memory" : "within the caches");
     std::cout << terminal_table(model::step_table(chain, p, results[p]));
+    if (!phases.empty()) {
+      std::cout << "\nbytes, and what threads do\n"
+                << terminal_table(model::phases_table(chain, p, results[p], phases[p]));
+    }
     if (!proofs || results[p].proofs.empty()) continue;
     std::cout << "\nspeed of the whole with other variants, relative to the original\n"
               << terminal_table(model::proof_table(rounds[p], results[p]));
@@ -229,11 +236,14 @@ std::vector<std::uint64_t> output_hashes(Chain& chain) {
   return hashes;
 }
 
+// Maths of short numbers, which products alone compute in.
+bool is_of_products(const std::string& math) { return math == "bf16" || math == "int8-dynamic"; }
+
 model::ChainSettings chain_settings(const ModelArguments& read) {
   const CommonOptions& common = read.common;
   return {common.threads.front(),
           common.isas.empty() ? "" : common.isas.front(),
-          common.math,
+          is_of_products(common.math) ? "fp32" : common.math,
           common.device,
           common.tuned.get(),
           common.tunings,
@@ -263,6 +273,20 @@ std::vector<model::PhaseRounds> take_rounds(const std::vector<model::ChainSwaps>
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].rounds = std::move(rounds[i + 1]);
   progress.wipe();
   return std::move(rounds.front());
+}
+
+// Products by weights of short numbers in the arithmetic that was asked for; all else in float32.
+Instance with_products_math(const Instance& plain, const std::string& math) {
+  if (!is_of_products(math)) return plain;
+  Instance instance = model::with_math(plain, math);
+  for (const Phase& phase : instance.phases) {
+    for (const model::Call& call : phase.calls) {
+      if (call.math == math) return instance;
+    }
+  }
+  throw argument_error(fmt::format(
+      "--math {}: {} multiplies by no weights whose format allows it; --weight-type sets it", math,
+      plain.model));
 }
 
 // `judge`: what the instance must compute, unless it is that itself.
@@ -317,7 +341,11 @@ int measure(const ModelArguments& read, const Instance& instance, const Instance
   const auto results = model::results_of(chain, rounds, verified.steps, ceilings);
   write_files(read.csv, chain, rounds, results);
   resume.finish();
-  print_results(chain, rounds, results, !read.levels);
+  std::vector<std::vector<model::StepPhases>> phases;
+  for (std::size_t p = 0; read.phases && p < instance.phases.size(); ++p) {
+    phases.push_back(model::step_phases(chain, p));
+  }
+  print_results(chain, rounds, results, phases, !read.levels);
   if (!read.levels) return 0;
   print_levels(chain, rounds, runs, errors);
   print_level_memory(memory);
@@ -329,8 +357,10 @@ int measure(const ModelArguments& read, const Instance& instance, const Instance
 int run_model(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const ModelArguments read = read_model_arguments(arguments, catalogue);
   ModelWeights weights(read);
-  const Instance plain = model::instantiate(read.text, read.size, read.settings,
-                                            catalogue.kernels(), weights.format());
+  const Instance plain =
+      with_products_math(model::instantiate(read.text, read.size, read.settings,
+                                            catalogue.kernels(), weights.format()),
+                         read.common.math);
   const Instance instance =
       read.fuse ? fused_instance(read, plain, chain_settings(read), catalogue) : plain;
   weights.open(read, instance);

@@ -128,6 +128,7 @@ void declare_model(Arguments& arguments) {
                    "write rows to FILE, and FILE.swaps.csv, FILE.memory.csv, FILE.levels.csv");
   arguments.flag("--resume", "continue the interrupted run of --csv FILE");
   arguments.option("--save", "FOLDER", "write inputs, weights and outputs as .npy, without timing");
+  arguments.flag("--phases", "record the phases of each step: bytes, packing, waiting");
   arguments.flag("--dry-run", "print the steps and their problems");
   arguments.examples({"rooflane model block --dry-run",
                       "rooflane model block --size tiny --max-time 0.2 --ceilings-time 0.5 "
@@ -163,6 +164,7 @@ ModelArguments read_model_arguments(const Arguments& arguments, Catalogue& catal
   });
   read.save = arguments.value("--save").value_or("");
   read.resume = arguments.has("--resume");
+  read.phases = arguments.has("--phases");
   complaints.check([&] {
     if (read.resume && read.csv.empty()) {
       throw argument_error("--resume needs --csv FILE, the file of the interrupted run");

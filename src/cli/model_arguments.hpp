@@ -23,7 +23,7 @@ struct ModelArguments {
   bool fuse = false;
   bool levels = false;
   bool dry_run = false;
-  bool resume = false;
+  bool resume = false, phases = false;
   double max_time = 10, ceilings_time = 10, interval_pct = 1;
   std::string weights, ceilings, csv, save;  // files, a folder; empty: none
 };

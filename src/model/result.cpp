@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/text.hpp"
 
@@ -30,7 +31,8 @@ std::vector<double> step_samples(const PhaseRounds& rounds, std::size_t step) {
 
 // Sums over a step's calls, and the roofs of all of them.
 StepResult step_result(const Chain& chain, const PhaseRounds& rounds, std::size_t step,
-                       const Ceilings& ceilings, bool cold_weights, double& least_ns) {
+                       const Ceilings& ceilings, bool cold_weights, double read_gb_s,
+                       double& least_ns) {
   const Phase& phase = chain.phase(rounds.phase);
   StepResult result;
   result.phase = rounds.phase;
@@ -54,6 +56,9 @@ StepResult step_result(const Chain& chain, const PhaseRounds& rounds, std::size_
     least += roof->least_ns;
     if (roof->compute) computing += roof->least_ns;
   }
+  if (read_gb_s > 0 && result.ns.value > 0) {
+    result.read_pct = 100 * result.bytes / result.ns.value / read_gb_s;
+  }
   if (!all) return result;
   least_ns += least;
   result.bound = 2 * computing >= least ? "compute" : "memory";
@@ -74,9 +79,15 @@ std::vector<PhaseResult> results_of(const Chain& chain, const std::vector<PhaseR
     const auto knee = find_knee(ceilings, chain.settings().threads);
     result.cold_weights = knee && touched_bytes(chain.phase(of.phase)) > *knee;
     const std::vector<Share> shares = shares_of(of, seed);
-    double least_ns = 0;
+    constexpr double beyond_all_caches = std::numeric_limits<double>::infinity();
+    const auto memory =
+        find_memory_peak(ceilings, beyond_all_caches, 0, chain.settings().threads, "");
+    const double read_gb_s = memory ? memory->gb_s : 0;
+    double least_ns = 0, bytes = 0;
     for (std::size_t step = 0; step < shares.size(); ++step) {
-      result.steps.push_back(step_result(chain, of, step, ceilings, result.cold_weights, least_ns));
+      result.steps.push_back(
+          step_result(chain, of, step, ceilings, result.cold_weights, read_gb_s, least_ns));
+      bytes += result.steps.back().bytes;
       result.steps.back().share = shares[step];
       for (const StepCheck& check : checks) {
         const bool same = check.phase == of.phase && check.step == step &&
@@ -86,6 +97,9 @@ std::vector<PhaseResult> results_of(const Chain& chain, const std::vector<PhaseR
     }
     const bool all = std::all_of(result.steps.begin(), result.steps.end(),
                                  [](const StepResult& step) { return step.roof_pct.has_value(); });
+    if (read_gb_s > 0 && result.ns.value > 0) {
+      result.read_pct = 100 * bytes / result.ns.value / read_gb_s;
+    }
     if (all && result.ns.value > 0) result.roof_pct = 100 * least_ns / result.ns.value;
     for (std::size_t swap = 0; swap < of.swaps.size(); ++swap) {
       result.proofs.push_back(prove(of, swap, seed));

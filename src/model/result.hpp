@@ -11,6 +11,7 @@
 #include "measure/ceilings.hpp"
 #include "model/amdahl.hpp"
 #include "model/check.hpp"
+#include "model/step_phases.hpp"
 
 namespace rooflane::model {
 
@@ -35,13 +36,15 @@ struct StepResult {
   Share share;
   double flops = 0, exps = 0, bytes = 0;  // of all calls
   std::optional<double> roof_pct;         // least time over time
-  std::string bound;                      // compute or memory; empty: unknown
+  // Bytes a time over the bandwidth of reading memory: above 100 where caches held them.
+  std::optional<double> read_pct;
+  std::string bound;  // compute or memory; empty: unknown
   Verification verification;
 };
 
 struct PhaseResult {
   Figure ns;  // the whole
-  std::optional<double> roof_pct;
+  std::optional<double> roof_pct, read_pct;
   bool cold_weights = false;
   std::vector<StepResult> steps;
   std::vector<Proof> proofs;  // of the rounds' swaps
@@ -61,6 +64,9 @@ std::vector<RowWithSamples> rows_of(const Chain& chain, const std::vector<PhaseR
                                     const std::vector<PhaseResult>& results, const Row& stamp);
 
 TextTable step_table(const Chain& chain, std::size_t phase, const PhaseResult& result);
+// Bytes of each step, and what its threads do.
+TextTable phases_table(const Chain& chain, std::size_t phase, const PhaseResult& result,
+                       const std::vector<StepPhases>& phases);
 TextTable proof_table(const PhaseRounds& rounds, const PhaseResult& result);
 
 // Proofs as CSV, a header and a line each; speeds are times the whole as it is.

@@ -55,6 +55,33 @@ TextTable step_table(const Chain& chain, std::size_t phase, const PhaseResult& r
   return table;
 }
 
+TextTable phases_table(const Chain& chain, std::size_t phase, const PhaseResult& result,
+                       const std::vector<StepPhases>& phases) {
+  TextTable table{{{"step"},
+                   {"MB", true},
+                   {"GB/s", true},
+                   {"% of read", true},
+                   {"packing %", true},
+                   {"waiting %", true}},
+                  {}};
+  double all = 0;
+  const auto add = [&](const std::string& name, double bytes, const Figure& ns,
+                       const std::optional<double>& read_pct) {
+    const std::string read = read_pct ? fmt::format("{:.1f}", *read_pct) : "-";
+    table.rows.push_back({name, fmt::format("{:.3f}", bytes * 1e-6),
+                          fmt::format("{:.1f}", ns.value > 0 ? bytes / ns.value : 0), read, "",
+                          ""});
+  };
+  for (const StepResult& step : result.steps) {
+    all += step.bytes;
+    add(chain.phase(phase).steps[step.step].name, step.bytes, step.ns, step.read_pct);
+    table.rows.back()[4] = fmt::format("{:.1f}", phases[step.step].packing_pct);
+    table.rows.back()[5] = fmt::format("{:.1f}", phases[step.step].waiting_pct);
+  }
+  add("whole", all, result.ns, result.read_pct);
+  return table;
+}
+
 TextTable proof_table(const PhaseRounds& rounds, const PhaseResult& result) {
   TextTable table{{{"swap"},
                    {"predicted", true},
