@@ -41,7 +41,7 @@ def run(program: Path, weights: Path, ids: list[int], tokens: int,
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         done = subprocess.run(
             [str(program), "generate", "--weights", str(weights), "--ids", ",".join(map(str, ids)),
-             "--tokens", str(tokens), "--ignore-end", "--json", file.name, *words],
+             "--tokens", str(tokens), "--json", file.name, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Ended(done.stderr.strip())

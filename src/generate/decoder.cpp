@@ -10,10 +10,14 @@
 namespace rooflane::generate {
 namespace {
 
-// A new time counts this much: depth grows slowly, and a moment's disturbance passes.
-constexpr double weight_of_new = 0.25;
+// A new time counts this much, as depth grows slowly. What takes more than twice as long was
+// disturbed by something else.
+constexpr double weight_of_new = 0.25, most_times = 2;
+double undisturbed(double known, double now) {
+  return known == 0 ? now : std::min(now, most_times * known);
+}
 void blend(double& known, double now) {
-  known = known == 0 ? now : known + weight_of_new * (now - known);
+  known = known == 0 ? now : known + weight_of_new * (undisturbed(known, now) - known);
 }
 
 // Guesses may lose so much of the time: so many tokens, and a share of all. Together less than 3 %
@@ -41,20 +45,30 @@ Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, 
   if (drafter != nullptr) {
     for (const std::int64_t rows : draft_rows) {
       if (guessing == Guessing::where_it_pays || rows == draft_rows.back())
-        widths_.push_back({rows});
+        widths_.push_back({rows, 0});
     }
     logits_.resize(static_cast<std::size_t>(draft_rows.back() * model.sizes().vocabulary));
   }
-  // The first pass of each touches its memory: it must not be the one whose time counts. What the
-  // caches hold of it is written anew.
-  for (const Width& width : widths_) {
-    const std::vector<std::int32_t> any(static_cast<std::size_t>(width.rows), prompt.front());
-    model.verify(any, prompt_);
-  }
+  time_passes();
   const Stopwatch watch;
   const std::span<const float> logits = model.prefill(prompt, 0);
   counts_.prompt_seconds = watch.seconds();
   take(logits);
+}
+
+// Of tokens behind the prompt, whose place in the caches is written anew later. The first pass
+// touches its memory.
+void Decoder::time_passes() {
+  for (Width& width : widths_) {
+    const std::vector<std::int32_t> any(static_cast<std::size_t>(width.rows), text_.front());
+    model_.verify(any, prompt_);
+    for (int i = 0; i < 2; ++i) {
+      const Stopwatch watch;
+      model_.verify(any, prompt_);
+      const double seconds = watch.seconds();
+      width.seconds = i == 0 ? seconds : std::min(width.seconds, seconds);
+    }
+  }
 }
 
 void Decoder::take(std::span<const float> logits) {
@@ -74,7 +88,7 @@ Decoder::Token Decoder::next() {
     if (width == nullptr) {
       decode_one();
     } else {
-      if (width->seconds == 0) check(*width);
+      if (!width->checked) check(*width);
       counts_.differs ? decode_one() : verify(*width, trust);
     }
     counts_.tokens += std::ssize(chosen_);
@@ -102,8 +116,8 @@ std::span<float> Decoder::kept(std::int64_t token) {
 
 // The logits behind the token before the last one.
 void Decoder::keep(std::span<const float> logits) {
-  const bool checked = std::all_of(widths_.begin(), widths_.end(),
-                                   [](const Width& width) { return width.seconds > 0; });
+  const bool checked =
+      std::all_of(widths_.begin(), widths_.end(), [](const Width& width) { return width.checked; });
   if (checked) return;
   std::copy(logits.begin(), logits.end(), kept(size() - 2).begin());
   ++kept_;
@@ -113,34 +127,25 @@ Decoder::Width* Decoder::worth(int trust) {
   if (counts_.differs || one_seconds_ == 0) return nullptr;
   if (guessing_ == Guessing::always) {
     Width& width = widths_.back();
-    return width.seconds > 0 || kept_ >= width.rows ? &width : nullptr;
+    return width.checked || kept_ >= width.rows ? &width : nullptr;
   }
   const Record& record = records_[static_cast<std::size_t>(trust)];
   const double right = record.right / record.all;
   Width* best = nullptr;
   double most = 1;  // tokens in the time of one
-  double row_seconds = 0.1 * one_seconds_;
+  const double allowed = tokens_to_lose * one_seconds_ + share_to_lose * counts_.seconds;
   for (Width& width : widths_) {
-    // Before it is known, every further row is believed to cost as much as in the width before.
-    const auto further = static_cast<double>(width.rows - 1);
-    const double pass = width.seconds > 0 ? width.seconds : one_seconds_ + further * row_seconds;
-    row_seconds = (pass - one_seconds_) / further;
-    const double seconds = pass + further * draft_seconds_;
+    const double seconds = width.seconds + static_cast<double>(width.rows - 1) * draft_seconds_;
     double tokens = 1, chance = 1;
     for (std::int64_t i = 1; i < width.rows; ++i) tokens += chance *= right;
-    // To check it takes a pass from which nothing is gained.
-    const bool known = width.seconds > 0;
-    const double risk = known ? seconds - one_seconds_ : seconds;
+    // The check takes a pass from which nothing is gained.
+    const double risk = seconds - one_seconds_ + (width.checked ? 0 : width.seconds);
     const double gain = tokens * one_seconds_ / seconds;
-    if (gain <= most || !may_lose(risk) || (!known && kept_ < width.rows)) continue;
+    if (gain <= most || lost_ + risk > allowed || (!width.checked && kept_ < width.rows)) continue;
     most = gain;
     best = &width;
   }
   return best;
-}
-
-bool Decoder::may_lose(double seconds) const {
-  return lost_ + seconds <= tokens_to_lose * one_seconds_ + share_to_lose * counts_.seconds;
 }
 
 // The last tokens that were decoded one by one again, together: bits must be the same. What the
@@ -149,9 +154,8 @@ void Decoder::check(Width& width) {
   const std::int64_t past = size() - 1 - width.rows;
   const auto tokens = std::span(text_).subspan(static_cast<std::size_t>(past),
                                                static_cast<std::size_t>(width.rows));
-  const Stopwatch watch;
   const std::span<const float> logits = model_.verify(tokens, past);
-  width.seconds = watch.seconds();
+  width.checked = true;
   lost_ += width.seconds;
   ++counts_.passes;
   const auto vocabulary = static_cast<std::size_t>(model_.sizes().vocabulary);
@@ -169,6 +173,7 @@ void Decoder::check(Width& width) {
 void Decoder::verify(Width& width, int trust) {
   const Stopwatch watch;
   const std::int64_t past = size() - 1;
+  const double expected = width.seconds + static_cast<double>(width.rows - 1) * draft_seconds_;
   const std::span<const std::int32_t> draft = drafter_->draft(text_, width.rows - 1);
   blend(draft_seconds_, watch.seconds() / static_cast<double>(width.rows - 1));
   std::vector<std::int32_t> tokens = {text_.back()};
@@ -193,7 +198,8 @@ void Decoder::verify(Width& width, int trust) {
   record.right += accepted;
   record.all += accepted + (row < tokens.size() ? 1 : 0);
   // What was gained before does not pay for what is lost later.
-  lost_ = std::max(0.0, lost_ + watch.seconds() - (accepted + 1) * one_seconds_);
+  const double pass = undisturbed(expected, watch.seconds());
+  lost_ = std::max(0.0, lost_ + pass - (accepted + 1) * one_seconds_);
 }
 
 }  // namespace rooflane::generate

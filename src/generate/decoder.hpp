@@ -55,7 +55,8 @@ class Decoder {
   // One number of rows at once.
   struct Width {
     std::int64_t rows;
-    double seconds = 0;  // of a pass; 0: not yet checked
+    double seconds;        // of a pass
+    bool checked = false;  // its logits are those of decoding one by one
   };
   // How often guesses of a class of trust were right.
   struct Record {
@@ -69,7 +70,7 @@ class Decoder {
   std::span<float> kept(std::int64_t token);
   // The rows with which a guess pays, or null.
   Width* worth(int trust);
-  bool may_lose(double seconds) const;
+  void time_passes();
   void take(std::span<const float> logits);
   std::int64_t size() const { return static_cast<std::int64_t>(text_.size()); }
 

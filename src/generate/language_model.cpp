@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
@@ -46,6 +49,45 @@ model::WeightFormat format_of(const LlamaWeights& weights, const RunnerSettings&
   return [&weights](const model::Tensor& weight) { return weights.format_of(weight); };
 }
 
+bool counts_rows(std::string_view param) { return param == "m" || param == "rows"; }
+
+bool has_one_row(const model::Call& call) {
+  const std::span<const ParamSpec> params = call.problem.kernel().params;
+  return std::any_of(params.begin(), params.end(), [&](const ParamSpec& param) {
+    return counts_rows(param.name) && call.problem.size(param.name) == 1;
+  });
+}
+
+// A call but for its rows.
+std::string without_rows(const model::Call& call) {
+  std::string text = fmt::format("{} {}", call.problem.kernel().name, call.math);
+  for (const ParamSpec& param : call.problem.kernel().params) {
+    const std::string_view name = param.name;
+    if (counts_rows(name) || !call.problem.has(name)) continue;
+    text += fmt::format(" {}={}", name, call.problem.value(name));
+  }
+  return text;
+}
+
+// Steps of `verify` are fused as those of `decode` are, and not by what suits more rows: a function
+// computed where a product leaves the registers may round otherwise than in a pass of its own.
+model::Instance fused_alike(model::Instance instance, const model::Accepts& accepts) {
+  model::Instance verify = instance;
+  verify.phases.erase(verify.phases.begin(), verify.phases.begin() + verify_phases);
+  instance.phases.resize(verify_phases);
+  std::set<std::string> accepted;
+  instance = model::fused(instance, [&](const model::Call& fused, const model::Call& first) {
+    if (!accepts(fused, first)) return false;
+    if (has_one_row(fused)) accepted.insert(without_rows(fused));
+    return true;
+  });
+  verify = model::fused(verify, [&](const model::Call& fused, const model::Call&) {
+    return accepted.contains(without_rows(fused));
+  });
+  std::move(verify.phases.begin(), verify.phases.end(), std::back_inserter(instance.phases));
+  return instance;
+}
+
 // The model with the settings' weights, arithmetic, caches and fused steps.
 StoredCaches formed(const model::Instance& plain, const Catalogue& catalogue,
                     const RunnerSettings& settings) {
@@ -57,8 +99,8 @@ StoredCaches formed(const model::Instance& plain, const Catalogue& catalogue,
     model::ChainSettings of_chain;
     of_chain.threads = settings.threads;
     of_chain.isa = settings.isa;
-    instance =
-        model::fused(instance, model::keeping_variants(catalogue, runner_variants(), of_chain));
+    instance = fused_alike(std::move(instance),
+                           model::keeping_variants(catalogue, runner_variants(), of_chain));
   }
   return with_stored_caches(instance, settings.kv_type);
 }
