@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes text files, one after the other, as a C++ string: embed.py [--plain] INPUT... OUTPUT NAME.
-With --plain without the lines that tell a compiler where the text came from."""
+With --plain without the lines that show a compiler where the text came from."""
 import os
 import sys
 

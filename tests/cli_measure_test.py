@@ -52,7 +52,8 @@ class Examples(CommandLine):
                 # Containers may allow no jail; judge_cheats_test.py asks for one.
                 judged = re.match(r" *rooflane judge \S+\.c ", line)
                 result = subprocess.run(
-                    line.strip() + " --ceilings-time 0.5" * bool(brief) + " --unsafe" * bool(judged),
+                    line.strip() + " --ceilings-time 0.5" * bool(brief)
+                    + " --unsafe" * bool(judged),
                     shell=True, cwd=empty,
                     capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE,
                     env={**os.environ, **env})

@@ -1,5 +1,5 @@
-"""What drafts gain: prompts whose answers repeat what stands in them (folder repeating), and those
-whose answers do not, with `generate --draft ngram` and without, in the same rounds. Both must give
+"""What drafts gain: prompts with answers that repeat them (folder repeating), and prompts
+with other answers, with `generate --draft ngram` and without, in the same rounds. Both must give
 the same tokens.
 """
 from __future__ import annotations

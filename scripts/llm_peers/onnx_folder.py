@@ -2,7 +2,7 @@
 
 PRECISION is fp32, or int4: MatMulNBits with blocks of 32 weights and activations rounded to 8 bits
 (accuracy level 4). The builder of onnxruntime-genai reads the model as transformers writes it, with
-a tokenizer, of which only the names count here. Runs with the packages of both.
+a tokenizer; only its names count here. Runs with the packages of both.
 """
 from __future__ import annotations
 

@@ -284,9 +284,10 @@ Instance with_products_math(const Instance& plain, const std::string& math) {
       if (call.math == math) return instance;
     }
   }
-  throw argument_error(fmt::format(
-      "--math {}: {} multiplies by no weights whose format allows it; --weight-type sets it", math,
-      plain.model));
+  throw argument_error(
+      fmt::format("--math {}: {}: no product has weights of a format that this math takes; "
+                  "--weight-type sets it",
+                  math, plain.model));
 }
 
 // `judge`: what the instance must compute, unless it is that itself.

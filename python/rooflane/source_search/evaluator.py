@@ -1,5 +1,5 @@
 """Evaluates sources by `rooflane judge`, beside the variant that is to be beaten. The problem, its
-roof and the machine are those that `rooflane evaluate` tells of that variant.
+roof and the machine are those that `rooflane evaluate` reports for that variant.
 """
 from __future__ import annotations
 

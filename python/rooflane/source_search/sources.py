@@ -1,5 +1,5 @@
 """The sources of a run by number. A configuration is {"source": number, "flags": place in FLAGS};
-source 0 is no source but the variant that is to be beaten, 1 the template.
+source 0 is the variant that is to be beaten, 1 the template.
 """
 from __future__ import annotations
 
