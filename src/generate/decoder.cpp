@@ -20,9 +20,8 @@ void blend(double& known, double now) {
   known = known == 0 ? now : known + weight_of_new * (undisturbed(known, now) - known);
 }
 
-// Guesses may lose so much of the time: so many tokens, and a share of all. Together less than 3 %
-// from 128 tokens on.
-constexpr double tokens_to_lose = 2, share_to_lose = 0.012;
+// Guesses may lose so much of the time: of a token, and a share of all. Together 3 % of 60 tokens.
+constexpr double tokens_to_lose = 1, share_to_lose = 0.012;
 
 // How often a guess of each class of trust is believed to be right before anything is seen, and as
 // how many guesses that counts: text that agrees in a few tokens is copied more often than not.
@@ -47,24 +46,34 @@ Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, 
       if (guessing == Guessing::where_it_pays || rows == draft_rows.back())
         widths_.push_back({rows, 0});
     }
-    logits_.resize(static_cast<std::size_t>(draft_rows.back() * model.sizes().vocabulary));
   }
-  time_passes();
+  try_passes();
   const Stopwatch watch;
   const std::span<const float> logits = model.prefill(prompt, 0);
   counts_.prompt_seconds = watch.seconds();
   take(logits);
 }
 
-// Of tokens behind the prompt, whose place in the caches is written anew later. The first pass
-// touches its memory.
-void Decoder::time_passes() {
+// Times the passes and holds their logits against those of decoding one by one, bit for bit; what
+// the caches hold is then the same, too. With tokens behind where the prompt will be, whose place
+// in the caches is written anew later.
+void Decoder::try_passes() {
+  if (widths_.empty()) return;
+  std::vector<std::int32_t> tokens;
+  std::vector<float> alone;
+  for (std::int64_t i = 0; i < draft_rows.back(); ++i) {
+    tokens.push_back(text_[static_cast<std::size_t>(i % prompt_)]);
+    const std::span<const float> logits = model_.decode(tokens.back(), prompt_ + i);
+    alone.insert(alone.end(), logits.begin(), logits.end());
+  }
   for (Width& width : widths_) {
-    const std::vector<std::int32_t> any(static_cast<std::size_t>(width.rows), text_.front());
-    model_.verify(any, prompt_);
+    const auto first = std::span(tokens).first(static_cast<std::size_t>(width.rows));
+    // The first pass touches its memory.
+    const std::span<const float> logits = model_.verify(first, prompt_);
+    counts_.differs |= std::memcmp(alone.data(), logits.data(), logits.size_bytes()) != 0;
     for (int i = 0; i < 2; ++i) {
       const Stopwatch watch;
-      model_.verify(any, prompt_);
+      model_.verify(first, prompt_);
       const double seconds = watch.seconds();
       width.seconds = i == 0 ? seconds : std::min(width.seconds, seconds);
     }
@@ -88,8 +97,7 @@ Decoder::Token Decoder::next() {
     if (width == nullptr) {
       decode_one();
     } else {
-      if (!width->checked) check(*width);
-      counts_.differs ? decode_one() : verify(*width, trust);
+      verify(*width, trust);
     }
     counts_.tokens += std::ssize(chosen_);
     counts_.seconds += watch.seconds();
@@ -105,30 +113,12 @@ void Decoder::decode_one() {
   blend(one_seconds_, watch.seconds());
   ++counts_.passes;
   counts_.bytes += model_.decode_bytes(past);
-  keep(logits);
-}
-
-std::span<float> Decoder::kept(std::int64_t token) {
-  const std::int64_t row = token % draft_rows.back(), size = model_.sizes().vocabulary;
-  return std::span(logits_).subspan(static_cast<std::size_t>(row * size),
-                                    static_cast<std::size_t>(size));
-}
-
-// The logits behind the token before the last one.
-void Decoder::keep(std::span<const float> logits) {
-  const bool checked =
-      std::all_of(widths_.begin(), widths_.end(), [](const Width& width) { return width.checked; });
-  if (checked) return;
-  std::copy(logits.begin(), logits.end(), kept(size() - 2).begin());
-  ++kept_;
 }
 
 Decoder::Width* Decoder::worth(int trust) {
-  if (counts_.differs || one_seconds_ == 0) return nullptr;
-  if (guessing_ == Guessing::always) {
-    Width& width = widths_.back();
-    return width.checked || kept_ >= width.rows ? &width : nullptr;
-  }
+  if (counts_.differs) return nullptr;
+  if (guessing_ == Guessing::always) return &widths_.back();
+  if (one_seconds_ == 0) return nullptr;
   const Record& record = records_[static_cast<std::size_t>(trust)];
   const double right = record.right / record.all;
   Width* best = nullptr;
@@ -138,36 +128,12 @@ Decoder::Width* Decoder::worth(int trust) {
     const double seconds = width.seconds + static_cast<double>(width.rows - 1) * draft_seconds_;
     double tokens = 1, chance = 1;
     for (std::int64_t i = 1; i < width.rows; ++i) tokens += chance *= right;
-    // The check takes a pass from which nothing is gained.
-    const double risk = seconds - one_seconds_ + (width.checked ? 0 : width.seconds);
     const double gain = tokens * one_seconds_ / seconds;
-    if (gain <= most || lost_ + risk > allowed || (!width.checked && kept_ < width.rows)) continue;
+    if (gain <= most || lost_ + seconds - one_seconds_ > allowed) continue;
     most = gain;
     best = &width;
   }
   return best;
-}
-
-// The last tokens that were decoded one by one again, together: bits must be the same. What the
-// caches hold of them is then the same, too.
-void Decoder::check(Width& width) {
-  const std::int64_t past = size() - 1 - width.rows;
-  const auto tokens = std::span(text_).subspan(static_cast<std::size_t>(past),
-                                               static_cast<std::size_t>(width.rows));
-  const std::span<const float> logits = model_.verify(tokens, past);
-  width.checked = true;
-  lost_ += width.seconds;
-  ++counts_.passes;
-  const auto vocabulary = static_cast<std::size_t>(model_.sizes().vocabulary);
-  for (std::int64_t i = 0; i < width.rows; ++i) {
-    const float* const together = logits.data() + static_cast<std::size_t>(i) * vocabulary;
-    const std::span<const float> alone = kept(past + i);
-    counts_.differs |= std::memcmp(alone.data(), together, alone.size_bytes()) != 0;
-  }
-  if (!counts_.differs) return;
-  for (std::int64_t i = 0; i < width.rows; ++i) {
-    model_.decode(tokens[static_cast<std::size_t>(i)], past + i);
-  }
 }
 
 void Decoder::verify(Width& width, int trust) {
@@ -184,9 +150,7 @@ void Decoder::verify(Width& width, int trust) {
   const auto vocabulary = static_cast<std::size_t>(model_.sizes().vocabulary);
   std::size_t row = 0;
   do {
-    const std::span<const float> of_row = logits.subspan(row * vocabulary, vocabulary);
-    take(of_row);
-    keep(of_row);
+    take(logits.subspan(row * vocabulary, vocabulary));
     ++row;
   } while (row < tokens.size() && text_.back() == tokens[row]);
   ++counts_.passes;

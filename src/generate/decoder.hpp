@@ -55,8 +55,7 @@ class Decoder {
   // One number of rows at once.
   struct Width {
     std::int64_t rows;
-    double seconds;        // of a pass
-    bool checked = false;  // its logits are those of decoding one by one
+    double seconds;  // of a pass
   };
   // How often guesses of a class of trust were right.
   struct Record {
@@ -65,12 +64,9 @@ class Decoder {
 
   void decode_one();
   void verify(Width& width, int trust);
-  void check(Width& width);
-  void keep(std::span<const float> logits);
-  std::span<float> kept(std::int64_t token);
   // The rows with which a guess pays, or null.
   Width* worth(int trust);
-  void time_passes();
+  void try_passes();
   void take(std::span<const float> logits);
   std::int64_t size() const { return static_cast<std::int64_t>(text_.size()); }
 
@@ -86,10 +82,6 @@ class Decoder {
   std::vector<Record> records_;
   double one_seconds_ = 0, draft_seconds_ = 0;  // of a token
   double lost_ = 0;                             // seconds, by guesses
-  // The logits behind the last tokens that were read, `kept_` of them, token i's in row i modulo
-  // the rows: for checks, until all are made.
-  std::vector<float> logits_;
-  std::int64_t kept_ = 0;
   DecoderCounts counts_;
 };
 

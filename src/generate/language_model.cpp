@@ -170,14 +170,14 @@ std::span<const float> LanguageModel::prefill(std::span<const std::int32_t> ids,
 }
 
 std::span<const float> LanguageModel::decode(std::int32_t id, std::int64_t past) {
-  assert(past < room_.tokens);
+  assert(past < lengths_of(room_, 0).capacity);
   // In the first instance the prompt lies before the token.
   return run(decode_phase, decode_, {&id, 1}, past - room_.prompt);
 }
 
 std::span<const float> LanguageModel::verify(std::span<const std::int32_t> ids, std::int64_t past) {
   const auto rows = std::find(room_.rows.begin(), room_.rows.end(), std::ssize(ids));
-  assert(rows != room_.rows.end() && past < room_.tokens);
+  assert(rows != room_.rows.end() && past + *rows <= lengths_of(room_, 0).capacity);
   const auto i = static_cast<std::size_t>(rows - room_.rows.begin());
   return run(verify_phases + i, verify_[i], ids, past - room_.prompt);
 }
