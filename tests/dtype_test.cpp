@@ -23,12 +23,8 @@ namespace hc = common::HWY_NAMESPACE;
 
 void WidenHalf(const Float16* from, float* to, std::size_t n) { hc::Widen(from, to, n); }
 void WidenBFloat(const BFloat16* from, float* to, std::size_t n) { hc::Widen(from, to, n); }
-void NarrowHalf(const float* from, Float16* to, std::size_t n, bool stream) {
-  hc::Narrow(from, to, n, stream);
-}
-void NarrowBFloat(const float* from, BFloat16* to, std::size_t n, bool stream) {
-  hc::Narrow(from, to, n, stream);
-}
+void NarrowHalf(const float* from, Float16* to, std::size_t n) { hc::Narrow(from, to, n); }
+void NarrowBFloat(const float* from, BFloat16* to, std::size_t n) { hc::Narrow(from, to, n); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane
@@ -271,11 +267,10 @@ TEST_CASE("vectors widen every 16-bit float and narrow as the formats do, on eve
         const std::uint32_t bits[] = {seeded, upper | 0x8000, upper | 0x8001, half + 0x1000};
         floats[i] = std::bit_cast<float>(bits[round]);
       }
-      const bool stream = round % 2 == 1;
       ROOFLANE_HWY_FUNCTION(NarrowHalf, target)
-      (floats.data(), half_results.data() + 1, floats.size() - 1, stream);
+      (floats.data(), half_results.data() + 1, floats.size() - 1);
       ROOFLANE_HWY_FUNCTION(NarrowBFloat, target)
-      (floats.data(), bfloat_results.data() + 1, floats.size() - 1, stream);
+      (floats.data(), bfloat_results.data() + 1, floats.size() - 1);
       for (std::size_t i = 0; i + 1 < floats.size(); ++i) {
         const double expected_half = decoded(float16, encoded(float16, floats[i]));
         const double expected_bfloat = decoded(bfloat16, encoded(bfloat16, floats[i]));

@@ -14,7 +14,7 @@ void llama_target(std::string_view input) {
   const generate::LlamaWeights weights(gguf, sizes);
   const auto format = [&](const model::Tensor& weight) { return weights.format_of(weight); };
   const model::Instance instance =
-      generate::llama_instance(sizes, {0, 2, 2, 6}, all_kernels(), format);
+      generate::llama_instance(sizes, {0, 2, 6, {2}}, all_kernels(), format);
   require(!instance.phases.empty());
 }
 
