@@ -49,8 +49,11 @@ class Examples(CommandLine):
                     tiny_llama.file_of(tiny_llama.metadata(), tiny_llama.tensors()))
             for line in text.strip().splitlines():
                 brief = re.match(r" *rooflane bench (?!.*--(ceilings-time|dry-run) )", line + " ")
+                # Containers may allow no jail; judge_cheats_test.py asks for one.
+                judged = re.match(r" *rooflane judge \S+\.c ", line)
+                more = " --ceilings-time 0.5" * bool(brief) + " --unsafe" * bool(judged)
                 result = subprocess.run(
-                    line.strip() + " --ceilings-time 0.5" * bool(brief), shell=True, cwd=empty,
+                    line.strip() + more, shell=True, cwd=empty,
                     capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE,
                     env={**os.environ, **env})
                 said = result.stdout + result.stderr + "".join(

@@ -137,9 +137,9 @@ class ListAndDoctor(CommandLine):
     def test_schemas_are_of_verbs_that_write_json(self):
         titles = {verb: json.loads(self.succeed("schema", *verb.split()))["title"]
                   for verb in ("", "bench", "list", "doctor", "ceilings", "calibrate", "compare",
-                                "roofline", "tuned")}
+                                "judge", "roofline", "tuned")}
         self.assertEqual(titles[""], titles["bench"])
-        self.assertEqual(len(set(titles.values())), 8)
+        self.assertEqual(len(set(titles.values())), 9)
         self.refuse(2, ["'rofline'", "nearest is 'roofline'"], "schema", "rofline")
 
     def test_without_an_opencl_device_opencl_is_absent_with_the_reason(self):

@@ -153,12 +153,22 @@ class DataUsers(unittest.TestCase):
         validator = jsonschema.Draft202012Validator(schema or self.schema)
         return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
 
+    def judged(self) -> str:
+        """A source that is right."""
+        source = os.path.join(os.path.dirname(self.csv), "softmax.c")
+        with open(source, "w", encoding="utf-8") as file:
+            subprocess.run([ROOFLANE, "judge", "--template", "softmax"], stdout=file, check=True)
+        return source
+
     def documents(self) -> dict[str, tuple[dict, dict]]:
         """Verb -> a document and its schema."""
         verbs = {"list": ["--shape", "gemm:m=8,n=8,k=8,beta=1"], "doctor": [],
                  "ceilings": ["--threads", "1", "--seconds", "0.5"],
                  "calibrate": ["--threads", "1", "--seconds", "0.1"],
-                 "compare": [self.csv, self.csv], "roofline": [self.csv]}
+                 "compare": [self.csv, self.csv], "roofline": [self.csv],
+                 "judge": [self.judged(), "-k", "softmax", "--shape", "softmax:rows=4,cols=64",
+                           "--against", "hwy", "--budget", "0.3", "--hidden", "1", "--unsafe",
+                           "--archive", os.path.join(os.path.dirname(self.csv), "attempts")]}
         made = {verb: (self.output_of(verb, "--json", *arguments), self.output_of("schema", verb))
                 for verb, arguments in verbs.items()}
         return {"bench": (self.document, self.schema), **made}

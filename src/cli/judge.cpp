@@ -48,8 +48,9 @@ void declare_judge(Arguments& arguments) {
   arguments.json_output("the judgement as JSON; see `rooflane schema judge`");
   arguments.examples(
       {"rooflane judge --template softmax > softmax.c",
-       "rooflane judge softmax.c -k softmax --shape softmax:rows=64,cols=512 --budget 2",
-       "rooflane judge --history"});
+       "rooflane judge softmax.c -k softmax --shape softmax:rows=64,cols=512 --budget 2 --archive "
+       "attempts",
+       "rooflane judge --history --archive attempts"});
 }
 
 // With shapes their signatures; else one per number format.
