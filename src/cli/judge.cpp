@@ -42,9 +42,10 @@ void declare_judge(Arguments& arguments) {
   arguments.option("--template", "KERNEL", "print a source that passes");
   arguments.option("--signature", "KERNEL", "print the function's signature, per number format");
   arguments.flag("--history", "print the attempts so far");
-  arguments.option("--archive", "FILE",
-                   "attempts, as JSON lines; default: $ROOFLANE_JUDGE_ARCHIVE, or judge.jsonl in the "
-                   "cache folder");
+  arguments.option(
+      "--archive", "FILE",
+      "attempts, as JSON lines; default: $ROOFLANE_JUDGE_ARCHIVE, or judge.jsonl in the "
+      "cache folder");
   arguments.json_output("the judgement as JSON; see `rooflane schema judge`");
   arguments.examples(
       {"rooflane judge --template softmax > softmax.c",
