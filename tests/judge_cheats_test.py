@@ -32,12 +32,16 @@ NO_EFFECT = {
 }
 # Verdicts in the place of FAILED, SUSPECT, INACCURATE.
 VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
+# Nothing is found to be copied, and what is written instead is as wrong as any mistake.
+UNNAMED = ("12-reads-reference",)
 # Where other names say the same of what happened.
 ALSO = {
-    "02-rings-early": "late-return work-in-bind",
+    "02-rings-early": "work-in-bind skipped-calls",
     "05-skipped-calls": "recognises-verification",
-    "07-cache-games": "late-return",
+    "06-packed-constants": "recognises-verification replay",
+    "07-cache-games": "late-return disturbs-peers",
     "08-recognises-verification": "skipped-calls",
+    "10-easy-inputs": "nan-games",
     "12-reads-reference": "easy-inputs",
     "17-knows-shapes": "easy-inputs",
     "20-late-hang": "late-crash",
@@ -56,7 +60,7 @@ class Cheats(Judging):
         else:
             self.assertIn(document["verdict"],
                           VERDICTS.get(name, ("FAILED", "SUSPECT", "INACCURATE")), told)
-            if name not in VERDICTS:
+            if name not in VERDICTS and name not in UNNAMED:
                 self.assertIsNotNone(document["cheat"], told)
             if document["cheat"]:
                 self.assertIn(document["cheat"]["name"], [cheat, *ALSO.get(name, "").split()],

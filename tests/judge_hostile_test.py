@@ -99,8 +99,9 @@ class Hostile(Judging):
         free = shutil.disk_usage(self.folder).free
         already = processes()
         with self.listening() as (port, abstract, calls):
-            flags = (f'-DSENTINEL="\\"{self.sentinel}\\"" -DSECRET="\\"{self.secret}\\"" '
-                     f'-DPORT={port} -DABSTRACT="\\"{abstract}\\"" -DVICTIM={self.victim.pid}')
+            # Options are split at spaces, by no shell.
+            flags = (f'-DSENTINEL="{self.sentinel}" -DSECRET="{self.secret}" '
+                     f'-DPORT={port} -DABSTRACT="{abstract}" -DVICTIM={self.victim.pid}')
             begin = time.monotonic()
             document = self.judge(HOSTILE / name, *words, flags=flags)
             self.assertLess(time.monotonic() - begin, 60)
@@ -161,7 +162,7 @@ class Hostile(Judging):
     def test_these_checks_see_what_no_jail_keeps_in(self) -> None:
         with self.listening() as (port, abstract, calls):
             self.judge(HOSTILE / "network.c", "--unsafe",
-                       flags=f'-DPORT={port} -DABSTRACT="\\"{abstract}\\""')
+                       flags=f'-DPORT={port} -DABSTRACT="{abstract}"')
         self.assertEqual(len(calls), 2)
 
     def test_endless_compile(self) -> None:

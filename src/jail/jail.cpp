@@ -132,6 +132,7 @@ struct Prepared {
   int socket, filter, output;
   pid_t parent;
   bool drops_root;
+  const char* folder;  // to begin in; null where bubblewrap goes there
 };
 
 [[noreturn]] void become(const Prepared& prepared) {
@@ -157,6 +158,7 @@ struct Prepared {
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // other credentials forget it
   }
+  if (prepared.folder != nullptr && chdir(prepared.folder) != 0) _exit(125);
   execve(prepared.words[0], const_cast<char* const*>(prepared.words),
          const_cast<char* const*>(prepared.environment));
   _exit(127);
@@ -217,9 +219,14 @@ pid_t start(const Settings& settings) {
   }
   const std::vector<char*> word_pointers = pointers_to(words);
   const std::vector<char*> environment_pointers = pointers_to(environment);
-  Prepared prepared{
-      word_pointers.data(),    environment_pointers.data(), settings.socket, -1, -1, getpid(),
-      jailed && geteuid() == 0};
+  Prepared prepared{word_pointers.data(),
+                    environment_pointers.data(),
+                    settings.socket,
+                    -1,
+                    -1,
+                    getpid(),
+                    jailed && geteuid() == 0,
+                    jailed ? nullptr : settings.folder.c_str()};
   if (jailed && !filter.empty()) prepared.filter = file_with(filter);
   if (!settings.output_path.empty()) {
     prepared.output =

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -23,8 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A compiler that takes longer than this, or writes more, has been given no kernel.
-constexpr double build_seconds = 120;
+// A compiler that takes longer than this in all its steps, or writes more, has been given no
+// kernel.
+constexpr double build_seconds = 30;
+constexpr std::size_t most_library_bytes = std::size_t{256} << 20;
 constexpr std::size_t most_message_bytes = 4000;
 constexpr std::size_t most_reasons = 12;
 
@@ -36,11 +40,24 @@ void write_file(const std::string& path, std::string_view text) {
   if (!file.flush()) throw unavailable_error(fmt::format("'{}' cannot be written", path));
 }
 
+// The first bytes of a file; nothing where there is none. What options of a compiler ran in the
+// jail may have left a link to a file outside of it, or a pipe that nobody writes to: those are
+// none.
 std::string read_if_there(const std::string& path, std::size_t most) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(most, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(most));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return {};
+  struct stat about = {};
+  std::string text;
+  if (fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+    text.resize(std::min(most, static_cast<std::size_t>(about.st_size)));
+    std::size_t got = 0;
+    for (ssize_t count = 1; count > 0 && got < text.size();
+         got += static_cast<std::size_t>(count)) {
+      count = std::max<ssize_t>(read(file, text.data() + got, text.size() - got), 0);
+    }
+    text.resize(got);
+  }
+  close(file);
   return text;
 }
 
@@ -79,7 +96,9 @@ class Builder {
   // False when the step failed; its messages are added.
   bool step(const std::vector<std::string>& command) {
     settings_.command = command;
-    const jail::Outcome outcome = jail::run(settings_, build_seconds);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+    const jail::Outcome outcome =
+        jail::run(settings_, std::max(1.0, build_seconds - spent.count()));
     std::string said = read_if_there(settings_.output_path, most_message_bytes);
     // Paths of the jail are no help to who reads them.
     for (const std::string& path : {jail::inside(settings_) + "/"}) {
@@ -105,6 +124,7 @@ class Builder {
   Build& build_;
   std::string folder_;
   jail::Settings settings_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 // Of "source.c:5:3: missed: couldn't vectorize loop" what a reader can do something about, each
@@ -205,10 +225,14 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
   if (opencl) link.emplace_back("-lOpenCL");
   link.insert(link.end(), {"-lm", "-lpthread", "-ldl"});
   if (!in.step(link)) return result;
-  std::error_code error;
-  fs::copy_file(in / "linked.so", folder + "/" + built_library, error);
-  if (library && !error) fs::copy_file(in / "given.so", folder + "/given.so", error);
-  result.good = !error;
+  const std::string linked = read_if_there(in / "linked.so", most_library_bytes);
+  if (linked.empty()) {
+    result.messages += "the linker left no library\n";
+    return result;
+  }
+  write_file(folder + "/" + built_library, linked);
+  if (library) write_file(folder + "/given.so", source.text);
+  result.good = true;
   return result;
 }
 
