@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -103,9 +104,14 @@ class Runner {
   [[noreturn]] void fail_dead();
   [[noreturn]] void fail(const std::string& reason);
   bool has_ended();
+  // Ends the kernel when its processes together take half of the memory that was free before them:
+  // limits of a process say nothing of what many of them take.
+  void check_memory();
 
   const JailedPlugin& plugin_;
   pid_t process_ = -1;
+  std::size_t free_before_ = 0;
+  Clock::time_point memory_checked_;
   int socket_ = -1, bell_file_ = -1;
   int end_status_ = 0;
   Doorbell* bell_ = nullptr;
@@ -115,6 +121,20 @@ class Runner {
   double spread_ = 0;
   std::string failed_;  // what ended it
 };
+
+// Resident memory of a process and of all that descend from it, in bytes.
+std::size_t resident_bytes_below(pid_t process) {
+  std::size_t pages = 0, ignored = 0;
+  std::ifstream("/proc/" + std::to_string(process) + "/statm") >> ignored >> pages;
+  std::size_t bytes = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t child = 0; children >> child;) bytes += resident_bytes_below(child);
+  }
+  return bytes;
+}
 
 std::vector<int> cpus_of_this_thread() {
   cpu_set_t set;
@@ -218,6 +238,7 @@ Runner::Runner(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
   // A kernel has a workspace, a compiler of OpenCL too; neither takes half of a machine.
   settings.limits = {std::max<std::uint64_t>(std::uint64_t{8} << 30, available_memory_bytes() / 2),
                      256u + 4u * static_cast<unsigned>(threads), std::uint64_t{64} << 20, 0};
+  free_before_ = available_memory_bytes();
   process_ = start(settings);
   ::close(sockets[1]);
   std::vector<int> spare;
@@ -229,6 +250,18 @@ Runner::Runner(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
   use_cpus(spare);
   // A third of a millisecond: longer than what lies between two calls of a series.
   bell_->spins = has_spare_cpu_ ? 20000 : 0;
+}
+
+void Runner::check_memory() {
+  const auto now = Clock::now();
+  if (now < memory_checked_ + std::chrono::milliseconds(20)) return;
+  memory_checked_ = now;
+  // The machine's memory first, which is one file: others may have taken it.
+  if (available_memory_bytes() > free_before_ / 2) return;
+  const std::size_t taken = resident_bytes_below(process_);
+  if (taken < free_before_ / 4) return;
+  fail(fmt::format("{}the kernel's processes take {:.1f} GiB of memory together", crashed,
+                   static_cast<double>(taken) / 0x1p30));
 }
 
 bool Runner::has_ended() {
@@ -289,6 +322,7 @@ Answer Runner::ask(const Request& request, const std::vector<int>& descriptors) 
       fail_dead();
     }
     if (has_ended()) fail_dead();
+    check_memory();
     if (Clock::now() > deadline) {
       fail(fmt::format("{}loading or planning took more than {:g} s", hung, plugin_.call_seconds));
     }
@@ -312,6 +346,7 @@ bool Runner::wait_for(std::uint32_t number, Clock::time_point deadline) {
       if (answered()) return true;
     }
     if (has_ended() || Clock::now() > deadline) return answered();
+    check_memory();
   }
 }
 
