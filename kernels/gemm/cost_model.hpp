@@ -26,9 +26,9 @@ namespace rooflane::gemm::cost {
 // what the instructions explain. What is left, median and 95th percentile in percent:
 //   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
 //   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 25, 12 and 34
-// On problems that nothing was fitted to, on a Sapphire Rapids whose idle threads sleep:
-//   float32, 1 thread 5.4 and 24, 16 threads 10 and 55; AMX int8 3.8 and 9, 15 and 48; bf16 26 and
-//   36
+// On 42 problems drawn after the fit, timed on another Sapphire Rapids whose idle threads sleep:
+//   float32, 1 thread 0.0 and 4.9, 16 threads 3.2 and 45
+//   bf16 by AMX, 16 threads 1.0 and 25
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
 // started in one.
 inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
