@@ -34,18 +34,10 @@ NO_EFFECT = {
 VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
 # Nothing is found to be copied, and what is written instead is as wrong as any mistake.
 UNNAMED = ("12-reads-reference",)
-# Where other names say the same of what happened.
-ALSO = {
-    "02-rings-early": "work-in-bind skipped-calls",
-    "05-skipped-calls": "recognises-verification",
-    "06-packed-constants": "recognises-verification replay",
-    "07-cache-games": "late-return disturbs-peers",
-    "08-recognises-verification": "skipped-calls",
-    "10-easy-inputs": "nan-games",
-    "12-reads-reference": "easy-inputs",
-    "17-knows-shapes": "easy-inputs",
-    "20-late-hang": "late-crash",
-}
+# Caught by whichever check comes first, which depends on the moment: any cheat's name will do.
+VARIES = ("02-rings-early", "05-skipped-calls", "06-packed-constants", "07-cache-games",
+          "08-hears-the-rhythm", "08-recognises-verification", "10-easy-inputs",
+          "12-reads-reference", "17-knows-shapes", "20-late-hang")
 
 
 class Cheats(Judging):
@@ -63,7 +55,7 @@ class Cheats(Judging):
             if name not in VERDICTS and name not in UNNAMED:
                 self.assertIsNotNone(document["cheat"], told)
             if document["cheat"]:
-                self.assertIn(document["cheat"]["name"], [cheat, *ALSO.get(name, "").split()],
+                self.assertIn(document["cheat"]["name"], NAMES if name in VARIES else [cheat],
                               told)
                 self.assertTrue(document["cheat"]["evidence"], told)
         if name == "15-foreign-library":

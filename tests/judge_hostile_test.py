@@ -71,7 +71,7 @@ class Hostile(Judging):
     def listening(self) -> Iterator[tuple[int, str, list[str]]]:
         """A port of 127.0.0.1, an abstract name, and who called them."""
         calls: list[str] = []
-        name = f"rooflane-{os.getpid()}"
+        name = f"rooflane-{os.getpid()}-{time.monotonic_ns()}"
         with socket.create_server(("127.0.0.1", 0)) as port, \
                 socket.socket(socket.AF_UNIX) as abstract:
             abstract.bind(f"\0{name}")
@@ -86,11 +86,13 @@ class Hostile(Judging):
                        for line in (port, abstract)]
             for thread in threads:
                 thread.start()
-            yield port.getsockname()[1], name, calls
-            for line in (port, abstract):  # wakes accept
-                line.shutdown(socket.SHUT_RDWR)
-            for thread in threads:
-                thread.join()
+            try:
+                yield port.getsockname()[1], name, calls
+            finally:
+                for line in (port, abstract):  # wakes accept
+                    line.shutdown(socket.SHUT_RDWR)
+                for thread in threads:
+                    thread.join()
 
     def attack(self, name: str, *words: str) -> dict[str, Any]:
         """Judges a hostile source, and asserts that all is as before."""

@@ -4,6 +4,7 @@
 #include "jail/seccomp.hpp"
 
 #include <linux/audit.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
@@ -89,6 +90,10 @@ constexpr long refused[] = {
 constexpr long refused_to_kernels[] = {SYS_setpgid, SYS_setsid, SYS_setpriority,
                                        SYS_sched_setscheduler, SYS_sched_setattr};
 
+// Flags of clone. (CLONE_NEWTIME is one of clone3 alone.)
+constexpr unsigned new_namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
 }  // namespace
 
 std::vector<sock_filter> system_call_filter(bool compiles) {
@@ -113,6 +118,13 @@ std::vector<sock_filter> system_call_filter(bool compiles) {
   if (!compiles) {
     for (const long call : refused_to_kernels) refuse(call);
   }
+  // A filter cannot look into clone3's arguments; the C library then uses clone.
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS));
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3));
+  program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)));
+  program.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, new_namespaces, 0, 1));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   return program;
 }
