@@ -40,7 +40,7 @@ TEXTS = [
     Rule(r"\b(?:are|is) for people\b", "informational only"),
     Rule(r"\b(?:bought|buys?)\b", "gains, gained"),
     Rule(r"\bhonest floor\b", "baseline"),
-    Rule(r"\btells?\b(?! you\b)", "says, shows"),
+    Rule(r"\btells?\b(?! you\b|(?: \w+){0,3} apart\b)", "says, shows"),
     Rule(r"(?<!here )\bis no (?!longer\b|more\b)", "is not a"),
     Rule(r"\bfor ever\b", "forever"),
     Rule(r"\bturned\b(?! (?:into|off|on)\b)", "transposed"),

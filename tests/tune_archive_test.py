@@ -463,7 +463,7 @@ class Sqlite(OnBoth, unittest.TestCase):
                 (["export", "--format", "t4", f"{self.folder}/no/f"], "cannot be written"),
                 (["import", f"{self.folder}/none"], "cannot be read"),
                 (["import", str(self.folder)], "cannot be read"),
-                (["import", "--format", "kernel-tuner", str(junk)], "no kernel-tuner"),
+                (["import", "--format", "kernel-tuner", str(junk)], "is not a kernel-tuner file"),
                 (["import", str(junk)], "'invalidity' is missing")):
             status, output, errors = command(*words, *(["--archive", self.url] if words else []))
             self.assertEqual((status, output), (2, ""), (words, errors))

@@ -57,6 +57,6 @@ def read(path: Path, name: str | None) -> list[RunRecord]:
     except FormatError as error:
         raise ArchiveError(f"'{path}': {error}") from error
     except KeyError as error:
-        raise ArchiveError(f"'{path}' is not a {found}: {error} is missing") from error
+        raise ArchiveError(f"'{path}' is not a {found} file: {error} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise ArchiveError(f"'{path}' is not a {found}: {str(error).splitlines()[0]}") from error
+        raise ArchiveError(f"'{path}' is not a {found} file: {str(error).splitlines()[0]}") from error

@@ -33,7 +33,7 @@ SYSTEM = ("You write a fast kernel in C for the machine at hand. It is compiled,
 RULES = """\
 - Write one complete C file: includes, helpers, and the function of that signature.
 - Every call computes everything from its arguments. Results kept from one call to the next, work
-  that goes on after return, and whatever else treats calls differently are found and refused.
+  that goes on after return, and whatever else tells the calls apart are found and refused.
 - Any size is possible, not only this shape; lengths need not be multiples of a vector.
 - Intrinsics and threads are allowed; /* flags: -fopenmp */ in the head adds flags."""
 
