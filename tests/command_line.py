@@ -17,7 +17,7 @@ SMALL = "gemm:m=5,n=7,k=3"
 VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "calibrate", "bench", "roofline",
          "compare", "model", "generate", "judge", "schema", "worker", "evaluate"]
 # Their arguments are read by python/rooflane, in an environment of its own: tune_test.py.
-FORWARDED = ["tune", "archive"]
+FORWARDED = ["tune", "archive", "bisect"]
 PATIENCE = 600  # seconds: other tests may measure at the same time
 
 

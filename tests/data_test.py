@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What data users rely on: data_test.py ROOFLANE_WITH_FAKES.
+"""What data users rely on: data_test.py ROOFLANE_WITH_FAKES ROOFLANE.
 
 The CSV opens in pandas and DuckDB with the types that `rooflane schema` names, and the JSON of
 each verb is valid by its schema. Runs itself in an environment with these packages, made from PyPI;
@@ -62,8 +62,9 @@ class DataUsers(unittest.TestCase):
 
     @staticmethod
     def output_of(*arguments: str) -> dict:
-        """What the program prints, as JSON."""
-        return json.loads(subprocess.run([ROOFLANE, *arguments], stdout=subprocess.PIPE,
+        """What the program prints, as JSON. The fake one has no runner beside it for `judge`."""
+        program = JUDGE if arguments[0] == "judge" else ROOFLANE
+        return json.loads(subprocess.run([program, *arguments], stdout=subprocess.PIPE,
                                          check=True).stdout)
 
     def types(self) -> dict[str, str]:
@@ -273,6 +274,6 @@ class DataUsers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    ROOFLANE = os.path.abspath(sys.argv[1])
+    ROOFLANE, JUDGE = (os.path.abspath(word) for word in sys.argv[1:3])
     restart.in_environment("data-tests", PACKAGES)
     skip.main(sys.argv[:1], verbosity=1)

@@ -59,4 +59,5 @@ def read(path: Path, name: str | None) -> list[RunRecord]:
     except KeyError as error:
         raise ArchiveError(f"'{path}' is not a {found} file: {error} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise ArchiveError(f"'{path}' is not a {found} file: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0]
+        raise ArchiveError(f"'{path}' is not a {found} file: {why}") from error
