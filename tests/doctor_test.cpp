@@ -119,7 +119,7 @@ TEST_CASE("OpenBLAS that takes the CPU for a slower one is told with the export 
       core_type_slowdown("OpenBLAS 0.3.21 Haswell", {{"OPENBLAS_CORETYPE", "SkylakeX"}});
   REQUIRE(slowdown.has_value());
   CHECK(slowdown->fix == "export OPENBLAS_CORETYPE=SkylakeX");
-  CHECK(slowdown->what.find("OpenBLAS 0.3.21 takes this CPU for Haswell") == 0);
+  CHECK(slowdown->what.find("OpenBLAS 0.3.21 mistakes this CPU for Haswell") == 0);
   CHECK(!core_type_slowdown("OpenBLAS 0.3.21 SkylakeX", {{"OPENBLAS_CORETYPE", "SKYLAKEX"}}));
   CHECK(!core_type_slowdown("MKL 2024.1", {}));
 }

@@ -8,6 +8,8 @@
 namespace rooflane::rmsnorm {
 namespace {
 
+constexpr double smallest_normal = 0x1p-126;
+
 // An element's 4 flops: the sum of squares as multiply-adds, two products.
 Cost cost(const Problem& problem) { return common::norm_cost(problem, 1, 2); }
 
@@ -18,9 +20,7 @@ auto elements(const Math& math, const Operands& inputs) {
   return [=, u = math.sums->unit_roundoff](const common::NormRow& row, std::int64_t j) {
     const auto cols = static_cast<double>(row.x.size());
     const double value = row.x[j] / row.sigma * gamma[j], size = std::abs(value);
-    // Roundings below the normal numbers, before gamma and after it.
-    const double below = (std::abs(gamma[j]) + 1) * float32.smallest;
-    const double bound = (8 + std::sqrt(cols) + (row.is_sum ? 2 : 0)) * u * size + below;
+    const double bound = (8 + std::sqrt(cols) + (row.is_sum ? 2 : 0)) * u * size + smallest_normal;
     return common::NormElement{value, bound, bound + plain_sum_error(cols, u) * size};
   };
 }
