@@ -11,10 +11,10 @@
 // flops an element (square, add; scale, gamma), 8 bytes an element and 4 a column for gamma; half
 // of the bytes for float16 and bfloat16, all tensors of one type, which are computed with as
 // float32.
-// Tolerance: |error| <= (8 + sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of cols terms
-// grow like sqrt(cols), of which the root leaves half; root, quotient and two products share the 8;
-// results below the smallest normal float may be flushed, as OpenCL devices do. Plain float32 sums
-// may lose as much again.
+// Tolerance: |error| <= (8 + sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of cols
+// terms grow like sqrt(cols), of which the root leaves half; root, quotient and two products share
+// the 8; results below the smallest normal float may be flushed, as OpenCL devices do. Plain
+// float32 sums may lose as much again.
 //
 // hwy: a row that stays in L2 is visited once from memory: squares are summed, then the row is read
 // again and written. Past the caches, while a row is summed and the next one prefetched, the row
