@@ -92,7 +92,8 @@ HWY_INLINE void StoreElements(hn::Vec<D> v, D d, T* p, Part part) {
 // Vectors of float32 whose elements fill one vector of T. (HWY_SCALAR has one lane of each.)
 template <class T>
 constexpr std::size_t VectorsOfFloats() {
-  return HWY_TARGET == HWY_SCALAR ? 1 : sizeof(float) / sizeof(T);
+  constexpr std::size_t wide = sizeof(float);
+  return HWY_TARGET == HWY_SCALAR ? 1 : wide / sizeof(T);
 }
 // Elements of T in one vector: what is streamed at a time, to where its address is a multiple.
 template <class D, class T>

@@ -647,7 +647,7 @@ void report(JailedPlan& plan, double call_ns) {
                          {"call_spread_ns", plan.runner.call_spread_ns()},
                          {"maps", plan.runner.mapped_files()}}
               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-       << std::endl;
+       << '\n';
 }
 
 double call_ns_of(void* plan) {

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "bench/groups.hpp"
 #include "bench/worker_pool.hpp"
@@ -55,17 +56,28 @@ std::optional<FirstWrong> wrong_element(const std::string& reason, const Problem
   const std::size_t at = reason.find("element ");
   if (at == std::string::npos) return std::nullopt;
   FirstWrong wrong;
-  char tensor[64] = "";
   const std::string text = reason.substr(at + 8);
   const std::size_t bracket = text.find('[');
-  if (bracket == std::string::npos || bracket >= sizeof tensor) return std::nullopt;
+  if (bracket == std::string::npos || bracket >= 64) return std::nullopt;
   wrong.tensor = text.substr(0, bracket);
-  long row = 0, col = 0;
-  const int read = std::sscanf(text.c_str() + bracket, "[%ld,%ld] is %lf, expected %lf within %lf",
-                               &row, &col, &wrong.got, &wrong.expected, &wrong.bound);
-  if (read < 3) return std::nullopt;
-  wrong.row = row;
-  wrong.col = col;
+  const char* at_text = text.c_str() + bracket;
+  const auto number_behind = [&](std::string_view words, double& number) {
+    if (!std::string_view(at_text).starts_with(words)) return false;
+    const char* const begin = at_text + words.size();
+    char* end = nullptr;
+    number = std::strtod(begin, &end);
+    if (end == begin) return false;
+    at_text = end;
+    return true;
+  };
+  double row = 0, col = 0;
+  if (!number_behind("[", row) || !number_behind(",", col) || !number_behind("] is ", wrong.got)) {
+    return std::nullopt;
+  }
+  // A Freivalds product has no expected value.
+  if (number_behind(", expected ", wrong.expected)) number_behind(" within ", wrong.bound);
+  wrong.row = static_cast<std::int64_t>(row);
+  wrong.col = static_cast<std::int64_t>(col);
   if (wrong.tensor.empty()) {
     for (const TensorSpec& spec : problem.kernel().tensors(problem)) {
       if (is_written(spec.role)) wrong.tensor = spec.name;
@@ -119,7 +131,7 @@ class Judge {
     const std::size_t call = reason.find("call ");
     const bool ended = verdict == Verdict::crash || verdict == Verdict::timeout;
     if (ended && call != std::string::npos &&
-        std::atol(reason.c_str() + call + 5) > verifying_calls) {
+        std::strtol(reason.c_str() + call + 5, nullptr, 10) > verifying_calls) {
       result_.cheat = cheat_number(20);
     }
     return false;
@@ -135,6 +147,8 @@ class Judge {
     }
     result_.hot_loop = hot_loop_of(request_.kind, folder_.path());
     jail::JailedPlugin plugin;
+    // As long as a call on a busy machine may take; whoever asks for a quick answer waits less.
+    plugin.call_seconds = std::clamp(10 * request_.budget_seconds, 5.0, 20.0);
     plugin.name = judged_name;
     plugin.folder = folder_.path();
     plugin.library = built_library;

@@ -289,7 +289,7 @@ class LocalWorker final : public Worker {
   // of the reason says how it keeps outputs: it computes when it is bound, it leaves runs out, or
   // it gives an earlier result again.
   static std::string how_it_kept(OpenCase& open) {
-    const std::string kept = "the run kept its output although its inputs changed";
+    std::string kept = "the run kept its output although its inputs changed";
     if (!open.variant.backend->untrusted) return kept;
     constexpr int runs = 4;
     int written = 0;
