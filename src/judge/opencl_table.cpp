@@ -166,7 +166,7 @@ std::string size_of(const std::string& c_type) {
 }  // namespace
 
 std::string opencl_table_of(const Signature& signature, const std::string& source) {
-  std::string sizes, values, buffers, arguments, maps, unmaps, dtypes, first_size;
+  std::string sizes, values, buffers, dtypes, first_size;
   std::set<std::string> formats;
   int index = 0, tensors = 0;
   for (const Argument& argument : signature.arguments) {
