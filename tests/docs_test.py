@@ -551,7 +551,8 @@ class Commands(unittest.TestCase):
                                       "from PyPI: altair vl-convert-python"))
         if ran.status == 3 and "the tuner's Python environment cannot be had" in ran.output:
             self.skipTest(skip.reason(ran.output.strip().splitlines()[-1]))
-        no_jail = [other.output for other in self.ran if other.status == 3 and "jail" in other.output]
+        no_jail = [other.output for other in self.ran
+                   if other.status == 3 and "jail" in other.output]
         if no_jail and re.search("rooflane judge|--strategy source", ran.command):
             self.skipTest(skip.reason(no_jail[0].strip().splitlines()[-1], "bubblewrap"))
         if self.no_device and re.search(r"-v opencl|--cl-device", ran.command):
