@@ -38,6 +38,7 @@
 #include "core/text.hpp"
 #include "core/thread_pool.hpp"
 #include "jail/runner_protocol.hpp"
+#include "measure/process_usage.hpp"
 
 namespace rooflane::jail {
 
@@ -124,9 +125,7 @@ class Runner {
 
 // Resident memory of a process and of all that descend from it, in bytes.
 std::size_t resident_bytes_below(pid_t process) {
-  std::size_t pages = 0, ignored = 0;
-  std::ifstream("/proc/" + std::to_string(process) + "/statm") >> ignored >> pages;
-  std::size_t bytes = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  auto bytes = static_cast<std::size_t>(resident_bytes(process));
   const std::string tasks = "/proc/" + std::to_string(process) + "/task";
   std::error_code gone;
   for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
@@ -188,13 +187,6 @@ pid_t innermost(pid_t process) {
   }
 }
 
-double cpu_ns(pid_t process) {
-  clockid_t clock;
-  timespec time;
-  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
-
 // From now on the system notes which pages the process touches. False where it does not.
 bool forget_references(pid_t process) {
   std::ofstream file(fmt::format("/proc/{}/clear_refs", process));
@@ -236,9 +228,9 @@ Runner::Runner(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
   settings.environment = environment_of_runner(threads);
   settings.socket = sockets[1];
   // A kernel has a workspace, a compiler of OpenCL too; neither takes half of a machine.
-  settings.limits = {std::max<std::uint64_t>(std::uint64_t{8} << 30, available_memory_bytes() / 2),
-                     256u + 4u * static_cast<unsigned>(threads), std::uint64_t{64} << 20, 0};
   free_before_ = available_memory_bytes();
+  settings.limits = {std::max<std::uint64_t>(std::uint64_t{8} << 30, free_before_ / 2),
+                     256u + 4u * static_cast<unsigned>(threads), std::uint64_t{64} << 20, 0};
   process_ = start(settings);
   ::close(sockets[1]);
   std::vector<int> spare;
@@ -412,9 +404,9 @@ void Runner::look_for_leftovers() {
   usleep(grace_us);
   const pid_t process = innermost(process_);
   const bool counts = forget_references(process);
-  const double before = cpu_ns(process);
+  const double before = cpu_time_ns(process);
   usleep(looked_at_us);
-  if (cpu_ns(process) - before < busy * 1e3 * looked_at_us || has_ended()) return;
+  if (cpu_time_ns(process) - before < busy * 1e3 * looked_at_us || has_ended()) return;
   const bool reads = counts && referenced_operands(process);
   failed_ = fmt::format("{}: a thread of the kernel goes on between calls{}",
                         reads ? "cache-games" : "disturbs-peers",

@@ -30,7 +30,8 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-k", "--kernel", metavar="K", help="kernel; default: that of the shapes")
     parser.add_argument("-v", "--variant", metavar="V", default="hwy",
                         help="the variant to time; default: hwy")
-    parser.add_argument("--threads", metavar="N", help="number of threads; default: 1")
+    parser.add_argument("--threads", metavar="N", default="1",
+                        help="number of threads; default: 1")
     parser.add_argument("--max-time", metavar="SECONDS", type=float, default=1.0,
                         help="for the rounds of a problem; doubled twice while a comparison is "
                              "UNSURE; default: 1")
@@ -42,12 +43,11 @@ def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     given = parser.parse_args(words)
     ends = given.range.split("..")
-    if len(ends) != 2 or not all(ends) or "." in (given.range + " ")[given.range.find("..") + 2]:
+    if len(ends) != 2 or not all(ends) or ends[1].startswith("."):
         parser.error(f"'{given.range}': two commits are needed, GOOD..BAD")
     given.good, given.bad = ends
     if not given.shape and not given.preset:
         parser.error("--shape or --preset is needed: what is to be timed")
     if not 0 < given.max_time < 1e6:
         parser.error("--max-time: allowed are numbers above 0")
-    given.threads = given.threads or "1"
     return given
