@@ -35,6 +35,8 @@ class BenchRun {
     if (stamp_.run_id.empty()) stamp_.run_id = new_run_id();
     stamp_.host = machine().host;
     stamp_.cpu = machine().cpu;
+    stamp_.placement =
+        options.placements.empty() ? placement_orders().front().name : options.placements.front();
     result_.run_id = stamp_.run_id;
   }
 

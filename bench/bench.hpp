@@ -50,7 +50,10 @@ struct BenchOptions {
   std::vector<BenchProblem> problems;
   std::vector<std::string> variants;  // names as users write them; empty: every variant
   std::vector<int> threads = {1};     // one group each
-  std::vector<std::string> isas;      // for variants with ISA targets; empty: the CPU's best
+  // As core/placement.hpp takes them. The first is that of the whole run, its ceilings included;
+  // the others are measured beside it by variants that run on the CPU. Empty: the default.
+  std::vector<std::string> placements;
+  std::vector<std::string> isas;  // for variants with ISA targets; empty: the CPU's best
   std::string math = "fp32";
   // Variant name and text, {"hwy", "mc=96,kc=384"}: for every measured kernel's variant of the
   // name.

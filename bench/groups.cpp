@@ -10,6 +10,7 @@
 #include "bench/ablation.hpp"
 #include "bench/google_benchmark.hpp"
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "core/text.hpp"
 #include "measure/verify.hpp"
 
@@ -29,6 +30,9 @@ void check_options(const BenchOptions& options) {
           fmt::format("threads={}: allowed is an integer from 1 to {}", threads, most_threads));
     }
   }
+  if (options.placements.size() > 1 && (options.ladder || options.fusion)) {
+    throw argument_error("--ladder and --fusion take one --placement");
+  }
   if (options.ladder && options.fusion) {
     throw argument_error("--ladder and --fusion are two questions: give one");
   }
@@ -45,6 +49,10 @@ void check_options(const BenchOptions& options) {
   }
   options.catalogue->math(options.math);
   for (const std::string& isa : options.isas) resolve_isa(isa);
+  for (const std::string& placement : options.placements) placed(machine().cpus, placement);
+  if (options.in_process && options.placements.size() > 1) {
+    throw argument_error("--placement: workers in this process share one placement");
+  }
   if (!(options.min_time >= 0)) throw argument_error("min_time: allowed are seconds from 0 on");
   if (!(options.timeout > 0)) throw argument_error("timeout: allowed are seconds above 0");
 }
@@ -108,6 +116,7 @@ void check_tunings(const BenchOptions& options, const std::vector<Group>& groups
 std::string case_name(const Case& c, bool tuned_of_two = false) {
   std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
                                  c.problem.shape(), c.threads, name_of(c.cache));
+  if (!c.placement.empty()) name += fmt::format("/placement:{}", c.placement);
   if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
   if (tuned_of_two) name += "/tuned";
   if (const auto step = c.tuning.find(step_key)) name += fmt::format("/{}:{}", step_key, *step);
@@ -163,6 +172,15 @@ std::vector<std::string> isas_of(const BenchOptions& options, const CatalogueEnt
   return takes_isa && !options.isas.empty() ? options.isas : std::vector<std::string>{""};
 }
 
+// The run's placement, and those beside it for a case with CPUs of its own.
+std::vector<std::string> placements_of(const BenchOptions& options, const Case& c) {
+  std::vector<std::string> placements = {""};
+  if (c.threads > 0 && options.placements.size() > 1) {
+    placements.insert(placements.end(), options.placements.begin() + 1, options.placements.end());
+  }
+  return placements;
+}
+
 // The cases that an entry adds to a group.
 void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool takes_singles,
                bool first, Group& group) {
@@ -178,12 +196,15 @@ void add_cases(const BenchOptions& options, const CatalogueEntry& entry, bool ta
     c.threads = 0;
   }
   for (const std::string& isa : isas_of(options, entry)) {
-    c.isa = isa;
-    const std::optional<Case> tuned = tuned_case(options, entry, c);
-    if (tuned) {
-      group.cases.push_back({*tuned, &entry, case_name(*tuned, options.tuned_beside_model), 0});
+    for (const std::string& placement : placements_of(options, c)) {
+      c.isa = isa;
+      c.placement = placement;
+      const std::optional<Case> tuned = tuned_case(options, entry, c);
+      if (tuned) {
+        group.cases.push_back({*tuned, &entry, case_name(*tuned, options.tuned_beside_model), 0});
+      }
+      if (!tuned || options.tuned_beside_model) group.cases.push_back({c, &entry, case_name(c), 0});
     }
-    if (!tuned || options.tuned_beside_model) group.cases.push_back({c, &entry, case_name(c), 0});
   }
 }
 

@@ -30,7 +30,8 @@ const Measured* own_case_of(const Measured& other, std::span<const Measured> mea
   const std::string name = c.variant.substr(0, c.variant.find('@'));
   const auto own = std::find_if(measured.begin(), measured.end(), [&](const Measured& m) {
     const Case& candidate = m.planned->measured;
-    return candidate.variant == name && candidate.isa == c.isa && candidate.threads == c.threads;
+    return candidate.variant == name && candidate.isa == c.isa && candidate.threads == c.threads &&
+           candidate.placement == c.placement;
   });
   return own == measured.end() ? nullptr : &*own;
 }

@@ -119,8 +119,8 @@ const std::string& math_of(const Measured& measured) {
 }
 
 void join_model(const Measured& measured, const Ceilings& ceilings, Row& row) {
-  if (!measured.opened) return;
   const Case& c = measured.planned->measured;
+  if (!measured.opened || !c.placement.empty()) return;
   const PlanFacts& facts = measured.opened->facts;
   row.model_ns = model_ns(c.problem, ceilings, math_of(measured), facts.isa, c.threads,
                           facts.device, c.cache, facts.path);
@@ -150,8 +150,9 @@ void add_sample(Measured& measured, const Sample& sample) {
 }
 
 std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) {
-  if (!measured.opened) return std::nullopt;
   const Case& c = measured.planned->measured;
+  // The ceilings are those of the run's own placement.
+  if (!measured.opened || !c.placement.empty()) return std::nullopt;
   const PlanFacts& facts = measured.opened->facts;
   return roof_of(c.problem, ceilings, math_of(measured), facts.isa, c.threads, facts.device,
                  c.cache, facts.path);
@@ -190,6 +191,8 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   }
   if (c.threads > 0) row.threads = c.threads;
   row.affinity = measured.affinity;
+  if (!c.placement.empty()) row.placement = c.placement;
+  if (row.affinity.empty()) row.placement.clear();
   row.backend = variant.backend->name;
   row.kernel = c.problem.kernel().name;
   row.variant = c.variant;

@@ -33,6 +33,7 @@ json request_json(const BenchOptions& options, const Suite& suite) {
   for (const GroupCase* planned : suite.cases()) cases.push_back(planned->measured.text());
   return {{"build", options.stamp.build_commit + " " + options.stamp.git_dirty},
           {"cpu", machine().cpu},
+          {"placement", machine().placement},
           {"launches", options.launches},
           {"interval", options.interval_pct},
           {"min_time", options.min_time},

@@ -53,7 +53,8 @@ Variables worker_environment(const Case& c, const CatalogueEntry& entry,
 }
 
 std::vector<int> WorkerPool::cpus_for(const Case& c) const {
-  std::vector<int> cpus = machine().placement;
+  std::vector<int> cpus =
+      c.placement.empty() ? machine().placement : placed(machine().cpus, c.placement);
   // A whole device that is no CPU leaves the host free.
   if (c.threads > 0 && static_cast<std::size_t>(c.threads) < cpus.size()) cpus.resize(c.threads);
   return cpus;
@@ -74,8 +75,9 @@ Worker& WorkerPool::worker_for(const Case& c) {
   const CatalogueEntry& entry = entry_of(c, *options_.catalogue);
   // Rooms may give one name to variants of different backends, which need other environments. The
   // cases of a group are open at once, each in a worker of its own.
-  const std::string key = fmt::format("{} {} {} {} {} {}", c.variant, entry.variant->backend->name,
-                                      c.threads, c.library, c.isa, c.tuning.text());
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {}", c.variant, entry.variant->backend->name, c.threads,
+                  c.placement, c.library, c.isa, c.tuning.text());
   Kept& kept = workers_[key];
   if (kept.worker == nullptr)
     kept = {start(c), entry.foreign() && c.variant.find('@') == std::string::npos};

@@ -21,6 +21,7 @@
 #include "bench/shapes.hpp"
 #include "bench/worker_pool.hpp"
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "fakes.hpp"
 
 using namespace rooflane;
@@ -510,6 +511,27 @@ TEST_CASE("cases of one variant in one group keep to their own ISA target") {
     CHECK(result.rows[i].status == "PASSED");
     CHECK(result.rows[i].isa == options.isas[i]);
   }
+}
+
+TEST_CASE("a second placement is measured beside the run's, and has no roof") {
+  const int last = machine().cpus.back().number;
+  BenchOptions options = options_for({"softmax:rows=8,cols=300"}, {"hwy"});
+  options.placements = {"cores", std::to_string(last)};
+  const BenchResult result = run(options, {});
+  REQUIRE(result.rows.size() == 2);
+  CHECK(result.rows[0].placement == "cores");
+  CHECK(result.rows[0].affinity == std::to_string(machine().placement.front()));
+  CHECK(result.rows[0].roof_pct);
+  CHECK(result.rows[1].placement == options.placements[1]);
+  CHECK(result.rows[1].affinity == std::to_string(last));
+  CHECK_FALSE(result.rows[1].roof_pct);
+  CHECK_FALSE(result.rows[1].model_pct);
+  for (const Row& row : result.rows) CHECK(row.status == "PASSED");
+  options.in_process = true;
+  CHECK_THROWS_AS(run(options, {}), Error);
+  options.in_process = false;
+  options.placements = {"cores", "nowhere"};
+  CHECK_THROWS_AS(run(options, {}), Error);
 }
 
 TEST_CASE("workers in this process measure the same cases") {

@@ -11,6 +11,7 @@
 #include "cli/fusion.hpp"
 #include "cli/ladder.hpp"
 #include "cli/workers.hpp"
+#include "core/machine.hpp"
 #include "core/text.hpp"
 #include "io/csv.hpp"
 #include "io/files.hpp"
@@ -186,6 +187,10 @@ void declare_bench(Arguments& arguments) {
       "a list of shapes, or random:N[:SEED], or formats:N[:SEED]; default: default");
   declare_common(arguments, Many::yes);
   declare_workers(arguments);
+  arguments.repeatable("--placement", "NAME|CPUS",
+                       "order in which threads take CPUs: cores, spread, siblings or efficient, or "
+                       "a list such as 0,2,4-7; a second one is measured beside the first, which "
+                       "the ceilings are measured for; default: cores");
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
   arguments.option("--timer", "steady|event", "host clock or device clock");
   arguments.option("--min-time", "SECONDS", "least timed work per row");
@@ -262,6 +267,11 @@ BenchArguments read_bench_arguments(const Arguments& arguments, Catalogue& catal
   read.options.ladder = ladder;
   read.options.fusion = fusion;
   read.options.tuned_beside_model = common.tuned_named;
+  read.options.placements = arguments.values("--placement");
+  complaints.check([&] {
+    if (!read.options.placements.empty()) use_placement(read.options.placements.front());
+    return true;
+  });
   read.options.stamp = read_stamp();
   read_measuring(arguments, read.options, complaints);
   read_files(arguments, read, complaints);

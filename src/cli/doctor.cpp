@@ -1,6 +1,7 @@
 // `rooflane doctor`: what this machine offers to each backend, and what slows it down.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <iostream>
 
@@ -22,6 +23,20 @@ void print_line(const std::string& label, const std::string& text) {
   std::cout << fmt::format("{:<14}{}\n", label, text);
 }
 
+// Orders that come to the same on this machine share an entry.
+std::vector<std::pair<std::vector<int>, std::vector<std::string>>> orders_by_placement(
+    std::span<const LogicalCpu> cpus) {
+  std::vector<std::pair<std::vector<int>, std::vector<std::string>>> found;
+  for (const PlacementOrder& order : placement_orders()) {
+    const std::vector<int> placement = placed(cpus, order.name);
+    auto same = std::find_if(found.begin(), found.end(),
+                             [&](const auto& entry) { return entry.first == placement; });
+    if (same == found.end()) same = found.insert(found.end(), {placement, {}});
+    same->second.emplace_back(order.name);
+  }
+  return found;
+}
+
 void print_machine(const std::vector<IsaTarget>& targets) {
   const Machine& m = machine();
   print_line("rooflane", fmt::format("{} ({}, {})", build_version, build_commit, build_compiler));
@@ -29,7 +44,10 @@ void print_machine(const std::vector<IsaTarget>& targets) {
   print_line("CPU", m.cpu);
   print_line("cores", fmt::format("{} physical, {} logical CPUs for this process", m.physical_cores,
                                   m.logical_cpus));
-  print_line("placement", fmt::format("{}", fmt::join(m.placement, " ")));
+  print_line("topology", topology_text(m.cpus));
+  for (const auto& [placement, names] : orders_by_placement(m.cpus)) {
+    print_line("placement", fmt::format("{} ({})", cpu_list_text(placement), join(names, ", ")));
+  }
   print_line("caches", fmt::format("L1d {}, L2 {} per core; L3 {} as reported; `rooflane ceilings` "
                                    "measures them",
                                    print_bytes(m.l1d_bytes), print_bytes(m.l2_bytes),

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
+#include <span>
 #include <sstream>
 
 #include "core/control_group.hpp"
@@ -16,6 +18,12 @@
 namespace rooflane {
 
 namespace {
+
+int cores_of(std::span<const LogicalCpu> cpus) {
+  std::set<int> cores;
+  for (const LogicalCpu& cpu : cpus) cores.insert(cpu.core);
+  return std::max<int>(1, static_cast<int>(cores.size()));
+}
 
 void read_topology(Machine& m) {
   hwloc_topology_t topology = nullptr;
@@ -31,24 +39,11 @@ void read_topology(Machine& m) {
     const auto allowed = hwloc_topology_get_allowed_cpuset(topology);
     hwloc_bitmap_and(usable, usable, allowed);
     m.all_cpus = std::max(1, hwloc_bitmap_weight(allowed));
-    m.all_cores = 0;
-    m.logical_cpus = std::max(1, hwloc_bitmap_weight(usable));
-    std::vector<int> siblings;
-    const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-    for (int i = 0; i < cores; ++i) {
-      hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, i);
-      if (hwloc_bitmap_intersects(core->cpuset, allowed)) ++m.all_cores;
-      bool first = true;
-      for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0;
-           cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
-        if (!hwloc_bitmap_isset(usable, cpu)) continue;
-        (first ? m.placement : siblings).push_back(cpu);
-        first = false;
-      }
-    }
-    m.all_cores = std::max(1, m.all_cores);
-    m.physical_cores = std::max<int>(1, static_cast<int>(m.placement.size()));
-    m.placement.insert(m.placement.end(), siblings.begin(), siblings.end());
+    m.cpus = logical_cpus(topology, usable);
+    m.logical_cpus = std::max<int>(1, static_cast<int>(m.cpus.size()));
+    m.physical_cores = cores_of(m.cpus);
+    m.all_cores = cores_of(logical_cpus(topology, allowed));
+    m.placement = placed(m.cpus, placement_orders().front().name);
     const auto cache_bytes = [&](hwloc_obj_type_t type) -> std::size_t {
       hwloc_obj_t cache = hwloc_get_obj_by_type(topology, type, 0);
       return cache != nullptr ? cache->attr->cache.size : 0;
@@ -73,8 +68,11 @@ Machine read_machine() {
   m.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   m.physical_cores = m.all_cores = m.all_cpus = m.logical_cpus;
   read_topology(m);
-  if (m.placement.empty()) {
-    for (int cpu = 0; cpu < m.logical_cpus; ++cpu) m.placement.push_back(cpu);
+  if (m.cpus.empty()) {
+    for (int cpu = 0; cpu < m.logical_cpus; ++cpu) {
+      m.cpus.push_back({cpu, cpu});
+      m.placement.push_back(cpu);
+    }
   }
   const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
   const auto page = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PAGESIZE)));
@@ -87,11 +85,17 @@ Machine read_machine() {
   return m;
 }
 
+Machine& this_machine() {
+  static Machine m = read_machine();
+  return m;
+}
+
 }  // namespace
 
-const Machine& machine() {
-  static const Machine m = read_machine();
-  return m;
+const Machine& machine() { return this_machine(); }
+
+void use_placement(std::string_view placement) {
+  this_machine().placement = placed(machine().cpus, placement);
 }
 
 std::size_t available_memory_bytes() {

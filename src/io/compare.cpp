@@ -40,6 +40,7 @@ Identity identity_of(const Row& row) {
           row.library.substr(0, row.library.find(' ')),
           row.isa,
           row.threads ? fmt::format("{}", *row.threads) : "",
+          chosen_placement(row),
           row.cache,
           row.device,
           step_of(row) ? row.tuning : "",

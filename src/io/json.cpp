@@ -59,12 +59,22 @@ ordered_json row_schema() {
 }
 
 ordered_json machine_json(const Machine& machine) {
+  ordered_json cpus = ordered_json::array();
+  for (const LogicalCpu& cpu : machine.cpus) {
+    cpus.push_back({{"cpu", cpu.number},
+                    {"core", cpu.core},
+                    {"l3_cache", cpu.cache},
+                    {"node", cpu.node},
+                    {"package", cpu.package},
+                    {"kind", cpu.kind}});
+  }
   return {{"cpu", machine.cpu},
           {"host", machine.host},
           {"os", machine.os},
           {"logical_cpus", machine.logical_cpus},
           {"physical_cores", machine.physical_cores},
           {"placement", machine.placement},
+          {"cpus", cpus},
           {"l1d_bytes", machine.l1d_bytes},
           {"l2_bytes", machine.l2_bytes},
           {"l3_bytes", machine.l3_bytes},

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "core/placement.hpp"
 #include "core/text.hpp"
 
 namespace rooflane {
@@ -108,6 +109,8 @@ const Column table[] = {
      "not reported",
      &Row::path},
     {"group_s", "time of the rounds of the row's group, all cases together, s", &Row::group_s},
+    {"placement", "order in which threads take CPUs, or a list of CPUs; only the run's has a roof",
+     &Row::placement},
 };
 
 template <class Parsed>
@@ -132,6 +135,10 @@ std::optional<std::int64_t> step_of(const Row& row) {
   constexpr std::string_view prefix = "step=";
   if (!row.tuning.starts_with(prefix)) return std::nullopt;
   return parse_integer(std::string_view(row.tuning).substr(prefix.size()));
+}
+
+std::string chosen_placement(const Row& row) {
+  return row.placement == placement_orders().front().name ? "" : row.placement;
 }
 
 bool is_tuned(const Row& row) { return row.tuning_source == "store"; }

@@ -42,6 +42,7 @@ struct Row {
   std::optional<double> share_pct;
   std::string path;
   std::optional<double> group_s;
+  std::string placement;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an
@@ -51,6 +52,9 @@ bool is_launch_bound(const Row& row);
 // The rung of a ladder that the row measured: I of its tuning `step=I`. Nothing: the variant
 // itself.
 std::optional<std::int64_t> step_of(const Row& row);
+
+// Its placement unless that is the default, which rows of older files do not name.
+std::string chosen_placement(const Row& row);
 
 // Whether its tuning is an entry of tuned schedules.
 bool is_tuned(const Row& row);

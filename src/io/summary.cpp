@@ -2,6 +2,7 @@
 #include "io/summary.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -26,9 +27,10 @@ ProblemKey problem_key(const Row& row, const std::string& math) {
 std::string library_name(const Row& row) { return row.library.substr(0, row.library.find(' ')); }
 
 // Where it ran, and whether with a tuned schedule.
-using Identity = std::pair<std::tuple<std::string, std::string, std::string, std::string>, bool>;
+using Identity = std::pair<std::array<std::string, 5>, bool>;
 Identity identity_in_group(const Row& row) {
-  return {{row.variant, library_name(row), row.isa, row.device}, is_tuned(row)};
+  return {{row.variant, library_name(row), row.isa, row.device, chosen_placement(row)},
+          is_tuned(row)};
 }
 
 using Members = std::vector<const MeasuredRow*>;

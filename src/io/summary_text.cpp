@@ -40,11 +40,15 @@ std::string share(const Row& row) {
                      per_cent(*row.roof_pct_hi));
 }
 
-// What the row ran with: library, device or ISA target.
+// What the row ran with: library, device or ISA target, and a placement that was asked for.
 std::string with(const Row& row) {
-  if (!row.library.empty()) return row.library;
-  if (!row.device.empty()) return row.device;
-  return row.isa;
+  std::string text = !row.library.empty()  ? row.library
+                     : !row.device.empty() ? row.device
+                                           : row.isa;
+  if (const std::string placement = chosen_placement(row); !placement.empty()) {
+    text += " on " + placement;
+  }
+  return text;
 }
 
 // The variant, with its ISA target, library or device where it has several rows in the group, and

@@ -57,6 +57,7 @@ std::string benchmark_name(const Row& row) {
   const std::pair<const char*, std::string> others[] = {
       {"", row.cache},
       {"isa:", row.isa == "baseline" ? "" : row.isa},
+      {"placement:", chosen_placement(row)},
       {"", row.math == "fp32" ? "" : row.math},
       {"", is_other_build(row) ? "" : library},
       {"", row.device},

@@ -89,6 +89,7 @@ std::string Case::text() const {
   if (stored) line += fmt::format(" tuning_source={}", from_store);
   if (math != defaults.math) line += fmt::format(" math={}", encode(math));
   if (threads != defaults.threads) line += fmt::format(" threads={}", threads);
+  if (!placement.empty()) line += fmt::format(" placement={}", encode(placement));
   if (!isa.empty()) line += fmt::format(" isa={}", encode(isa));
   if (!library.empty()) line += fmt::format(" library={}", encode(library));
   if (device != defaults.device) line += fmt::format(" device={}", device);
@@ -148,6 +149,8 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
       c.math = value;
     } else if (field == "threads") {
       c.threads = static_cast<int>(integer_field(field, value, 0, 1 << 16));
+    } else if (field == "placement") {
+      c.placement = value;
     } else if (field == "isa") {
       c.isa = value;
     } else if (field == "library") {
@@ -171,8 +174,8 @@ Case parse_case(std::string_view text, const Catalogue& catalogue) {
     } else {
       throw argument_error(
           unknown_name("field of a case", field,
-                       {"variant", "tuning", "tuning_source", "math", "threads", "isa", "library",
-                        "device", "cache", "timer", "seed", "distribution"}));
+                       {"variant", "tuning", "tuning_source", "math", "threads", "placement", "isa",
+                        "library", "device", "cache", "timer", "seed", "distribution"}));
     }
   }
   if (c.variant.empty()) throw argument_error("case: field variant is missing");

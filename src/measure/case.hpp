@@ -20,7 +20,9 @@ struct Case {
   Tuning tuning;        // as given, may be incomplete; empty: the variant's own choice
   bool stored = false;  // `tuning` is an entry of tuned schedules (core/tuned.hpp)
   std::string math = "fp32";
-  int threads = 1;      // 0: a whole OpenCL device
+  int threads = 1;  // 0: a whole OpenCL device
+  // As core/placement.hpp takes it; empty: the run's, for which its ceilings are measured.
+  std::string placement;
   std::string isa;      // as given; empty: the variant's default
   std::string library;  // path of the CBLAS library; empty: default search
   int device = 0;
