@@ -109,6 +109,7 @@ std::string case_name(const Case& c, bool tuned_of_two = false) {
   std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
                                  c.problem.shape(), c.threads, name_of(c.cache));
   if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
+  if (c.distribution != &uniform) name += fmt::format("/inputs:{}", c.distribution->name);
   if (tuned_of_two) name += "/tuned";
   if (const auto step = c.tuning.find(step_key)) name += fmt::format("/{}:{}", step_key, *step);
   return name;
@@ -132,6 +133,7 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   c.cache = options.cache;
   c.timer = on_device ? options.timer : Timer::steady;
   c.seed = options.seed;
+  c.distribution = options.distribution;
   return c;
 }
 

@@ -448,7 +448,7 @@ template <class Io>
 std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                           float* scratch, bool resident, const common::RowAccess& access) {
   const bool pages = access.prefetch == common::Prefetch::pages;
-  if (n <= 4 * hn::Lanes(Tag())) return ShortRows(io, begin, end, n, access.stream, pages);
+  if (n <= MostInRegisters()) return ShortRows(io, begin, end, n, access.stream, pages);
   if (!resident) {
     return access.stream ? LongRows<true>(io, begin, end, n, pages)
                          : LongRows<false>(io, begin, end, n, pages);

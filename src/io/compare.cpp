@@ -32,17 +32,12 @@ std::string build_name(const Row& row) {
 
 using Identity = std::vector<std::string>;
 Identity identity_of(const Row& row) {
-  return {row.kernel,
-          row.shape,
-          row.dtype,
-          row.math,
-          row.variant,
-          row.library.substr(0, row.library.find(' ')),
-          row.isa,
-          row.threads ? fmt::format("{}", *row.threads) : "",
-          row.cache,
-          row.device,
-          step_of(row) ? row.tuning : "",
+  return {row.kernel,       row.shape,
+          row.dtype,        row.math,
+          row.variant,      row.library.substr(0, row.library.find(' ')),
+          row.isa,          row.threads ? fmt::format("{}", *row.threads) : "",
+          row.cache,        row.device,
+          row.distribution, step_of(row) ? row.tuning : "",
           row.step};
 }
 // Two builds of one variant in one file: a build is no library.

@@ -108,6 +108,7 @@ const Column table[] = {
      "not reported",
      &Row::path},
     {"group_s", "time of the rounds of the row's group, all cases together, s", &Row::group_s},
+    {"distribution", "distribution of the inputs; empty: uniform", &Row::distribution},
 };
 
 template <class Parsed>

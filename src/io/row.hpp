@@ -42,6 +42,7 @@ struct Row {
   std::optional<double> share_pct;
   std::string path;
   std::optional<double> group_s;
+  std::string distribution;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an
