@@ -81,28 +81,30 @@ HWY_INLINE void RowsInRegisters(const common::FloatRows& io, std::int64_t begin,
       hn::StoreU(v, d, to);
     }
   };
-  Vector v[sizeof...(I)];
+  Vector v[sizeof...(I)], next[sizeof...(I)];
   const auto load = [&](const float* x) ROOFLANE_LAMBDA {
     (policy(x + I * lanes), ...);
-    ((v[I] = I < kWhole ? Vector(hn::LoadU(d, x + I * lanes))
-                        : Vector(hc::LoadRow(d, x + I * lanes, last, lowest))),
+    ((next[I] = I < kWhole ? Vector(hn::LoadU(d, x + I * lanes))
+                           : Vector(hc::LoadRow(d, x + I * lanes, last, lowest))),
      ...);
+    Vector most = hn::Set(d, kLowest);
+    ((most = hn::Max(next[I], most)), ...);
+    return hn::MaxOfLanes(d, most);
   };
-  load(io.x + begin * io.x_stride);
+  Vector next_max = load(io.x + begin * io.x_stride);
   for (std::int64_t row = begin; row < end; ++row) {
     float* y = io.y + row * io.y_stride;
-    Vector most = hn::Set(d, kLowest);
-    ((most = hn::Max(v[I], most)), ...);
-    const Vector max = hn::MaxOfLanes(d, most);
+    const Vector max = next_max;
+    ((v[I] = next[I]), ...);
+    // The next row is loaded first: its reduction is done while exps are computed, and behind the
+    // stores its loads wait for them where x and y lie at the same place of a page.
+    if (row + 1 < end) next_max = load(io.x + (row + 1) * io.x_stride);
     ((v[I] = hc::ExpNonPositive(d, hn::Sub(v[I], max))), ...);
     Vector sum = v[0];
     ((sum = I == 0 ? sum : hn::Add(sum, v[I])), ...);
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
-    const Vector scaled[] = {hn::Mul(v[I], scale)...};
-    // The next row is loaded first: behind the stores its loads wait for them where x and y lie at
-    // the same place of a page.
-    if (row + 1 < end) load(io.x + (row + 1) * io.x_stride);
-    (write(scaled[I], y + I * lanes, std::is_same_v<Last, hc::Whole> || I < kWhole), ...);
+    (write(hn::Mul(v[I], scale), y + I * lanes, std::is_same_v<Last, hc::Whole> || I < kWhole),
+     ...);
   }
 }
 
