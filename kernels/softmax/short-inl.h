@@ -126,10 +126,12 @@ void RegisterRows(const common::FloatRows& io, std::int64_t begin, std::int64_t 
   }
 }
 
-// Rows of at most kRegisterVectors vectors from `begin` to `end`.
+// Rows of at most kRegisterVectors vectors from `begin` to `end`. Side by side, as many vectors are
+// worked on as a slot has lanes, however few rows there are.
 inline void FloatShortRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
                            std::size_t n) {
-  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
+  const bool few = end - begin < static_cast<std::int64_t>(n);
+  const bool side_by_side = !few && hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
     SlotRows(io, begin, end, n, slots, std::make_integer_sequence<int, vectors>());
   });
