@@ -84,6 +84,7 @@ struct BenchOptions {
   bool phases = false;             // record, beside the samples, where a run's time goes
   std::int64_t events_of_thread = 0;  // with phases: so many of each thread to keep for a trace
   std::uint64_t seed = 1;
+  const Distribution* distribution = &uniform;  // of the inputs that are verified and timed
   bool in_process = false;  // workers in this process: no crash or timeout is survived
   // The program and its first arguments that speak the worker protocol.
   std::vector<std::string> worker_command = {"/proc/self/exe", "worker"};

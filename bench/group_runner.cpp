@@ -123,6 +123,12 @@ void GroupRunner::open(Member& member) {
   const GroupCase& planned = *member.measured->planned;
   member.worker = &workers_.worker_for(planned.measured);
   member.attempt([&] {
+    const std::string reason = reason_not_drawn(*member.worker, planned.measured);
+    if (!reason.empty()) {
+      member.stop(Status::skipped,
+                  fmt::format("no {} inputs: {}", planned.measured.distribution->name, reason));
+      return;
+    }
     if (const auto predicted = predicted_seconds(planned);
         predicted && *predicted > options_.scalar_run_seconds) {
       member.stop(Status::skipped,
@@ -165,13 +171,14 @@ std::optional<double> GroupRunner::predicted_seconds(const GroupCase& planned) {
   return flops / speed->second * 1e-9;
 }
 
-// Rows are timed with uniform inputs. What holds for these alone is INACCURATE; found on a small
-// problem, by the variant's own choice of a tuning, once for all problems that shrink to it.
+// Rows are timed with uniform inputs unless others are asked for. What holds for uniform ones alone
+// is INACCURATE; found on a small problem, by the variant's own choice of a tuning, once for all
+// problems that shrink to it.
 void GroupRunner::verify_other_inputs(Member& member) {
   Measured& measured = *member.measured;
   const bool is_rung =
       rung_of(*measured.planned->entry->variant, measured.planned->measured.tuning) != nullptr;
-  if (measured.status == Status::inaccurate || is_rung) return;
+  if (measured.status == Status::inaccurate || is_rung || options_.distribution != &uniform) return;
   Case small = measured.planned->measured;
   small.problem = shrunk(small.problem, other_inputs_flops);
   small.tuning = {};
@@ -249,9 +256,10 @@ void GroupRunner::compare(Member& member, const Group& group, const std::string&
   Measured& measured = *member.measured;
   const Math& math = measured.planned->measured.math_record();
   const std::string reference = use_.timed("of that: reference", [&] {
-    return reference_.path_for(group.problem, options_.seed, math);
+    return reference_.path_for(group.problem, measured.planned->measured.inputs(), math);
   });
-  const Verification found = member.worker->verify(reference);
+  const Verification found = in_distribution(member.worker->verify(reference),
+                                             measured.planned->measured, measured.opened->facts);
   accept(found, when, measured);
   if (!found.usable()) {
     member.stop(Status::failed, when + found.reason);

@@ -118,6 +118,7 @@ std::string case_name(const Case& c, bool tuned_of_two = false) {
                                  c.problem.shape(), c.threads, name_of(c.cache));
   if (!c.placement.empty()) name += fmt::format("/placement:{}", c.placement);
   if (!c.isa.empty()) name += fmt::format("/isa:{}", c.isa);
+  if (c.distribution != &uniform) name += fmt::format("/inputs:{}", c.distribution->name);
   if (tuned_of_two) name += "/tuned";
   if (const auto step = c.tuning.find(step_key)) name += fmt::format("/{}:{}", step_key, *step);
   return name;
@@ -141,6 +142,7 @@ Case case_of(const BenchOptions& options, const CatalogueEntry& entry, const Tun
   c.cache = options.cache;
   c.timer = on_device ? options.timer : Timer::steady;
   c.seed = options.seed;
+  c.distribution = options.distribution;
   return c;
 }
 

@@ -205,6 +205,7 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   row.shape = c.problem.shape();
   row.preset = group.preset;
   row.seed = static_cast<std::int64_t>(c.seed);
+  if (c.distribution != &uniform) row.distribution = c.distribution->name;
   row.cache = name_of(c.cache);
   row.timer = name_of(c.timer);
   row.status = name_of(measured.status);

@@ -150,6 +150,33 @@ TEST_CASE("each kind of failure becomes its row's status, and the others are mea
   }
 }
 
+TEST_CASE("a distribution's inputs are verified and timed, and its name is part of the row") {
+  BenchOptions options = options_for({"gemm:m=24,n=24,k=24"}, {"scalar", "fake-zeros"});
+  options.distribution = &distribution_named("cancelling");
+  const BenchResult result = run(options, {});
+  const auto rows = by_variant(result.rows);
+  CHECK(rows.at("scalar").status == "PASSED");
+  CHECK(rows.at("scalar").distribution == "cancelling");
+  CHECK(rows.at("scalar").p50_ns);
+  CHECK(rows.at("fake-zeros").status == "FAILED");
+  CHECK(rows.at("fake-zeros").reason.starts_with("cancelling inputs: "));
+}
+
+TEST_CASE("rows without a distribution in their file are of uniform inputs") {
+  const BenchResult result = run(options_for({"gemm:m=24,n=24,k=24"}, {"scalar"}), {});
+  CHECK(result.rows.at(0).distribution.empty());
+}
+
+TEST_CASE("a problem that a distribution cannot be drawn for is SKIPPED with the reason") {
+  BenchOptions options =
+      options_for({"gemm:m=8,n=8,k=8,a_type=s8,b_type=s8,c_type=s32"}, {"scalar"});
+  options.math = "int8";
+  options.distribution = &distribution_named("wide");
+  const Row row = run(options, {}).rows.at(0);
+  CHECK(row.status == "SKIPPED");
+  CHECK(row.reason == "no wide inputs: no operand holds real numbers");
+}
+
 TEST_CASE("a variant that hangs is a TIMEOUT, and the others are measured") {
   BenchOptions options = options_for({"gemm:m=24,n=24,k=24"}, {"fake-hang", "scalar"});
   options.timeout = 5;

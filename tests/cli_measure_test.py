@@ -177,6 +177,21 @@ class Bench(CommandLine):
         self.assertGreater(float(row["p50_ns"]), 0)
         self.assertLessEqual(float(row["err_value"]), 1)
 
+    def test_a_distribution_is_verified_and_timed_and_rows_name_it(self):
+        got, out, err = self.call("bench", "--shape", SMALL, "-v", "scalar,fake-flushing",
+                                  "--distribution", "denormals", *self.QUICK, program=self.fakes)
+        self.assertEqual(got, 1, err)
+        rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(out))}
+        self.assertEqual({row["distribution"] for row in rows.values()}, {"denormals"})
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+        self.assertGreater(float(rows["scalar"]["p50_ns"]), 0)
+        self.assertEqual(rows["fake-flushing"]["status"], "FAILED")
+        self.assertRegex(rows["fake-flushing"]["reason"], r"^denormals inputs: element ")
+        self.refuse(2, ["--distribution", "'wild'", "nearest is 'wide'"],
+                    "bench", "--shape", SMALL, "--distribution", "wild")
+        self.refuse(2, ["--distribution", "--ladder"],
+                    "bench", "--shape", SMALL, "--ladder", "--distribution", "wide")
+
     def test_files_and_summary(self):
         self.write("rows.csv", b"old\n")
         out = self.succeed("bench", "--shape", SMALL, "-v", "scalar,hwy", *self.QUICK, "--csv",

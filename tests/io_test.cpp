@@ -36,7 +36,7 @@ constexpr const char* contract_header =
     "peak_gflops,peak_gb_s,roof_gflops,roof_pct,roof_pct_lo,roof_pct_hi,roof_level,bound,plan_ns,"
     "h2d_ns,kernel_ns,d2h_ns,e2e_ns,workspace_bytes,packed_bytes,peak_rss_bytes,"
     "model_ns,model_pct,interval_pct,stop,n_disturbed,disturbance,"
-    "empty_kernel_ns,tuning_source,step,calls,share_pct,path,group_s,placement\n";
+    "empty_kernel_ns,tuning_source,step,calls,share_pct,path,group_s,placement,distribution\n";
 
 // Every column holds something that a careless writer or reader would spoil.
 Row filled_row() {

@@ -78,11 +78,12 @@ TEST_CASE("softmax of narrow rows shared by threads is right where their shares 
   }
 }
 
-TEST_CASE("softmax of rows of up to four vectors is right past the caches") {
-  // Rows that begin a vector each: with 16, 8 and 4 lanes, one to four vectors, the last one whole
+TEST_CASE("softmax of rows of up to eight vectors is right past the caches") {
+  // Rows that begin a vector each: with 16, 8 and 4 lanes, one to eight vectors, the last one whole
   // and in part.
-  const std::pair<std::int64_t, std::int64_t> rows[] = {{31, 1}, {47, 1}, {61, 3}, {64, 0}, {48, 0},
-                                                        {32, 0}, {15, 1}, {23, 1}, {29, 3}, {7, 1}};
+  const std::pair<std::int64_t, std::int64_t> rows[] = {
+      {128, 0}, {115, 13}, {96, 0}, {81, 15}, {31, 1}, {47, 1}, {61, 3},
+      {64, 0},  {48, 0},   {32, 0}, {15, 1},  {23, 1}, {29, 3}, {7, 1}};
   for (const auto& [cols, padding] : rows) {
     Case c(100, cols, padding, 0);
     c.x.fill(wave);

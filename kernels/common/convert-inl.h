@@ -67,22 +67,18 @@ struct Short<BFloat16> {
 #endif
   }
 #if HWY_TARGET != HWY_SCALAR
-  // Of two vectors in one, on lanes of 16 bits. Signalling NaNs, which no arithmetic results in,
-  // may become infinities.
+  // Of two vectors in one, on lanes of 16 bits. They come from elements of this type: the lower
+  // half of a NaN is 0, and never carries.
   template <class DF>
   static HWY_INLINE auto RoundedTwo(DF /*df*/, hn::Vec<DF> low, hn::Vec<DF> high) {
     const hn::Repartition<std::uint16_t, DF> d16;
-    const hn::RebindToSigned<decltype(d16)> di16;
     const auto first = hn::BitCast(d16, low), second = hn::BitCast(d16, high);
     const auto upper = hn::ConcatOdd(d16, second, first);
     const auto lower = hn::ConcatEven(d16, second, first);
     // More than half of the last place, or half of it and that odd.
-    const auto above = hn::SaturatedAdd(lower, hn::And(upper, hn::Set(d16, 1)));
-    const auto up = hn::VecFromMask(d16, hn::Gt(above, hn::Set(d16, 0x8000)));  // -1 or 0
-    // Saturated, a NaN does not carry into the sign.
-    const auto magnitude = hn::BitCast(di16, hn::And(upper, hn::Set(d16, 0x7FFF)));
-    const auto rounded = hn::BitCast(d16, hn::SaturatedSub(magnitude, hn::BitCast(di16, up)));
-    return hn::Or(rounded, hn::And(upper, hn::Set(d16, 0x8000)));
+    const auto one = hn::Set(d16, 1);
+    const auto above = hn::SaturatedAdd(lower, hn::And(upper, one));
+    return hn::IfThenElse(hn::Gt(above, hn::Set(d16, 0x8000)), hn::Add(upper, one), upper);
   }
 #endif
 

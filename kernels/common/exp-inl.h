@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/common/vectors-inl.h"
@@ -112,32 +113,57 @@ HWY_INLINE VI LookUp(D /*d*/, [[maybe_unused]] VI index) {
   return hn::Set(di, 0x3f800000);
 }
 
-// exp(x) by powers of 2^(1/kPowers) for kFlush <= x <= 88: with the range of r so short, two or
-// three coefficients do. The scale multiplies and is added to in one rounding.
-template <std::size_t kPowers, class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpByTable(D d, V x) {
+// exp of each x[I] by powers of 2^(1/kPowers) for kFlush <= x <= 88: with the range of r so short,
+// two or three coefficients do. The scale multiplies and is added to in one rounding.
+template <std::size_t kPowers, class D, class V, std::size_t... I>
+HWY_INLINE void ExpByTable(D d, V* x, std::index_sequence<I...>) {
   const hn::RebindToSigned<D> di;
   constexpr float scale = static_cast<float>(kPowers);
-  const V rounded = hn::MulAdd(x, hn::Set(d, kLog2E * scale), hn::Set(d, kRound));
-  const V n = hn::Sub(rounded, hn::Set(d, kRound));
+  const V rounded[] = {hn::MulAdd(x[I], hn::Set(d, kLog2E * scale), hn::Set(d, kRound))...};
+  const V n[] = {hn::Sub(rounded[I], hn::Set(d, kRound))...};
   // |n| < 2¹² here, so n·kLn2High has 21 significant bits and is still exact.
-  V r = hn::NegMulAdd(n, hn::Set(d, kLn2High / scale), x);
-  r = hn::NegMulAdd(n, hn::Set(d, kLn2Low / scale), r);
-  const auto index = hn::BitCast(di, rounded);
-  const V power = hn::BitCast(
-      d, hn::Add(LookUp<kPowers>(d, index), hn::ShiftLeft < kPowers == 32 ? 18 : 20 > (index)));
+  V r[] = {hn::NegMulAdd(n[I], hn::Set(d, kLn2High / scale), x[I])...};
+  ((r[I] = hn::NegMulAdd(n[I], hn::Set(d, kLn2Low / scale), r[I])), ...);
+  constexpr int shift = kPowers == 32 ? 18 : 20;
+  const auto power_of = [=](V of) HWY_ATTR {
+    const auto index = hn::BitCast(di, of);
+    return hn::BitCast(d, hn::Add(LookUp<kPowers>(d, index), hn::ShiftLeft<shift>(index)));
+  };
+  const V power[] = {power_of(rounded[I])...};
   // (exp(r) - 1)/r, minimax in relative error of exp: 0.90u and 0.46u before rounding.
-  V p;
   if constexpr (kPowers == 32) {
-    p = hn::MulAdd(r, hn::Set(d, 4.999999702e-1f), hn::Set(d, 1.000014663f));
+    ((x[I] = hn::MulAdd(r[I], hn::Set(d, 4.999999702e-1f), hn::Set(d, 1.000014663f))), ...);
   } else {
-    p = hn::MulAdd(r, hn::Set(d, 1.666429341e-1f), hn::Set(d, 5.000649095e-1f));
-    p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+    ((x[I] = hn::MulAdd(r[I], hn::Set(d, 1.666429341e-1f), hn::Set(d, 5.000649095e-1f))), ...);
+    ((x[I] = hn::MulAdd(x[I], r[I], hn::Set(d, 1.0f))), ...);
   }
-  return hn::MulAdd(hn::Mul(p, r), power, power);
+  ((x[I] = hn::MulAdd(hn::Mul(x[I], r[I]), power[I], power[I])), ...);
+}
+
+// The same without a table.
+template <class D, class V, std::size_t... I>
+HWY_INLINE void ExpByPolynomial(D d, V* x, std::index_sequence<I...>) {
+  const hn::RebindToSigned<D> di;
+  const V rounded[] = {hn::MulAdd(x[I], hn::Set(d, kLog2E), hn::Set(d, kRoundBiased))...};
+  const V n[] = {hn::Sub(rounded[I], hn::Set(d, kRoundBiased))...};
+  const V scale[] = {hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded[I])))...};
+  ((x[I] = hn::Mul(ReducedExp(d, Reduce(d, x[I], n[I])), scale[I])), ...);
 }
 
 }  // namespace exp_detail
+
+// Of several vectors step by step, so that a core finds work among what waits for latencies.
+template <std::size_t kCount, class D, class V>
+HWY_INLINE void ExpNonPositive(D d, V (&x)[kCount]) {
+  using namespace exp_detail;
+  for (V& v : x) v = AtLeast(d, v, kFlush);
+  constexpr std::size_t powers = Powers<D>();
+  if constexpr (powers > 1) {
+    ExpByTable<powers>(d, x, std::make_index_sequence<kCount>());
+  } else {
+    ExpByPolynomial(d, x, std::make_index_sequence<kCount>());
+  }
+}
 
 // exp(x) for x <= 88, made for x - max <= 0: within 3 ULP where the result is a normal number,
 // between 0 and 2⁻¹²⁶ where it would be below that, and 0 for x <= -88.03. exp(0) is 1, exp(-inf)
@@ -148,19 +174,9 @@ HWY_INLINE V ExpByTable(D d, V x) {
 // times.
 template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
-  namespace hn = vectors::HWY_NAMESPACE;
-  using namespace exp_detail;
-  x = AtLeast(d, x, kFlush);
-  constexpr std::size_t powers = Powers<D>();
-  if constexpr (powers > 1) {
-    return ExpByTable<powers>(d, x);
-  } else {
-    const hn::RebindToSigned<D> di;
-    const V rounded = hn::MulAdd(x, hn::Set(d, kLog2E), hn::Set(d, kRoundBiased));
-    const V n = hn::Sub(rounded, hn::Set(d, kRoundBiased));
-    const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
-    return hn::Mul(ReducedExp(d, Reduce(d, x, n)), scale);
-  }
+  V one[] = {x};
+  ExpNonPositive(d, one);
+  return one[0];
 }
 
 // exp(x) for every float: within 3 ULP, subnormal results included. exp(-inf) is 0, inf from

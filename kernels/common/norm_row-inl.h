@@ -110,6 +110,21 @@ struct Mapping {
   }
 };
 
+// Of a row that is one block. Where squares alone do not hold they are not summed again: whoever
+// writes the row in double does.
+template <bool kCentred, bool kHalves, class X, class Policy>
+HWY_INLINE Mapping MappingOfBlock(X x, std::size_t n, double eps, Policy policy) {
+  const auto nothing = [](std::size_t) ROOFLANE_LAMBDA {};
+  if constexpr (kCentred) {
+    return Mapping(MomentsOfBlock<kCentred, kHalves>(x, n, eps, policy, nothing), eps);
+  } else {
+    const double squares = SumOfSquares(x, n, policy, nothing);
+    Mapping row(0, scale_of({static_cast<std::int64_t>(n), 0, squares}, eps));
+    row.wide = !squares_hold(squares, static_cast<double>(n), eps);
+    return row;
+  }
+}
+
 // The same of several rows.
 struct Mappings {
   const float *high, *low, *scale;

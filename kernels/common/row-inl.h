@@ -245,6 +245,7 @@ template <class D, class Value, class AfterEight>
 HWY_INLINE void SumRow(D d, LongSum<D>& sum, std::size_t n, Value value, AfterEight after_eight) {
   const std::size_t lanes = hn::Lanes(d);
   const auto four = [&](std::size_t at) ROOFLANE_LAMBDA {
+    if constexpr (requires { value.Four(at); }) return value.Four(at);
     const auto v0 = value(at, Whole());
     const auto v1 = value(at + lanes, Whole());
     const auto v2 = value(at + 2 * lanes, Whole());

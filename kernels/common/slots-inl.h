@@ -294,14 +294,13 @@ HWY_INLINE bool WithSlots(const FloatRows& io, std::size_t n, Body body) {
 // Short rows by way of float32 in L1: body(part, rows) computes a group of 16 rows or more, whose x
 // is converted unless it is float32 as it is, and whose y is written from there in whole lines;
 // with `stream` past the caches, while the x of the next group is prefetched. Groups of 16 rows end
-// where a line ends if y begins with one. n is at most 64 where rows are float32 as they are, else
-// 128. The body returns how many rows it wrote; where these are fewer, the rows end. Returns how
-// far they came.
+// where a line ends if y begins with one. n is at most 128. The body returns how many rows it
+// wrote; where these are fewer, the rows end. Returns how far they came.
 template <class Io, class Body>
 HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                                  bool stream, bool pages, Body body) {
   const hn::ScalableTag<float> d;
-  constexpr std::size_t room = Io::is_plain ? 1024 : 2048;  // 16 rows of 64, of 128
+  constexpr std::size_t room = 2048;  // 16 rows of 128
   HWY_ALIGN float results[room];
   HWY_ALIGN float converted[Io::is_plain ? 1 : room];
   const auto cols = static_cast<std::int64_t>(n);

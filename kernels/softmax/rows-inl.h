@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/common/exp-inl.h"
@@ -58,6 +59,40 @@ HWY_INLINE float MaxOf(Row x, std::size_t n, Policy policy = {}) {
   return NumberOf(hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)));
 }
 
+// The terms exp(x - shift) of a row, which SumRow adds; kKeep: written to `terms`. Before each
+// vector meanwhile(i, fill) is called.
+template <bool kKeep, class Row, class Meanwhile>
+struct Terms {
+  Row x;
+  Vector shift;
+  float* terms;
+  Meanwhile& meanwhile;
+
+  template <class Fill>
+  HWY_INLINE Vector operator()(std::size_t i, Fill fill) const {
+    const Tag d;
+    meanwhile(i, fill);
+    const Vector part = hc::LoadElements(d, x + i, fill, hn::Set(d, -kInfinity));
+    const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
+    if constexpr (kKeep) hc::StoreRow(term, d, terms + i, fill);
+    return term;
+  }
+  // The sum of four vectors.
+  HWY_INLINE Vector Four(std::size_t i) const { return Sum(i, std::make_index_sequence<4>()); }
+
+ private:
+  template <std::size_t... I>
+  HWY_INLINE Vector Sum(std::size_t i, std::index_sequence<I...>) const {
+    const Tag d;
+    const std::size_t lanes = hn::Lanes(d);
+    (meanwhile(i + I * lanes, hc::Whole()), ...);
+    Vector v[] = {hn::Sub(hc::LoadElements(d, x + (i + I * lanes), hc::Whole()), shift)...};
+    hc::ExpNonPositive(d, v);
+    if constexpr (kKeep) (hn::StoreU(v[I], d, terms + i + I * lanes), ...);
+    return hn::Add(hn::Add(v[0], v[1]), hn::Add(v[2], v[3]));
+  }
+};
+
 // Adds exp(x - max) of n elements to `sum`; kKeep: the terms themselves to `terms`. What else is
 // done with each vector says meanwhile(i, fill), what after every eight
 // after_eight(elements so far).
@@ -65,15 +100,8 @@ template <bool kKeep, class Row, class Meanwhile, class AfterEight>
 HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, Row x, std::size_t n, float max, float* terms,
                        Meanwhile meanwhile, AfterEight after_eight) {
   const Tag d;
-  const Vector shift = hn::Set(d, max);
-  const auto term_at = [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-    meanwhile(i, fill);
-    const Vector part = hc::LoadElements(d, x + i, fill, hn::Set(d, -kInfinity));
-    const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
-    if constexpr (kKeep) hc::StoreRow(term, d, terms + i, fill);
-    return term;
-  };
-  hc::SumRow(d, sum, n, term_at, after_eight);
+  hc::SumRow(d, sum, n, Terms<kKeep, Row, Meanwhile>{x, hn::Set(d, max), terms, meanwhile},
+             after_eight);
 }
 template <bool kKeep, class Row, class Meanwhile>
 HWY_INLINE void AddExp(hc::LongSum<Tag>& sum, Row x, std::size_t n, float max, float* terms,
@@ -210,15 +238,10 @@ std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std:
     const auto x = io.x_row(row);
     float* terms = TermsOfRow(io, row, n, scratch);
     const auto after = io.x_row(row + 1 < end ? row + 1 : row);
-    const Vector shift = hn::Set(d, max);
     Vector next_max = hn::Set(d, kLowest);
     hc::LongSum<Tag> sum(d);
-    const auto term_at = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const auto look_on = [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
       next_max = hn::Max(next_max, hc::LoadElements(d, after + i, fill, lowest));
-      const Vector part = hc::LoadElements(d, x + i, fill, lowest);
-      const Vector term = hc::ExpNonPositive(d, hn::Sub(part, shift));
-      hc::StoreRow(term, d, terms + i, fill);
-      return term;
     };
     const std::size_t to_scale = before.y == nullptr ? 0 : n;
     const Vector factor = hn::Set(d, before.scale);
@@ -228,7 +251,7 @@ std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std:
     if constexpr (!Io::is_plain) {
       // Eight vectors at a time, because those of shorter elements are stored by twos.
       std::size_t done = 0;
-      hc::SumRow(d, sum, n, term_at, [&](std::size_t summed) ROOFLANE_LAMBDA {
+      AddExp<true>(sum, x, n, max, terms, look_on, [&](std::size_t summed) ROOFLANE_LAMBDA {
         if (summed <= to_scale) hc::StoreVectors<false, 8>(d, before.y, done, scaled);
         done = summed;
       });
@@ -238,11 +261,11 @@ std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std:
                                      ROOFLANE_LAMBDA { return scaled(done + i, fill); });
       }
     } else if (to_scale == 0) {
-      hc::SumRow(d, sum, n, term_at);
+      AddExp<true>(sum, x, n, max, terms, look_on);
     } else {
-      hc::SumRow(d, sum, n, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+      AddExp<true>(sum, x, n, max, terms, [&](std::size_t i, auto fill) ROOFLANE_LAMBDA {
         hc::StoreElements(scaled(i, fill), d, before.y + i, fill);
-        return term_at(i, fill);
+        look_on(i, fill);
       });
     }
     before.y = nullptr;
@@ -448,7 +471,7 @@ template <class Io>
 std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                           float* scratch, bool resident, const common::RowAccess& access) {
   const bool pages = access.prefetch == common::Prefetch::pages;
-  if (n <= 4 * hn::Lanes(Tag())) return ShortRows(io, begin, end, n, access.stream, pages);
+  if (n <= MostInRegisters()) return ShortRows(io, begin, end, n, access.stream, pages);
   if (!resident) {
     return access.stream ? LongRows<true>(io, begin, end, n, pages)
                          : LongRows<false>(io, begin, end, n, pages);

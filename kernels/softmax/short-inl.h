@@ -1,5 +1,5 @@
-// Softmax of short rows, which stay in registers: several in each vector, or each in up to four
-// vectors. Longer ones: hwy.cpp.
+// Softmax of short rows, which stay in registers: several in each vector, or each in a few vectors.
+// Longer ones: rows-inl.h.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_SOFTMAX_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -57,101 +57,81 @@ HWY_INLINE void SlotRows(const common::FloatRows& io, std::int64_t begin, std::i
   slots.ForRows(io, begin, end, lowest, group);
 }
 
-// Rows of kVectors vectors, the last of them filled as `last` says: they stay in registers from the
-// load to the store, and nothing but their own reductions across lanes keeps a core from working on
-// several at once. kStream: y is written past the caches, and its rows are aligned to vectors.
-// `policy` as in prefetch.hpp.
-template <int kVectors, bool kStream, class Policy, class Last>
+// A row of so many vectors stays in registers, beside the row after it and the constants of exp.
+inline constexpr int kRegisterVectors = HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86 ? 8 : 4;
+inline std::size_t MostInRegisters() { return kRegisterVectors * hn::Lanes(Tag()); }
+
+// Rows of as many vectors as I counts, the last of them filled as `last` says: they stay in
+// registers from the load to the store, and nothing but their own reductions across lanes keeps a
+// core from working on several at once. kStream: y is written past the caches, and its rows are
+// aligned to vectors. `policy` as in prefetch.hpp.
+template <bool kStream, class Policy, class Last, int... I>
 HWY_INLINE void RowsInRegisters(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
-                                Policy policy, Last last) {
+                                Policy policy, Last last, std::integer_sequence<int, I...>) {
   const Tag d;
   const std::size_t lanes = hn::Lanes(d);
-  constexpr int kWhole = kVectors - 1;
+  constexpr int kWhole = sizeof...(I) - 1;
   const Vector lowest = hn::Set(d, -kInfinity);
-  const auto write = [=](Vector v, float* to) ROOFLANE_LAMBDA {
-    if constexpr (kStream) {
+  const auto write = [=](Vector v, float* to, bool whole) ROOFLANE_LAMBDA {
+    if (!whole) {
+      hc::StoreRow(v, d, to, last);
+    } else if constexpr (kStream) {
       hn::Stream(v, d, to);
     } else {
       hn::StoreU(v, d, to);
     }
   };
-  // Always four, of which the compiler keeps what is used: no array, which GCC 12 would store.
-  Vector v0, v1 = lowest, v2 = lowest, v3 = lowest;
+  Vector v[sizeof...(I)], next[sizeof...(I)];
   const auto load = [&](const float* x) ROOFLANE_LAMBDA {
-    for (int i = 0; i < kVectors; ++i) policy(x + i * lanes);
-    v0 = hc::LoadRow(d, x + kWhole * lanes, last, lowest);
-    if constexpr (kVectors > 1) v1 = hn::LoadU(d, x);
-    if constexpr (kVectors > 2) v2 = hn::LoadU(d, x + lanes);
-    if constexpr (kVectors > 3) v3 = hn::LoadU(d, x + 2 * lanes);
+    (policy(x + I * lanes), ...);
+    ((next[I] = I < kWhole ? Vector(hn::LoadU(d, x + I * lanes))
+                           : Vector(hc::LoadRow(d, x + I * lanes, last, lowest))),
+     ...);
+    Vector most = hn::Set(d, kLowest);
+    ((most = hn::Max(next[I], most)), ...);
+    return hn::MaxOfLanes(d, most);
   };
-  load(io.x + begin * io.x_stride);
+  Vector next_max = load(io.x + begin * io.x_stride);
   for (std::int64_t row = begin; row < end; ++row) {
     float* y = io.y + row * io.y_stride;
-    Vector most = v0;
-    if constexpr (kVectors > 1) most = hn::Max(most, v1);
-    if constexpr (kVectors > 2) most = hn::Max(most, v2);
-    if constexpr (kVectors > 3) most = hn::Max(most, v3);
-    const Vector max = hn::Max(hn::MaxOfLanes(d, most), hn::Set(d, kLowest));
-    v0 = hc::ExpNonPositive(d, hn::Sub(v0, max));
-    Vector sum = v0;
-    if constexpr (kVectors > 1) {
-      v1 = hc::ExpNonPositive(d, hn::Sub(v1, max));
-      sum = hn::Add(sum, v1);
-    }
-    if constexpr (kVectors > 2) {
-      v2 = hc::ExpNonPositive(d, hn::Sub(v2, max));
-      v3 = kVectors > 3 ? Vector(hc::ExpNonPositive(d, hn::Sub(v3, max))) : Vector(hn::Zero(d));
-      sum = hn::Add(sum, hn::Add(v2, v3));
-    }
+    const Vector max = next_max;
+    ((v[I] = next[I]), ...);
+    // The next row is loaded first: its reduction is done while exps are computed, and behind the
+    // stores its loads wait for them where x and y lie at the same place of a page.
+    if (row + 1 < end) next_max = load(io.x + (row + 1) * io.x_stride);
+    ((v[I] = hc::ExpNonPositive(d, hn::Sub(v[I], max))), ...);
+    Vector sum = v[0];
+    ((sum = I == 0 ? sum : hn::Add(sum, v[I])), ...);
     const Vector scale = hn::Set(d, 1.0f / hc::SumLanes(d, sum));
-    const Vector y0 = hn::Mul(v0, scale), y1 = hn::Mul(v1, scale), y2 = hn::Mul(v2, scale),
-                 y3 = hn::Mul(v3, scale);
-    // The next row is loaded first: behind the stores its loads wait for them where x and y lie at
-    // the same place of a page.
-    if (row + 1 < end) load(io.x + (row + 1) * io.x_stride);
-    if constexpr (kVectors > 1) write(y1, y);
-    if constexpr (kVectors > 2) write(y2, y + lanes);
-    if constexpr (kVectors > 3) write(y3, y + 2 * lanes);
-    if constexpr (std::is_same_v<Last, hc::Whole>) {
-      write(y0, y + kWhole * lanes);
-    } else {
-      hc::StoreRow(y0, d, y + kWhole * lanes, last);
-    }
+    (write(hn::Mul(v[I], scale), y + I * lanes, std::is_same_v<Last, hc::Whole> || I < kWhole),
+     ...);
   }
 }
 
-template <int kVectors, bool kStream, class Policy>
-void RegisterRowsOf(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
-                    std::size_t n, Policy policy) {
-  const std::size_t lanes = hn::Lanes(Tag());
-  if (n == kVectors * lanes) {
-    RowsInRegisters<kVectors, kStream>(io, begin, end, policy, hc::Whole());
-  } else {
-    RowsInRegisters<kVectors, kStream>(io, begin, end, policy,
-                                       hc::Part{n - (kVectors - 1) * lanes});
-  }
-}
-
-// Rows of at most four vectors from `begin` to `end`.
-template <bool kStream, class Policy>
+// Rows of at most kRegisterVectors vectors from `begin` to `end`.
+template <bool kStream, class Policy, int kVectors = 1>
 void RegisterRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end, std::size_t n,
                   Policy policy) {
   const std::size_t lanes = hn::Lanes(Tag());
-  if (n <= lanes) {
-    RegisterRowsOf<1, kStream>(io, begin, end, n, policy);
-  } else if (n <= 2 * lanes) {
-    RegisterRowsOf<2, kStream>(io, begin, end, n, policy);
-  } else if (n <= 3 * lanes) {
-    RegisterRowsOf<3, kStream>(io, begin, end, n, policy);
+  if constexpr (kVectors < kRegisterVectors) {
+    if (n > kVectors * lanes) {
+      return RegisterRows<kStream, Policy, kVectors + 1>(io, begin, end, n, policy);
+    }
+  }
+  const auto vectors = std::make_integer_sequence<int, kVectors>();
+  if (n == kVectors * lanes) {
+    RowsInRegisters<kStream>(io, begin, end, policy, hc::Whole(), vectors);
   } else {
-    RegisterRowsOf<4, kStream>(io, begin, end, n, policy);
+    RowsInRegisters<kStream>(io, begin, end, policy, hc::Part{n - (kVectors - 1) * lanes}, vectors);
   }
 }
 
-// Rows of at most four vectors from `begin` to `end`.
+// Rows of at most kRegisterVectors vectors from `begin` to `end`. Side by side, as many vectors are
+// worked on as a slot has lanes, however few rows there are.
 inline void FloatShortRows(const common::FloatRows& io, std::int64_t begin, std::int64_t end,
                            std::size_t n) {
-  const bool side_by_side = hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
+  const bool few = end - begin < static_cast<std::int64_t>(n);
+  const bool side_by_side = !few && hc::WithSlots(io, n, [&](const auto& slots) ROOFLANE_LAMBDA {
     constexpr int vectors = std::decay_t<decltype(slots)>::kLanes;
     SlotRows(io, begin, end, n, slots, std::make_integer_sequence<int, vectors>());
   });
@@ -165,8 +145,8 @@ inline std::int64_t RowsOfNumbers(const float* y, std::int64_t rows, std::size_t
   return nan == y + count ? rows : (nan - y) / static_cast<std::int64_t>(n);
 }
 
-// Rows of at most four vectors from `begin` to `end`, or up to one that may have left float32;
-// returns how far.
+// Rows of at most kRegisterVectors vectors from `begin` to `end`, or up to one that may have left
+// float32; returns how far.
 template <class Io>
 std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                        bool stream, bool pages) {
@@ -178,9 +158,9 @@ std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::
     if (!stream) return FloatShortRows(io, begin, end, n), end;
     if (n > lanes && aligned) {
       const void* last = io.last_before(end, n);
-      constexpr std::int64_t near = common::row_step * sizeof(float);
+      constexpr std::int64_t distance = common::row_step * sizeof(float);
       pages ? RegisterRows<true>(io, begin, end, n, common::PrefetchPages{last})
-            : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{near, last});
+            : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{distance, last});
       hwy::FlushStream();
       return end;
     }

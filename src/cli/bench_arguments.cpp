@@ -152,6 +152,15 @@ void read_measuring(const Arguments& arguments, BenchOptions& options, Complaint
   };
   options.cache = choice("--cache", {"warm", "cold"}) == "cold" ? CacheMode::cold : CacheMode::warm;
   options.timer = choice("--timer", {"steady", "event"}) == "event" ? Timer::event : Timer::steady;
+  options.distribution = complaints.check([&] {
+    const auto name = arguments.value("--distribution");
+    if (name && (options.ladder || options.fusion)) {
+      throw argument_error(
+          "--distribution: rungs of ladders are for uniform inputs; leave out "
+          "--ladder and --fusion");
+    }
+    return &read_distribution(name.value_or("uniform"));
+  });
   seconds("--min-time", options.min_time);
   options.launches = complaints.check([&] { return read_launches(arguments); });
   options.interval_pct = complaints.check([&] { return read_interval(arguments); });
@@ -193,6 +202,7 @@ void declare_bench(Arguments& arguments) {
                        "the ceilings are measured for; default: cores");
   arguments.option("--cache", "warm|cold", "warm: operands stay in the caches; cold: evicted");
   arguments.option("--timer", "steady|event", "host clock or device clock");
+  arguments.option("--distribution", "NAME", distribution_help("default: uniform"));
   arguments.option("--min-time", "SECONDS", "least timed work per row");
   arguments.option("--launches", "N",
                    "repetitions of each group, in fresh processes; default: 3, and more until its "

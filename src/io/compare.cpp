@@ -43,6 +43,7 @@ Identity identity_of(const Row& row) {
           chosen_placement(row),
           row.cache,
           row.device,
+          row.distribution,
           step_of(row) ? row.tuning : "",
           row.step};
 }

@@ -33,6 +33,7 @@ ordered_json row_of(const ComparedRow& compared) {
           {"threads", row.threads ? ordered_json(*row.threads) : ordered_json()},
           {"cache", row.cache},
           {"device", text_or_null(row.device)},
+          {"distribution", text_or_null(row.distribution)},
           {"old_ns", time_of(compared.before)},
           {"new_ns", time_of(compared.after)},
           {"ratio", ratio},

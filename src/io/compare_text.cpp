@@ -68,6 +68,7 @@ TextTable table_of(std::span<const ComparedRow> rows) {
     std::string problem = row.kernel + ":" + row.shape;
     if (row.cache != "warm" && !row.cache.empty()) problem += "  " + row.cache;
     if (row.math != "fp32" && !row.math.empty()) problem += "  " + row.math;
+    if (!row.distribution.empty()) problem += "  " + row.distribution + " inputs";
     table.rows.push_back({change_name(compared.change), problem, label(row),
                           row.threads ? fmt::format("{}", *row.threads) : "", time(compared.before),
                           time(compared.after), change_text(compared),

@@ -111,6 +111,7 @@ const Column table[] = {
     {"group_s", "time of the rounds of the row's group, all cases together, s", &Row::group_s},
     {"placement", "order in which threads take CPUs, or a list of CPUs; only the run's has a roof",
      &Row::placement},
+    {"distribution", "distribution of the inputs; empty: uniform", &Row::distribution},
 };
 
 template <class Parsed>

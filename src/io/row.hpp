@@ -43,6 +43,7 @@ struct Row {
   std::string path;
   std::optional<double> group_s;
   std::string placement;
+  std::string distribution;
 };
 
 // Whether launching takes a good part of the row's time: it lies within three times that of an

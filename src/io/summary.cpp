@@ -18,9 +18,9 @@ namespace {
 
 // What must be equal for two rows to be compared, thread count aside.
 using ProblemKey = std::tuple<std::string, std::string, std::string, std::string, std::string,
-                              std::string, std::string>;
+                              std::string, std::string, std::string>;
 ProblemKey problem_key(const Row& row, const std::string& math) {
-  return {row.kernel, row.shape, row.dtype, math, row.cache, row.cpu, row.step};
+  return {row.kernel, row.shape, row.dtype, math, row.cache, row.cpu, row.step, row.distribution};
 }
 
 // "OpenBLAS 0.3.21 SkylakeX" and "OpenBLAS 0.3.21 Haswell" are one library by name.
@@ -191,7 +191,8 @@ std::optional<double> float_time(std::span<const SummaryGroup> groups, const Sum
   for (const SummaryGroup& group : groups) {
     if (group.math != "fp32" || group.dtype != "float32" || !group.fastest) continue;
     if (group.kernel != of.kernel || group.cache != of.cache || group.cpu != of.cpu ||
-        group.threads != of.threads || group.shape != shape_of_floats(of.shape)) {
+        group.distribution != of.distribution || group.threads != of.threads ||
+        group.shape != shape_of_floats(of.shape)) {
       continue;
     }
     return group.lines[*group.fastest].row->p50_ns;
@@ -253,6 +254,7 @@ std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows) {
                          .math = first.math,
                          .cache = first.cache,
                          .cpu = first.cpu,
+                         .distribution = first.distribution,
                          .threads = threads,
                          .size = {},
                          .lines = lines_of(at_threads(members, threads)),

@@ -34,6 +34,7 @@ struct SummaryLine {
 // One problem at one thread count, math and cache mode. Lines with a time first, fastest on top.
 struct SummaryGroup {
   std::string kernel, shape, dtype, math, cache, cpu;
+  std::string distribution;             // of the inputs; empty: uniform
   std::optional<std::int64_t> threads;  // empty: devices without threads only
   // The plateau of the measured bandwidth that the operands fit in: L1, L2, L3, memory; empty where
   // no row knows.

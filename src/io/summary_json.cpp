@@ -71,6 +71,7 @@ ordered_json group_json(const SummaryGroup& group, const Positions& positions) {
           {"math", group.math},
           {"cache", group.cache},
           {"cpu", group.cpu},
+          {"distribution", group.distribution},
           {"threads", or_null(group.threads)},
           {"size", group.size},
           {"fastest", position_of(group.fastest)},

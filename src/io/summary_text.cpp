@@ -260,6 +260,7 @@ std::string summary_title(const SummaryGroup& group) {
   for (const std::string& word : {group.cache, group.math, group.size}) {
     if (!word.empty()) title += "  " + word;
   }
+  if (!group.distribution.empty()) title += "  " + group.distribution + " inputs";
   return title;
 }
 

@@ -61,6 +61,7 @@ std::string benchmark_name(const Row& row) {
       {"", row.math == "fp32" ? "" : row.math},
       {"", is_other_build(row) ? "" : library},
       {"", row.device},
+      {"inputs:", row.distribution},
       {"", step_of(row) ? row.tuning : ""},
       {"", row.step}};
   for (const auto& [prefix, text] : others) {

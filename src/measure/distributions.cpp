@@ -41,28 +41,32 @@ Problem shrunk(Problem problem, double most) {
   return problem;
 }
 
-InDistribution verify_in_distribution(Worker& worker, const Case& c, ReferenceFile& references) {
-  InDistribution result;
-  const Math& math = c.math_record();
-  if (const auto defect = distribution_defect(c.problem, math, *c.distribution)) {
-    result.left_out = *defect;
-    return result;
+std::string reason_not_drawn(Worker& worker, const Case& c) {
+  if (c.distribution == &uniform) return {};
+  if (const auto defect = distribution_defect(c.problem, c.math_record(), *c.distribution)) {
+    return *defect;
   }
-  if (c.distribution != &uniform && c.tuning.find(step_key)) {
-    result.left_out = "a rung of a ladder is for ordinary inputs";
-    return result;
-  }
-  if (!worker.draws(*c.distribution)) {
-    result.left_out = "this worker draws uniform inputs only";
-    return result;
-  }
-  const bool is_peer = !worker.open(c).facts.library.empty();
-  result.verification = worker.verify(references.path_for(c.problem, c.inputs(), math));
-  worker.close();
-  Verification& found = result.verification;
-  if (c.distribution == &uniform || found.passed()) return result;
+  if (c.tuning.find(step_key)) return "a rung of a ladder is for ordinary inputs";
+  if (!worker.draws(*c.distribution)) return "this worker draws uniform inputs only";
+  return {};
+}
+
+Verification in_distribution(Verification found, const Case& c, const PlanFacts& facts) {
+  if (c.distribution == &uniform || found.passed()) return found;
+  const bool is_peer = !facts.library.empty();
   if (is_peer) found.status = Status::inaccurate;
   found.reason = fmt::format("{} inputs: {}", c.distribution->name, found.reason);
+  return found;
+}
+
+InDistribution verify_in_distribution(Worker& worker, const Case& c, ReferenceFile& references) {
+  InDistribution result;
+  result.left_out = reason_not_drawn(worker, c);
+  if (!result.left_out.empty()) return result;
+  const PlanFacts facts = worker.open(c).facts;
+  const std::string reference = references.path_for(c.problem, c.inputs(), c.math_record());
+  result.verification = in_distribution(worker.verify(reference), c, facts);
+  worker.close();
   return result;
 }
 

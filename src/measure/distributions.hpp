@@ -12,14 +12,19 @@ namespace rooflane {
 // The problem with its largest sizes halved until neither its flops nor its elements exceed `most`.
 Problem shrunk(Problem problem, double most);
 
+// Why the case cannot be verified in its distribution; empty: it can.
+std::string reason_not_drawn(Worker& worker, const Case& c);
+
+// A verification of the case: the reason of a failure begins with the distribution's name unless
+// that is uniform, and what calls other people's library is INACCURATE where it fails.
+Verification in_distribution(Verification found, const Case& c, const PlanFacts& facts);
+
 struct InDistribution {
-  std::string left_out;       // why it was not verified; empty: it was
-  Verification verification;  // reasons begin with the distribution's name unless it is uniform
+  std::string left_out;  // why it was not verified; empty: it was
+  Verification verification;
 };
 
-// Opens the case, with its distribution, verifies and closes it. What fails and calls other
-// people's library is INACCURATE: it keeps its rows, which are timed with uniform inputs. Throws
-// WorkerError.
+// Opens the case, with its distribution, verifies and closes it. Throws WorkerError.
 InDistribution verify_in_distribution(Worker& worker, const Case& c, ReferenceFile& references);
 
 }  // namespace rooflane
