@@ -16,6 +16,7 @@
 #include "core/tuned.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/cheating.hpp"
+#include "measure/odd_operands.hpp"
 #include "measure/process_usage.hpp"
 #include "measure/reference_file.hpp"
 #include "measure/sampler.hpp"
@@ -246,6 +247,15 @@ class LocalWorker final : public Worker {
       result.reason = how_it_cheats(*open.plan, open.operands, open.c, was_right) + result.reason;
     }
     if (result.usable() && !open.verified) {
+      if (open.variant.backend->untrusted && open.c.distribution == &uniform) {
+        const std::string odd =
+            defect_on_odd_operands(*open.plan, open.operands, reference, open.c);
+        if (!odd.empty()) {
+          result.status = Status::failed;
+          result.reason = odd;
+          return result;
+        }
+      }
       open.verified = result;
       open.verified_hash = hash;
     }
