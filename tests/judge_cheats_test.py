@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The cheats of tests/cheats, each caught by its name, and the honest sources of tests/honest, none
-of them accused: judge_cheats_test.py ROOFLANE [NAME...]
+of them accused: judge_cheats_test.py ROOFLANE [--times N] [NAME...]
 
-A cheat's number is that of its file, and NAMES what the judge calls it.
+A cheat's number is that of its file, and NAMES what the judge calls it. With --times each is judged
+so often: a false alarm that is rare is found in a hundred runs.
 """
 from __future__ import annotations
 
@@ -25,8 +26,17 @@ VERDICTS = {"01-patched-timer": "SUSPECT", "20-late-crash": "CRASH", "20-late-ha
 ALLOWED = ("15-foreign-library",)
 
 
-class Cheats(Judging):
+class Repeated(Judging):
+    times = 1
+
     def check(self, source: Path) -> None:
+        for number in range(self.times):
+            with self.subTest(run=number):
+                self.check_once(source)
+
+
+class Cheats(Repeated):
+    def check_once(self, source: Path) -> None:
         name = source.stem
         cheat = NAMES[int(name[:2]) - 1]
         document = self.judge(source, threads=1 + (cheat == "race"))
@@ -55,8 +65,8 @@ class Cheats(Judging):
         self.assertEqual((document["cheat"] or {}).get("name"), "replay", document["reason"])
 
 
-class Honest(Judging):
-    def check(self, source: Path) -> None:
+class Honest(Repeated):
+    def check_once(self, source: Path) -> None:
         document = self.judge(source)
         if source.suffix == ".cl" and "SIGABRT" in document["reason"]:
             self.skipTest("the OpenCL driver aborts in the jail, as Debian 12's PoCL does")
@@ -77,4 +87,8 @@ add_tests(Honest, HONEST)
 
 if __name__ == "__main__":
     Judging.rooflane = os.path.abspath(sys.argv[1])
-    skip.main(sys.argv[:1] + sys.argv[2:])
+    words = sys.argv[2:]
+    if words[:1] == ["--times"]:
+        Repeated.times = int(words[1])
+        words = words[2:]
+    skip.main(sys.argv[:1] + words)

@@ -273,43 +273,6 @@ const char* kept_text(const char (&text)[N]) {
   return kept(text_of(text).c_str());
 }
 
-// The variants as the runner described them; whether that makes sense, plugin_table.cpp says.
-void take_description(const Answer& answer) {
-  table.variants.clear();
-  const std::size_t count = std::min<std::size_t>(answer.variant_count, most_variants);
-  table.dtypes.resize(count);
-  table.tunables.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const VariantMessage& from = answer.variants[i];
-    for (std::size_t j = 0; j < std::min<std::size_t>(from.dtype_count, most_dtypes); ++j) {
-      table.dtypes[i].push_back(kept_text(from.dtypes[j]));
-    }
-    if (from.dtype_count > 0) table.dtypes[i].push_back(nullptr);
-    for (std::size_t j = 0; j < std::min<std::size_t>(from.tunable_count, most_tunables); ++j) {
-      const TunableMessage& tunable = from.tunables[j];
-      table.tunables[i].push_back({kept_text(tunable.name), kept_text(tunable.meaning),
-                                   tunable.least, tunable.most, tunable.value});
-    }
-    rooflane_variant variant = {};
-    variant.kernel = kept_text(from.kernel);
-    variant.name = from.name[0] != '\0' ? kept_text(from.name) : nullptr;
-    variant.library = from.library[0] != '\0' ? kept_text(from.library) : nullptr;
-    variant.many_threads = from.many_threads;
-    variant.constants = from.constants;
-    variant.dtypes = from.dtype_count > 0 ? table.dtypes[i].data() : nullptr;
-    variant.tunables = table.tunables[i].data();
-    variant.tunable_count = table.tunables[i].size();
-    variant.unsupported = functions[i].unsupported;
-    variant.plan = functions[i].plan;
-    variant.bind = bind_plan;
-    variant.run = run_plan;
-    variant.destroy = destroy_plan;
-    table.variants.push_back(variant);
-  }
-  table.described = {answer.abi, static_cast<std::uint32_t>(count), table.variants.data(),
-                     last_error};
-}
-
 }  // namespace
 
 void write_jailed_plugin(const JailedPlugin& plugin, const std::string& path) {
@@ -351,6 +314,43 @@ std::string full_text(const Problem& problem) {
   return text;
 }
 
+const rooflane_plugin* take_description(const Answer& answer) {
+  table.variants.clear();
+  const std::size_t count = std::min<std::size_t>(answer.variant_count, most_variants);
+  table.dtypes.resize(count);
+  table.tunables.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const VariantMessage& from = answer.variants[i];
+    for (std::size_t j = 0; j < std::min<std::size_t>(from.dtype_count, most_dtypes); ++j) {
+      table.dtypes[i].push_back(kept_text(from.dtypes[j]));
+    }
+    if (from.dtype_count > 0) table.dtypes[i].push_back(nullptr);
+    for (std::size_t j = 0; j < std::min<std::size_t>(from.tunable_count, most_tunables); ++j) {
+      const TunableMessage& tunable = from.tunables[j];
+      table.tunables[i].push_back({kept_text(tunable.name), kept_text(tunable.meaning),
+                                   tunable.least, tunable.most, tunable.value});
+    }
+    rooflane_variant variant = {};
+    variant.kernel = kept_text(from.kernel);
+    variant.name = from.name[0] != '\0' ? kept_text(from.name) : nullptr;
+    variant.library = from.library[0] != '\0' ? kept_text(from.library) : nullptr;
+    variant.many_threads = from.many_threads;
+    variant.constants = from.constants;
+    variant.dtypes = from.dtype_count > 0 ? table.dtypes[i].data() : nullptr;
+    variant.tunables = table.tunables[i].data();
+    variant.tunable_count = table.tunables[i].size();
+    variant.unsupported = functions[i].unsupported;
+    variant.plan = functions[i].plan;
+    variant.bind = bind_plan;
+    variant.run = run_plan;
+    variant.destroy = destroy_plan;
+    table.variants.push_back(variant);
+  }
+  table.described = {answer.abi, static_cast<std::uint32_t>(count), table.variants.data(),
+                     last_error};
+  return &table.described;
+}
+
 void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin) {
   share_buffers();
   kernel_cpus();
@@ -362,8 +362,7 @@ void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin) {
     runner.look_for_leftovers(
         "load-time: a thread or process goes on after the library was loaded");
   }
-  take_description(answer);
-  plugin::load_table(catalogue, plugin.name, &table.described, &elsewhere);
+  plugin::load_table(catalogue, plugin.name, take_description(answer), &elsewhere);
 }
 
 }  // namespace rooflane::jail
