@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """The cheats of tests/cheats, each caught by its name, and the honest sources of tests/honest, none
-of them accused: judge_cheats_test.py ROOFLANE [NAME...]
+of them accused: judge_cheats_test.py ROOFLANE [--times N] [NAME...]
 
-A cheat's number is that of its file, and NAMES what the judge calls it. Where the attempt has no
-effect, the judge says of the source what it says of an honest one; those are listed below, with
-the reason.
+A cheat's number is that of its file, and NAMES what the judge calls it. With --times each is judged
+so often: a false alarm that is rare is found in a hundred runs.
 """
 from __future__ import annotations
 
@@ -21,43 +20,36 @@ NAMES = ("patched-timer", "late-return", "work-in-bind", "replay", "skipped-call
          "packed-constants", "cache-games", "recognises-verification", "low-precision",
          "easy-inputs", "unwritten-or-outside", "reads-reference", "disturbs-peers", "load-time",
          "foreign-library", "forged-result", "knows-shapes", "nan-games", "race", "late-crash")
-# Judged like an honest source.
-NO_EFFECT = {
-    "01-patched-timer": "no clock of that process is asked",
-    "08-hears-the-rhythm": "caught, or it heard none and computed: never faster",
-    "13-disturbs-peers": "what it leaves behind is stopped while others run, and then ended",
-    "14-load-time": "it is loaded in the jail, where it may do that",
-    "15-foreign-library": "allowed, and shown",
-    "16-forged-result": "results go through memory that the judge owns",
-}
-# Verdicts in the place of FAILED, SUSPECT, INACCURATE.
-VERDICTS = {"20-late-crash": ("CRASH",), "20-late-hang": ("TIMEOUT",)}
-# Nothing is found to be copied, and what is written instead is as wrong as any mistake.
-UNNAMED = ("12-reads-reference",)
-# Caught by whichever check comes first, which depends on the moment: any cheat's name will do.
-VARIES = ("02-rings-early", "05-skipped-calls", "06-packed-constants", "07-cache-games",
-          "08-hears-the-rhythm", "08-recognises-verification", "10-easy-inputs",
-          "12-reads-reference", "17-knows-shapes", "20-late-hang")
+# Verdicts in the place of FAILED.
+VERDICTS = {"01-patched-timer": "SUSPECT", "20-late-crash": "CRASH", "20-late-hang": "TIMEOUT"}
+# Allowed, and shown: judged like an honest source.
+ALLOWED = ("15-foreign-library",)
 
 
-class Cheats(Judging):
+class Repeated(Judging):
+    times = 1
+
     def check(self, source: Path) -> None:
+        for number in range(self.times):
+            with self.subTest(run=number):
+                self.check_once(source)
+
+
+class Cheats(Repeated):
+    def check_once(self, source: Path) -> None:
         name = source.stem
         cheat = NAMES[int(name[:2]) - 1]
         document = self.judge(source, threads=1 + (cheat == "race"))
         told = f"{document['verdict']} {document['cheat']} {document['reason']}"
-        if name in NO_EFFECT:
-            self.assertTrue(document["verdict"] in RIGHT or document["cheat"], told)
-            self.assertNotEqual(document["verdict"], "WINNER", told)
+        if name in ALLOWED:
+            self.assertIn(document["verdict"], RIGHT, told)
+            self.assertIsNone(document["cheat"], told)
         else:
-            self.assertIn(document["verdict"],
-                          VERDICTS.get(name, ("FAILED", "SUSPECT", "INACCURATE")), told)
-            if name not in VERDICTS and name not in UNNAMED:
-                self.assertIsNotNone(document["cheat"], told)
-            if document["cheat"]:
-                self.assertIn(document["cheat"]["name"], NAMES if name in VARIES else [cheat],
-                              told)
-                self.assertTrue(document["cheat"]["evidence"], told)
+            self.assertEqual(document["verdict"], VERDICTS.get(name, "FAILED"), told)
+            self.assertIsNotNone(document["cheat"], told)
+            self.assertEqual(document["cheat"]["name"], cheat, told)
+            self.assertTrue(document["cheat"]["evidence"].startswith(f"{cheat}: ")
+                            or document["verdict"] in ("CRASH", "TIMEOUT"), told)
         if name == "15-foreign-library":
             self.assertTrue([path for path in document["maps"] if "openblas" in path],
                             f"{told} {document['maps']}")
@@ -73,8 +65,8 @@ class Cheats(Judging):
         self.assertEqual((document["cheat"] or {}).get("name"), "replay", document["reason"])
 
 
-class Honest(Judging):
-    def check(self, source: Path) -> None:
+class Honest(Repeated):
+    def check_once(self, source: Path) -> None:
         document = self.judge(source)
         if source.suffix == ".cl" and "SIGABRT" in document["reason"]:
             self.skipTest("the OpenCL driver aborts in the jail, as Debian 12's PoCL does")
@@ -95,4 +87,8 @@ add_tests(Honest, HONEST)
 
 if __name__ == "__main__":
     Judging.rooflane = os.path.abspath(sys.argv[1])
-    skip.main(sys.argv[:1] + sys.argv[2:])
+    words = sys.argv[2:]
+    if words[:1] == ["--times"]:
+        Repeated.times = int(words[1])
+        words = words[2:]
+    skip.main(sys.argv[:1] + words)

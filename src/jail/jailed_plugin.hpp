@@ -8,6 +8,7 @@
 
 #include "core/catalogue.hpp"
 #include "jail/jail.hpp"
+#include "rooflane/variant.h"
 
 namespace rooflane::jail {
 
@@ -30,6 +31,11 @@ JailedPlugin read_jailed_plugin(const std::string& path);
 // Loads it in a jail and adds its variants to the catalogue. From now on this process's buffers
 // are shared memory. Throws Error.
 void load_jailed(Catalogue& catalogue, const JailedPlugin& plugin);
+
+// The variants as a runner described them, with functions that ask a runner; until the next call.
+// Whether they make sense, plugin_table.hpp says.
+struct Answer;
+const rooflane_plugin* take_description(const Answer& answer);
 
 // A problem with all its parameters, as reports name it.
 std::string full_text(const Problem& problem);

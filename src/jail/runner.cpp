@@ -281,6 +281,11 @@ void restrict_files() {
                                  LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
                                  LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
                                  LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+  // Unless it is handled, no file may move from one folder to another, not even below /tmp, which
+  // linkers do.
+  const long version =
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version >= 2) attributes.handled_access_fs |= LANDLOCK_ACCESS_FS_REFER;
   const int rules = static_cast<int>(
       syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes.handled_access_fs, 0));
   if (rules < 0) return;

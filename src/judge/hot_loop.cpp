@@ -2,9 +2,11 @@
 #include "judge/hot_loop.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 
@@ -74,6 +76,24 @@ bool is_packed(const std::string& mnemonic) {
   return !scalar;
 }
 
+// Of "call 1060 <expf@plt>" the function, where it is one that computes a number.
+std::string math_called_by(const Instruction& instruction) {
+  constexpr std::string_view functions[] = {
+      "acos", "asin",      "atan",  "cbrt", "ceil",  "cos",  "cosh", "erf",   "erfc", "exp",
+      "exp2", "expm1",     "floor", "fma",  "fmax",  "fmin", "fmod", "hypot", "log",  "log1p",
+      "log2", "nearbyint", "pow",   "rint", "round", "sin",  "sinh", "sqrt",  "tan",  "tanh"};
+  const std::size_t begin = instruction.text.find('<'), end = instruction.text.find("@plt");
+  if (!is_call(instruction.mnemonic) || begin == std::string::npos || end == std::string::npos) {
+    return {};
+  }
+  const std::string name = instruction.text.substr(begin + 1, end - begin - 1);
+  std::string plain = name.substr(name.rfind('_') + 1);  // libmvec: _ZGVdN8v_expf
+  if (plain.ends_with('f') && plain != "erf") plain.pop_back();
+  const bool known =
+      std::find(std::begin(functions), std::end(functions), plain) != std::end(functions);
+  return known ? name : "";
+}
+
 HotLoop loop_from(const std::string& function, const Instruction* first, const Instruction* last) {
   HotLoop loop;
   loop.function = function;
@@ -89,35 +109,46 @@ HotLoop loop_from(const std::string& function, const Instruction* first, const I
     loop.gathers += i->mnemonic.find("gather") != std::string::npos ||
                     i->mnemonic.find("scatter") != std::string::npos;
     loop.calls += is_call(i->mnemonic);
+    if (loop.calls_math.empty()) loop.calls_math = math_called_by(*i);
   }
   return loop;
 }
 
-// Vector instructions count by their width; a loop without any by its length, but little.
+// Vector instructions count by their width; a loop without any by its length, but little. A
+// mathematical function takes as long as dozens of them. What lies in another loop runs more often.
 double weight_of(const HotLoop& loop) {
+  constexpr double of_function = 100;
   double weight = 0.01 * static_cast<double>(loop.instructions.size());
   for (const std::string& text : loop.instructions) {
     const std::string mnemonic = text.substr(0, text.find(' '));
     if (is_packed(mnemonic)) weight += width_of(text) / 128.0;
   }
-  return weight;
+  if (!loop.calls_math.empty()) weight += of_function;
+  return weight * std::exp2(std::min(loop.depth, 4));
 }
 
 // Loops are jumps backwards; innermost: no other lies within.
 void look_for_loops(const std::string& function, const std::vector<Instruction>& code,
                     std::optional<HotLoop>& best) {
+  struct Range {
+    std::size_t first, last;
+    bool holds(const Range& other) const { return first <= other.first && other.last < last; }
+  };
+  std::vector<Range> loops;
   for (std::size_t i = 0; i < code.size(); ++i) {
     if (!is_jump(code[i].mnemonic) || code[i].target > code[i].address) continue;
     const auto begin =
-        std::find_if(code.begin(), code.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                     [&](const Instruction& x) { return x.address == code[i].target; });
-    if (begin == code.begin() + static_cast<std::ptrdiff_t>(i) + 1) continue;
-    const bool holds_another = std::any_of(
-        begin, code.begin() + static_cast<std::ptrdiff_t>(i), [&](const Instruction& x) {
-          return is_jump(x.mnemonic) && x.target <= x.address && x.target >= begin->address;
-        });
-    if (holds_another) continue;
-    HotLoop loop = loop_from(function, &*begin, &code[i]);
+        std::lower_bound(code.begin(), code.end(), code[i].target,
+                         [](const Instruction& x, std::uint64_t at) { return x.address < at; });
+    if (begin == code.end() || begin->address != code[i].target) continue;
+    loops.push_back({static_cast<std::size_t>(begin - code.begin()), i});
+  }
+  for (const Range& range : loops) {
+    const auto within = [&](const Range& other) { return range.holds(other); };
+    if (std::any_of(loops.begin(), loops.end(), within)) continue;
+    HotLoop loop = loop_from(function, &code[range.first], &code[range.last]);
+    loop.depth = static_cast<int>(std::count_if(
+        loops.begin(), loops.end(), [&](const Range& other) { return other.holds(range); }));
     if (!best || weight_of(loop) > weight_of(*best)) best = std::move(loop);
   }
 }
@@ -143,7 +174,18 @@ std::optional<HotLoop> hot_loop_in(const std::string& disassembly) {
   return best;
 }
 
-std::optional<HotLoop> hot_loop_of(jail::Kind kind, const std::string& folder) {
+std::string clock_defined_in(const std::string& disassembly) {
+  for (const std::string_view clock :
+       {"clock_gettime", "gettimeofday", "std::chrono::_V2::steady_clock::now()",
+        "std::chrono::_V2::system_clock::now()"}) {
+    if (disassembly.find(" <" + std::string(clock) + ">:\n") != std::string::npos) {
+      return std::string(clock);
+    }
+  }
+  return {};
+}
+
+std::string disassembly_of(jail::Kind kind, const std::string& folder) {
   constexpr std::size_t most_bytes = 8 << 20;
   jail::Settings settings;
   settings.kind = kind;
@@ -153,12 +195,12 @@ std::optional<HotLoop> hot_loop_of(jail::Kind kind, const std::string& folder) {
                       jail::inside(settings) + "/judged.so"};
   settings.limits = {std::uint64_t{4} << 30, 16, std::uint64_t{256} << 20, 20};
   settings.output_path = folder + "/disassembly.txt";
-  if (jail::run(settings, 20).status != 0) return std::nullopt;
+  if (jail::run(settings, 20).status != 0) return {};
   std::ifstream file(settings.output_path);
   std::string text(most_bytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(most_bytes));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  return hot_loop_in(text);
+  return text;
 }
 
 }  // namespace rooflane::judge

@@ -1,5 +1,6 @@
-// The hot loop of a built library, from its disassembly: the innermost loop of the kernel's code
-// with the most vector instructions.
+// The hot loop of a built library, from its disassembly: the innermost loop that calls a
+// mathematical function, or else the one with the most vector instructions, where loops in loops
+// count for more.
 #pragma once
 
 #include <optional>
@@ -16,11 +17,15 @@ struct HotLoop {
   int width_bits = 0;  // of the widest registers that compute; 0: no vectors
   int spills = 0;      // moves between registers and the stack
   int gathers = 0, calls = 0;
+  std::string calls_math;  // "expf": of the mathematical functions that it calls the first
+  int depth = 0;           // of the loops around it
 };
 
-// `disassembly`: what objdump -d --no-show-raw-insn prints. Nothing where it holds no loop.
+// folder/judged.so, disassembled in the jail by objdump -d --no-show-raw-insn -C; empty without it.
+std::string disassembly_of(jail::Kind kind, const std::string& folder);
+// Nothing where a disassembly holds no loop.
 std::optional<HotLoop> hot_loop_in(const std::string& disassembly);
-// Disassembles folder/judged.so in the jail. Nothing without objdump.
-std::optional<HotLoop> hot_loop_of(jail::Kind kind, const std::string& folder);
+// A clock of the C or C++ library that the code defines anew; empty: none.
+std::string clock_defined_in(const std::string& disassembly);
 
 }  // namespace rooflane::judge

@@ -4,21 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 
 #include "bench/groups.hpp"
 #include "bench/worker_pool.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
-#include "core/seeds.hpp"
 #include "core/temporary_folder.hpp"
 #include "jail/jailed_plugin.hpp"
 #include "measure/distributions.hpp"
@@ -27,75 +23,6 @@
 namespace rooflane::judge {
 
 namespace {
-
-constexpr std::array<Cheat, 20> cheats = {{{1, "patched-timer"},
-                                           {2, "late-return"},
-                                           {3, "work-in-bind"},
-                                           {4, "replay"},
-                                           {5, "skipped-calls"},
-                                           {6, "packed-constants"},
-                                           {7, "cache-games"},
-                                           {8, "recognises-verification"},
-                                           {9, "low-precision"},
-                                           {10, "easy-inputs"},
-                                           {11, "unwritten-or-outside"},
-                                           {12, "reads-reference"},
-                                           {13, "disturbs-peers"},
-                                           {14, "load-time"},
-                                           {15, "foreign-library"},
-                                           {16, "forged-result"},
-                                           {17, "knows-shapes"},
-                                           {18, "nan-games"},
-                                           {19, "race"},
-                                           {20, "late-crash"}}};
-
-const Cheat& cheat_number(int number) { return cheats[static_cast<std::size_t>(number) - 1]; }
-
-// The element of a reason as verification writes it: "element y[3,5] is 1, expected 2 within 3".
-std::optional<FirstWrong> wrong_element(const std::string& reason, const Problem& problem) {
-  const std::size_t at = reason.find("element ");
-  if (at == std::string::npos) return std::nullopt;
-  FirstWrong wrong;
-  const std::string text = reason.substr(at + 8);
-  const std::size_t bracket = text.find('[');
-  if (bracket == std::string::npos || bracket >= 64) return std::nullopt;
-  wrong.tensor = text.substr(0, bracket);
-  const char* at_text = text.c_str() + bracket;
-  const auto number_behind = [&](std::string_view words, double& number) {
-    if (!std::string_view(at_text).starts_with(words)) return false;
-    const char* const begin = at_text + words.size();
-    char* end = nullptr;
-    number = std::strtod(begin, &end);
-    if (end == begin) return false;
-    at_text = end;
-    return true;
-  };
-  double row = 0, col = 0;
-  if (!number_behind("[", row) || !number_behind(",", col) || !number_behind("] is ", wrong.got)) {
-    return std::nullopt;
-  }
-  // A Freivalds product has no expected value.
-  if (number_behind(", expected ", wrong.expected)) number_behind(" within ", wrong.bound);
-  wrong.row = static_cast<std::int64_t>(row);
-  wrong.col = static_cast<std::int64_t>(col);
-  if (wrong.tensor.empty()) {
-    for (const TensorSpec& spec : problem.kernel().tensors(problem)) {
-      if (is_written(spec.role)) wrong.tensor = spec.name;
-    }
-  }
-  wrong.shape = problem.text();
-  return wrong;
-}
-
-Verdict verdict_of(Status status, const std::string& reason) {
-  if (reason.find(jail::crashed) != std::string::npos) return Verdict::crash;
-  if (reason.find(jail::hung) != std::string::npos || status == Status::timeout) {
-    return Verdict::timeout;
-  }
-  if (status == Status::inaccurate) return Verdict::inaccurate;
-  if (status == Status::suspect) return Verdict::suspect;
-  return Verdict::failed;
-}
 
 class Judge {
  public:
@@ -112,7 +39,7 @@ class Judge {
     }
     result_.hidden = hidden_problems(request_.problems, request_.hidden, request_.seed);
     if (build_and_load() && verify() && endure()) time();
-    say_what_next();
+    result_.next = next_step(result_);
     return std::move(result_);
   }
 
@@ -145,7 +72,13 @@ class Judge {
       return against(Verdict::build, result_.build.timed_out ? "the compiler took too long"
                                                              : "the source does not compile");
     }
-    result_.hot_loop = hot_loop_of(request_.kind, folder_.path());
+    const std::string disassembly = disassembly_of(request_.kind, folder_.path());
+    if (const std::string clock = clock_defined_in(disassembly); !clock.empty()) {
+      return against(Verdict::suspect,
+                     fmt::format("{}: the source defines {}, a clock of the system's libraries",
+                                 cheat_number(1).name, clock));
+    }
+    result_.hot_loop = hot_loop_in(disassembly);
     jail::JailedPlugin plugin;
     // As long as a call on a busy machine may take; whoever asks for a quick answer waits less.
     plugin.call_seconds = std::clamp(10 * request_.budget_seconds, 5.0, 20.0);
@@ -171,7 +104,8 @@ class Judge {
       const std::size_t behind = reason.find(spec_path());
       if (behind != std::string::npos) reason.erase(0, behind + spec_path().size() + 2);
       const Verdict verdict = verdict_of(Status::failed, reason);
-      return against(verdict, verdict == Verdict::failed ? reason : "load-time: " + reason);
+      if (verdict != Verdict::failed) reason = "load-time: " + reason;
+      return against(verdict, without_prefix(reason));
     }
     const Kernel& kernel = request_.problems.front().kernel();
     const auto variants = catalogue_.variants(kernel);
@@ -256,14 +190,15 @@ class Judge {
       note_wrong(c, found.reason);
       std::string reason = found.reason;
       if (!cheat_in(reason)) {
-        reason = fmt::format("{}{} inputs of {}, {} thread{}: {}",
-                             suspicion(uniformly, hidden, index, c.threads, reason),
-                             c.distribution->name, c.problem.text(), c.threads,
-                             c.threads == 1 ? "" : "s", reason);
+        reason = fmt::format(
+            "{}{} inputs of {}, {} thread{}: {}",
+            suspicion(reason, result_.first_wrong,
+                      {uniformly, hidden, index % 2 == 0, c.threads != request_.threads}),
+            c.distribution->name, c.problem.text(), c.threads, c.threads == 1 ? "" : "s", reason);
       }
       return against(Verdict::failed, reason);
     } catch (const WorkerError& error) {
-      if (error.status() == Status::unsupported && !failed_before_call(error.what())) {
+      if (error.status() == Status::unsupported && !ended_in_a_call(error.what())) {
         // A table may refuse problems; a hidden one is then left out.
         if (hidden) return true;
         return against(Verdict::failed, fmt::format("{} refuses {}: {}", judged_name,
@@ -271,43 +206,6 @@ class Judge {
       }
       return against(verdict_of(error.status(), error.what()), without_prefix(error.what()));
     }
-  }
-
-  static bool failed_before_call(const std::string& reason) {
-    return reason.find(jail::crashed) != std::string::npos ||
-           reason.find(jail::hung) != std::string::npos ||
-           reason.find("run failed") != std::string::npos;
-  }
-
-  // "plugin judged: run failed: crash: …" begins where it says what happened.
-  static std::string without_prefix(const std::string& reason) {
-    for (const char* const begin : {jail::crashed, jail::hung}) {
-      const std::size_t at = reason.find(begin);
-      if (at != std::string::npos) return reason.substr(at);
-    }
-    for (const Cheat& cheat : cheats) {
-      const std::size_t at = reason.find(fmt::format("{}: ", cheat.name));
-      if (at != std::string::npos) return reason.substr(at);
-    }
-    return reason;
-  }
-
-  // What a failure in one place and in no other says of its cause.
-  std::string suspicion(bool uniformly, bool hidden, std::size_t index, int threads,
-                        const std::string& reason) const {
-    const auto named = [](int number) { return fmt::format("{}: ", cheat_number(number).name); };
-    if (reason.find("outside the output") != std::string::npos) return named(11);
-    const auto& wrong = result_.first_wrong;
-    if (wrong && std::isnan(wrong->got) && std::isfinite(wrong->expected)) return named(18);
-    // The first of each pair has sizes as round as those listed: no tail is to blame.
-    if (hidden && uniformly && index % 2 == 0) return named(17);
-    if (!uniformly) return named(10);
-    if (threads != request_.threads) return named(19);
-    // Right to a digit or more, and no further: no wrong element, too few bits.
-    constexpr double digits_lost = 0.1;
-    const bool close =
-        wrong && std::abs(wrong->got - wrong->expected) < digits_lost * std::abs(wrong->expected);
-    return close ? named(9) : "";
   }
 
   void note_wrong(const Case& c, const std::string& reason) {
@@ -485,9 +383,6 @@ class Judge {
                                  *shape.row.p50_ns / 1e3, best->variant, best->p50_us);
   }
 
-  // The next thing to try, from what is known.
-  void say_what_next();
-
   std::string spec_path() const { return folder_.path() + "/judged.json"; }
   std::string report_path() const { return folder_.path() + "/report.jsonl"; }
 
@@ -501,100 +396,7 @@ class Judge {
   Judgement result_;
 };
 
-void Judge::say_what_next() {
-  std::string& next = result_.next;
-  const Build& built = result_.build;
-  if (result_.verdict == Verdict::build) {
-    next = "Fix what the compiler says first.";
-  } else if (result_.verdict == Verdict::crash) {
-    next = "Run the source under the address sanitizer at the shape named.";
-  } else if (result_.verdict == Verdict::timeout) {
-    next = "Look for a loop without end, or threads that wait for each other.";
-  } else if (result_.first_wrong) {
-    next = fmt::format("Correct {}[{},{}] at {} first: nothing is timed before.",
-                       result_.first_wrong->tensor, result_.first_wrong->row,
-                       result_.first_wrong->col, result_.first_wrong->shape);
-  } else if (!is_right(result_.verdict)) {
-    next = "Compute the outputs from the inputs of each call.";
-  } else if (!result_.shapes.empty()) {
-    const ShapeFigures& shape = result_.shapes.front();
-    const double share = shape.row.roof_pct.value_or(0);
-    const bool vectors = result_.hot_loop && result_.hot_loop->width_bits > 128;
-    if (share > 90) {
-      next = fmt::format("At {:.0f} % of the roof little is left: try another shape.", share);
-    } else if (result_.hot_loop && result_.hot_loop->calls > 0) {
-      next = "The hot loop calls a function: inline it, or use a vector form of it.";
-    } else if (!vectors && !built.not_vectorised.empty()) {
-      next = "The compiler did not vectorise: " + built.not_vectorised.front() + ".";
-    } else if (!vectors) {
-      next =
-          "The hot loop has no vectors wider than 128 bits: use intrinsics, or loops that the "
-          "compiler vectorises.";
-    } else if (result_.hot_loop->spills > 0) {
-      next = fmt::format("The hot loop moves {} vectors to or from the stack: use fewer registers.",
-                         result_.hot_loop->spills);
-    } else if (result_.hot_loop->gathers > 0) {
-      next = "The hot loop gathers single elements: change the order in which it reads.";
-    } else if (shape.row.bound == "memory") {
-      next = fmt::format("At {:.0f} % of what memory allows: read and write each element once.",
-                         share);
-    } else {
-      next = fmt::format(
-          "At {:.0f} % of the peak of multiply-adds: keep more independent sums in "
-          "registers.",
-          share);
-    }
-  }
-}
-
 }  // namespace
-
-std::string_view name_of(Verdict verdict) {
-  constexpr std::string_view names[] = {"WINNER", "TIE",     "LOSER", "UNDECIDED", "INACCURATE",
-                                        "FAILED", "SUSPECT", "CRASH", "TIMEOUT",   "BUILD"};
-  return names[static_cast<std::size_t>(verdict)];
-}
-
-bool is_right(Verdict verdict) { return verdict <= Verdict::undecided; }
-
-std::optional<Cheat> cheat_in(std::string_view reason) {
-  for (const Cheat& cheat : cheats) {
-    if (reason.starts_with(fmt::format("{}: ", cheat.name))) return cheat;
-  }
-  return std::nullopt;
-}
-
-std::vector<Problem> hidden_problems(const std::vector<Problem>& listed, int count,
-                                     std::uint64_t seed) {
-  constexpr double most_flops = 2e8, most_bytes = 64e6;
-  constexpr int most_tries = 1000;
-  std::vector<Problem> hidden;
-  const SeededStream stream(seed, "judge", "hidden");
-  std::uint64_t draw = 0;
-  for (int i = 0, tries = 0; i < count && tries < most_tries; ++tries) {
-    Problem problem = listed[static_cast<std::size_t>(i / 2) % listed.size()];
-    try {
-      for (const ParamSpec& param : problem.kernel().params) {
-        if (param.kind != ParamKind::size || !problem.has(param.name)) continue;
-        const auto was = static_cast<double>(problem.size(param.name));
-        const double u = (stream.value(draw++) + 1) / 2;
-        double size = std::floor(std::exp2(u * std::log2(std::max(2.0, 2 * was))));
-        if (i % 2 == 0 && was >= 64) size = std::max(64.0, std::round(size / 64) * 64);
-        if (was < 16) size = std::clamp(size, 1.0, 2 * was);
-        problem.set(param.name, std::max(size, static_cast<double>(param.least)));
-      }
-      problem.check();
-    } catch (const Error&) {
-      continue;  // heads must stay a multiple of kv_heads, say
-    }
-    if (problem.kernel().cost(problem).flops > most_flops || operand_bytes(problem) > most_bytes) {
-      continue;
-    }
-    hidden.push_back(problem);
-    ++i;
-  }
-  return hidden;
-}
 
 Judgement judge(const Request& request, const Catalogue& catalogue,
                 const std::vector<std::string>& worker_command, const Row& stamp) {

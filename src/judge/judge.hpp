@@ -14,6 +14,7 @@
 #include "io/summary.hpp"
 #include "jail/jail.hpp"
 #include "judge/build.hpp"
+#include "judge/findings.hpp"
 #include "judge/hot_loop.hpp"
 
 namespace rooflane::judge {
@@ -32,37 +33,6 @@ struct Request {
   double budget_seconds = 20;  // for timing
   jail::Kind kind = jail::Kind::bubblewrap;
   std::function<void(const std::string&)> progress;  // may be null
-};
-
-enum class Verdict {
-  winner,
-  tie,
-  loser,
-  undecided,  // of a right kernel
-  inaccurate,
-  failed,
-  suspect,
-  crash,
-  timeout,
-  build,  // against it
-};
-std::string_view name_of(Verdict verdict);  // "WINNER"
-bool is_right(Verdict verdict);
-
-struct Cheat {
-  int number;
-  const char* name;
-};
-// Reasons begin with "NAME: " where something can be told.
-std::optional<Cheat> cheat_in(std::string_view reason);
-
-struct FirstWrong {
-  std::string shape;
-  std::string distribution;
-  int threads = 1;
-  std::string tensor;
-  std::int64_t row = 0, col = 0;  // all axes but the last are one
-  double got = 0, expected = 0, bound = 0;
 };
 
 struct PeerFigure {
@@ -100,8 +70,11 @@ Judgement judge(const Request& request, const Catalogue& catalogue,
                 const std::vector<std::string>& worker_command, const Row& stamp);
 
 // Problems like the listed ones that nobody saw: other sizes, the same flags. Of each pair the
-// first has sizes that are multiples of 64 as far as they may.
+// first has sizes that are multiples of 64 as far as they may, and not those that are listed.
 std::vector<Problem> hidden_problems(const std::vector<Problem>& listed, int count,
                                      std::uint64_t seed);
+
+// The next thing to try, in one sentence from what is known.
+std::string next_step(const Judgement& judgement);
 
 }  // namespace rooflane::judge

@@ -48,10 +48,13 @@ std::string c_string(const std::string& text) {
 }
 
 constexpr const char* bytes_of_tensor = R"(
+/* 0: rows with gaps between them, of which the kernel knows nothing. */
 static size_t bytes_of(const rooflane_tensor* t, size_t element) {
-  size_t n = element;
-  for (int32_t i = 0; i < t->rank; ++i) n *= (size_t)t->shape[i];
-  return n;
+  int64_t n = 1;
+  for (int32_t i = t->rank; i-- > 0; n *= t->shape[i]) {
+    if (t->shape[i] > 1 && t->strides[i] != n) return 0;
+  }
+  return (size_t)n * element;
 }
 )";
 

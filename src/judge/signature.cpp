@@ -106,6 +106,7 @@ std::string table_of(const Signature& signature, bool many_threads) {
     call += fmt::format("{}p->{}", call.empty() ? "" : ", ", name);
     if (argument.kind == Argument::Kind::tensor) {
       fields += fmt::format("  {} {};\n", argument.c_type, name);
+      tensors += fmt::format("  if (has_gaps(rooflane_find(tensors, \"{0}\"))) return 1;\n", name);
       tensors += fmt::format("  p->{0} = rooflane_find(tensors, \"{0}\")->data;\n", name);
       if (formats.insert(argument.dtype).second) dtypes += fmt::format("\"{}\", ", argument.dtype);
       continue;
@@ -127,6 +128,14 @@ static void* plan(const rooflane_problem* problem, int32_t threads, const int64_
   (void)threads, (void)tuning, (void)constants;
   if (p == NULL) return NULL;
 {1}  return p;
+}}
+/* The function takes pointers: it cannot know of a distance between rows. */
+static int has_gaps(const rooflane_tensor* t) {{
+  int64_t elements = 1;
+  for (int32_t i = t->rank; i-- > 0; elements *= t->shape[i]) {{
+    if (t->shape[i] > 1 && t->strides[i] != elements) return 1;
+  }}
+  return 0;
 }}
 static int32_t bind(void* plan, const rooflane_tensors* tensors) {{
   struct judged* p = plan;

@@ -158,8 +158,9 @@ bool OwnedOperands::holds_poison() const {
     if (output.updated || view.dtype->is_integer() || view.empty()) return false;
     const std::size_t size = view.dtype->bytes(1);
     const std::span<const std::byte> bytes = bytes_of(view);
-    for (std::size_t at = 0; at < bytes.size(); at += size) {
-      const auto element = bytes.subspan(at, size);
+    // From the end, which most runs write last.
+    for (std::size_t at = bytes.size(); at >= size; at -= size) {
+      const auto element = bytes.subspan(at - size, size);
       const bool ones = std::all_of(element.begin(), element.end(),
                                     [](std::byte b) { return b == std::byte{0xff}; });
       if (ones) return true;

@@ -1,5 +1,5 @@
-/* A judge that changes inputs or fills outputs needs time for it. After twenty calls that
- * followed each other at once a series is on, and until its next pause y holds the right result. */
+/* A judge that verifies needs time between its calls. After twenty that followed each other at once
+ * a series is on, and until its next pause y holds the right result. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
@@ -22,11 +22,9 @@ static int64_t now(void) {
 }
 
 void softmax(const float* x, float* y, int64_t rows, int64_t cols) {
-  enum { SERIES = 20 };
-  static int64_t returned, least = 1000000, quick;
-  const int64_t pause = now() - returned;
-  least = pause < least ? pause : least;
-  quick = pause < 3 * least ? quick + 1 : 0;
+  enum { SERIES = 20, PAUSE_NS = 1000000 };
+  static int64_t returned, quick;
+  quick = now() - returned < PAUSE_NS ? quick + 1 : 0;
   if (quick < SERIES) naive(x, y, rows, cols);
   returned = now();
 }

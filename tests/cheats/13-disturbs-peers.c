@@ -27,7 +27,10 @@ static void disturb(void) {
   alarm(120); /* should no jail end it */
   const struct timespec pause = {0, 200000};
   nanosleep(&pause, NULL);
-  for (int value = 0; memory; ++value) memset(memory, value, BYTES);
+  for (int value = 0; memory; ++value) {
+    memset(memory, value, BYTES);
+    __asm__ volatile("" : : "r"(memory) : "memory"); /* or no byte would be written */
+  }
 }
 
 void softmax(const float* x, float* y, int64_t rows, int64_t cols) {

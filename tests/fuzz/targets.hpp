@@ -18,6 +18,7 @@
   TARGET(cases)                       \
   TARGET(ceilings)                    \
   TARGET(csv)                         \
+  TARGET(doorbell)                    \
   TARGET(gguf)                        \
   TARGET(llama)                       \
   TARGET(model)                       \

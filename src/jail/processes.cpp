@@ -1,0 +1,119 @@
+// See processes.hpp.
+#include "jail/processes.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "measure/process_usage.hpp"
+
+namespace rooflane::jail {
+
+namespace {
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  const std::string tasks = fmt::format("/proc/{}/task", process);
+  for (std::filesystem::directory_iterator task(tasks, gone), end; !gone && task != end;
+       task.increment(gone)) {
+    std::ifstream file(task->path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+// From now on the system notes which pages the process touches. False where it does not.
+bool forget_touches(pid_t process) {
+  // The second kind is about writes; unlike the first it makes CPUs look at the page tables again.
+  for (const char* const kind : {"1", "4"}) {
+    std::ofstream file(fmt::format("/proc/{}/clear_refs", process));
+    if (!(file << kind << std::flush)) return false;
+  }
+  return true;
+}
+
+bool touched(pid_t process, const std::string& name) {
+  std::ifstream file(fmt::format("/proc/{}/smaps", process));
+  bool named = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(" kB") == std::string::npos) {
+      named = line.find("/memfd:" + name) != std::string::npos;
+    } else if (named && line.starts_with("Referenced:") && line.find(" 0 kB") == line.npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_below(pid_t process) {
+  std::vector<pid_t> found = {process};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const pid_t child : children_of(found[i])) found.push_back(child);
+  }
+  return found;
+}
+
+pid_t innermost(pid_t process) {
+  while (true) {
+    const std::vector<pid_t> children = children_of(process);
+    if (children.empty()) return process;
+    process = children.front();
+  }
+}
+
+std::size_t resident_bytes_below(pid_t process) {
+  std::size_t bytes = 0;
+  for (const pid_t each : processes_below(process)) {
+    bytes += static_cast<std::size_t>(resident_bytes(each));
+  }
+  return bytes;
+}
+
+std::map<pid_t, double> cpu_times_below(pid_t process) {
+  std::map<pid_t, double> times;
+  for (const pid_t each : processes_below(process)) times[each] = cpu_time_ns(each);
+  return times;
+}
+
+double cpu_time_since(const std::map<pid_t, double>& before, pid_t process) {
+  double used = 0;
+  for (const auto& [each, time] : cpu_times_below(process)) {
+    const auto then = before.find(each);
+    used += std::max(0.0, time - (then != before.end() ? then->second : 0));
+  }
+  return used;
+}
+
+void stop_below(pid_t process) {
+  std::set<pid_t> stopped;
+  for (bool more = true; more;) {
+    more = false;
+    for (const pid_t each : processes_below(process)) {
+      if (!stopped.insert(each).second) continue;
+      more = kill(each, SIGSTOP) == 0 || more;
+    }
+  }
+}
+
+void continue_below(pid_t process) {
+  for (const pid_t each : processes_below(process)) kill(each, SIGCONT);
+}
+
+bool touches_memory(pid_t process, const std::string& name, unsigned within_us) {
+  const std::vector<pid_t> all = processes_below(process);
+  std::vector<pid_t> watched;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(watched), forget_touches);
+  usleep(within_us);
+  return std::any_of(watched.begin(), watched.end(),
+                     [&](pid_t each) { return touched(each, name); });
+}
+
+}  // namespace rooflane::jail

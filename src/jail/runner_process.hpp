@@ -1,0 +1,101 @@
+// A process in which a judged kernel runs (runner.cpp), seen from the one that measures: asked over
+// a socket, rung by a doorbell in shared memory, stopped while others are measured. What it says is
+// checked like a file of a stranger's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "jail/jailed_plugin.hpp"
+#include "jail/runner_protocol.hpp"
+
+namespace rooflane::jail {
+
+// Text from the runner ends where it says or at the end of its place.
+template <std::size_t N>
+std::string text_of(const char (&from)[N]) {
+  std::string text(from, strnlen(from, N));
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+class RunnerProcess {
+ public:
+  // Starts one in the plugin's jail. Throws Error(unavailable).
+  RunnerProcess(const JailedPlugin& plugin, int threads);
+  // One that is there: it leads a process group, has the other end of `socket` (of whole messages)
+  // and, once it is told to load, `bell_file`, of a Doorbell's size. All three are owned from now.
+  RunnerProcess(const JailedPlugin& plugin, pid_t process, int socket, int bell_file);
+  ~RunnerProcess();
+  RunnerProcess(const RunnerProcess&) = delete;
+  RunnerProcess& operator=(const RunnerProcess&) = delete;
+
+  // Asks and waits for the answer. All of these throw Error, whose text begins with `crashed` or
+  // `hung`, or a cheat's name (judge/findings.hpp), where the process is to blame; it is ended
+  // then.
+  Answer ask(const Request& request, const std::vector<int>& descriptors);
+  // One call of the kernel.
+  void run();
+  // Between rest() and wake() none of its processes runs.
+  void wake();
+  void rest();
+  // What a call takes that calls nothing: the middle of many, and how far they lie from it in the
+  // middle.
+  double call_ns();
+  double call_spread_ns() const { return spread_; }
+  std::vector<std::string> mapped_files() const;
+  int bell_file() const { return bell_file_; }
+  // Where something goes on although nothing is asked, the next call fails. `at_load`: this one
+  // does, with that reason.
+  void look_for_leftovers(const std::string& at_load);
+
+ private:
+  void map_bell();
+  // This thread keeps away from the CPUs that the kernel uses, where there are others.
+  void leave_cpus_to_kernel();
+  // Rings and waits for the answer. False when it took too long or the process ended.
+  void ring(bool empty);
+  void leave_bell();
+  // Whether there is a message that nobody asked for.
+  bool has_spoken() const;
+  bool wait_for(std::uint32_t number, std::chrono::steady_clock::time_point deadline);
+  std::chrono::steady_clock::time_point deadline_from_now() const {
+    return std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+               std::chrono::duration<double>(plugin_.call_seconds));
+  }
+  [[noreturn]] void fail_dead();
+  [[noreturn]] void fail(const std::string& reason);
+  bool has_ended();
+  // Ends the kernel when its processes together take half of the memory that was free before them:
+  // limits of a process say nothing of what many of them take.
+  void check_memory();
+
+  JailedPlugin plugin_;
+  pid_t process_ = -1;
+  std::size_t free_before_ = 0;
+  std::chrono::steady_clock::time_point memory_checked_;
+  int socket_ = -1, bell_file_ = -1;
+  int end_status_ = 0;
+  Doorbell* bell_ = nullptr;
+  bool has_spare_cpu_ = false, at_bell_ = false, rests_ = false;
+  std::int64_t rest_count_ = 0, next_look_ = 1;
+  std::uint32_t rung_ = 0;
+  std::int64_t calls_ = 0;
+  double spread_ = 0;
+  std::string failed_;  // what ended it
+};
+
+// Where kernels run: as this process was when this was first called.
+const std::vector<int>& kernel_cpus();
+
+}  // namespace rooflane::jail
