@@ -15,36 +15,16 @@
 #include <optional>
 #include <vector>
 
+#include "core/model_constants.hpp"
 #include "core/traits.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_schedule.hpp"
 
 namespace rooflane::gemm::cost {
 
-// The fitted constants, all there are: fitted on 2026-11-27 by least regret (the time of the choice
-// over the fastest recorded, less 1) over 242 lists of recorded times of 4 to 40 schedules, within
-// what the instructions explain. What is left, median and 95th percentile in percent:
-//   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
-//   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 25, 12 and 34
-// On 42 problems drawn after the fit, timed on another Sapphire Rapids whose idle threads sleep:
-//   float32, 1 thread 0.0 and 4.9, 16 threads 3.2 and 45
-//   bf16 by AMX, 16 threads 1.0 and 25
-// Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
-// started in one.
-inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
-inline constexpr double setup_ops = 300;  // a task's loops, what threads share, a piece to pack
-inline constexpr double tile_ops = 45;    // a micro-kernel, a tile of dot products, a claim
-inline constexpr double column_ops = 30;  // the next micro-tile where m is innermost
-inline constexpr double vector_ops = 8;   // a vector converted, decoded, copied or stored to c
-inline constexpr double block_ops = 60;   // four vectors transposed, beside the time of their bytes
-inline constexpr double cache_share = 0.9;  // of a cache is reused beside what streams through it
 // Exponent of the norm that joins times which overlap: 1 would add them, infinity take the longest.
+// Fitted as GemmConstants are (core/model_constants.hpp), which have the rest.
 inline constexpr double overlap = 3;
-// Bytes that could have been read until a new run of neighbours is under way; a core follows so
-// many at once.
-inline constexpr double lead_bytes = 370, followed_runs = 16;
-// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
-inline constexpr double split_l2 = 1.5;
 
 // Of the instructions.
 inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
@@ -83,10 +63,12 @@ inline double until_last(double tasks, double mean, int threads, bool fixed, con
   return size * each + std::max(most - each, traits.jitter + own);
 }
 
-class Costs {
+// The constants are members: terms name them.
+class Costs : protected GemmConstants {
  protected:
   Costs(const Schedule& s, const Gemm& g, double lanes, const Traits& traits)
-      : s_(s),
+      : GemmConstants(traits.constants.gemm),
+        s_(s),
         g_(g),
         traits_(traits),
         rates_(s.threads > 1 ? traits.many : traits.one),

@@ -1,0 +1,44 @@
+// The one list of the constants that are fitted. See model_constants.hpp.
+#include "core/model_constants.hpp"
+
+#include <algorithm>
+
+namespace rooflane {
+
+std::vector<NamedConstant> named_constants(ModelConstants& constants) {
+  // An eighth to eight times what is shipped, unless a share or a count says more.
+  std::vector<NamedConstant> named;
+  const auto add = [&](const char* name, double& value, double shipped) {
+    named.push_back({name, &value, shipped / 8, shipped * 8});
+  };
+  const ModelConstants shipped;
+  GemmConstants& gemm = constants.gemm;
+  add("gemm.call_ops", gemm.call_ops, shipped.gemm.call_ops);
+  add("gemm.setup_ops", gemm.setup_ops, shipped.gemm.setup_ops);
+  add("gemm.tile_ops", gemm.tile_ops, shipped.gemm.tile_ops);
+  add("gemm.column_ops", gemm.column_ops, shipped.gemm.column_ops);
+  add("gemm.vector_ops", gemm.vector_ops, shipped.gemm.vector_ops);
+  add("gemm.block_ops", gemm.block_ops, shipped.gemm.block_ops);
+  named.push_back({"gemm.cache_share", &gemm.cache_share, 0.3, 1});
+  add("gemm.lead_bytes", gemm.lead_bytes, shipped.gemm.lead_bytes);
+  named.push_back({"gemm.followed_runs", &gemm.followed_runs, 2, 64});
+  named.push_back({"gemm.split_l2", &gemm.split_l2, 1, 2});
+  return named;
+}
+
+std::vector<NamedConstant> named_constants(ModelConstants& constants, std::string_view model) {
+  std::vector<NamedConstant> named = named_constants(constants);
+  std::erase_if(named, [&](const NamedConstant& c) {
+    return !std::string_view(c.name).starts_with(std::string(model) + ".");
+  });
+  return named;
+}
+
+bool operator==(const ModelConstants& x, const ModelConstants& y) {
+  ModelConstants left = x, right = y;
+  const auto in_left = named_constants(left), in_right = named_constants(right);
+  return std::equal(in_left.begin(), in_left.end(), in_right.begin(),
+                    [](const auto& l, const auto& r) { return *l.value == *r.value; });
+}
+
+}  // namespace rooflane
