@@ -38,6 +38,11 @@ inline constexpr double endless = 1e9;  // bytes of a run without end
 
 inline double real(std::int64_t i) { return static_cast<double>(i); }
 
+// Starting and joining a parallel region, one that ends in a barrier.
+inline double region_of(const Traits& traits) {
+  return traits.constants.gemm.region_share * traits.region;
+}
+
 // Seconds of one thread: what its core does, and what memory does meanwhile.
 struct Times {
   double core = 0;
@@ -57,10 +62,11 @@ struct Times {
 inline double until_last(double tasks, double mean, int threads, bool fixed, const Traits& traits) {
   if (threads == 1) return tasks * mean;
   const double each = std::max(1.0, tasks / threads), most = std::ceil(each);
-  const double own = fixed ? (1 - 1 / each) * traits.jitter : 0;
+  const double jitter = traits.constants.gemm.jitter_share * traits.jitter;
+  const double own = fixed ? (1 - 1 / each) * jitter : 0;
   // Few tasks do not even out.
   const double size = 1 - (1 - mean) * (1 - 1 / each);
-  return size * each + std::max(most - each, traits.jitter + own);
+  return size * each + std::max(most - each, jitter + own);
 }
 
 // The constants are members: terms name them.
@@ -78,7 +84,7 @@ class Costs : protected GemmConstants {
         l2_(cache_share * real(traits.l2_bytes)) {}
 
   double ops(double count) const { return count * op_; }
-  double begin() const { return ops(call_ops) + (s_.threads > 1 ? traits_.region : 0); }
+  double begin() const { return ops(call_ops) + (s_.threads > 1 ? region_of(traits_) : 0); }
 
   // The level that holds so many bytes of each thread.
   Level level(double bytes) const {
@@ -96,7 +102,8 @@ class Costs : protected GemmConstants {
 
   // Lines that another core wrote and still holds.
   double taken(double bytes) const {
-    return s_.threads == 1 ? 0 : bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory];
+    return s_.threads == 1 ? 0
+                           : taken_share * bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory];
   }
   // Those of c that another core wrote last time.
   double dirty(double bytes) const {
@@ -169,7 +176,7 @@ class Ranking {
   // peak, in operations/s of each.
   bool hopeless(const Gemm& g, int threads, double peak, const Traits& traits) const {
     const double operations = 2 * real(g.batch) * real(g.m) * real(g.n) * real(g.k);
-    return operations / (threads * peak) + (threads > 1 ? traits.region : 0) > best_seconds_;
+    return operations / (threads * peak) + (threads > 1 ? region_of(traits) : 0) > best_seconds_;
   }
   const std::optional<Schedule>& best() const { return best_; }
   // Least predicted time first.

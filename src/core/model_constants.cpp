@@ -22,6 +22,9 @@ std::vector<NamedConstant> named_constants(ModelConstants& constants) {
   named.push_back({"gemm.cache_share", &gemm.cache_share, 0.3, 1});
   add("gemm.lead_bytes", gemm.lead_bytes, shipped.gemm.lead_bytes);
   named.push_back({"gemm.followed_runs", &gemm.followed_runs, 2, 64});
+  add("gemm.region_share", gemm.region_share, shipped.gemm.region_share);
+  add("gemm.jitter_share", gemm.jitter_share, shipped.gemm.jitter_share);
+  add("gemm.taken_share", gemm.taken_share, shipped.gemm.taken_share);
   named.push_back({"gemm.split_l2", &gemm.split_l2, 1, 2});
   return named;
 }

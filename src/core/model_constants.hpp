@@ -35,6 +35,12 @@ struct GemmConstants {
   double followed_runs = 16;
   // Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
   double split_l2 = 1.5;
+  // Of what the traits have: a region that begins while its threads still spin, or have slept; by
+  // how much the last thread is later; what lines cost that another core wrote, over writing to
+  // memory.
+  double region_share = 1;
+  double jitter_share = 1;
+  double taken_share = 1;
 };
 
 struct ModelConstants {
