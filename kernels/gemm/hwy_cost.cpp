@@ -374,7 +374,8 @@ double Model::blocked() const {
   if (packed) total += packing_together();
   if (s_.k_parts > 1) {
     const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
-    total += traits_.region + read(sums, in_l3);  // a region ends in a barrier, as parts of k do
+    total +=
+        region_of(traits_) + read(sums, in_l3);  // a region ends in a barrier, as parts of k do
   }
   return total;
 }
@@ -417,7 +418,7 @@ double Model::dot() const {
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
     time += real(g_.batch) / s_.threads * packed + ops(setup_ops);
-    if (s_.threads > 1) time += traits_.region;
+    if (s_.threads > 1) time += region_of(traits_);
   } else if (skinny > 1 && across_k) {
     time += tasks * packed;
   }

@@ -259,7 +259,7 @@ class Search {
       const double all = real(rows * cols * g_.batch);
       const double least =
           work * most / all * until_last(tasks, all / (tasks * most), threads_, false, *traits_);
-      if (found_.needless(traits_->region + least)) return;
+      if (found_.needless(region_of(*traits_) + least)) return;
       s.m_parts = parts[0], s.n_parts = parts[1];
       for (const bool fixed : {false, true}) {
         s.fixed = fixed && threads_ > 1;
