@@ -289,7 +289,8 @@ void restrict_files() {
   const int rules = static_cast<int>(
       syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes.handled_access_fs, 0));
   if (rules < 0) return;
-  for (const char* const folder : {"/tmp", "/dev/null"}) {
+  constexpr const char* folders[] = {"/tmp", "/dev/null"};
+  for (const char* const folder : folders) {
     landlock_path_beneath_attr beneath = {};
     beneath.allowed_access = attributes.handled_access_fs;
     if (std::strcmp(folder, "/tmp") != 0) beneath.allowed_access = LANDLOCK_ACCESS_FS_WRITE_FILE;
