@@ -29,7 +29,7 @@ class Known(FunctionConstraint):
     def __init__(self, names: list[str], rows: list[tuple[int, ...]]):
         known = set(rows)
         super().__init__(lambda *values: values in known)
-        # Of each name and value the rows that have it, a bit each.
+        # For each name and value the rows that have it, a bit each.
         self._rows: dict[str, dict[int, int]] = {name: {} for name in names}
         for bit, row in enumerate(rows):
             for name, value in zip(names, row):
@@ -94,7 +94,7 @@ def main(words: list[str]) -> int:
     file, strategy, *numbers = words
     with contextlib.redirect_stdout(io.StringIO()):
         results = simulate(file, strategy, *map(int, numbers))
-    for result in results:  # an error's name is no part of its text
+    for result in results:  # JSON would write an error's text, which lacks its name
         print(json.dumps({name: str(value) if isinstance(value, util.ErrorConfig) else value
                           for name, value in result.items()}, default=str))
     return 0

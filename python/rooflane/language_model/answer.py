@@ -19,8 +19,8 @@ import json_repair
 
 from rooflane.tuning import Configuration, Legal, Proposal, Space, Tunable, text_of
 
-# Of an answer: a configuration takes some hundred characters; repairing takes a time that grows
-# with the square of the length.
+# Limits for an answer: a configuration takes some hundred characters; repairing takes a time that
+# grows with the square of the length.
 MOST_CHARACTERS = 40_000
 MOST_REPAIRED = 8_000
 MOST_STARTS = 100

@@ -192,7 +192,7 @@ class ReplayedSpace:
 class Run:
     """One search by replay: after which evaluation it named what."""
     times: list[float] = field(default_factory=list)  # seconds at each evaluation's end
-    named: list[float] = field(default_factory=list)  # the truth of what it then names; inf: none
+    named: list[float] = field(default_factory=list)  # true times of its choices then; inf: none
 
     @property
     def evaluations(self) -> int:

@@ -28,7 +28,7 @@ CUT = 0.05  # of the way from the optimum to the median: where the budget ends
 POINTS = 1000
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of the budget, at which P is told
 WITHIN = 0.01  # a winner so near to the optimum is as good: what the tuner calls a tie
-NOISE_DRAWS = 500  # searches whose rankings the baseline averages: their mean is known to 1/22
+NOISE_DRAWS = 500  # searches that the baseline averages: their mean is known to 1/22
 # Too little to be found by anybody: half of all configurations are within the tie.
 LEAST_MEDIAN = 1 + WITHIN
 

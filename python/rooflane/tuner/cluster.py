@@ -50,7 +50,7 @@ POLL = 0.5  # seconds between looks at who is alive
 CONNECT = 5.0  # seconds to reach the scheduler
 ANSWER = 30.0  # and for its answers
 WITHOUT_WORKERS = 60.0  # seconds for a machine's last worker to come back
-REPEATED = 8  # proposals of what is in flight already, before a strategy has to wait for results
+REPEATED = 8  # proposals already in flight, before a strategy has to wait for results
 
 
 class Gone(ConnectionError):

@@ -220,7 +220,7 @@ class Tuning:
     def strategy_of(self, space: Space, options: strategies.Options,
                     trials: list[Trial]) -> Strategy:
         """Who proposes; `trials` are those of the run that goes on."""
-        del trials  # the search tells of them
+        del trials  # the search reports them
         return strategies.make(self.given.strategy, space, self.given.seed, options)
 
     def seeds_of(self, space: Space) -> list[Configuration]:

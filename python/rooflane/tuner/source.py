@@ -58,7 +58,7 @@ class SourceTuning(Tuning):
         """A language model, or the program of --proposer."""
         transport = ProgramTransport(options.proposer) if options.proposer else None
         settings = strategies.settings_of(options)
-        settings.answer_tokens = settings.context // 2  # a source is as long as what tells of one
+        settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
         writer = SourceWriter(
             space, strategies.client_of(options, transport), settings, self.evaluator,
             transport is not None, options.earlier, mode=options.mode,
