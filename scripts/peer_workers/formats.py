@@ -16,7 +16,7 @@ STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "
           "q8_0": np.uint8, "q4_0": np.uint8, "q4_1": np.uint8}
 BLOCK = 32
 BLOCK_BYTES = {"q8_0": 34, "q4_0": 18, "q4_1": 20}
-# Of seeded integers.
+# Ranges of seeded integers.
 RANGES = {"int8": (-128, 127), "int8_per_channel": (-128, 127), "uint8": (0, 255)}
 
 

@@ -19,7 +19,7 @@ from peer_workers.problem import Problem
 OWN = "com.microsoft"
 # accuracy_level of MatMulNBits: what a's elements become before they are multiplied.
 ACCURACY_LEVELS = {"fp32": 1, "f16": 2, "bf16": 3, "int8-dynamic": 4}
-# Of 8-bit weights with a scale per column, which MatMulNBits takes per block of 16 to 256.
+# For 8-bit weights with a scale per column: MatMulNBits takes scales per block of 16 to 256.
 LONGEST_BLOCK = 128
 
 

@@ -38,7 +38,7 @@ class Plan(ABC):
     workspace_bytes = 0  # beyond inputs, outputs and their device copies
     packed_bytes = 0     # constants packed by prepack=1
     library = ""         # what computes this problem, where it is not simply Peer.library()
-    path = ""            # the instructions that multiply, as far as the library tells
+    path = ""            # the instructions that multiply, if the library names them
     math = ""            # what it computes in, where that is not the math asked for
 
     @abstractmethod

@@ -60,7 +60,7 @@ class Group:
 class SizeClass:
     """The problems of one kernel and size at one place, and what to use for them."""
 
-    told: dict[str, Any]  # as the program tells it
+    told: dict[str, Any]  # as the program prints it
     over_next: Figure | None
     over_best_peer: Figure | None
     roof: Figure | None

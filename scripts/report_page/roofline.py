@@ -104,7 +104,7 @@ def chart(machine: Machine, only: str | None = None) -> alt.LayerChart | None:
         return None
     places = list(dict.fromkeys(p["place"] for p in points))
     low = min(min(p["ai"] for p in points), 0.25) / 2
-    high = max(max(p["ai"] for p in points), 64.0) * 5  # labels stand right of all points
+    high = max(max(p["ai"] for p in points), 64.0) * 5  # labels are right of all points
     lines = [end for at in places for end in roofs(machine, at, low, high)]
     slowest = min([p["gflops"] for p in points] + [e["y"] for e in lines if e["y"] > 0])
     top = max([p["gflops"] for p in points] + [e["y"] for e in lines if e["kind"] == "fma"])

@@ -123,7 +123,7 @@ def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
             try:
                 _bench(rooflane, request, folder, file, what)
                 files.append(file)
-            except BenchFailed as error:  # this build may not know the math; the rest stands
+            except BenchFailed as error:  # this build may not know the math; the rest holds
                 if setting.math == FP32:
                     raise
                 absent[f"{sides.ours} in {setting.math}"] = str(error)

@@ -29,7 +29,7 @@ class Problem:
     machine: str  # the CPU, or the device where ours ran on one
     ours: Row
     variants: list[Row]  # all that was measured of it, ours among them
-    peers: list[Row]  # other people's libraries that passed, the fastest first
+    peers: list[Row]  # third-party libraries that passed, the fastest first
     figures: dict[str, Figure]  # roof in per cent; times as fast as best, or as a peer by its name
 
     @property
