@@ -175,7 +175,7 @@ class Ladder(unittest.TestCase):
         self.assertEqual({row["variant"] for row in rows}, {"hwy"})
         self.assertEqual({row["status"] for row in rows}, {"PASSED"})
         self.assertEqual(rows[0]["tuning"], f"step={step}")
-        # The variant's own choice comes last; before it stand those that differ in one decision.
+        # The variant's own choice comes last; before it come those that differ in one decision.
         self.assertEqual([row["tuning_source"] for row in rows],
                          ["given"] * (len(rows) - 1) + ["model"])
         own = set(rows[-1]["tuning"].split(","))

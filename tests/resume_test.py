@@ -81,7 +81,7 @@ class Resume(unittest.TestCase):
             process.communicate(timeout=PATIENCE)
             kills += 1
             after = read(self.samples)
-            # What stood in the file before the kill stands there still, in the same order.
+            # The rows in the file before the kill are still there, in the same order.
             self.assertEqual(after[:len(seen)], seen, f"seed {SEED}")
             self.assertEqual(after[:len(before)], before, f"seed {SEED}")
             self.check_rounds(after)
