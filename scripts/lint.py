@@ -303,7 +303,8 @@ def main() -> int:
     short = [file for file in c_family if file.startswith(SHORT_FUNCTIONS_IN)]
     lint.check("functions", short, "files", lambda: lint.report(long_functions(short)))
     lint.check("includes", c_family, "files", lambda: lint.report(wrong_includes(c_family)))
-    spoken = [*c_family, *scripts, *modules, *(file for file in files if file.endswith(".md"))]
+    spoken = [*c_family, *scripts, *modules,
+              *(file for file in files if file.endswith((".md", ".cl", "meson.build")))]
     lint.check("words", spoken, "files", lambda: lint.report(wrong_words(spoken)))
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))
