@@ -79,13 +79,15 @@ NO_COMMENTS_YET = (
     "bench/model_regret.cpp", "bench/row_assembly.cpp", "bench/timed_plans.hpp",
     "kernels/attention/", "kernels/common/", "kernels/gemm/", "kernels/layernorm/",
     "kernels/rmsnorm/", "kernels/segment_", "kernels/softmax/",
-    "python/rooflane/language_model/asking.py", "python/rooflane/league/arguments.py",
-    "src/cli/bench_arguments.cpp", "src/cli/calibrate", "src/cli/judge", "src/cli/meson.build",
-    "src/cli/workers.hpp", "src/core/model_constants.hpp", "src/core/thread_pool",
-    "src/core/traits.", "src/core/variant.", "src/generate/language_model",
-    "src/generate/phase_runner", "src/generate/stored_cache", "src/io/compare.cpp",
-    "src/io/row.hpp", "src/io/summary", "src/io/tracking.cpp", "src/jail/jail",
-    "src/jail/runner_process", "src/judge/", "src/measure/cheating",
+    "python/rooflane/archive/documents.py", "python/rooflane/language_model/",
+    "python/rooflane/league/arguments.py", "python/rooflane/strategies/base.py",
+    "python/rooflane/tuning.py", "scripts/llm_peers/compare.py", "scripts/llm_peers/speed.py",
+    "scripts/speed_vs_peers.py", "scripts/target_table/table.py", "src/cli/bench_arguments.cpp",
+    "src/cli/calibrate", "src/cli/judge", "src/cli/meson.build", "src/cli/workers.hpp",
+    "src/core/model_constants.hpp", "src/core/thread_pool", "src/core/traits.", "src/core/variant.",
+    "src/generate/language_model", "src/generate/phase_runner", "src/generate/stored_cache",
+    "src/io/compare.cpp", "src/io/row.hpp", "src/io/summary", "src/io/tracking.cpp",
+    "src/jail/jail", "src/jail/runner_process", "src/judge/", "src/measure/cheating",
     "src/measure/distributions.hpp", "src/measure/learn", "src/measure/local_worker.cpp",
     "src/measure/timed_plans.hpp", "src/measure/verify.cpp", "tests/c_api_test.cpp",
     "tests/cli_measure_test.py", "tests/fuzz/doorbell_fuzz.cpp", "tests/gemm_blocks_test.cpp",
@@ -110,13 +112,16 @@ def markdown(source: str) -> Iterator[Text]:
     return enumerate(source.splitlines(), 1)
 
 
+def without_code(comment: str) -> str:
+    return re.sub(r"`[^`]+`", lambda code: "\n" * code[0].count("\n"), comment)
+
+
 def comments(source: str, literals: str, marks: str) -> Iterator[Text]:
-    """Each block of comments is one text, without its marks and without code."""
+    """Each block of comments is one text, without its marks."""
     for found in re.finditer(rf"{literals}|(?P<block>{marks})", source, re.DOTALL):
         if block := found["block"]:
             text = re.sub(r"(?m)^[ \t]*(?://+|#+|/?\*+/?)[ \t]*", "", block)
-            text = re.sub(r"`[^`]+`", lambda code: "\n" * code[0].count("\n"), text)
-            yield source.count("\n", 0, found.start()) + 1, text
+            yield source.count("\n", 0, found.start()) + 1, without_code(text)
 
 
 def c_comments(source: str) -> Iterator[Text]:
@@ -127,7 +132,7 @@ def c_comments(source: str) -> Iterator[Text]:
 
 
 def script_comments(source: str) -> Iterator[Text]:
-    """Of Python or Meson."""
+    """Comments of Python or Meson."""
     literals = r'"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"'
     literals += "|" + literals.replace('"', "'")
     return comments(source, literals, r"#[^\n]*(?:\n[ \t]*#[^\n]*)*")
@@ -141,16 +146,26 @@ def c_strings(source: str) -> Iterator[Text]:
             yield source.count("\n", 0, found.start()) + 1, re.sub(r'"\s*"', "", found[1])
 
 
-def python_strings(source: str) -> Iterator[Text]:
-    """What a program may print: constants, and the docstring of the file."""
+def python_texts(source: str, of_docstrings: bool) -> Iterator[Text]:
+    """The docstrings of functions and classes, which are comments; or what a program may print: the
+    other constants, and the docstring of the file."""
     tree = ast.parse(source)
-    comments = {id(node.body[0].value) for node in ast.walk(tree)
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-                and isinstance(node.body[0], ast.Expr)}
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                  and isinstance(node.body[0], ast.Expr)}
     for node in ast.walk(tree):
         if (isinstance(node, ast.Constant) and isinstance(node.value, str)
-                and " " in node.value and id(node) not in comments):
-            yield node.lineno, node.value
+                and " " in node.value and (id(node) in docstrings) == of_docstrings):
+            text = re.sub(r"\n[ \t]+", "\n", node.value)
+            yield node.lineno, without_code(text) if of_docstrings else text
+
+
+def python_strings(source: str) -> Iterator[Text]:
+    return python_texts(source, of_docstrings=False)
+
+
+def python_docstrings(source: str) -> Iterator[Text]:
+    return python_texts(source, of_docstrings=True)
 
 
 def python_names(source: str) -> Iterator[Text]:
@@ -180,7 +195,8 @@ def texts_of(file: str, source: str) -> Iterator[Text]:
     readers: list[tuple[bool, tuple[str, ...], Callable[[str], Iterable[Text]]]] = [
         (in_texts, C_FAMILY, c_strings), (in_texts, (".py",), python_strings),
         (in_texts, (".sh",), lambda text: enumerate(text.splitlines(), 1)),
-        (in_comments, COMMENTS_OF_C, c_comments), (in_comments, SCRIPTS, script_comments)]
+        (in_comments, COMMENTS_OF_C, c_comments), (in_comments, SCRIPTS, script_comments),
+        (in_comments, (".py",), python_docstrings)]
     for is_read, ends, read in readers:
         if is_read and file.endswith(ends):
             yield from read(source)

@@ -19,7 +19,7 @@ BODY = "  f(\"{\");  // {\n"
 
 
 def source(lines: int) -> str:
-    """A class whose method has so many lines, and an initialiser of more."""
+    """A class with a method of so many lines, and an initialiser of more."""
     return ("namespace n {\nconst Table table = {\n" + "  {1, f(2)},\n" * 200 + "};\n"
             "#define HEAD(x) { x\nclass C {\n int f(int x) const {\n" + BODY * (lines - 2)
             + " }\n};\n}\n")
@@ -100,6 +100,10 @@ class WordsTest(unittest.TestCase):
                 self.found(name, "x = '\\''  # As it\n         # stands.\n# Read\n\n# anew.\n"),
                 [f"{name}:2: 'stands': write: is, is listed, holds",
                  f"{name}:5: 'anew': write: again"])
+        self.assertEqual(
+            self.found("tests/a.py", 'def f():\n    """It\n    is no list."""\n'
+                       '    return "It is no list."\n'),
+            ["tests/a.py:3: 'is no': write: is not a"])
 
     def test_a_string_that_looks_like_a_comment_is_none(self) -> None:
         self.assertEqual(self.found("bench/a.cpp", 'f("// anew", \'"\', "/* anew */");\n'
@@ -154,8 +158,8 @@ class TidyTest(unittest.TestCase):
                                  {"src/a.cpp", "src/core/a.hpp", "src/core/b.hpp"})
 
     def check(self, seconds: float, finding: str = "") -> tuple[bool, list[str]]:
-        """Of sources one, two, … five, each of which takes a second on the only core, and four
-        takes a minute."""
+        """Checks sources one, two, … five: each takes a second on the only core, and four takes a
+        minute."""
         now = 0.0
 
         def run(_tool: str, *arguments: str, seconds: float) -> bool:
