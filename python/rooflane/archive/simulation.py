@@ -23,8 +23,8 @@ PATIENCE = 3000  # look-ups without a new configuration; a generation asks for t
 
 
 class Known(FunctionConstraint):
-    """Only the configurations of a table. Told of half a configuration, it knows whether any row
-    begins so: spaces whose product is far larger than they are remain possible."""
+    """Only the configurations of a table. Given half a configuration, it knows whether any row
+    begins so: spaces with a product far larger than themselves remain possible."""
 
     def __init__(self, names: list[str], rows: list[tuple[int, ...]]):
         known = set(rows)
@@ -48,8 +48,8 @@ class Known(FunctionConstraint):
 
 
 class Patient(util.TuningBudget):
-    """A budget that also ends when nothing new is looked up any longer: some strategies go round
-    their optimum for ever, which on a device costs nothing either and never ends."""
+    """A budget that also ends when nothing new is looked up any longer: some strategies cycle
+    around their optimum forever, which on a device costs nothing either and never ends."""
     calls = 0
 
     def add_evaluations(self, n: int = 1) -> None:

@@ -201,7 +201,7 @@ def _bounded() -> Any:
 
 def _bounded_types() -> Any:
     """A transport that bounds how long and how large an answer's body may be: the package's own
-    time-out begins anew with every byte. Made late, since importing the package takes a second."""
+    time-out starts again with every byte. Made late, since importing the package takes a second."""
     if hasattr(_bounded_types, "transport"):
         return _bounded_types.transport
     import httpx2

@@ -153,7 +153,7 @@ class ReplayedSpace:
         return [dict(entry["configuration"]) for entry in self._entries.values()]
 
     def cost(self, text: str) -> Cost:
-        """Of one evaluation, without the proposing."""
+        """Seconds of one evaluation, without the proposing."""
         entry = self._entries[text]
         recorded = len(entry["ns"])
         return Cost(build=entry["cost"]["build"], verify=entry["cost"]["verify"],
@@ -174,8 +174,8 @@ class ReplayedSpace:
 
     def evaluate(self, number: int, configuration: Configuration, strategy: str,
                  generator: np.random.Generator) -> Trial:
-        """One evaluation, as the tuner would have archived it. Raises KeyError of what was not
-        recorded."""
+        """One evaluation, as the tuner would have archived it. Raises KeyError for a configuration
+        that was not recorded."""
         text = text_of(configuration)
         entry = self._entries[text]
         trial = Trial(number, dict(configuration), Outcome(entry["outcome"]), strategy,

@@ -36,8 +36,8 @@ LEAST_MEDIAN = 1 + WITHIN
 def expected_best(ranked: np.ndarray) -> np.ndarray:
     """The expected value of the best of M draws without replacement, for M = 1 to N: element M - 1.
 
-    `ranked`: what each of the N is worth, in the order in which draws are preferred. Of M draws the
-    best has rank i with the probability C(N - i, M - 1) / C(N, M).
+    `ranked`: what each of the N is worth, in the order in which draws are preferred. The best of M
+    draws has rank i with the probability C(N - i, M - 1) / C(N, M).
     """
     count = len(ranked)
     ranks = np.arange(1, count + 1)
@@ -90,7 +90,7 @@ def first_time(costs: np.ndarray, before: float, expected: np.ndarray, cut: floa
 
 
 def value_at(times: np.ndarray, run: Run, before: float) -> np.ndarray:
-    """The truth of what a search names at each time."""
+    """The true value of a search's choice at each time."""
     named = np.array([before, *(value if np.isfinite(value) else before for value in run.named)])
     return named[np.searchsorted(np.asarray(run.times, float), times, side="right")]
 

@@ -50,8 +50,8 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
     """What `rooflane tune --strategy all --export-space FILE` writes as JSON.
 
     A configuration with several trials (the default is a seed and one of all) has the samples of
-    all correct ones; its costs are those of the first. What a configuration does not read, since
-    another value decides so, stands at its least value: in a record all name the same tunables.
+    all correct ones; its costs are those of the first. A parameter that a configuration does not
+    read, because of another value, has its least value: in a record all name the same tunables.
     Raises SpaceError.
     """
     read = {name for trial in trials for name in trial.configuration} | set(space.default)

@@ -40,7 +40,7 @@ def shapes(node: Node, values: Mapping[str, Value]) -> dict[str, Shape]:
 
 
 def _last_axis(name: str, node: Node, given: list[Shape | None]) -> int | None:
-    """The width of what an operator computes for each row, where that is all that changes."""
+    """The width of an operator's result for each row, where that is all that changes."""
     first = given[0] or ()
     second = given[1] if len(given) > 1 else None
     if name == "MatMulNBits":

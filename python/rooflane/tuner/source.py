@@ -87,7 +87,8 @@ class SourceTuning(Tuning):
 
     def keep(self, space: Space, history: History, verdict: Verdict,
              facts: dict[str, Any]) -> None:
-        """The best source into the file of --export, as it stands in front of its peers."""
+        """Writes the best source into the file of --export, unchanged since it was compared with
+        its peers."""
         if self.given.export and self._best:
             files.replace(self.given.export,
                           self.evaluator.sources.text(self._best.configuration["source"]))
