@@ -80,7 +80,7 @@ def traits_text(core: Core, machine: str) -> str:
 
 def ask(core: Core, requests: list[dict], traits: str) -> list[dict]:
     """The answers of `rooflane evaluate` to requests. It starts workers, and so needs a kernel that
-    knows qemu, of which it learns in a namespace of its own."""
+    knows qemu: a namespace of its own registers it."""
     program = BUILDS / core.build / "rooflane"
     if not program.exists():
         sys.exit(f"arm_predict: no {program}: scripts/arm.sh {core.build} builds it")

@@ -84,7 +84,7 @@ def base() -> str | None:
 
 
 def changed_files(since: str) -> list[str]:
-    """What changed last stands first."""
+    """The latest changes come first."""
     def listed(*arguments: str) -> list[str]:
         return (git(*arguments) or "").splitlines()
 
@@ -169,7 +169,7 @@ def without_text(source: str) -> str:
 
 
 def functions_of(source: str) -> Iterable[tuple[int, int, str]]:
-    """First line, number of lines and head of each function that stands in no other function."""
+    """First line, number of lines and head of each function that is in no other function."""
     open_braces: list[tuple[int, str] | None] = []  # of each brace, the function that it begins
     text = without_text(source)
     start = 0  # of the statement

@@ -69,7 +69,7 @@ def printed(program: Path, kernel: str, *options: str) -> str:
 
 
 def ladders(program: Path, kernel: str) -> dict[str, list[dict[str, str]]]:
-    """Of each problem, as it is printed, the lines of the program's table of the ladder."""
+    """For each problem, as it is printed, the lines of the program's table of the ladder."""
     found: dict[str, list[dict[str, str]]] = {}
     for title, text in re.findall(r"(?ms)^\*\*(\S+)  ladder of hwy .*?\*\*\n\n(.*?)(?:\n\n|\Z)",
                                   printed(program, kernel, "--markdown")):

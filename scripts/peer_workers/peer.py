@@ -110,7 +110,7 @@ class Peer(ABC):
 
 def aligned_array(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
     """An untouched array for a tensor of a shape, aligned to a cache line; from 2 MiB on to huge
-    pages, which it asks for, as the C++ side's buffers do. Of block formats the bytes."""
+    pages, which it asks for, as the C++ side's buffers do. Block formats: the bytes."""
     shape = stored_shape(shape, dtype)
     elements = int(np.prod(shape, dtype=np.int64))
     element = np.dtype(STORED[dtype])

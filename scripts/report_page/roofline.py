@@ -32,7 +32,8 @@ def thread_counts(machine: Machine) -> dict[int, list[str]]:
 
 
 def places_of(row: Row, counts: dict[int, list[str]]) -> list[str]:
-    """The places whose ceilings a row is shown under: the CPU at its thread counts, its device."""
+    """The places with the ceilings that a row is shown under: the CPU at its thread counts, its
+    device."""
     found = []
     if row["threads"]:
         found = [where({"threads": count}) for count in counts.get(id(row), [row["threads"]])]

@@ -103,7 +103,7 @@ def read(program: Path, files: Sequence[str | Path], sides: Sides,
 
 
 def _best_of_ours(told: dict[str, Any], sides: Sides, counts: Counts) -> dict[tuple[str, int], str]:
-    """Of each class and number of threads the variant of ours that passed most problems, and of
+    """For each class and number of threads the variant of ours that passed most problems, and among
     those the fastest beside the peers, or beside the roof where there are none."""
     ranks: dict[tuple[str, int], dict[str, tuple[int, float]]] = {}
     for one in told["presets"]:
