@@ -392,7 +392,8 @@ class Peers(Foreign):
 
 
 class Ended(Foreign):
-    """Peers that end at some moment of a run: most of the time goes by waiting for hanging ones."""
+    """Peers that end at some moment of a run: most of the time is spent waiting for hanging
+    ones."""
 
     def ended_rows(self, end, moments, *arguments, shapes=("softmax:rows=4,cols=9",)):
         """The reasons of the rows of peers that ended, by moment. All others' rows must be good."""

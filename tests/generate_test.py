@@ -71,7 +71,8 @@ class Ids(Model):
         self.held_against_double(tiny.tensors(seed=6), prompt=[i * 7 % 250 for i in range(61)])
 
     def logits(self, *words: str) -> list[float]:
-        """Of the first token after a long prompt, and of 7 more, each after the ones before."""
+        """Logits of the first token after a long prompt, and of 7 more, each after the ones
+        before."""
         self.ids("--tokens", "8", "--ignore-end", "--logits", self.path("logits.npy"), *words,
                  prompt=[i * 7 % 250 for i in range(61)])
         return read_npy(self.path("logits.npy"))[2]

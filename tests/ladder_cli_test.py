@@ -61,7 +61,7 @@ class Ladder(unittest.TestCase):
                 if variant["name"] == of and variant["available"] and variant["ladder"]}
 
     def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
-        """Of those what --ladder measures: the rung `separate` is for --fusion."""
+        """The rungs of those that --ladder measures: the rung `separate` is for --fusion."""
         return {kernel: [rung for rung in rungs if rung["name"] != "separate"]
                 for kernel, rungs in self.all_rungs(of).items()}
 

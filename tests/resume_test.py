@@ -105,7 +105,7 @@ class Resume(unittest.TestCase):
         self.assertFalse(self.state.exists())
 
     def check_rounds(self, samples: list[dict[str, str]]) -> None:
-        """Of every row and repetition the rounds follow one another without a gap."""
+        """The rounds of every row and repetition follow one another without a gap."""
         rounds = collections.defaultdict(list)
         for sample in samples:
             rounds[sample["row"], sample["launch"]].append(int(sample["round"]))

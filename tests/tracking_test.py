@@ -186,7 +186,7 @@ class ReFrame(Tracking):
 
 
 class Actions(Tracking):
-    """The steps of the workflow, whose program measures briefly and whose build is done."""
+    """The steps of the workflow with a program that measures briefly and a build that is done."""
 
     def setUp(self) -> None:
         super().setUp()
